@@ -1,0 +1,79 @@
+//! Time as an input. Only this file reads the machine's clocks.
+
+use std::fmt;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Where a component takes the time from.
+pub trait Clock: Send + Sync + fmt::Debug {
+    /// Microseconds since the Unix epoch. May jump when the operator sets the clock.
+    fn now_micros(&self) -> i64;
+
+    /// Time since some fixed moment. Never goes back.
+    fn monotonic(&self) -> Duration;
+
+    /// Seconds since the Unix epoch, as local deletion times are kept.
+    fn now_secs(&self) -> i32 {
+        i32::try_from(self.now_micros() / 1_000_000).unwrap_or(i32::MAX)
+    }
+}
+
+/// The machine's own clocks.
+#[derive(Debug)]
+pub struct SystemClock {
+    started: Instant,
+}
+
+impl SystemClock {
+    /// A clock whose monotonic side starts now.
+    #[allow(clippy::disallowed_methods, reason = "the one place that reads the clock")]
+    pub fn new() -> Self {
+        Self { started: Instant::now() }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for SystemClock {
+    #[allow(clippy::disallowed_methods, reason = "the one place that reads the clock")]
+    fn now_micros(&self) -> i64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.started.elapsed()
+    }
+}
+
+/// A clock that moves only when it is told to.
+#[derive(Debug, Default)]
+pub struct ManualClock {
+    micros: AtomicI64,
+}
+
+impl ManualClock {
+    /// A clock that stands at this many microseconds since the Unix epoch.
+    pub fn at_micros(micros: i64) -> Self {
+        Self { micros: AtomicI64::new(micros) }
+    }
+
+    /// Moves the clock forward.
+    pub fn advance(&self, by: Duration) {
+        self.micros.fetch_add(by.as_micros() as i64, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now_micros(&self) -> i64 {
+        self.micros.load(Ordering::SeqCst)
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_micros(self.micros.load(Ordering::SeqCst).max(0) as u64)
+    }
+}

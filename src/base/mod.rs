@@ -1,0 +1,4 @@
+//! What every layer may use, and what knows none of them: time, files, events, byte readers.
+
+pub mod clock;
+pub mod fs;

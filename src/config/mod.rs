@@ -1,0 +1,1 @@
+//! `storage-conf.xml` to typed settings.

@@ -1,0 +1,1 @@
+//! The ring: partitioners and tokens.
