@@ -1,6 +1,10 @@
 //! The vocabulary that every layer shares: row keys, comparators, schema, cells, mutations, reads.
 //! Pure types and functions, no input or output.
 
+pub mod cell;
 pub mod comparator;
+pub mod deletion;
 pub mod key;
+pub mod mutation;
 pub mod schema;
+pub mod slice;

@@ -2,7 +2,9 @@
 
 use super::comparator::Comparator;
 use std::cmp::Ordering;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::sync::Arc;
 
 /// A column family: names and order. Fixed by the configuration for the life of the process.
 #[derive(Debug, Clone)]
@@ -71,5 +73,71 @@ impl ColumnFamilySchema {
 impl fmt::Display for ColumnFamilySchema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.keyspace, self.name)
+    }
+}
+
+/// Number of a column family within one [`Schema`]. Not stable across restarts: never stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FamilyId(pub u32);
+
+/// All column families of a node, by name and by number.
+#[derive(Debug, Default)]
+pub struct Schema {
+    families: Vec<Arc<ColumnFamilySchema>>,
+    keyspaces: BTreeMap<String, HashMap<String, FamilyId>>,
+}
+
+impl Schema {
+    /// A schema of these column families. Of two with one name the last counts.
+    pub fn new(families: impl IntoIterator<Item = Arc<ColumnFamilySchema>>) -> Self {
+        let mut schema = Self::default();
+        for family in families {
+            let id = FamilyId(schema.families.len() as u32);
+            let keyspace = schema.keyspaces.entry(family.keyspace.clone()).or_default();
+            keyspace.insert(family.name.clone(), id);
+            schema.families.push(family);
+        }
+        schema
+    }
+
+    /// Makes a keyspace known that has no column families.
+    pub fn add_keyspace(&mut self, name: &str) {
+        self.keyspaces.entry(name.to_owned()).or_default();
+    }
+
+    /// Whether a keyspace of this name exists; names are case-sensitive.
+    pub fn has_keyspace(&self, name: &str) -> bool {
+        self.keyspaces.contains_key(name)
+    }
+
+    /// Names of all keyspaces, sorted.
+    pub fn keyspaces(&self) -> impl Iterator<Item = &str> {
+        self.keyspaces.keys().map(String::as_str)
+    }
+
+    /// The number of a column family.
+    pub fn family_id(&self, keyspace: &str, name: &str) -> Option<FamilyId> {
+        self.keyspaces.get(keyspace)?.get(name).copied()
+    }
+
+    /// The column family with this number.
+    ///
+    /// # Panics
+    /// If the number is of another schema.
+    pub fn family(&self, id: FamilyId) -> &Arc<ColumnFamilySchema> {
+        &self.families[id.0 as usize]
+    }
+
+    /// All column families with their numbers, in the order of the numbers.
+    pub fn families(&self) -> impl Iterator<Item = (FamilyId, &Arc<ColumnFamilySchema>)> {
+        self.families.iter().enumerate().map(|(i, family)| (FamilyId(i as u32), family))
+    }
+
+    /// The column families of one keyspace, sorted by name.
+    pub fn families_of(&self, keyspace: &str) -> Vec<&Arc<ColumnFamilySchema>> {
+        let ids = self.keyspaces.get(keyspace).into_iter().flat_map(|families| families.values());
+        let mut found: Vec<_> = ids.map(|id| self.family(*id)).collect();
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        found
     }
 }

@@ -1,0 +1,364 @@
+//! A cell: one column at its place in a row.
+//!
+//! Rows of both kinds are kept flat, as cells in the order of (super column name, column name); in
+//! a standard column family the super column names are empty. The deletion of a whole super column
+//! is a cell as well: it has an empty column name and so stands before the columns it deletes.
+//! A slice of a super column thereby touches only that slice, however large the super column is.
+
+use super::deletion::Deletion;
+use std::fmt;
+use std::sync::Arc;
+
+/// Longest name of a column or super column, in bytes, as in 0.6.
+pub const MAX_NAME_LENGTH: usize = 65535;
+
+/// What a cell says about its place. The numbers are stored: do not change them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum CellState {
+    /// The column has the value.
+    Live = 0,
+    /// The column is deleted; the value is the local deletion time, four bytes big-endian.
+    Tombstone = 1,
+    /// The whole super column is deleted up to the timestamp; the value as in a tombstone.
+    SuperTombstone = 2,
+}
+
+impl CellState {
+    /// The state with this stored number.
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(Self::Live),
+            1 => Some(Self::Tombstone),
+            2 => Some(Self::SuperTombstone),
+            _ => None,
+        }
+    }
+}
+
+/// A column at its place in a row: immutable, a view into shared bytes, cheap to clone.
+///
+/// The bytes are those of the mutation that wrote it, or of the block of the file that holds it,
+/// and live as long as any cell in them; whoever keeps cells for long copies what it keeps.
+#[derive(Clone)]
+pub struct Cell {
+    /// Holds super column name, column name and value, in this order, without gaps.
+    bytes: Arc<[u8]>,
+    start: u32,
+    value_length: u32,
+    super_length: u16,
+    name_length: u16,
+    state: CellState,
+    timestamp: i64,
+}
+
+impl Cell {
+    /// Bytes of an encoded cell before its names: state, timestamp and three lengths.
+    pub const HEADER_LENGTH: usize = 1 + 8 + 2 + 2 + 4;
+
+    /// A live column.
+    pub fn live(super_name: &[u8], name: &[u8], value: &[u8], timestamp: i64) -> Self {
+        let bytes: Arc<[u8]> = [super_name, name, value].concat().into();
+        Self {
+            bytes,
+            start: 0,
+            value_length: u32::try_from(value.len()).expect("requests are bounded far below 4 GB"),
+            super_length: name_length(super_name),
+            name_length: name_length(name),
+            state: CellState::Live,
+            timestamp,
+        }
+    }
+
+    /// A deleted column.
+    pub fn tombstone(super_name: &[u8], name: &[u8], deletion: Deletion) -> Self {
+        let time = deletion.local_deletion_time.to_be_bytes();
+        let live = Self::live(super_name, name, &time, deletion.marked_for_delete_at);
+        Self { state: CellState::Tombstone, ..live }
+    }
+
+    /// A deleted super column.
+    pub fn super_tombstone(super_name: &[u8], deletion: Deletion) -> Self {
+        Self { state: CellState::SuperTombstone, ..Self::tombstone(super_name, b"", deletion) }
+    }
+
+    /// Appends the stored form: state, timestamp, lengths of super column name, column name and
+    /// value (big-endian), then these three.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let parts = CellParts {
+            state: self.state,
+            super_name: self.super_name(),
+            name: self.name(),
+            value: self.value(),
+            timestamp: self.timestamp,
+        };
+        parts.encode(out);
+    }
+
+    /// The cell that is encoded at `start`, sharing the bytes; `None` if they are not a cell.
+    pub fn decode(bytes: &Arc<[u8]>, start: usize) -> Option<Self> {
+        let header = bytes.get(start..)?.first_chunk::<{ Self::HEADER_LENGTH }>()?;
+        let [state, t0, t1, t2, t3, t4, t5, t6, t7, s0, s1, n0, n1, v0, v1, v2, v3] = *header;
+        let cell = Self {
+            bytes: Arc::clone(bytes),
+            start: u32::try_from(start + Self::HEADER_LENGTH).ok()?,
+            value_length: u32::from_be_bytes([v0, v1, v2, v3]),
+            super_length: u16::from_be_bytes([s0, s1]),
+            name_length: u16::from_be_bytes([n0, n1]),
+            state: CellState::from_byte(state)?,
+            timestamp: i64::from_be_bytes([t0, t1, t2, t3, t4, t5, t6, t7]),
+        };
+        let fits = start.checked_add(cell.encoded_length())? <= bytes.len();
+        let sound = cell.state == CellState::Live || cell.value_length == 4;
+        (fits && sound).then_some(cell)
+    }
+
+    /// Length of the stored form in bytes.
+    pub fn encoded_length(&self) -> usize {
+        Self::HEADER_LENGTH + self.data_length()
+    }
+
+    fn data_length(&self) -> usize {
+        self.super_length as usize + self.name_length as usize + self.value_length as usize
+    }
+
+    fn part(&self, offset: usize, length: usize) -> &[u8] {
+        let start = self.start as usize + offset;
+        &self.bytes[start..start + length]
+    }
+
+    /// Name of the super column; empty in a standard column family.
+    pub fn super_name(&self) -> &[u8] {
+        self.part(0, self.super_length as usize)
+    }
+
+    /// Name of the column; empty for the deletion of a super column.
+    pub fn name(&self) -> &[u8] {
+        self.part(self.super_length as usize, self.name_length as usize)
+    }
+
+    /// The value; for a tombstone its local deletion time.
+    pub fn value(&self) -> &[u8] {
+        let names = self.super_length as usize + self.name_length as usize;
+        self.part(names, self.value_length as usize)
+    }
+
+    /// The place in the row, as [`super::schema::ColumnFamilySchema::compare`] takes it.
+    pub fn place(&self) -> (&[u8], &[u8]) {
+        (self.super_name(), self.name())
+    }
+
+    /// The timestamp that the client gave.
+    pub fn timestamp(&self) -> i64 {
+        self.timestamp
+    }
+
+    /// Live, deleted, or the deletion of a super column.
+    pub fn state(&self) -> CellState {
+        self.state
+    }
+
+    /// Whether the column has a value.
+    pub fn is_live(&self) -> bool {
+        self.state == CellState::Live
+    }
+
+    /// What a tombstone deletes and when it was made; `None` for a live column.
+    pub fn deletion(&self) -> Option<Deletion> {
+        if self.is_live() {
+            return None;
+        }
+        let time = self.value().first_chunk().copied().map_or(i32::MIN, i32::from_be_bytes);
+        Some(Deletion::at(self.timestamp, time))
+    }
+
+    /// What the column counts against `MemtableThroughputInMB`: its serialized size in 0.6.
+    pub fn weight(&self) -> usize {
+        2 + 1 + 8 + 4 + self.data_length()
+    }
+
+    /// A copy that shares nothing with the mutation or block it came from.
+    #[must_use]
+    pub fn detach(&self) -> Self {
+        let bytes = self.part(0, self.data_length()).into();
+        Self { bytes, start: 0, ..self.clone() }
+    }
+
+    /// Which of two cells of one place counts. Commutative and associative, so that replicas and
+    /// files can be merged in any order: the greater timestamp; on a tie a tombstone before a live
+    /// column; of two live columns the greater value; of two tombstones the later deletion time.
+    #[must_use]
+    pub fn reconcile(self, other: Self) -> Self {
+        if self.state == CellState::SuperTombstone && other.state == CellState::SuperTombstone {
+            return self.merge_super_tombstones(other);
+        }
+        let rank = |cell: &Self| (cell.timestamp, !cell.is_live());
+        match rank(&self).cmp(&rank(&other)).then_with(|| self.value().cmp(other.value())) {
+            std::cmp::Ordering::Less => other,
+            _ => self,
+        }
+    }
+
+    fn merge_super_tombstones(self, other: Self) -> Self {
+        let (Some(mine), Some(theirs)) = (self.deletion(), other.deletion()) else {
+            return self;
+        };
+        let merged = mine.merge(theirs);
+        if merged == mine {
+            self
+        } else if merged == theirs {
+            other
+        } else {
+            Self::super_tombstone(self.super_name(), merged)
+        }
+    }
+}
+
+fn name_length(name: &[u8]) -> u16 {
+    u16::try_from(name.len()).expect("names are validated to 65535 bytes")
+}
+
+/// The parts of a cell that is about to be encoded.
+#[derive(Debug, Clone, Copy)]
+pub struct CellParts<'a> {
+    /// What the cell says.
+    pub state: CellState,
+    /// Name of the super column, or empty.
+    pub super_name: &'a [u8],
+    /// Name of the column, or empty.
+    pub name: &'a [u8],
+    /// The value, or the local deletion time.
+    pub value: &'a [u8],
+    /// The client's timestamp.
+    pub timestamp: i64,
+}
+
+impl CellParts<'_> {
+    /// Appends the stored form that [`Cell::decode`] reads.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let value_length =
+            u32::try_from(self.value.len()).expect("requests are bounded far below 4 GB");
+        out.push(self.state as u8);
+        out.extend_from_slice(&self.timestamp.to_be_bytes());
+        out.extend_from_slice(&name_length(self.super_name).to_be_bytes());
+        out.extend_from_slice(&name_length(self.name).to_be_bytes());
+        out.extend_from_slice(&value_length.to_be_bytes());
+        out.extend_from_slice(self.super_name);
+        out.extend_from_slice(self.name);
+        out.extend_from_slice(self.value);
+    }
+}
+
+impl PartialEq for Cell {
+    fn eq(&self, other: &Self) -> bool {
+        self.place() == other.place()
+            && self.value() == other.value()
+            && self.timestamp == other.timestamp
+            && self.state == other.state
+    }
+}
+
+impl Eq for Cell {}
+
+impl fmt::Debug for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (super_name, name) = self.place();
+        if !super_name.is_empty() {
+            write!(f, "{}:", super_name.escape_ascii())?;
+        }
+        write!(f, "{}@{}", name.escape_ascii(), self.timestamp)?;
+        match self.state {
+            CellState::Live => write!(f, "={}", self.value().escape_ascii()),
+            state => write!(f, " {state:?}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_cell() -> impl Strategy<Value = Cell> {
+        let value = proptest::collection::vec(0u8..3, 0..3);
+        (0i64..3, 0i32..3, value, 0u8..2).prop_map(|(timestamp, time, value, kind)| match kind {
+            0 => Cell::live(b"s", b"n", &value, timestamp),
+            _ => Cell::tombstone(b"s", b"n", Deletion::at(timestamp, time)),
+        })
+    }
+
+    fn any_super_tombstone() -> impl Strategy<Value = Cell> {
+        (0i64..3, 0i32..3)
+            .prop_map(|(at, time)| Cell::super_tombstone(b"s", Deletion::at(at, time)))
+    }
+
+    fn laws(a: &Cell, b: &Cell, c: &Cell) {
+        let merge = |x: &Cell, y: &Cell| x.clone().reconcile(y.clone());
+        assert_eq!(merge(a, b), merge(b, a));
+        assert_eq!(merge(&merge(a, b), c), merge(a, &merge(b, c)));
+        assert_eq!(merge(a, a), a.clone());
+    }
+
+    proptest! {
+        #[test]
+        fn reconciling_commutes_associates_and_is_idempotent(
+            a in any_cell(), b in any_cell(), c in any_cell()
+        ) {
+            laws(&a, &b, &c);
+        }
+
+        #[test]
+        fn so_does_merging_super_tombstones(
+            a in any_super_tombstone(), b in any_super_tombstone(), c in any_super_tombstone()
+        ) {
+            laws(&a, &b, &c);
+        }
+
+        #[test]
+        fn decoding_arbitrary_bytes_never_reads_outside(bytes: Vec<u8>, start in 0usize..40) {
+            let bytes: Arc<[u8]> = bytes.into();
+            if let Some(cell) = Cell::decode(&bytes, start) {
+                prop_assert!(start + cell.encoded_length() <= bytes.len());
+                let _ = (cell.super_name(), cell.name(), cell.value(), cell.deletion());
+            }
+        }
+    }
+
+    #[test]
+    fn the_stored_form_is_read_back() {
+        let cells = [
+            Cell::live(b"sup", b"name", b"value", -5),
+            Cell::live(b"", b"n", b"", i64::MAX),
+            Cell::tombstone(b"", b"n", Deletion::at(7, 1_300_000_000)),
+            Cell::super_tombstone(b"sup", Deletion::at(i64::MIN, -1)),
+        ];
+        let mut bytes = vec![0xee; 3];
+        for cell in &cells {
+            cell.encode(&mut bytes);
+        }
+        let bytes: Arc<[u8]> = bytes.into();
+        let mut at = 3;
+        for cell in &cells {
+            let read = Cell::decode(&bytes, at).unwrap();
+            assert_eq!(&read, cell);
+            assert_eq!(&read.detach(), cell);
+            at += read.encoded_length();
+        }
+        assert_eq!(at, bytes.len());
+    }
+
+    #[test]
+    fn ties_go_to_the_tombstone_then_to_the_greater_value() {
+        let old = Cell::live(b"", b"n", b"z", 1);
+        let new = Cell::live(b"", b"n", b"a", 2);
+        let same = Cell::live(b"", b"n", b"ab", 2);
+        let dead = Cell::tombstone(b"", b"n", Deletion::at(2, 0));
+        assert_eq!(old.clone().reconcile(new.clone()), new);
+        assert_eq!(new.clone().reconcile(same.clone()), same);
+        assert_eq!(same.reconcile(dead.clone()), dead);
+        // The original subtracts timestamps and lets the wrong one win when that overflows.
+        let (least, greatest) =
+            (Cell::live(b"", b"n", b"", -5), Cell::live(b"", b"n", b"", i64::MAX));
+        assert_eq!(least.reconcile(greatest.clone()), greatest);
+    }
+}

@@ -1,0 +1,44 @@
+//! The deletion of a whole row or of a whole super column.
+
+/// Everything up to a moment is deleted: what a row and each super column carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Deletion {
+    /// Columns whose timestamp is this or less are deleted. Chosen by the client.
+    pub marked_for_delete_at: i64,
+    /// When the delete was made, in seconds since the Unix epoch: its grace period runs from here.
+    pub local_deletion_time: i32,
+}
+
+impl Deletion {
+    /// Never deleted.
+    pub const NONE: Self = Self { marked_for_delete_at: i64::MIN, local_deletion_time: i32::MIN };
+
+    /// A deletion made now, of what is as old as `marked_for_delete_at` or older.
+    pub fn at(marked_for_delete_at: i64, local_deletion_time: i32) -> Self {
+        Self { marked_for_delete_at, local_deletion_time }
+    }
+
+    /// Both halves grow independently, as in 0.6: merging commutes and never forgets a deletion.
+    #[must_use]
+    pub fn merge(self, other: Self) -> Self {
+        Self {
+            marked_for_delete_at: self.marked_for_delete_at.max(other.marked_for_delete_at),
+            local_deletion_time: self.local_deletion_time.max(other.local_deletion_time),
+        }
+    }
+
+    /// Whether a column of this timestamp is deleted. Equal means deleted.
+    pub fn covers(&self, timestamp: i64) -> bool {
+        timestamp <= self.marked_for_delete_at
+    }
+
+    /// Whether there is no deletion at all.
+    pub fn is_none(&self) -> bool {
+        *self == Self::NONE
+    }
+
+    /// Whether its grace period is over, so that compaction may drop it where that is safe.
+    pub fn is_expired(&self, gc_before: i32) -> bool {
+        self.local_deletion_time <= gc_before
+    }
+}

@@ -1,0 +1,317 @@
+//! A write to one row, in the form in which it is logged.
+//!
+//! A mutation is built straight into its commit log record; the cells that go to the memtables are
+//! views into that record. The record names keyspace and column families, so that it stays readable
+//! when the configuration changes:
+//!
+//! ```text
+//! u16 length, keyspace     u16 length, row key     u16 number of column families, each:
+//!     u16 length, name     i64 marked for delete at, i32 local deletion time of the row
+//!     u32 number of cells, then the cells as in Cell::encode
+//! ```
+
+use super::cell::{Cell, CellParts, CellState};
+use super::deletion::Deletion;
+use super::key::RowKey;
+use super::schema::{FamilyId, Schema};
+use std::sync::Arc;
+
+/// A write to one row of one keyspace: the unit of atomicity.
+#[derive(Debug, Clone)]
+pub struct RowMutation {
+    /// The row.
+    pub key: RowKey,
+    /// What happens in each column family; a family may stand here more than once.
+    pub families: Vec<FamilyMutation>,
+    record: Arc<[u8]>,
+}
+
+/// The part of a mutation that concerns one column family: the unit of isolation.
+#[derive(Debug, Clone)]
+pub struct FamilyMutation {
+    /// The column family.
+    pub family: FamilyId,
+    /// Deletion of the whole row in this family, or [`Deletion::NONE`].
+    pub deletion: Deletion,
+    /// Columns, tombstones and super column tombstones, in no order.
+    pub cells: Vec<Cell>,
+}
+
+/// Why bytes are not a mutation that can be applied.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The bytes do not have the form of a mutation.
+    #[error("not a row mutation: byte {0} does not fit the format")]
+    Malformed(usize),
+    /// The configuration no longer has this column family.
+    #[error("column family {keyspace}.{family} is not configured")]
+    UnknownFamily {
+        /// The keyspace that the record names.
+        keyspace: String,
+        /// The column family that the record names.
+        family: String,
+    },
+}
+
+impl RowMutation {
+    /// The bytes to log; [`RowMutation::decode`] reads them.
+    pub fn record(&self) -> &[u8] {
+        &self.record
+    }
+
+    /// Reads a record. Its cells share the bytes.
+    pub fn decode(record: &[u8], schema: &Schema) -> Result<Self, DecodeError> {
+        let record: Arc<[u8]> = record.into();
+        let mut reader = Reader { bytes: &record, at: 0 };
+        let keyspace = String::from_utf8_lossy(reader.prefixed()?).into_owned();
+        let key = RowKey::new(reader.prefixed()?);
+        let mut families = Vec::new();
+        for _ in 0..reader.u16()? {
+            let family = String::from_utf8_lossy(reader.prefixed()?).into_owned();
+            let Some(id) = schema.family_id(&keyspace, &family) else {
+                return Err(DecodeError::UnknownFamily { keyspace, family });
+            };
+            families.push(reader.family(&record, id)?);
+        }
+        if reader.at != record.len() {
+            return Err(DecodeError::Malformed(reader.at));
+        }
+        Ok(Self { key, families, record })
+    }
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
+        let end = self.at.checked_add(length).ok_or(DecodeError::Malformed(self.at))?;
+        let taken = self.bytes.get(self.at..end).ok_or(DecodeError::Malformed(self.at))?;
+        self.at = end;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        Ok(*self.take(N)?.first_chunk().expect("take returned N bytes"))
+    }
+
+    fn u16(&mut self) -> Result<u16, DecodeError> {
+        Ok(u16::from_be_bytes(self.array()?))
+    }
+
+    fn prefixed(&mut self) -> Result<&'a [u8], DecodeError> {
+        let length = self.u16()?;
+        self.take(length as usize)
+    }
+
+    fn family(
+        &mut self,
+        record: &Arc<[u8]>,
+        family: FamilyId,
+    ) -> Result<FamilyMutation, DecodeError> {
+        let marked_for_delete_at = i64::from_be_bytes(self.array()?);
+        let local_deletion_time = i32::from_be_bytes(self.array()?);
+        let deletion = Deletion { marked_for_delete_at, local_deletion_time };
+        let mut cells = Vec::new();
+        for _ in 0..u32::from_be_bytes(self.array()?) {
+            let cell = Cell::decode(record, self.at).ok_or(DecodeError::Malformed(self.at))?;
+            self.at += cell.encoded_length();
+            cells.push(cell);
+        }
+        Ok(FamilyMutation { family, deletion, cells })
+    }
+}
+
+/// Builds a [`RowMutation`] piece by piece.
+#[derive(Debug)]
+pub struct MutationBuilder<'a> {
+    schema: &'a Schema,
+    key: RowKey,
+    out: Vec<u8>,
+    /// Where the number of families stands in `out`.
+    count_at: usize,
+    families: Vec<FamilyDraft>,
+}
+
+#[derive(Debug)]
+struct FamilyDraft {
+    family: FamilyId,
+    deletion: Deletion,
+    /// Where the row deletion and the number of cells stand in the record.
+    head_at: usize,
+    cells: u32,
+}
+
+impl<'a> MutationBuilder<'a> {
+    /// A mutation of one row that does nothing yet.
+    ///
+    /// # Panics
+    /// If keyspace or key are longer than 65535 bytes: both are validated before.
+    pub fn new(schema: &'a Schema, keyspace: &str, key: &[u8]) -> Self {
+        let mut out = Vec::with_capacity(256);
+        prefixed(&mut out, keyspace.as_bytes());
+        prefixed(&mut out, key);
+        let count_at = out.len();
+        out.extend_from_slice(&[0; 2]);
+        Self { schema, key: RowKey::new(key), out, count_at, families: Vec::with_capacity(1) }
+    }
+
+    /// What is added next belongs to this column family.
+    pub fn family(&mut self, family: FamilyId) -> &mut Self {
+        prefixed(&mut self.out, self.schema.family(family).name.as_bytes());
+        let head_at = self.out.len();
+        self.out.extend_from_slice(&Deletion::NONE.marked_for_delete_at.to_be_bytes());
+        self.out.extend_from_slice(&Deletion::NONE.local_deletion_time.to_be_bytes());
+        self.out.extend_from_slice(&[0; 4]);
+        self.families.push(FamilyDraft { family, deletion: Deletion::NONE, head_at, cells: 0 });
+        self
+    }
+
+    fn current(&mut self) -> &mut FamilyDraft {
+        self.families.last_mut().expect("family() is called before anything is added")
+    }
+
+    /// Deletes the whole row in this column family.
+    pub fn delete_row(&mut self, deletion: Deletion) -> &mut Self {
+        let draft = self.current();
+        // Several deletions in one batch: the greatest counts, in whatever order they stand.
+        draft.deletion = draft.deletion.merge(deletion);
+        let (merged, at) = (draft.deletion, draft.head_at);
+        self.out[at..at + 8].copy_from_slice(&merged.marked_for_delete_at.to_be_bytes());
+        self.out[at + 8..at + 12].copy_from_slice(&merged.local_deletion_time.to_be_bytes());
+        self
+    }
+
+    /// Sets a column; the super column name is empty in a standard column family.
+    pub fn insert(&mut self, place: (&[u8], &[u8]), value: &[u8], timestamp: i64) -> &mut Self {
+        let (super_name, name) = place;
+        self.push(CellParts { state: CellState::Live, super_name, name, value, timestamp })
+    }
+
+    /// Deletes a column.
+    pub fn delete_column(&mut self, place: (&[u8], &[u8]), deletion: Deletion) -> &mut Self {
+        self.delete(CellState::Tombstone, place, deletion)
+    }
+
+    /// Deletes a super column.
+    pub fn delete_super_column(&mut self, super_name: &[u8], deletion: Deletion) -> &mut Self {
+        self.delete(CellState::SuperTombstone, (super_name, b""), deletion)
+    }
+
+    fn delete(
+        &mut self,
+        state: CellState,
+        (super_name, name): (&[u8], &[u8]),
+        deletion: Deletion,
+    ) -> &mut Self {
+        let value = &deletion.local_deletion_time.to_be_bytes();
+        let timestamp = deletion.marked_for_delete_at;
+        self.push(CellParts { state, super_name, name, value, timestamp })
+    }
+
+    fn push(&mut self, parts: CellParts<'_>) -> &mut Self {
+        parts.encode(&mut self.out);
+        self.current().cells += 1;
+        self
+    }
+
+    /// Whether nothing was added.
+    pub fn is_empty(&self) -> bool {
+        self.families.iter().all(|f| f.cells == 0 && f.deletion.is_none())
+    }
+
+    /// The mutation.
+    pub fn finish(mut self) -> RowMutation {
+        let count = u16::try_from(self.families.len()).expect("fewer families than 65536");
+        self.out[self.count_at..self.count_at + 2].copy_from_slice(&count.to_be_bytes());
+        for draft in &self.families {
+            let at = draft.head_at + 12;
+            self.out[at..at + 4].copy_from_slice(&draft.cells.to_be_bytes());
+        }
+        let record: Arc<[u8]> = self.out.into();
+        let families = self.families.iter().map(|draft| draft.view(&record)).collect();
+        RowMutation { key: self.key, families, record }
+    }
+}
+
+impl FamilyDraft {
+    fn view(&self, record: &Arc<[u8]>) -> FamilyMutation {
+        let mut at = self.head_at + 16;
+        let mut cells = Vec::with_capacity(self.cells as usize);
+        for _ in 0..self.cells {
+            let cell = Cell::decode(record, at).expect("the builder encoded this cell");
+            at += cell.encoded_length();
+            cells.push(cell);
+        }
+        FamilyMutation { family: self.family, deletion: self.deletion, cells }
+    }
+}
+
+fn prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
+    let length = u16::try_from(bytes.len()).expect("names and keys are validated to 65535 bytes");
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::comparator::Comparator;
+    use super::super::schema::{ColumnFamilyKind, ColumnFamilySchema};
+    use super::*;
+    use proptest::prelude::*;
+
+    fn schema() -> Schema {
+        let family = |name: &str| ColumnFamilySchema {
+            keyspace: "Blog".into(),
+            name: name.into(),
+            kind: ColumnFamilyKind::Standard { columns: Comparator::Bytes },
+            comment: None,
+        };
+        Schema::new([family("Authors"), family("Entries")].map(Arc::new))
+    }
+
+    fn sample(schema: &Schema) -> RowMutation {
+        let mut builder = MutationBuilder::new(schema, "Blog", b"ada");
+        builder.family(schema.family_id("Blog", "Authors").unwrap());
+        builder.insert((b"", b"email"), b"ada@example.com", 5);
+        builder.delete_row(Deletion::at(9, 100)).delete_row(Deletion::at(3, 90));
+        builder.family(schema.family_id("Blog", "Entries").unwrap());
+        builder.delete_column((b"", b"body"), Deletion::at(7, 101));
+        builder.finish()
+    }
+
+    #[test]
+    fn a_record_is_read_back() {
+        let schema = schema();
+        let mutation = sample(&schema);
+        let read = RowMutation::decode(mutation.record(), &schema).unwrap();
+        assert_eq!(read.key, mutation.key);
+        assert_eq!(read.families.len(), 2);
+        assert_eq!(read.families[0].deletion, Deletion::at(9, 100));
+        for (a, b) in read.families.iter().zip(&mutation.families) {
+            assert_eq!((a.family, a.deletion, &a.cells), (b.family, b.deletion, &b.cells));
+        }
+    }
+
+    #[test]
+    fn a_family_that_is_gone_is_named() {
+        let record = sample(&schema()).record().to_vec();
+        let error = RowMutation::decode(&record, &Schema::new([])).unwrap_err();
+        assert_eq!(error.to_string(), "column family Blog.Authors is not configured");
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_records_are_refused_or_sound(at in 0usize..120, to: u8, cut in 0usize..120) {
+            let schema = schema();
+            let mut record = sample(&schema).record().to_vec();
+            let at = at % record.len();
+            record[at] = to;
+            let _ = RowMutation::decode(&record, &schema);
+            record.truncate(cut);
+            prop_assert!(RowMutation::decode(&record, &schema).is_err() || cut >= record.len());
+        }
+    }
+}

@@ -1,0 +1,487 @@
+//! What a read wants of a row, and how that turns cells into an answer.
+//!
+//! A [`Slice`] says which columns; [`Slice::ranges`] says which stretches of cells must be looked
+//! at for that; a [`Resolver`] takes those cells, merged and in order, and keeps what is visible.
+
+use super::cell::{Cell, CellState};
+use super::deletion::Deletion;
+use super::schema::ColumnFamilySchema;
+use std::cmp::Ordering;
+
+/// The columns that a read wants of each row: a checked SlicePredicate with its parent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slice {
+    /// Columns of this super column; `None` for columns of a standard family and for super columns.
+    super_name: Option<Box<[u8]>>,
+    filter: Filter,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Filter {
+    /// Sorted by their comparator, without repetition.
+    Names(Vec<Box<[u8]>>),
+    Range {
+        start: Box<[u8]>,
+        finish: Box<[u8]>,
+        reversed: bool,
+        limit: usize,
+    },
+}
+
+impl Slice {
+    /// The columns (or super columns) of these names, answered in the order of their comparator
+    /// and each once, whatever the order of the request.
+    pub fn names<'a>(
+        family: &ColumnFamilySchema,
+        super_name: Option<&[u8]>,
+        names: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Self {
+        let mut names: Vec<Box<[u8]>> = names.into_iter().map(Box::from).collect();
+        let comparator = match super_name {
+            Some(_) => family.subcolumn_comparator().unwrap_or(family.comparator()),
+            None => family.comparator(),
+        };
+        names.sort_by(|a, b| comparator.compare(a, b));
+        names.dedup_by(|a, b| comparator.compare(a, b) == Ordering::Equal);
+        Self { super_name: super_name.map(Box::from), filter: Filter::Names(names) }
+    }
+
+    /// Columns (or super columns) from `start` to `finish`, both included, empty for an open end;
+    /// at most `limit` visible ones. When `reversed`, `start` is the greater of the two.
+    pub fn range(
+        super_name: Option<&[u8]>,
+        start: &[u8],
+        finish: &[u8],
+        reversed: bool,
+        limit: usize,
+    ) -> Self {
+        let filter = Filter::Range { start: start.into(), finish: finish.into(), reversed, limit };
+        Self { super_name: super_name.map(Box::from), filter }
+    }
+
+    /// Everything below the parent.
+    pub fn all(super_name: Option<&[u8]>) -> Self {
+        Self::range(super_name, b"", b"", false, usize::MAX)
+    }
+
+    /// The super column whose columns are wanted.
+    pub fn super_name(&self) -> Option<&[u8]> {
+        self.super_name.as_deref()
+    }
+
+    /// Whether the answer is in descending order.
+    pub fn is_reversed(&self) -> bool {
+        matches!(self.filter, Filter::Range { reversed: true, .. })
+    }
+
+    /// How many columns or super columns may be answered.
+    pub fn limit(&self) -> usize {
+        match self.filter {
+            Filter::Names(_) => usize::MAX,
+            Filter::Range { limit, .. } => limit,
+        }
+    }
+
+    /// The stretches of cells that the answer is made of, in the order in which it is made.
+    pub fn ranges(&self, family: &ColumnFamilySchema) -> Vec<CellRange<'_>> {
+        let level = match (&self.super_name, family.is_super()) {
+            (Some(super_name), _) => Level::Within(super_name),
+            (None, true) => Level::SuperColumns,
+            (None, false) => Level::Within(b""),
+        };
+        match &self.filter {
+            Filter::Names(names) => names
+                .iter()
+                .map(|name| CellRange { from: level.before(name), to: level.after(name) })
+                .collect(),
+            Filter::Range { start, finish, reversed, .. } => {
+                let (least, greatest) = if *reversed { (finish, start) } else { (start, finish) };
+                let from = if least.is_empty() { level.beginning() } else { level.before(least) };
+                let to = if greatest.is_empty() { level.end() } else { level.after(greatest) };
+                vec![CellRange { from, to }]
+            }
+        }
+    }
+}
+
+/// Where the names of a slice stand.
+#[derive(Clone, Copy)]
+enum Level<'a> {
+    /// They are column names of this super column; empty for a standard family.
+    Within(&'a [u8]),
+    /// They are names of super columns.
+    SuperColumns,
+}
+
+impl<'a> Level<'a> {
+    fn before(self, name: &'a [u8]) -> CellBound<'a> {
+        match self {
+            Self::Within(super_name) => CellBound::Before(super_name, name),
+            Self::SuperColumns => CellBound::Before(name, b""),
+        }
+    }
+
+    fn after(self, name: &'a [u8]) -> CellBound<'a> {
+        match self {
+            Self::Within(super_name) => CellBound::After(super_name, name),
+            Self::SuperColumns => CellBound::AfterSuperColumn(name),
+        }
+    }
+
+    fn beginning(self) -> CellBound<'a> {
+        match self {
+            // Behind the deletion of the super column, which is no column.
+            Self::Within(super_name) if !super_name.is_empty() => CellBound::After(super_name, b""),
+            _ => CellBound::First,
+        }
+    }
+
+    fn end(self) -> CellBound<'a> {
+        match self {
+            Self::Within(super_name) if !super_name.is_empty() => {
+                CellBound::AfterSuperColumn(super_name)
+            }
+            _ => CellBound::Last,
+        }
+    }
+}
+
+/// A stretch of cells of one row. The bounds never coincide with a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CellRange<'a> {
+    /// The lower bound.
+    pub from: CellBound<'a>,
+    /// The upper bound.
+    pub to: CellBound<'a>,
+}
+
+impl CellRange<'_> {
+    /// The whole row.
+    pub const ALL: CellRange<'static> = CellRange { from: CellBound::First, to: CellBound::Last };
+
+    /// The one cell that deletes a super column, if there is one.
+    pub fn super_tombstone(super_name: &[u8]) -> CellRange<'_> {
+        CellRange {
+            from: CellBound::Before(super_name, b""),
+            to: CellBound::After(super_name, b""),
+        }
+    }
+}
+
+/// A place between the cells of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CellBound<'a> {
+    /// Before all cells.
+    First,
+    /// Just before the place (super column name, column name).
+    Before(&'a [u8], &'a [u8]),
+    /// Just behind the place (super column name, column name).
+    After(&'a [u8], &'a [u8]),
+    /// Behind everything in the super column.
+    AfterSuperColumn(&'a [u8]),
+    /// Behind all cells.
+    Last,
+}
+
+impl CellBound<'_> {
+    /// Whether the bound lies before a cell at this place.
+    pub fn is_before(&self, family: &ColumnFamilySchema, place: (&[u8], &[u8])) -> bool {
+        match *self {
+            Self::First => true,
+            Self::Before(super_name, name) => {
+                family.compare((super_name, name), place) != Ordering::Greater
+            }
+            Self::After(super_name, name) => {
+                family.compare((super_name, name), place) == Ordering::Less
+            }
+            Self::AfterSuperColumn(super_name) => {
+                family.comparator().compare(super_name, place.0) == Ordering::Less
+            }
+            Self::Last => false,
+        }
+    }
+}
+
+/// Whether a [`Resolver`] wants more cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    /// Go on.
+    More,
+    /// The answer is complete.
+    Done,
+}
+
+/// What a read found in one row.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RowSlice {
+    /// The visible columns in the order of the answer. Those of one super column stand together.
+    pub cells: Vec<Cell>,
+    /// How many columns, or super columns, that is. Also set when only counting.
+    pub count: usize,
+}
+
+/// Turns the cells of a row, merged and in order, into what a client may see: a column is visible
+/// if it is live and newer than the deletions of its row and of its super column.
+#[derive(Debug)]
+pub struct Resolver<'a> {
+    family: &'a ColumnFamilySchema,
+    row_deletion: Deletion,
+    groups: Option<Groups>,
+    /// Covers all columns when the slice is inside of one super column.
+    super_deletion: Deletion,
+    limit: usize,
+    collects: bool,
+    answer: RowSlice,
+}
+
+/// State for answers that consist of super columns.
+#[derive(Debug)]
+struct Groups {
+    reversed: bool,
+    /// The super column that the last cells belong to.
+    name: Option<Vec<u8>>,
+    deletion: Deletion,
+    /// Reversed only: live columns of the group; whether they are visible is known at its end.
+    pending: Vec<Cell>,
+    /// Whether the group already counts.
+    counted: bool,
+}
+
+impl<'a> Resolver<'a> {
+    /// A resolver for one row. `super_deletion` is the deletion of the super column that the slice
+    /// is inside of, else [`Deletion::NONE`].
+    pub fn new(
+        family: &'a ColumnFamilySchema,
+        slice: &Slice,
+        row_deletion: Deletion,
+        super_deletion: Deletion,
+    ) -> Self {
+        let groups = (family.is_super() && slice.super_name.is_none()).then(|| Groups {
+            reversed: slice.is_reversed(),
+            name: None,
+            deletion: Deletion::NONE,
+            pending: Vec::new(),
+            counted: false,
+        });
+        let limit = slice.limit();
+        let answer = RowSlice::default();
+        Self { family, row_deletion, groups, super_deletion, limit, collects: true, answer }
+    }
+
+    /// Only counts: the answer will hold no cells.
+    #[must_use]
+    pub fn counting(mut self) -> Self {
+        self.collects = false;
+        self
+    }
+
+    /// Whether the answer is complete before any cell was seen.
+    pub fn is_done(&self) -> bool {
+        self.answer.count >= self.limit && self.groups.is_none() || self.limit == 0
+    }
+
+    /// Takes the next cell.
+    pub fn push(&mut self, cell: Cell) -> Flow {
+        if self.groups.is_some() {
+            return self.push_grouped(cell);
+        }
+        let visible = cell.is_live()
+            && !self.row_deletion.covers(cell.timestamp())
+            && !self.super_deletion.covers(cell.timestamp());
+        if visible {
+            self.answer.count += 1;
+            if self.collects {
+                self.answer.cells.push(cell);
+            }
+        }
+        if self.answer.count >= self.limit { Flow::Done } else { Flow::More }
+    }
+
+    fn push_grouped(&mut self, cell: Cell) -> Flow {
+        let groups = self.groups.as_mut().expect("called for super columns only");
+        let same = groups.name.as_deref().is_some_and(|name| {
+            self.family.comparator().compare(name, cell.super_name()) == Ordering::Equal
+        });
+        if !same {
+            self.end_group();
+            if self.answer.count >= self.limit {
+                return Flow::Done;
+            }
+            let groups = self.groups.as_mut().expect("called for super columns only");
+            groups.name = Some(cell.super_name().to_vec());
+            groups.deletion = Deletion::NONE;
+            groups.counted = false;
+        }
+        let groups = self.groups.as_mut().expect("called for super columns only");
+        if cell.state() == CellState::SuperTombstone {
+            groups.deletion = cell.deletion().unwrap_or(Deletion::NONE);
+        } else if cell.is_live() && !self.row_deletion.covers(cell.timestamp()) {
+            if groups.reversed {
+                groups.pending.push(cell);
+            } else if !groups.deletion.covers(cell.timestamp()) {
+                self.answer.count += usize::from(!groups.counted);
+                groups.counted = true;
+                if self.collects {
+                    self.answer.cells.push(cell);
+                }
+            }
+        }
+        Flow::More
+    }
+
+    fn end_group(&mut self) {
+        let Some(groups) = &mut self.groups else { return };
+        // The deletion of a super column comes last in a reversed read, and its columns stand in
+        // ascending order in any answer.
+        let deletion = groups.deletion;
+        let mut visible = 0;
+        for cell in groups.pending.drain(..).rev() {
+            if !deletion.covers(cell.timestamp()) {
+                visible += 1;
+                if self.collects {
+                    self.answer.cells.push(cell);
+                }
+            }
+        }
+        self.answer.count += usize::from(visible > 0);
+    }
+
+    /// The answer, when there are no more cells or none are wanted.
+    pub fn finish(mut self) -> RowSlice {
+        self.end_group();
+        self.answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::comparator::Comparator;
+    use super::super::schema::ColumnFamilyKind;
+    use super::*;
+
+    fn family(is_super: bool) -> ColumnFamilySchema {
+        let columns = Comparator::Bytes;
+        let kind = if is_super {
+            ColumnFamilyKind::Super { super_columns: Comparator::Bytes, columns }
+        } else {
+            ColumnFamilyKind::Standard { columns }
+        };
+        ColumnFamilySchema { keyspace: "k".into(), name: "c".into(), kind, comment: None }
+    }
+
+    fn column(name: &str, timestamp: i64) -> Cell {
+        Cell::live(b"", name.as_bytes(), b"", timestamp)
+    }
+
+    fn sub(super_name: &str, name: &str, timestamp: i64) -> Cell {
+        Cell::live(super_name.as_bytes(), name.as_bytes(), b"", timestamp)
+    }
+
+    /// Reads the slice of a row that consists of these cells, as a store would.
+    fn read(
+        family: &ColumnFamilySchema,
+        cells: &[Cell],
+        row_deletion: Deletion,
+        slice: &Slice,
+    ) -> (Vec<String>, usize) {
+        let super_deletion = slice.super_name().map_or(Deletion::NONE, |name| {
+            let marker = cells.iter().find(|c| c.place() == (name, b"".as_slice()));
+            marker.and_then(Cell::deletion).unwrap_or(Deletion::NONE)
+        });
+        let mut resolver = Resolver::new(family, slice, row_deletion, super_deletion);
+        'ranges: for range in slice.ranges(family) {
+            let mut within: Vec<_> = cells
+                .iter()
+                .filter(|c| range.from.is_before(family, c.place()))
+                .filter(|c| !range.to.is_before(family, c.place()))
+                .cloned()
+                .collect();
+            if slice.is_reversed() {
+                within.reverse();
+            }
+            for cell in within {
+                if resolver.push(cell) == Flow::Done {
+                    break 'ranges;
+                }
+            }
+        }
+        let answer = resolver.finish();
+        let show = |c: &Cell| {
+            let parts = [c.super_name(), c.name()].map(|p| String::from_utf8_lossy(p).into_owned());
+            if parts[0].is_empty() { parts[1].clone() } else { parts.join("/") }
+        };
+        (answer.cells.iter().map(show).collect(), answer.count)
+    }
+
+    #[test]
+    fn limits_count_visible_columns_only() {
+        let mut cells: Vec<_> = ["a", "b", "c", "d", "e"].map(|n| column(n, 5)).to_vec();
+        cells[1] = Cell::tombstone(b"", b"b", Deletion::at(6, 0));
+        let family = family(false);
+        let read = |slice| read(&family, &cells, Deletion::NONE, &slice).0;
+        assert_eq!(read(Slice::range(None, b"", b"", false, 3)), ["a", "c", "d"]);
+        assert_eq!(read(Slice::range(None, b"d", b"", true, 3)), ["d", "c", "a"]);
+        assert_eq!(read(Slice::range(None, b"b", b"c", false, 3)), ["c"]);
+        let names = [b"e".as_slice(), b"a", b"e", b"b", b"zz"];
+        assert_eq!(read(Slice::names(&family, None, names)), ["a", "e"]);
+    }
+
+    #[test]
+    fn a_row_deletion_hides_what_is_not_newer() {
+        let cells = [column("a", 4), column("b", 5), column("c", 6)];
+        let deletion = Deletion::at(5, 0);
+        let (found, count) = read(&family(false), &cells, deletion, &Slice::all(None));
+        assert_eq!((found, count), (vec!["c".to_owned()], 1));
+        let least = [column("a", i64::MIN)];
+        assert_eq!(read(&family(false), &least, Deletion::NONE, &Slice::all(None)).1, 0);
+    }
+
+    #[test]
+    fn super_columns_count_when_a_column_of_theirs_is_visible() {
+        let cells = [
+            sub("s1", "a", 1),
+            Cell::super_tombstone(b"s2", Deletion::at(5, 0)),
+            sub("s2", "a", 5),
+            Cell::super_tombstone(b"s3", Deletion::at(5, 0)),
+            sub("s3", "a", 4),
+            sub("s3", "b", 6),
+            sub("s4", "a", 1),
+            sub("s4", "b", 1),
+        ];
+        let family = family(true);
+        let read = |slice| read(&family, &cells, Deletion::NONE, &slice);
+        let all = ["s1/a", "s3/b", "s4/a", "s4/b"];
+        assert_eq!(read(Slice::all(None)), (all.iter().map(ToString::to_string).collect(), 3));
+        let (two, count) = read(Slice::range(None, b"", b"", false, 2));
+        assert_eq!((two, count), (vec!["s1/a".to_owned(), "s3/b".to_owned()], 2));
+        let (two, count) = read(Slice::range(None, b"", b"", true, 2));
+        let expected = ["s4/a", "s4/b", "s3/b"].map(str::to_owned).to_vec();
+        assert_eq!((two, count), (expected, 2));
+        let (named, _) = read(Slice::names(&family, None, [b"s4".as_slice(), b"s2"]));
+        assert_eq!(named, ["s4/a", "s4/b"]);
+    }
+
+    #[test]
+    fn a_slice_inside_a_super_column_knows_its_deletion() {
+        let cells = [
+            Cell::super_tombstone(b"s", Deletion::at(5, 0)),
+            sub("s", "a", 5),
+            sub("s", "b", 6),
+            sub("s", "c", 7),
+            sub("t", "a", 7),
+        ];
+        let family = family(true);
+        let read = |slice| read(&family, &cells, Deletion::NONE, &slice).0;
+        assert_eq!(read(Slice::all(Some(b"s"))), ["s/b", "s/c"]);
+        assert_eq!(read(Slice::range(Some(b"s"), b"", b"", true, 1)), ["s/c"]);
+        assert_eq!(read(Slice::range(Some(b"s"), b"", b"b", false, 9)), ["s/b"]);
+        assert_eq!(read(Slice::names(&family, Some(b"s"), [b"a".as_slice(), b"c"])), ["s/c"]);
+    }
+
+    #[test]
+    fn nothing_is_wanted_of_a_slice_of_none() {
+        let family = family(false);
+        let slice = Slice::range(None, b"", b"", false, 0);
+        assert!(Resolver::new(&family, &slice, Deletion::NONE, Deletion::NONE).is_done());
+    }
+}
