@@ -21,3 +21,4 @@ pub mod base;
 pub mod config;
 pub mod model;
 pub mod ring;
+pub mod storage;

@@ -1,4 +1,5 @@
 //! What every layer may use, and what knows none of them: time, files, events, byte readers.
 
+pub mod bytes;
 pub mod clock;
 pub mod fs;

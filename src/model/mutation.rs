@@ -14,6 +14,7 @@ use super::cell::{Cell, CellParts, CellState};
 use super::deletion::Deletion;
 use super::key::RowKey;
 use super::schema::{FamilyId, Schema};
+use crate::base::bytes::{ByteReader, ByteWriter, Malformed};
 use std::sync::Arc;
 
 /// A write to one row of one keyspace: the unit of atomicity.
@@ -62,7 +63,7 @@ impl RowMutation {
     /// Reads a record. Its cells share the bytes.
     pub fn decode(record: &[u8], schema: &Schema) -> Result<Self, DecodeError> {
         let record: Arc<[u8]> = record.into();
-        let mut reader = Reader { bytes: &record, at: 0 };
+        let mut reader = ByteReader::new(&record);
         let keyspace = String::from_utf8_lossy(reader.prefixed()?).into_owned();
         let key = RowKey::new(reader.prefixed()?);
         let mut families = Vec::new();
@@ -71,57 +72,37 @@ impl RowMutation {
             let Some(id) = schema.family_id(&keyspace, &family) else {
                 return Err(DecodeError::UnknownFamily { keyspace, family });
             };
-            families.push(reader.family(&record, id)?);
+            families.push(decode_family(&mut reader, &record, id)?);
         }
-        if reader.at != record.len() {
-            return Err(DecodeError::Malformed(reader.at));
+        if !reader.is_empty() {
+            return Err(DecodeError::Malformed(reader.position()));
         }
         Ok(Self { key, families, record })
     }
 }
 
-struct Reader<'a> {
-    bytes: &'a [u8],
-    at: usize,
+impl From<Malformed> for DecodeError {
+    fn from(Malformed(at): Malformed) -> Self {
+        Self::Malformed(at)
+    }
 }
 
-impl<'a> Reader<'a> {
-    fn take(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
-        let end = self.at.checked_add(length).ok_or(DecodeError::Malformed(self.at))?;
-        let taken = self.bytes.get(self.at..end).ok_or(DecodeError::Malformed(self.at))?;
-        self.at = end;
-        Ok(taken)
+fn decode_family(
+    reader: &mut ByteReader<'_>,
+    record: &Arc<[u8]>,
+    family: FamilyId,
+) -> Result<FamilyMutation, DecodeError> {
+    let marked_for_delete_at = reader.i64()?;
+    let local_deletion_time = reader.i32()?;
+    let deletion = Deletion { marked_for_delete_at, local_deletion_time };
+    let mut cells = Vec::new();
+    for _ in 0..reader.u32()? {
+        let at = reader.position();
+        let cell = Cell::decode(record, at).ok_or(DecodeError::Malformed(at))?;
+        reader.take(cell.encoded_length())?;
+        cells.push(cell);
     }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
-        Ok(*self.take(N)?.first_chunk().expect("take returned N bytes"))
-    }
-
-    fn u16(&mut self) -> Result<u16, DecodeError> {
-        Ok(u16::from_be_bytes(self.array()?))
-    }
-
-    fn prefixed(&mut self) -> Result<&'a [u8], DecodeError> {
-        let length = self.u16()?;
-        self.take(length as usize)
-    }
-
-    fn family(
-        &mut self,
-        record: &Arc<[u8]>,
-        family: FamilyId,
-    ) -> Result<FamilyMutation, DecodeError> {
-        let marked_for_delete_at = i64::from_be_bytes(self.array()?);
-        let local_deletion_time = i32::from_be_bytes(self.array()?);
-        let deletion = Deletion { marked_for_delete_at, local_deletion_time };
-        let mut cells = Vec::new();
-        for _ in 0..u32::from_be_bytes(self.array()?) {
-            let cell = Cell::decode(record, self.at).ok_or(DecodeError::Malformed(self.at))?;
-            self.at += cell.encoded_length();
-            cells.push(cell);
-        }
-        Ok(FamilyMutation { family, deletion, cells })
-    }
+    Ok(FamilyMutation { family, deletion, cells })
 }
 
 /// Builds a [`RowMutation`] piece by piece.
@@ -151,8 +132,8 @@ impl<'a> MutationBuilder<'a> {
     /// If keyspace or key are longer than 65535 bytes: both are validated before.
     pub fn new(schema: &'a Schema, keyspace: &str, key: &[u8]) -> Self {
         let mut out = Vec::with_capacity(256);
-        prefixed(&mut out, keyspace.as_bytes());
-        prefixed(&mut out, key);
+        out.put_prefixed(keyspace.as_bytes());
+        out.put_prefixed(key);
         let count_at = out.len();
         out.extend_from_slice(&[0; 2]);
         Self { schema, key: RowKey::new(key), out, count_at, families: Vec::with_capacity(1) }
@@ -160,7 +141,7 @@ impl<'a> MutationBuilder<'a> {
 
     /// What is added next belongs to this column family.
     pub fn family(&mut self, family: FamilyId) -> &mut Self {
-        prefixed(&mut self.out, self.schema.family(family).name.as_bytes());
+        self.out.put_prefixed(self.schema.family(family).name.as_bytes());
         let head_at = self.out.len();
         self.out.extend_from_slice(&Deletion::NONE.marked_for_delete_at.to_be_bytes());
         self.out.extend_from_slice(&Deletion::NONE.local_deletion_time.to_be_bytes());
@@ -247,12 +228,6 @@ impl FamilyDraft {
         }
         FamilyMutation { family: self.family, deletion: self.deletion, cells }
     }
-}
-
-fn prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
-    let length = u16::try_from(bytes.len()).expect("names and keys are validated to 65535 bytes");
-    out.extend_from_slice(&length.to_be_bytes());
-    out.extend_from_slice(bytes);
 }
 
 #[cfg(test)]

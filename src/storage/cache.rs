@@ -1,0 +1,72 @@
+//! The block cache: decompressed blocks of SSTables, bounded in bytes, shared by all of them.
+
+use super::sstable::block::Block;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bookkeeping that a cached block costs besides its bytes.
+const ENTRY_OVERHEAD: u64 = 96;
+
+/// Typical size of a block, from which the cache estimates how many it will hold.
+const TYPICAL_BLOCK_SIZE: u64 = 8 * 1024;
+
+/// A cache of blocks by file and offset.
+#[derive(Debug)]
+pub struct BlockCache {
+    blocks: Cache<(u64, u64), Block, BlockWeighter>,
+    next_file: AtomicU64,
+}
+
+#[derive(Debug, Clone)]
+struct BlockWeighter;
+
+impl Weighter<(u64, u64), Block> for BlockWeighter {
+    fn weight(&self, _: &(u64, u64), block: &Block) -> u64 {
+        block.bytes().len() as u64 + ENTRY_OVERHEAD
+    }
+}
+
+impl BlockCache {
+    /// A cache that holds at most this many bytes.
+    pub fn new(capacity_bytes: u64) -> Self {
+        let items = (capacity_bytes / TYPICAL_BLOCK_SIZE).max(16) as usize;
+        let blocks = Cache::with_weighter(items, capacity_bytes, BlockWeighter);
+        Self { blocks, next_file: AtomicU64::new(0) }
+    }
+
+    /// A number under which one more file keeps its blocks here.
+    pub fn register_file(&self) -> u64 {
+        self.next_file.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The block of a file at an offset.
+    pub fn get(&self, file: u64, offset: u64) -> Option<Block> {
+        self.blocks.get(&(file, offset))
+    }
+
+    /// Keeps a block; others may have to leave.
+    pub fn insert(&self, file: u64, offset: u64, block: Block) {
+        self.blocks.insert((file, offset), block);
+    }
+
+    /// Forgets the blocks of a file that is gone.
+    pub fn forget_file(&self, file: u64) {
+        self.blocks.retain(|(owner, _), _| *owner != file);
+    }
+
+    /// Bytes held at the moment.
+    pub fn size_bytes(&self) -> u64 {
+        self.blocks.weight()
+    }
+
+    /// Most bytes that it will hold.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.blocks.capacity()
+    }
+
+    /// How often a block was found and not found since the start.
+    pub fn hits_and_misses(&self) -> (u64, u64) {
+        (self.blocks.hits(), self.blocks.misses())
+    }
+}

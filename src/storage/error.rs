@@ -1,0 +1,63 @@
+//! What can go wrong in the storage core.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Why a read gave no answer.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ReadError {
+    /// Only cached data were allowed and the answer needs the disk, or too much work.
+    /// Nothing happened; ask again on a thread that may block.
+    #[error("the answer is not in memory")]
+    WouldBlock,
+    /// The file holds something else than what was written. The rest of it stays readable.
+    #[error(transparent)]
+    Corrupt(#[from] Corrupt),
+    /// The operating system refused.
+    #[error(transparent)]
+    Io(#[from] FileError),
+}
+
+/// A damaged place in a file: what it holds is not what was written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file} is damaged at byte {offset}: {reason}", file = file.display())]
+pub struct Corrupt {
+    /// The file.
+    pub file: PathBuf,
+    /// Where the damaged part begins.
+    pub offset: u64,
+    /// How it shows.
+    pub reason: &'static str,
+}
+
+/// An operating system error with the file that it concerns.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("cannot {action} {path}: {source}", path = path.display())]
+pub struct FileError {
+    /// What was tried, as a verb.
+    pub action: &'static str,
+    /// The file or directory.
+    pub path: PathBuf,
+    /// What the operating system says. Shared, because one failure can stop many writers.
+    pub source: Arc<io::Error>,
+}
+
+impl FileError {
+    /// Puts an error of the operating system together with what was tried.
+    pub fn new(action: &'static str, path: &Path, source: io::Error) -> Self {
+        Self { action, path: path.to_owned(), source: Arc::new(source) }
+    }
+}
+
+/// Names the file and the action in an `io::Result`.
+pub trait FileContext<T> {
+    /// The same result, whose error says that `action` failed on `path`.
+    fn context(self, action: &'static str, path: &Path) -> Result<T, FileError>;
+}
+
+impl<T> FileContext<T> for io::Result<T> {
+    fn context(self, action: &'static str, path: &Path) -> Result<T, FileError> {
+        self.map_err(|source| FileError::new(action, path, source))
+    }
+}

@@ -1,0 +1,2 @@
+//! Memtables.
+pub mod tree;

@@ -1,0 +1,3 @@
+//! SSTables.
+pub mod block;
+pub mod filter;
