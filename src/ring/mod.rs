@@ -1,15 +1,20 @@
 //! The ring: partitioners and tokens, ranges of them, who owns them and where replicas go.
 //!
 //! Pure data and functions. A [`Partitioner`] maps a row key to its [`Token`]; rows sort as
-//! [`DecoratedKey`]s everywhere.
+//! [`DecoratedKey`]s everywhere. Queries over many rows arrive as
+//! [`TokenRange`] or [`KeyBounds`] and are scanned as [`RowRange`]s, which never wrap.
 
 mod collation;
 mod collation_table;
 mod decorated_key;
 mod midpoint;
 mod partitioner;
+mod range;
+mod splits;
 mod token;
 
 pub use decorated_key::DecoratedKey;
 pub use partitioner::{Partitioner, TokenError};
+pub use range::{KeyBounds, RowRange, StartAfterEnd, TokenRange};
+pub use splits::{SplitsError, splits};
 pub use token::{CollationKey, OrderedString, Token};
