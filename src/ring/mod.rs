@@ -1,7 +1,8 @@
 //! The ring: partitioners and tokens, ranges of them, who owns them and where replicas go.
 //!
 //! Pure data and functions. A [`Partitioner`] maps a row key to its [`Token`]; rows sort as
-//! [`DecoratedKey`]s everywhere. Queries over many rows arrive as
+//! [`DecoratedKey`]s everywhere. [`TokenMetadata`] says which endpoint holds which token, a
+//! [`ReplicaPlacement`] where the replicas of a token live. Queries over many rows arrive as
 //! [`TokenRange`] or [`KeyBounds`] and are scanned as [`RowRange`]s, which never wrap.
 
 mod collation;
@@ -9,12 +10,18 @@ mod collation_table;
 mod decorated_key;
 mod midpoint;
 mod partitioner;
+mod placement;
 mod range;
+mod snitch;
 mod splits;
 mod token;
+mod token_metadata;
 
 pub use decorated_key::DecoratedKey;
 pub use partitioner::{Partitioner, TokenError};
+pub use placement::{EndpointRange, ReplicaPlacement, ReplicationStrategy};
 pub use range::{KeyBounds, RowRange, StartAfterEnd, TokenRange};
+pub use snitch::Snitch;
 pub use splits::{SplitsError, splits};
 pub use token::{CollationKey, OrderedString, Token};
+pub use token_metadata::TokenMetadata;

@@ -1,0 +1,196 @@
+//! Who is where on the ring.
+
+use super::range::{RowRange, TokenRange};
+use super::token::Token;
+use std::net::IpAddr;
+
+/// The members of the ring: tokens in order, each with the endpoint that owns it. An endpoint has
+/// exactly one token, a token exactly one owner. Nodes that are about to join or leave are not
+/// in here with their future places.
+///
+/// A value: readers keep a snapshot, whoever follows the changes replaces it as a whole.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TokenMetadata {
+    members: Vec<(Token, IpAddr)>,
+}
+
+impl TokenMetadata {
+    /// A ring of one node, which owns all of it.
+    pub fn single(token: Token, endpoint: IpAddr) -> Self {
+        Self { members: vec![(token, endpoint)] }
+    }
+
+    /// Gives the token to this endpoint, which loses the one it had. Returns who owned the token
+    /// before, if that was another endpoint; it is no member any more.
+    pub fn insert(&mut self, token: Token, endpoint: IpAddr) -> Option<IpAddr> {
+        self.remove(endpoint);
+        match self.position(&token) {
+            Ok(place) => {
+                let (_, owner) = self.members.get_mut(place)?;
+                Some(std::mem::replace(owner, endpoint))
+            }
+            Err(place) => {
+                self.members.insert(place, (token, endpoint));
+                None
+            }
+        }
+    }
+
+    /// Takes an endpoint out of the ring. Returns the token that it had.
+    pub fn remove(&mut self, endpoint: IpAddr) -> Option<Token> {
+        let place = self.members.iter().position(|&(_, member)| member == endpoint)?;
+        Some(self.members.remove(place).0)
+    }
+
+    /// How many nodes there are.
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Whether there is no node.
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Tokens in order with their owners.
+    pub fn members(&self) -> impl Iterator<Item = (&Token, IpAddr)> {
+        self.members.iter().map(|(token, endpoint)| (token, *endpoint))
+    }
+
+    /// Tokens in order.
+    pub fn tokens(&self) -> impl Iterator<Item = &Token> {
+        self.members.iter().map(|(token, _)| token)
+    }
+
+    /// The owner of exactly this token.
+    pub fn owner(&self, token: &Token) -> Option<IpAddr> {
+        let place = self.position(token).ok()?;
+        self.members.get(place).map(|&(_, endpoint)| endpoint)
+    }
+
+    /// The token of an endpoint.
+    pub fn token(&self, endpoint: IpAddr) -> Option<&Token> {
+        self.members().find(|&(_, member)| member == endpoint).map(|(token, _)| token)
+    }
+
+    /// All endpoints, clockwise from the first whose token is not less than this one.
+    pub fn endpoints_from(&self, token: &Token) -> impl Iterator<Item = IpAddr> {
+        let first = self.members.partition_point(|(member, _)| member < token);
+        let (before, from) = self.members.split_at(first);
+        from.iter().chain(before).map(|&(_, endpoint)| endpoint)
+    }
+
+    /// The range that each node owns first, in the order of their tokens: from the token of the
+    /// node before, with its own token. A node alone owns the whole ring, from its own token.
+    pub fn primary_ranges(&self) -> impl Iterator<Item = (TokenRange, IpAddr)> {
+        let before = self.members.iter().cycle().skip(self.members.len().saturating_sub(1));
+        self.members.iter().zip(before).map(|((end, endpoint), (start, _))| {
+            (TokenRange { start: start.clone(), end: end.clone() }, *endpoint)
+        })
+    }
+
+    /// The range that an endpoint owns first.
+    pub fn primary_range(&self, endpoint: IpAddr) -> Option<TokenRange> {
+        self.primary_ranges().find(|&(_, member)| member == endpoint).map(|(range, _)| range)
+    }
+
+    /// Cuts a range at the tokens of the nodes, so that all of a piece has the same replicas:
+    /// those of its right token.
+    pub fn split(&self, range: &RowRange) -> Vec<RowRange> {
+        range.split_after(self.tokens())
+    }
+
+    fn position(&self, token: &Token) -> Result<usize, usize> {
+        self.members.binary_search_by(|(member, _)| member.cmp(token))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn endpoint(last: u8) -> IpAddr {
+        [127, 0, 0, last].into()
+    }
+
+    fn ring(tokens: &[u128]) -> TokenMetadata {
+        let mut ring = TokenMetadata::default();
+        for (number, &token) in (1..).zip(tokens) {
+            assert_eq!(ring.insert(Token::Random(token), endpoint(number)), None);
+        }
+        ring
+    }
+
+    #[test]
+    fn a_node_alone_owns_the_whole_ring() {
+        let token = Token::Random(5);
+        let ring = TokenMetadata::single(token.clone(), endpoint(1));
+        let whole = TokenRange { start: token.clone(), end: token };
+        assert_eq!(ring.primary_range(endpoint(1)), Some(whole));
+        assert_eq!(ring.primary_range(endpoint(2)), None);
+        assert!(ring.endpoints_from(&Token::Minimum).eq([endpoint(1)]));
+        assert_eq!(TokenMetadata::default().primary_ranges().count(), 0);
+    }
+
+    #[test]
+    fn the_walk_begins_at_the_owner() {
+        let ring = ring(&[10, 30, 20]);
+        let walk = |token| ring.endpoints_from(&token).collect::<Vec<_>>();
+        let [a, b, c] = [1, 3, 2].map(endpoint);
+        assert_eq!(walk(Token::Minimum), [a, b, c]);
+        assert_eq!(walk(Token::Random(10)), [a, b, c]);
+        assert_eq!(walk(Token::Random(11)), [b, c, a]);
+        assert_eq!(walk(Token::Random(31)), [a, b, c]);
+    }
+
+    #[test]
+    fn a_move_gives_the_old_token_up() {
+        let mut ring = ring(&[10, 20]);
+        assert_eq!(ring.insert(Token::Random(5), endpoint(2)), None);
+        assert_eq!(ring.token(endpoint(2)), Some(&Token::Random(5)));
+        assert_eq!(ring.owner(&Token::Random(20)), None);
+        assert_eq!(ring.insert(Token::Random(10), endpoint(3)), Some(endpoint(1)));
+        assert_eq!((ring.len(), ring.token(endpoint(1))), (2, None));
+        assert_eq!(ring.insert(Token::Random(10), endpoint(3)), None);
+        assert_eq!(ring.remove(endpoint(3)), Some(Token::Random(10)));
+    }
+
+    #[test]
+    fn a_query_is_cut_at_the_tokens() {
+        let ring = ring(&[0, 1 << 126]);
+        let pieces = ring.split(&RowRange::all());
+        let right: Vec<&Token> = pieces.iter().map(RowRange::right_token).collect();
+        assert_eq!(right, [&Token::Random(0), &Token::Random(1 << 126), &Token::Minimum]);
+    }
+
+    proptest! {
+        #[test]
+        fn every_change_keeps_the_ring_in_order(
+            changes in vec((0..6u128, 1..5u8, any::<bool>()), 0..20),
+        ) {
+            let mut ring = TokenMetadata::default();
+            let mut model: BTreeMap<u128, u8> = BTreeMap::new();
+            for (token, node, joins) in changes {
+                model.retain(|_, member| *member != node);
+                if joins {
+                    let before = model.insert(token, node);
+                    let owner = ring.insert(Token::Random(token), endpoint(node));
+                    prop_assert_eq!(owner, before.map(endpoint));
+                } else {
+                    ring.remove(endpoint(node));
+                }
+                let members = model.iter().map(|(&t, &node)| (Token::Random(t), endpoint(node)));
+                prop_assert!(ring.members().map(|(t, e)| (t.clone(), e)).eq(members));
+            }
+            // Each token belongs to one primary range, whose owner the walk begins with.
+            for token in (0..7).map(Token::Random) {
+                let ranges = ring.primary_ranges().filter(|(range, _)| range.contains(&token));
+                let owners: Vec<IpAddr> = ranges.map(|(_, owner)| owner).collect();
+                prop_assert_eq!(owners, Vec::from_iter(ring.endpoints_from(&token).next()));
+            }
+        }
+    }
+}
