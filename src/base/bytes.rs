@@ -33,6 +33,11 @@ impl<'a> ByteReader<'a> {
         self.at >= self.bytes.len()
     }
 
+    /// Everything that was not read yet.
+    pub fn rest(&self) -> &'a [u8] {
+        self.bytes.get(self.at..).unwrap_or_default()
+    }
+
     /// The next `length` bytes.
     pub fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
         let end = self.at.checked_add(length).ok_or(Malformed(self.at))?;

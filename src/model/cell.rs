@@ -113,6 +113,15 @@ impl Cell {
         (fits && sound).then_some(cell)
     }
 
+    /// The place of the cell that is encoded at `start`, for searching without decoding.
+    pub fn place_at(bytes: &[u8], start: usize) -> Option<(&[u8], &[u8])> {
+        let header = bytes.get(start..)?.first_chunk::<{ Self::HEADER_LENGTH }>()?;
+        let super_length = u16::from_be_bytes([header[9], header[10]]) as usize;
+        let name_length = u16::from_be_bytes([header[11], header[12]]) as usize;
+        let names = bytes.get(start + Self::HEADER_LENGTH..)?;
+        Some((names.get(..super_length)?, names.get(super_length..super_length + name_length)?))
+    }
+
     /// Length of the stored form in bytes.
     pub fn encoded_length(&self) -> usize {
         Self::HEADER_LENGTH + self.data_length()
@@ -317,6 +326,7 @@ mod tests {
         #[test]
         fn decoding_arbitrary_bytes_never_reads_outside(bytes: Vec<u8>, start in 0usize..40) {
             let bytes: Arc<[u8]> = bytes.into();
+            let _ = Cell::place_at(&bytes, start);
             if let Some(cell) = Cell::decode(&bytes, start) {
                 prop_assert!(start + cell.encoded_length() <= bytes.len());
                 let _ = (cell.super_name(), cell.name(), cell.value(), cell.deletion());
@@ -340,6 +350,7 @@ mod tests {
         let mut at = 3;
         for cell in &cells {
             let read = Cell::decode(&bytes, at).unwrap();
+            assert_eq!(Cell::place_at(&bytes, at), Some(cell.place()));
             assert_eq!(&read, cell);
             assert_eq!(&read.detach(), cell);
             at += read.encoded_length();

@@ -14,6 +14,7 @@ mod placement;
 mod range;
 mod snitch;
 mod splits;
+mod stored_key;
 mod token;
 mod token_metadata;
 

@@ -50,6 +50,15 @@ impl Token {
 }
 
 impl OrderedString {
+    /// The order of two strings that are given as their bytes.
+    #[inline]
+    pub fn compare_bytes(a: &[u8], b: &[u8]) -> Ordering {
+        match first_difference(a, b) {
+            Some((a, b)) => utf16_rank(a).cmp(&utf16_rank(b)),
+            None => a.len().cmp(&b.len()),
+        }
+    }
+
     /// The bytes of the string.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -66,10 +75,7 @@ impl CollationKey {
 impl Ord for OrderedString {
     #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
-        match first_difference(&self.0, &other.0) {
-            Some((a, b)) => utf16_rank(a).cmp(&utf16_rank(b)),
-            None => self.0.len().cmp(&other.0.len()),
-        }
+        Self::compare_bytes(&self.0, &other.0)
     }
 }
 

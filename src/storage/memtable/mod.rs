@@ -1,2 +1,186 @@
-//! Memtables.
-pub mod tree;
+//! Memtables: what was written lately, in memory, by row and in order.
+//!
+//! Rows are spread over shards by their key, so that writers to different rows rarely meet. Each
+//! row is a [`CellTree`] behind a lock that is held for one mutation or one snapshot, never while
+//! cells are read: a reader sees a mutation whole or not at all.
+//!
+//! Locks: a shard before a row, never two of either.
+
+mod tree;
+
+pub use tree::{CellTree, TreeCursor};
+
+use crate::model::deletion::Deletion;
+use crate::model::mutation::FamilyMutation;
+use crate::model::schema::ColumnFamilySchema;
+use crate::ring::DecoratedKey;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+/// Shards of a memtable. More than the machine has cores, few enough that scans can merge them.
+const SHARDS: usize = 8;
+
+/// Memory of a row besides its cells: key, token, locks, nodes.
+const ROW_OVERHEAD: u64 = 256;
+
+/// Memory of a cell besides names and value: the cell itself and its share of the mutation.
+const CELL_OVERHEAD: u64 = 80;
+
+type Shard = RwLock<BTreeMap<DecoratedKey, Mutex<MemtableRow>>>;
+
+/// The recent writes of one column family.
+#[derive(Debug)]
+pub struct Memtable {
+    family: Arc<ColumnFamilySchema>,
+    shards: [Shard; SHARDS],
+    /// When it was created, on the monotonic clock.
+    created_at: Duration,
+    weight: AtomicU64,
+    operations: AtomicU64,
+    memory: AtomicU64,
+}
+
+/// A row as it was at one moment. What is written later does not show.
+#[derive(Debug, Clone)]
+pub struct MemtableRow {
+    /// Deletion of the whole row.
+    pub deletion: Deletion,
+    /// Its cells.
+    pub cells: CellTree,
+}
+
+impl Default for MemtableRow {
+    fn default() -> Self {
+        Self { deletion: Deletion::NONE, cells: CellTree::default() }
+    }
+}
+
+impl Memtable {
+    /// An empty memtable.
+    pub fn new(family: Arc<ColumnFamilySchema>, created_at: Duration) -> Self {
+        Self {
+            family,
+            shards: std::array::from_fn(|_| RwLock::default()),
+            created_at,
+            weight: AtomicU64::new(0),
+            operations: AtomicU64::new(0),
+            memory: AtomicU64::new(0),
+        }
+    }
+
+    fn shard(&self, key: &DecoratedKey) -> &Shard {
+        let hash = crc32fast::hash(key.key().as_bytes());
+        &self.shards[hash as usize % SHARDS]
+    }
+
+    /// Writes to a row, whole or not at all as far as readers can see.
+    pub fn apply(&self, key: &DecoratedKey, mutation: FamilyMutation) {
+        let weight: u64 = mutation.cells.iter().map(|cell| cell.weight() as u64).sum();
+        let operations = mutation.cells.len() as u64 + u64::from(!mutation.deletion.is_none());
+        let mut memory = weight + operations * CELL_OVERHEAD;
+        let shard = self.shard(key);
+        let rows = read_lock(shard);
+        if let Some(row) = rows.get(key) {
+            self.change(row, mutation);
+        } else {
+            drop(rows);
+            let mut rows = shard.write().unwrap_or_else(PoisonError::into_inner);
+            let row = rows.entry(key.clone()).or_default();
+            self.change(row, mutation);
+            memory += ROW_OVERHEAD + key.key().as_bytes().len() as u64;
+        }
+        self.weight.fetch_add(weight, Ordering::Relaxed);
+        self.operations.fetch_add(operations, Ordering::Relaxed);
+        self.memory.fetch_add(memory, Ordering::Relaxed);
+    }
+
+    fn change(&self, row: &Mutex<MemtableRow>, mutation: FamilyMutation) {
+        let mut row = row.lock().unwrap_or_else(PoisonError::into_inner);
+        row.deletion = row.deletion.merge(mutation.deletion);
+        for cell in mutation.cells {
+            row.cells.insert(&self.family, cell);
+        }
+    }
+
+    /// The row as it is now.
+    pub fn row(&self, key: &DecoratedKey) -> Option<MemtableRow> {
+        read_lock(self.shard(key)).get(key).map(snapshot)
+    }
+
+    /// Whether anything was written to the row.
+    pub fn contains(&self, key: &DecoratedKey) -> bool {
+        read_lock(self.shard(key)).contains_key(key)
+    }
+
+    /// The first row at or behind a place.
+    pub fn first_row(&self, from: Bound<&DecoratedKey>) -> Option<(DecoratedKey, MemtableRow)> {
+        let mut first: Option<(DecoratedKey, MemtableRow)> = None;
+        for shard in &self.shards {
+            let rows = read_lock(shard);
+            let Some((key, row)) = rows.range((from, Bound::Unbounded)).next() else { continue };
+            if first.as_ref().is_none_or(|(least, _)| key < least) {
+                first = Some((key.clone(), snapshot(row)));
+            }
+        }
+        first
+    }
+
+    /// All rows in order. For a memtable that is no longer written to.
+    pub fn rows(&self) -> MemtableRows {
+        let mut rows = Vec::with_capacity(self.row_count());
+        for shard in &self.shards {
+            let shard = read_lock(shard);
+            rows.extend(shard.iter().map(|(key, row)| (key.clone(), snapshot(row))));
+        }
+        // Eight sorted runs, which a stable sort recognises and merges.
+        rows.sort_by(|a, b| a.0.cmp(&b.0));
+        rows.into_iter()
+    }
+
+    /// Number of rows.
+    pub fn row_count(&self) -> usize {
+        self.shards.iter().map(|shard| read_lock(shard).len()).sum()
+    }
+
+    /// Whether nothing was written.
+    pub fn is_empty(&self) -> bool {
+        self.operations.load(Ordering::Relaxed) == 0
+    }
+
+    /// Bytes written, overwrites included: what `MemtableThroughputInMB` bounds.
+    pub fn weight(&self) -> u64 {
+        self.weight.load(Ordering::Relaxed)
+    }
+
+    /// Columns and deletions written: what `MemtableOperationsInMillions` bounds.
+    pub fn operations(&self) -> u64 {
+        self.operations.load(Ordering::Relaxed)
+    }
+
+    /// Estimate of the bytes of memory it takes, overwritten values included.
+    pub fn memory(&self) -> u64 {
+        self.memory.load(Ordering::Relaxed)
+    }
+
+    /// When it was created, on the monotonic clock.
+    pub fn created_at(&self) -> Duration {
+        self.created_at
+    }
+}
+
+/// The rows of a memtable in order.
+pub type MemtableRows = std::vec::IntoIter<(DecoratedKey, MemtableRow)>;
+
+/// A panic of another thread in the middle of a mutation leaves the tree sound: every step of an
+/// insertion does. The mutation may be there in part, as if the server had been stopped; its
+/// client got no acknowledgement.
+fn read_lock(shard: &Shard) -> RwLockReadGuard<'_, BTreeMap<DecoratedKey, Mutex<MemtableRow>>> {
+    shard.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn snapshot(row: &Mutex<MemtableRow>) -> MemtableRow {
+    row.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}

@@ -1,3 +1,59 @@
-//! SSTables.
+//! SSTables: sorted rows in one immutable file.
+//!
+//! # Format, version 0
+//!
+//! Numbers are big-endian, varints LEB128. A file `<column family>-<generation>.sst` consists of
+//!
+//! ```text
+//! header      "ALEXSST" and u8 version
+//! blocks      data, column index and row index blocks, as they became full
+//! summary     one block
+//! filter      one block: the Bloom filter over the row keys (filter.rs)
+//! properties  one block (properties.rs)
+//! footer      u64 offset, u32 length of summary, of filter, of properties;
+//!             u32 CRC32 of the footer so far; "ALEXSST" and u8 version
+//! ```
+//!
+//! Each block is compressed and carries its own checksum (block.rs). The version stays 0, without
+//! promise, until the format is frozen.
+//!
+//! * **Data blocks** hold cells as [`crate::model::cell::Cell::encode`] writes them. Several small
+//!   rows share a block; a row may begin in one block and go on in others.
+//! * **Row index blocks** hold an entry for each row, in token order, as many as `IndexInterval`
+//!   says (entry.rs): key and token, row deletion, number of cells, greatest timestamp, last place,
+//!   and the *extents*: which entries of which data blocks are the row's, and the place of the
+//!   first cell of each. A reader can so leave out files, and blocks, that a slice does not touch.
+//! * **Column index blocks** hold the extents of a row that has many, in their order. The extents
+//!   of these blocks make up one more block, the root, to which the row's entry points. The cost of
+//!   reaching any place of a row is therefore the same for rows of nearly all widths.
+//! * **The summary** holds the first key of each row index block, and is kept in memory.
+
 pub mod block;
+pub mod cursor;
+pub mod entry;
 pub mod filter;
+pub mod properties;
+pub mod reader;
+pub mod writer;
+
+pub use block::Compression;
+pub use cursor::CellCursor;
+pub use entry::RowEntry;
+pub use properties::Properties;
+pub use reader::{Access, Blocks, SsTable};
+pub use writer::{SsTableWriter, WriterOptions};
+
+/// First and last bytes of every file.
+const MAGIC: &[u8; 7] = b"ALEXSST";
+
+/// The version that is written, and the only one that is read.
+const VERSION: u8 = 0;
+
+/// Bytes of the header.
+const HEADER_LENGTH: u64 = 8;
+
+/// Bytes of the footer.
+const FOOTER_LENGTH: usize = 3 * 12 + 4 + 8;
+
+#[cfg(test)]
+mod tests;

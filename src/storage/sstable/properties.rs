@@ -1,0 +1,125 @@
+//! Facts about a whole SSTable.
+//!
+//! Stored as fields of varint id, varint length and bytes; ids that are not known are passed over.
+//! The ids are written down here: do not change them.
+
+use crate::base::bytes::{ByteReader, ByteWriter, Malformed};
+
+/// Facts about a whole SSTable.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Properties {
+    /// Keyspace and column family it was written for.
+    pub keyspace: String,
+    /// See `keyspace`.
+    pub family: String,
+    /// Full class name of the partitioner, which decides on the order of rows.
+    pub partitioner: String,
+    /// Full class name of `CompareWith`, which decides on the order within rows.
+    pub comparator: String,
+    /// Full class name of `CompareSubcolumnsWith`; empty for a standard column family.
+    pub subcolumn_comparator: String,
+    /// Number of rows.
+    pub rows: u64,
+    /// Number of cells, tombstones included.
+    pub cells: u64,
+    /// Number of tombstones: of columns, super columns and rows.
+    pub tombstones: u64,
+    /// Least local deletion time of a tombstone, in seconds; `i32::MAX` without any.
+    pub min_local_deletion_time: i32,
+    /// Least and greatest timestamp of cells and row deletions; reversed if there are none.
+    pub min_timestamp: i64,
+    /// See `min_timestamp`.
+    pub max_timestamp: i64,
+    /// Bytes of all data blocks before compression.
+    pub raw_bytes: u64,
+    /// Size of the largest row before compression, in bytes.
+    pub largest_row_bytes: u64,
+    /// Rows between two entries of the summary.
+    pub index_interval: u64,
+    /// When it was written, in microseconds since the Unix epoch.
+    pub created_at_micros: u64,
+}
+
+impl Properties {
+    /// The stored form.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut field = |id: u64, bytes: &[u8]| {
+            out.put_varint(id);
+            out.put_varint(bytes.len() as u64);
+            out.extend_from_slice(bytes);
+        };
+        field(1, self.keyspace.as_bytes());
+        field(2, self.family.as_bytes());
+        field(3, self.partitioner.as_bytes());
+        field(4, self.comparator.as_bytes());
+        field(5, self.subcolumn_comparator.as_bytes());
+        field(6, &self.rows.to_be_bytes());
+        field(7, &self.cells.to_be_bytes());
+        field(8, &self.tombstones.to_be_bytes());
+        field(9, &i64::from(self.min_local_deletion_time).to_be_bytes());
+        field(10, &self.min_timestamp.to_be_bytes());
+        field(11, &self.max_timestamp.to_be_bytes());
+        field(12, &self.raw_bytes.to_be_bytes());
+        field(13, &self.largest_row_bytes.to_be_bytes());
+        field(14, &self.index_interval.to_be_bytes());
+        field(15, &self.created_at_micros.to_be_bytes());
+        out
+    }
+
+    /// Reads the stored form.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut properties = Self::default();
+        let mut reader = ByteReader::new(bytes);
+        while !reader.is_empty() {
+            let (id, length) = (reader.varint()?, reader.varint()?);
+            let at = reader.position();
+            let value = reader.take(usize::try_from(length).map_err(|_| Malformed(at))?)?;
+            let text = || String::from_utf8_lossy(value).into_owned();
+            let number = || ByteReader::new(value).u64();
+            match id {
+                1 => properties.keyspace = text(),
+                2 => properties.family = text(),
+                3 => properties.partitioner = text(),
+                4 => properties.comparator = text(),
+                5 => properties.subcolumn_comparator = text(),
+                6 => properties.rows = number()?,
+                7 => properties.cells = number()?,
+                8 => properties.tombstones = number()?,
+                9 => properties.min_local_deletion_time = number()? as i64 as i32,
+                10 => properties.min_timestamp = number()? as i64,
+                11 => properties.max_timestamp = number()? as i64,
+                12 => properties.raw_bytes = number()?,
+                13 => properties.largest_row_bytes = number()?,
+                14 => properties.index_interval = number()?,
+                15 => properties.created_at_micros = number()?,
+                _ => {}
+            }
+        }
+        Ok(properties)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stored_form_is_read_back_and_unknown_fields_are_passed_over() {
+        let properties = Properties {
+            keyspace: "Blog".into(),
+            comparator: "x.BytesType".into(),
+            rows: 7,
+            min_local_deletion_time: -3,
+            min_timestamp: i64::MIN,
+            ..Properties::default()
+        };
+        let mut stored = properties.encode();
+        stored.put_varint(1000);
+        stored.put_varint(2);
+        stored.extend_from_slice(b"??");
+        assert_eq!(Properties::decode(&stored), Ok(properties));
+        stored.pop();
+        assert!(Properties::decode(&stored).is_err());
+    }
+}

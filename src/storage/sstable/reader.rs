@@ -1,0 +1,376 @@
+//! An open SSTable: finds rows, reads blocks, checks everything that it reads.
+
+use super::block::{self, Block, BlockHandle, BlockKind};
+use super::cursor::CellCursor;
+use super::entry::{self, RowEntry};
+use super::filter::Filter;
+use super::properties::Properties;
+use super::{FOOTER_LENGTH, HEADER_LENGTH, MAGIC, VERSION};
+use crate::base::bytes::{ByteReader, Malformed};
+use crate::base::fs::{File, FileSystem};
+use crate::model::schema::ColumnFamilySchema;
+use crate::model::slice::CellRange;
+use crate::ring::{DecoratedKey, Partitioner, Token};
+use crate::storage::cache::BlockCache;
+use crate::storage::error::{Corrupt, FileContext, ReadError};
+use std::cmp::Ordering;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering as AtomicOrdering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Where a reader may take blocks from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// From the cache alone; what is not there is [`ReadError::WouldBlock`].
+    CachedOnly,
+    /// From the cache, else from the disk, and then into the cache.
+    Cached,
+    /// From the cache, else from the disk; the cache stays as it is. For reading a whole file.
+    Bypass,
+}
+
+/// An open SSTable. Immutable and shared; when it is obsolete, its file goes with the last user.
+#[derive(Debug)]
+pub struct SsTable {
+    file: Arc<dyn File>,
+    fs: Arc<dyn FileSystem>,
+    path: PathBuf,
+    generation: u64,
+    size: u64,
+    partitioner: Partitioner,
+    properties: Properties,
+    filter: Filter,
+    summary: Vec<SummaryEntry>,
+    cache: Arc<BlockCache>,
+    cache_id: u64,
+    obsolete: AtomicBool,
+}
+
+/// The first row of a row index block.
+#[derive(Debug)]
+struct SummaryEntry {
+    first: DecoratedKey,
+    block: BlockHandle,
+}
+
+impl SsTable {
+    /// Opens a file and reads what stays in memory of it.
+    pub fn open(
+        fs: &Arc<dyn FileSystem>,
+        path: &Path,
+        generation: u64,
+        partitioner: Partitioner,
+        cache: &Arc<BlockCache>,
+    ) -> Result<Self, ReadError> {
+        let file = fs.open(path).context("open", path)?;
+        let size = file.size().context("open", path)?;
+        let [summary, filter, properties] = read_footer(&*file, path, size)?;
+        let corrupt = |handle: BlockHandle, reason| {
+            ReadError::Corrupt(Corrupt { file: path.to_owned(), offset: handle.offset, reason })
+        };
+        let raw = |handle, kind| block::read(&*file, path, handle, kind);
+        let stored = raw(properties, BlockKind::Properties)?;
+        let stored = Properties::decode(stored.bytes())
+            .map_err(|_| corrupt(properties, "the properties cannot be read"))?;
+        if stored.partitioner != partitioner.class_name() {
+            return Err(corrupt(properties, "it was written for another partitioner"));
+        }
+        let bits = raw(filter, BlockKind::Filter)?;
+        let bits = Filter::decode(bits.bytes())
+            .map_err(|_| corrupt(filter, "the filter cannot be read"))?;
+        let entries = raw(summary, BlockKind::Summary)?;
+        let entries = decode_summary(partitioner, entries.bytes())
+            .map_err(|_| corrupt(summary, "the summary cannot be read"))?;
+        Ok(Self {
+            file,
+            fs: Arc::clone(fs),
+            path: path.to_owned(),
+            generation,
+            size,
+            partitioner,
+            properties: stored,
+            filter: bits,
+            summary: entries,
+            cache: Arc::clone(cache),
+            cache_id: cache.register_file(),
+            obsolete: AtomicBool::new(false),
+        })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its number; a greater one was created later.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Bytes on disk.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Facts about the whole file.
+    pub fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    /// Bytes of memory that it takes besides cached blocks.
+    pub fn memory(&self) -> usize {
+        let keys: usize = self.summary.iter().map(|s| s.first.key().as_bytes().len() + 96).sum();
+        self.filter.size_bytes() + keys
+    }
+
+    /// Whether the file may hold something of the row. Never no wrongly.
+    pub fn may_contain(&self, key: &DecoratedKey) -> bool {
+        self.summary.first().is_some_and(|first| first.first <= *key)
+            && self.filter.may_contain(key.key().as_bytes())
+    }
+
+    /// Tokens of every so many-th row, the first included, as `IndexInterval` says.
+    pub fn sampled_tokens(&self) -> impl Iterator<Item = &Token> {
+        self.summary.iter().map(|entry| entry.first.token())
+    }
+
+    /// The file is not needed any more: it is removed as soon as nobody reads it.
+    pub fn mark_obsolete(&self) {
+        self.obsolete.store(true, AtomicOrdering::Release);
+    }
+
+    /// What the file says of a row.
+    pub fn find(
+        &self,
+        key: &DecoratedKey,
+        blocks: &Blocks<'_>,
+    ) -> Result<Option<RowEntry>, ReadError> {
+        if !self.may_contain(key) {
+            return Ok(None);
+        }
+        let at = self.summary.partition_point(|entry| entry.first <= *key) - 1;
+        let handle = self.summary[at].block;
+        let block = blocks.block(handle, BlockKind::RowIndex)?;
+        match self.search(&block, key).map_err(|m| self.malformed(handle, m))? {
+            Ok(index) => self.entry(&block, handle, index),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Halving within a row index block: the entry of the key, or where it would stand.
+    fn search(&self, block: &Block, key: &DecoratedKey) -> Result<Result<usize, usize>, Malformed> {
+        let (mut low, mut high) = (0, block.len());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            let at = block.entry(middle).ok_or(Malformed(0))?;
+            match entry::compare_key(key, self.partitioner, block.bytes(), at)? {
+                Ordering::Less => high = middle,
+                Ordering::Equal => return Ok(Ok(middle)),
+                Ordering::Greater => low = middle + 1,
+            }
+        }
+        Ok(Err(low))
+    }
+
+    fn entry(
+        &self,
+        block: &Block,
+        handle: BlockHandle,
+        index: usize,
+    ) -> Result<Option<RowEntry>, ReadError> {
+        let Some(at) = block.entry(index) else { return Ok(None) };
+        let entry = RowEntry::decode(self.partitioner, block, at);
+        entry.map(Some).map_err(|malformed| self.malformed(handle, malformed))
+    }
+
+    /// The rows from a place on, in order.
+    pub fn rows_from(&self, from: Bound<DecoratedKey>) -> RowWalk {
+        let summary_index = match &from {
+            Bound::Unbounded => 0,
+            Bound::Included(key) | Bound::Excluded(key) => {
+                self.summary.partition_point(|e| e.first <= *key).saturating_sub(1)
+            }
+        };
+        RowWalk { seek: Some(from), summary_index, block: None, next: 0 }
+    }
+
+    /// The cells of a row within a range, ascending or descending.
+    pub fn cells<'a>(
+        &'a self,
+        family: &'a ColumnFamilySchema,
+        entry: &'a RowEntry,
+        range: CellRange<'a>,
+        reversed: bool,
+        blocks: &'a Blocks<'a>,
+    ) -> CellCursor<'a> {
+        CellCursor::new(self, family, entry, range, reversed, blocks)
+    }
+
+    /// Says that what stands in a block cannot be, although its checksum is right.
+    pub(super) fn malformed(&self, handle: BlockHandle, _: Malformed) -> ReadError {
+        ReadError::Corrupt(Corrupt {
+            file: self.path.clone(),
+            offset: handle.offset,
+            reason: "a block does not have the form that it should",
+        })
+    }
+}
+
+impl Drop for SsTable {
+    fn drop(&mut self) {
+        self.cache.forget_file(self.cache_id);
+        if self.obsolete.load(AtomicOrdering::Acquire)
+            && let Err(error) = self.fs.remove_file(&self.path)
+        {
+            // The manifest still names it as obsolete; the next start tries again.
+            log::warn!("cannot remove the obsolete SSTable {}: {error}", self.path.display());
+        }
+    }
+}
+
+/// Where summary, filter and properties are.
+fn read_footer(file: &dyn File, path: &Path, size: u64) -> Result<[BlockHandle; 3], ReadError> {
+    let corrupt =
+        |offset, reason| ReadError::Corrupt(Corrupt { file: path.to_owned(), offset, reason });
+    let start = size
+        .checked_sub(FOOTER_LENGTH as u64)
+        .filter(|start| *start >= HEADER_LENGTH)
+        .ok_or_else(|| corrupt(0, "it is too short to be an SSTable"))?;
+    let mut header = [0; HEADER_LENGTH as usize];
+    file.read_exact_at(&mut header, 0).context("read", path)?;
+    if header[..MAGIC.len()] != *MAGIC {
+        return Err(corrupt(0, "it does not begin like an SSTable of Alexandra"));
+    }
+    if header[MAGIC.len()] != VERSION {
+        return Err(corrupt(0, "its format version is not known"));
+    }
+    let mut footer = [0; FOOTER_LENGTH];
+    file.read_exact_at(&mut footer, start).context("read", path)?;
+    let truncated = || corrupt(start, "the end is missing or damaged: it may be truncated");
+    if footer[40..] != header {
+        return Err(truncated());
+    }
+    let mut reader = ByteReader::new(&footer);
+    let mut handle = || {
+        let (offset, length) = (reader.u64().ok()?, reader.u32().ok()?);
+        let end = offset.checked_add(u64::from(length))?;
+        (end <= start).then_some(BlockHandle { offset, length })
+    };
+    let handles = [handle(), handle(), handle()];
+    if reader.u32() != Ok(crc32fast::hash(&footer[..36])) {
+        return Err(truncated());
+    }
+    let [Some(summary), Some(filter), Some(properties)] = handles else {
+        return Err(truncated());
+    };
+    Ok([summary, filter, properties])
+}
+
+fn decode_summary(partitioner: Partitioner, bytes: &[u8]) -> Result<Vec<SummaryEntry>, Malformed> {
+    let mut reader = ByteReader::new(bytes);
+    let mut summary = Vec::new();
+    while !reader.is_empty() {
+        let offset = reader.varint()?;
+        let at = reader.position();
+        let length = u32::try_from(reader.varint()?).map_err(|_| Malformed(at))?;
+        let first = entry::decode_key(partitioner, &mut reader)?;
+        summary.push(SummaryEntry { first, block: BlockHandle { offset, length } });
+    }
+    Ok(summary)
+}
+
+/// Hands out the blocks of one SSTable to one reader.
+#[derive(Debug)]
+pub struct Blocks<'a> {
+    table: &'a SsTable,
+    access: Access,
+    /// The last data block that did not go into the cache: small rows share blocks.
+    last: Mutex<Option<(u64, Block)>>,
+}
+
+impl<'a> Blocks<'a> {
+    /// Blocks of this file, taken from where `access` allows.
+    pub fn new(table: &'a SsTable, access: Access) -> Self {
+        Self { table, access, last: Mutex::new(None) }
+    }
+
+    /// The file.
+    pub fn table(&self) -> &'a SsTable {
+        self.table
+    }
+
+    pub(super) fn block(&self, handle: BlockHandle, kind: BlockKind) -> Result<Block, ReadError> {
+        let table = self.table;
+        let bypass = self.access == Access::Bypass;
+        if bypass {
+            let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((offset, block)) = &*last
+                && *offset == handle.offset
+            {
+                return Ok(block.clone());
+            }
+        }
+        if let Some(block) = table.cache.get(table.cache_id, handle.offset) {
+            return Ok(block);
+        }
+        if self.access == Access::CachedOnly {
+            return Err(ReadError::WouldBlock);
+        }
+        let block = block::read(&*table.file, &table.path, handle, kind)?;
+        if !bypass {
+            table.cache.insert(table.cache_id, handle.offset, block.clone());
+        } else if kind == BlockKind::Data {
+            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            *last = Some((handle.offset, block.clone()));
+        }
+        Ok(block)
+    }
+}
+
+/// A walk over the row index.
+#[derive(Debug)]
+pub struct RowWalk {
+    seek: Option<Bound<DecoratedKey>>,
+    summary_index: usize,
+    block: Option<(BlockHandle, Block)>,
+    next: usize,
+}
+
+impl RowWalk {
+    /// The next row. After [`ReadError::WouldBlock`] the same call may be repeated.
+    pub fn advance(&mut self, blocks: &Blocks<'_>) -> Result<Option<RowEntry>, ReadError> {
+        let table = blocks.table;
+        loop {
+            if self.block.is_none() {
+                let Some(entry) = table.summary.get(self.summary_index) else { return Ok(None) };
+                let block = blocks.block(entry.block, BlockKind::RowIndex)?;
+                self.next = self.first_in(table, entry.block, &block)?;
+                self.seek = None;
+                self.block = Some((entry.block, block));
+            }
+            let Some((handle, block)) = &self.block else { return Ok(None) };
+            if let Some(entry) = table.entry(block, *handle, self.next)? {
+                self.next += 1;
+                return Ok(Some(entry));
+            }
+            self.block = None;
+            self.summary_index += 1;
+        }
+    }
+
+    fn first_in(
+        &self,
+        table: &SsTable,
+        handle: BlockHandle,
+        block: &Block,
+    ) -> Result<usize, ReadError> {
+        let (key, behind) = match &self.seek {
+            None | Some(Bound::Unbounded) => return Ok(0),
+            Some(Bound::Included(key)) => (key, 0),
+            Some(Bound::Excluded(key)) => (key, 1),
+        };
+        let found = table.search(block, key).map_err(|m| table.malformed(handle, m))?;
+        Ok(found.map_or_else(|absent| absent, |present| present + behind))
+    }
+}

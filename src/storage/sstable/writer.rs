@@ -1,0 +1,358 @@
+//! Writes an SSTable: rows in order, the cells of each row in order, in one pass and in memory
+//! that depends neither on the number of rows nor on the size of a row.
+
+use super::block::{self, BlockBuilder, BlockHandle, BlockKind, Compression};
+use super::entry::{ExtentDraft, RowEntryDraft};
+use super::filter::Filter;
+use super::properties::Properties;
+use super::{HEADER_LENGTH, MAGIC, VERSION};
+use crate::base::bytes::ByteWriter;
+use crate::base::fs::{File, FileSystem};
+use crate::model::cell::Cell;
+use crate::model::deletion::Deletion;
+use crate::model::schema::ColumnFamilySchema;
+use crate::ring::{DecoratedKey, Partitioner};
+use crate::storage::error::{FileContext, FileError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes that are gathered before they are written to the file.
+const WRITE_BUFFER: usize = 1 << 20;
+
+/// Rows with more extents than this get a column index of their own.
+const MAX_INLINE_EXTENTS: usize = 4;
+
+/// Bytes of extents after which a block of the column index is closed.
+const COLUMN_INDEX_BLOCK: usize = 8 << 10;
+
+/// Bytes of an extent besides its names, about.
+const MAX_HANDLE: usize = 8;
+
+/// Rows that may wait for the open data block; only rows without cells come to so many.
+const MAX_PENDING_ROWS: usize = 4096;
+
+/// How an SSTable is laid out.
+#[derive(Debug, Clone)]
+pub struct WriterOptions {
+    /// Raw bytes after which a data block is closed.
+    pub block_bytes: usize,
+    /// Rows for each block of the row index: every so many-th key stays in memory.
+    pub index_interval: usize,
+    /// How blocks are compressed.
+    pub compression: Compression,
+    /// Decides on the order of rows.
+    pub partitioner: Partitioner,
+}
+
+/// Writes one file. Nothing of it counts before [`SsTableWriter::finish`] has returned.
+#[derive(Debug)]
+pub struct SsTableWriter {
+    file: Arc<dyn File>,
+    path: PathBuf,
+    options: WriterOptions,
+    properties: Properties,
+    filter: Filter,
+    /// Sealed blocks that are not written yet; `written` is where they go.
+    buffer: Vec<u8>,
+    written: u64,
+    data: BlockBuilder,
+    row_index: BlockBuilder,
+    summary: Vec<u8>,
+    /// Key of the first entry of the open row index block, in the stored form.
+    index_first_key: Vec<u8>,
+    row: Option<OpenRow>,
+    /// Rows that end in the open data block: their entries wait for its address.
+    pending: Vec<OpenRow>,
+    last_key: Option<DecoratedKey>,
+}
+
+/// The row that is being written.
+#[derive(Debug)]
+struct OpenRow {
+    key: DecoratedKey,
+    deletion: Deletion,
+    cells: u64,
+    raw_bytes: u64,
+    max_timestamp: i64,
+    last: Option<Cell>,
+    /// Extents that are not in a column index block yet.
+    extents: Vec<ExtentDraft>,
+    extents_bytes: usize,
+    /// The column index blocks so far.
+    column_index: Vec<ExtentDraft>,
+    /// The part of the row that is in the open data block.
+    current: Option<ExtentDraft>,
+}
+
+impl SsTableWriter {
+    /// Begins a new file for about `expected_rows` rows (the filter is sized for them).
+    pub fn create(
+        fs: &dyn FileSystem,
+        path: &Path,
+        family: &ColumnFamilySchema,
+        options: WriterOptions,
+        expected_rows: u64,
+    ) -> Result<Self, FileError> {
+        let file = fs.create(path).context("create", path)?;
+        let subcolumns = family.subcolumn_comparator();
+        let properties = Properties {
+            keyspace: family.keyspace.clone(),
+            family: family.name.clone(),
+            partitioner: options.partitioner.class_name().to_owned(),
+            comparator: family.comparator().class_name(),
+            subcolumn_comparator: subcolumns.map_or_else(String::new, |c| c.class_name()),
+            min_local_deletion_time: i32::MAX,
+            min_timestamp: i64::MAX,
+            max_timestamp: i64::MIN,
+            index_interval: options.index_interval as u64,
+            ..Properties::default()
+        };
+        let mut buffer = MAGIC.to_vec();
+        buffer.push(VERSION);
+        debug_assert_eq!(buffer.len() as u64, HEADER_LENGTH);
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            options,
+            properties,
+            filter: Filter::for_keys(expected_rows),
+            buffer,
+            written: 0,
+            data: BlockBuilder::default(),
+            row_index: BlockBuilder::default(),
+            summary: Vec::new(),
+            index_first_key: Vec::new(),
+            row: None,
+            pending: Vec::new(),
+            last_key: None,
+        })
+    }
+
+    /// Begins the next row.
+    ///
+    /// # Panics
+    /// If the key is not greater than that of the row before: the file would be unreadable.
+    pub fn begin_row(&mut self, key: &DecoratedKey, deletion: Deletion) {
+        assert!(self.row.is_none(), "a row is begun after the one before has ended");
+        assert!(self.last_key.as_ref().is_none_or(|last| last < key), "rows come in order");
+        self.row = Some(OpenRow {
+            key: key.clone(),
+            deletion,
+            cells: 0,
+            raw_bytes: 0,
+            max_timestamp: deletion.marked_for_delete_at,
+            last: None,
+            extents: Vec::new(),
+            extents_bytes: 0,
+            column_index: Vec::new(),
+            current: None,
+        });
+    }
+
+    /// Adds the next cell of the row. Cells come in order, at most one for each place.
+    pub fn push(&mut self, cell: &Cell) -> Result<(), FileError> {
+        let row = self.row.as_mut().expect("cells belong to a row that was begun");
+        let properties = &mut self.properties;
+        row.cells += 1;
+        row.raw_bytes += cell.encoded_length() as u64;
+        row.max_timestamp = row.max_timestamp.max(cell.timestamp());
+        properties.min_timestamp = properties.min_timestamp.min(cell.timestamp());
+        properties.max_timestamp = properties.max_timestamp.max(cell.timestamp());
+        if let Some(deletion) = cell.deletion() {
+            properties.tombstones += 1;
+            properties.min_local_deletion_time =
+                properties.min_local_deletion_time.min(deletion.local_deletion_time);
+        }
+        let current = row.current.get_or_insert_with(|| ExtentDraft {
+            block: BlockHandle::default(),
+            first_entry: self.data.len() as u32,
+            entries: 0,
+            super_name: cell.super_name().to_vec(),
+            name: cell.name().to_vec(),
+        });
+        current.entries += 1;
+        cell.encode(self.data.entry());
+        row.last = Some(cell.clone());
+        if self.data.size() >= self.options.block_bytes {
+            self.close_data_block()?;
+        }
+        Ok(())
+    }
+
+    /// Ends the row. A row with neither cells nor a deletion leaves no trace.
+    pub fn end_row(&mut self) -> Result<(), FileError> {
+        let row = self.row.take().expect("a row was begun");
+        if row.cells == 0 && row.deletion.is_none() {
+            return Ok(());
+        }
+        self.note_row(&row);
+        self.last_key = Some(row.key.clone());
+        // Its entry says where the open data block is, which is known when that is written.
+        self.pending.push(row);
+        if self.pending.len() >= MAX_PENDING_ROWS || self.data.is_empty() {
+            self.close_data_block()?;
+        }
+        Ok(())
+    }
+
+    fn note_row(&mut self, row: &OpenRow) {
+        let properties = &mut self.properties;
+        properties.rows += 1;
+        properties.cells += row.cells;
+        properties.raw_bytes += row.raw_bytes;
+        properties.largest_row_bytes = properties.largest_row_bytes.max(row.raw_bytes);
+        if !row.deletion.is_none() {
+            let Deletion { marked_for_delete_at, local_deletion_time } = row.deletion;
+            properties.tombstones += 1;
+            properties.min_timestamp = properties.min_timestamp.min(marked_for_delete_at);
+            properties.max_timestamp = properties.max_timestamp.max(marked_for_delete_at);
+            properties.min_local_deletion_time =
+                properties.min_local_deletion_time.min(local_deletion_time);
+        }
+        self.filter.insert(row.key.key().as_bytes());
+    }
+
+    /// Bytes of the file so far, those included that are still in memory.
+    pub fn size(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    /// Writes what is left, makes the file durable, and says what is in it.
+    pub fn finish(mut self) -> Result<Properties, FileError> {
+        assert!(self.row.is_none(), "the last row was ended");
+        self.close_data_block()?;
+        self.close_row_index_block()?;
+        let summary = std::mem::take(&mut self.summary);
+        let mut filter = Vec::with_capacity(self.filter.size_bytes() + 4);
+        self.filter.encode(&mut filter);
+        let properties = self.properties.encode();
+        let handles = [
+            self.write_block(BlockKind::Summary, &summary)?,
+            self.write_block(BlockKind::Filter, &filter)?,
+            self.write_block(BlockKind::Properties, &properties)?,
+        ];
+        let mut footer = Vec::with_capacity(super::FOOTER_LENGTH);
+        for handle in handles {
+            footer.extend_from_slice(&handle.offset.to_be_bytes());
+            footer.extend_from_slice(&handle.length.to_be_bytes());
+        }
+        footer.extend_from_slice(&crc32fast::hash(&footer).to_be_bytes());
+        footer.extend_from_slice(MAGIC);
+        footer.push(VERSION);
+        self.buffer.extend_from_slice(&footer);
+        self.flush_buffer()?;
+        self.file.sync().context("sync", &self.path)?;
+        Ok(self.properties)
+    }
+
+    fn close_data_block(&mut self) -> Result<(), FileError> {
+        let block = if self.data.is_empty() {
+            BlockHandle::default()
+        } else {
+            let raw = self.data.finish();
+            self.write_block(BlockKind::Data, &raw)?
+        };
+        for mut row in std::mem::take(&mut self.pending) {
+            row.settle(block);
+            self.write_entry(row)?;
+        }
+        if let Some(mut row) = self.row.take() {
+            row.settle(block);
+            if row.extents_bytes >= COLUMN_INDEX_BLOCK {
+                self.write_column_index_block(&mut row)?;
+            }
+            self.row = Some(row);
+        }
+        Ok(())
+    }
+
+    /// Moves the extents of the row into a block of its column index.
+    fn write_column_index_block(&mut self, row: &mut OpenRow) -> Result<(), FileError> {
+        let extents = std::mem::take(&mut row.extents);
+        row.extents_bytes = 0;
+        let block = self.write_extents(&extents)?;
+        let entries = extents.len() as u32;
+        if let Some(ExtentDraft { super_name, name, .. }) = extents.into_iter().next() {
+            let draft = ExtentDraft { block, first_entry: 0, entries, super_name, name };
+            row.column_index.push(draft);
+        }
+        Ok(())
+    }
+
+    fn write_extents(&mut self, extents: &[ExtentDraft]) -> Result<BlockHandle, FileError> {
+        let mut builder = BlockBuilder::default();
+        for extent in extents {
+            extent.encode(builder.entry());
+        }
+        self.write_block(BlockKind::ColumnIndex, &builder.finish())
+    }
+
+    fn write_entry(&mut self, mut row: OpenRow) -> Result<(), FileError> {
+        let mut column_index = None;
+        if !row.column_index.is_empty() || row.extents.len() > MAX_INLINE_EXTENTS {
+            if !row.extents.is_empty() {
+                self.write_column_index_block(&mut row)?;
+            }
+            column_index = Some(self.write_extents(&row.column_index)?);
+        }
+        let draft = RowEntryDraft {
+            key: &row.key,
+            deletion: row.deletion,
+            cells: row.cells,
+            max_timestamp: row.max_timestamp,
+            last: row.last.as_ref().map_or((b"", b""), Cell::place),
+            extents: &row.extents,
+            column_index,
+        };
+        if self.row_index.is_empty() {
+            self.index_first_key.clear();
+            self.index_first_key.put_prefixed(row.key.key().as_bytes());
+            row.key.encode_token(&mut self.index_first_key);
+        }
+        draft.encode(self.row_index.entry());
+        if self.row_index.len() >= self.options.index_interval {
+            self.close_row_index_block()?;
+        }
+        Ok(())
+    }
+
+    /// The summary is a sequence of: varint offset and length of a row index block, its first key.
+    fn close_row_index_block(&mut self) -> Result<(), FileError> {
+        if self.row_index.is_empty() {
+            return Ok(());
+        }
+        let raw = self.row_index.finish();
+        let handle = self.write_block(BlockKind::RowIndex, &raw)?;
+        self.summary.put_varint(handle.offset);
+        self.summary.put_varint(u64::from(handle.length));
+        self.summary.extend_from_slice(&self.index_first_key);
+        Ok(())
+    }
+
+    fn write_block(&mut self, kind: BlockKind, raw: &[u8]) -> Result<BlockHandle, FileError> {
+        let offset = self.size();
+        block::seal(kind, self.options.compression, raw, &mut self.buffer);
+        let length = (self.size() - offset) as u32;
+        if self.buffer.len() >= WRITE_BUFFER {
+            self.flush_buffer()?;
+        }
+        Ok(BlockHandle { offset, length })
+    }
+
+    fn flush_buffer(&mut self) -> Result<(), FileError> {
+        self.file.write_all_at(&self.buffer, self.written).context("write", &self.path)?;
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+impl OpenRow {
+    /// The open data block is written: now its part of the row has an address.
+    fn settle(&mut self, block: BlockHandle) {
+        if let Some(current) = self.current.take() {
+            self.extents_bytes += 2 * MAX_HANDLE + current.super_name.len() + current.name.len();
+            self.extents.push(ExtentDraft { block, ..current });
+        }
+    }
+}
