@@ -2,4 +2,5 @@
 
 pub mod bytes;
 pub mod clock;
+pub mod events;
 pub mod fs;
