@@ -118,7 +118,7 @@ impl File for OsFile {
     fn allocate(&self, size: u64) -> io::Result<()> {
         match rustix::fs::fallocate(&self.0, rustix::fs::FallocateFlags::empty(), 0, size) {
             // A file system without the call still works, only slower.
-            Err(rustix::io::Errno::OPNOTSUPP) => self.0.set_len(size),
+            Err(rustix::io::Errno::OPNOTSUPP) => self.0.set_len(size.max(self.size()?)),
             other => Ok(other?),
         }
     }

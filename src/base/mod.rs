@@ -4,3 +4,4 @@ pub mod bytes;
 pub mod clock;
 pub mod events;
 pub mod fs;
+pub mod sim_fs;
