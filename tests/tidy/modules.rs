@@ -46,10 +46,11 @@ pub(crate) fn names(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// Tests beside the code are introduced by the code.
+/// Tests in `src` are introduced by the code that they test.
 pub(crate) fn docs(tree: &Tree) -> Vec<Violation> {
     package(tree)
-        .filter(|file| !file.path.ends_with("/tests.rs") && !file.text.starts_with("//! "))
+        .filter(|file| !(file.is_test() && file.path.starts_with("src/")))
+        .filter(|file| !file.text.starts_with("//! "))
         .map(|file| Violation::new(file, 1, "start with `//!` and say what the module is for"))
         .collect()
 }
@@ -138,6 +139,7 @@ mod tests {
             ("src/a.rs", "//! What it is for."),
             ("src/b.rs", "use a;\n//! Too late."),
             ("src/c/tests.rs", "use a;"),
+            ("src/c/tests/e.rs", "use a;"),
             ("tests/d.rs", "/// Of something else."),
         ]);
         assert_eq!(paths(&docs(&tree)), ["src/b.rs", "tests/d.rs"]);

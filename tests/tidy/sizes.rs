@@ -12,7 +12,7 @@ pub(crate) fn files(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for file in tree.rust().filter(|file| !file.is_test()) {
         let in_tests: usize =
-            file.test_modules().into_iter().map(|range| file.text[range].lines().count()).sum();
+            file.test_items().into_iter().map(|range| file.text[range].lines().count()).sum();
         let lines = file.text.lines().count() - in_tests;
         if lines > FILE_LINES {
             let what = format!("{lines} lines without tests, {FILE_LINES} are allowed: split it");
@@ -27,7 +27,7 @@ pub(crate) fn functions(tree: &Tree) -> Vec<Violation> {
 }
 
 fn long_functions(file: &File) -> Vec<Violation> {
-    let tests = file.test_modules();
+    let tests = file.test_items();
     let mut found = Vec::new();
     for offset in file.word("fn") {
         let name = identifier(file.code[offset + 2..].trim_start().trim_start_matches('$'));

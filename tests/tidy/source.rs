@@ -145,21 +145,15 @@ impl File {
             || self.path.contains("/tests/")
     }
 
-    /// Where the modules are that exist for tests only.
-    pub(crate) fn test_modules(&self) -> Vec<Range<usize>> {
-        let mut found = Vec::new();
-        for (start, attribute) in self.code.match_indices("#[cfg(test)]") {
-            let rest = &self.code[start + attribute.len()..];
-            let item = rest.trim_start();
-            if !item.starts_with("mod ") && !item.starts_with("pub mod ") {
-                continue;
-            }
-            let open = self.code.len() - item.len();
-            if let Some(block) = self.block_from(open) {
-                found.push(start..block.end);
-            }
-        }
-        found
+    /// Where the modules, functions and the like are that exist for tests only.
+    pub(crate) fn test_items(&self) -> Vec<Range<usize>> {
+        let attributes = self.code.match_indices("#[cfg(test)]");
+        attributes
+            .filter_map(|(start, attribute)| {
+                let block = self.block_from(start + attribute.len())?;
+                Some(start..block.end)
+            })
+            .collect()
     }
 
     /// The first block in braces from an offset on, unless a semicolon comes before it.
@@ -343,14 +337,19 @@ fn blocks_are_found() {
 }
 
 #[test]
-fn test_modules_are_found() {
-    let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n fn b() {}\n}\nfn c() {}";
-    let file = File::new("src/a.rs", text);
-    assert_eq!(file.test_modules().len(), 1);
-    let range = file.test_modules().remove(0);
-    assert!(text[range.clone()].contains("fn b"));
-    assert!(!text[range.clone()].contains("fn a") && !text[range].contains("fn c"));
-    assert!(File::new("src/a.rs", "#[cfg(test)]\nmod tests;\nfn a() {}").test_modules().is_empty());
+fn test_items_are_found() {
+    for item in ["mod tests", "pub(super) mod tests", "#[allow(a)]\nmod tests", "fn f()"] {
+        let text = format!("fn a() {{}}\n#[cfg(test)]\n{item} {{\n let b;\n}}\nfn c() {{}}");
+        let file = File::new("src/a.rs", &text);
+        let [range] = &file.test_items()[..] else { panic!("{item} was not found") };
+        let found = &text[range.clone()];
+        assert!(found.contains("let b"), "{found}");
+        assert!(!found.contains("fn a") && !found.contains("fn c"), "{found}");
+    }
+    for elsewhere in ["mod tests;", "use a::b;"] {
+        let file = File::new("src/a.rs", &format!("#[cfg(test)]\n{elsewhere}\nfn a() {{}}"));
+        assert!(file.test_items().is_empty(), "{elsewhere}");
+    }
 }
 
 #[test]

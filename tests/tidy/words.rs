@@ -58,7 +58,7 @@ fn is_place(line: &str, place: &str) -> bool {
 }
 
 fn in_code(file: &File) -> Vec<Violation> {
-    let tests = file.test_modules();
+    let tests = file.test_items();
     let is_test =
         |offset: usize| file.is_test() || tests.iter().any(|range| range.contains(&offset));
     let is_library = file.path.starts_with("src/")
