@@ -1,0 +1,161 @@
+#!/usr/bin/python3
+"""A blog on Cassandra, as one would have written it in 2010. `blog.py --help` tells the commands."""
+
+import argparse
+import sys
+import uuid
+
+try:
+    from bloggy import bindings, text
+    from bloggy.connection import Connection
+    from bloggy.weblog import FRONT_PAGE, Blog, BlogError
+    from thrift.Thrift import TApplicationException
+    from thrift.transport.TTransport import TTransportException
+except ImportError as missing:
+    sys.exit(f"blog.py: {missing}")
+
+
+def main():
+    """Runs one command; the exit code is 1 when it could not be done."""
+    options = _parser().parse_args()
+    where = f"{options.host}:{options.port}"
+    # Names and texts may be in any script, whatever the locale says.
+    sys.stdout.reconfigure(encoding="utf-8")
+    try:
+        with Connection(options.host, options.port, framed=options.framed) as client:
+            print(options.run(Blog(client), options))
+    except TTransportException as error:
+        if error.type == TTransportException.NOT_OPEN:
+            sys.exit(f"blog.py: no server at {where}: {error.message}")
+        sys.exit(f"blog.py: the connection to {where} broke: {error.message}")
+    except BlogError as error:
+        sys.exit(f"blog.py: {error}")
+    except bindings.ttypes.InvalidRequestException as error:
+        sys.exit(f"blog.py: the server refuses: {error.why}")
+    except bindings.ttypes.UnavailableException:
+        sys.exit("blog.py: too few servers of the ring are up")
+    except bindings.ttypes.TimedOutException:
+        sys.exit("blog.py: the ring did not answer in time")
+    except TApplicationException as error:
+        sys.exit(f"blog.py: the server failed: {error.message}")
+
+
+def _parser():
+    parser = argparse.ArgumentParser(prog="blog.py", description="A blog on Cassandra.")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=9160)
+    parser.add_argument("--framed", action="store_true", help="framed instead of buffered")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def command(name, run, about, *arguments):
+        sub = commands.add_parser(name, help=about, description=about)
+        sub.set_defaults(run=run)
+        for argument in arguments:
+            needed = argument in ("--title", "--author") and name == "post"
+            kind = uuid.UUID if argument in ("--from", "id") else str
+            if argument == "[text]":
+                sub.add_argument("text", nargs="?", help="read from standard input when left out")
+            elif argument.startswith("--"):
+                sub.add_argument(argument, type=kind, required=needed)
+            else:
+                sub.add_argument(argument, type=kind)
+
+    command("author", _author, "show an author, or save what is given of him",
+            "name", "--email", "--twitter", "--bio")
+    command("post", _post, "publish an entry",
+            "--title", "--author", "--tags", "--slug", "[text]")
+    command("edit", _edit, "change an entry", "slug", "--title", "--body")
+    command("comment", _comment, "comment on an entry", "slug", "name", "email", "[text]")
+    command("front", _front, "the newest entries", "--from")
+    command("tag", _tag, "the newest entries of a tag", "tag", "--from")
+    command("show", _show, "an entry and its comments", "slug")
+    command("delete", _delete, "delete an entry", "slug")
+    command("uncomment", _uncomment, "delete a comment", "slug", "id")
+    command("demo", _demo, "fill an empty blog, and show it")
+    return parser
+
+
+def _author(blog, options):
+    given = {"email": options.email, "twitter": options.twitter, "bio": options.bio}
+    given = {name: value for name, value in given.items() if value is not None}
+    if given:
+        blog.save_author(options.name, **given)
+    attributes = blog.author(options.name)
+    if not attributes:
+        raise BlogError(f"no author {options.name}")
+    return text.author_page(options.name, attributes)
+
+
+def _post(blog, options):
+    tags = [tag.strip() for tag in (options.tags or "").split(",") if tag.strip()]
+    slug = blog.post(options.title, _body(options), options.author, tags, options.slug)
+    return f"Published: {slug}"
+
+
+def _edit(blog, options):
+    given = {"title": options.title, "body": options.body}
+    given = {name: value for name, value in given.items() if value is not None}
+    if not given:
+        raise BlogError("nothing to change: give --title or --body")
+    blog.edit(options.slug, **given)
+    return f"Changed: {options.slug}"
+
+
+def _comment(blog, options):
+    added = blog.comment(options.slug, options.name, options.email, _body(options))
+    return f"Commented: {added}"
+
+
+def _front(blog, options):
+    return text.front_page(*blog.page(FRONT_PAGE, getattr(options, "from")))
+
+
+def _tag(blog, options):
+    return text.tag_page(options.tag, *blog.page(options.tag, getattr(options, "from")))
+
+
+def _show(blog, options):
+    return text.entry_page(blog.entry(options.slug), blog.comments(options.slug))
+
+
+def _delete(blog, options):
+    blog.delete_entry(options.slug)
+    return f"Deleted: {options.slug}"
+
+
+def _uncomment(blog, options):
+    blog.delete_comment(options.slug, options.id)
+    return f"Deleted: {options.id}"
+
+
+def _demo(blog, options):
+    if not blog.author("Zoë Müller"):
+        blog.save_author("Zoë Müller", email="zoe@example.org", twitter="zoe", bio="Rings, rows.")
+        blog.save_author("Arthur Dent", email="arthur@example.org")
+        blog.post("Hello, ring", "Three nodes, and no master.\nMore to come.", "Zoë Müller",
+                  ["cassandra", "rings"])
+        blog.post("Tea is a data model", "First the cup, then the columns.", "Arthur Dent",
+                  ["tea", "cassandra"])
+        blog.post("Ein Eintrag ohne Schlagwort", "Auch das gibt es: größer als nichts.",
+                  "Zoë Müller", slug="ohne-schlagwort")
+        draft = blog.post("A draft", "Not for long.", "Arthur Dent", ["tea"])
+        blog.comment("hello-ring", "Ford", "ford@example.org", "First!")
+        spam = blog.comment("hello-ring", "Spam", "spam@example.org", "Buy this.")
+        blog.comment("hello-ring", "Trillian", "tricia@example.org", "How many replicas?\nTwo?")
+        blog.delete_comment("hello-ring", spam)
+        blog.delete_entry(draft)
+        blog.edit("tea-is-a-data-model", title="Tea is a good data model")
+    pages = [
+        text.front_page(*blog.page()),
+        text.tag_page("cassandra", *blog.page("cassandra")),
+        text.entry_page(blog.entry("hello-ring"), blog.comments("hello-ring")),
+    ]
+    return "\n\n\n".join(pages)
+
+
+def _body(options):
+    return sys.stdin.read().strip() if options.text is None else options.text
+
+
+if __name__ == "__main__":
+    main()

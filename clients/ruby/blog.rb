@@ -1,0 +1,180 @@
+#!/usr/bin/ruby
+# frozen_string_literal: true
+
+# A blog on Cassandra, as one would have written it in 2010. `blog.rb --help` tells the commands.
+
+require 'optparse'
+
+begin
+  require_relative 'lib/bloggy/connection'
+  require_relative 'lib/bloggy/text'
+  require_relative 'lib/bloggy/weblog'
+rescue LoadError => e
+  abort "blog.rb: #{e.message}"
+end
+
+# The commands: arguments in, text out.
+class Commands
+  include Bloggy
+
+  # Command, its arguments, its options, what it does.
+  TABLE = [
+    ['author', 'NAME', '[--email E] [--twitter T] [--bio B]', 'show an author, or save what is given'],
+    ['post', '[TEXT]', '--title T --author A [--tags A,B] [--slug S]', 'publish an entry'],
+    ['edit', 'SLUG', '[--title T] [--body B]', 'change an entry'],
+    ['comment', 'SLUG NAME EMAIL [TEXT]', '', 'comment on an entry'],
+    ['front', '', '[--from ID]', 'the newest entries'],
+    ['tag', 'TAG', '[--from ID]', 'the newest entries of a tag'],
+    ['show', 'SLUG', '', 'an entry and its comments'],
+    ['delete', 'SLUG', '', 'delete an entry'],
+    ['uncomment', 'SLUG ID', '', 'delete a comment'],
+    ['demo', '', '', 'fill an empty blog, and show it']
+  ].freeze
+
+  def self.usage
+    lines = TABLE.flat_map do |name, arguments, options, about|
+      ["  #{[name, options, arguments].reject(&:empty?).join(' ')}", "        #{about}"]
+    end
+    ['usage: blog.rb [--host H] [--port P] [--framed] COMMAND ...',
+     'Texts that are left out are read from standard input.', *lines].join("\n")
+  end
+
+  # The command of these words, with its options taken out of them; nil where there is none.
+  def self.parse(words)
+    row = TABLE.assoc(words.shift) or return nil
+    given = {}
+    parser = OptionParser.new("usage: blog.rb #{row[0]} #{row[2]} #{row[1]}")
+    row[2].scan(/--(\w+)/) { |(name)| parser.on("--#{name} VALUE") { |value| given[name] = value } }
+    parser.parse!(words)
+    most = row[1].split.size
+    least = row[1].split.count { |each| !each.start_with?('[') }
+    return nil unless words.size.between?(least, most)
+
+    [row[0], words, given]
+  end
+
+  def initialize(blog)
+    @blog = blog
+  end
+
+  def author(name, given)
+    @blog.save_author(name, given) unless given.empty?
+    attributes = @blog.author(name)
+    raise BlogError, "no author #{name}" if attributes.empty?
+
+    Text.author_page(name, attributes)
+  end
+
+  def post(text = nil, given)
+    missing = %w[title author].find { |name| !given.key?(name) }
+    raise BlogError, "post needs --#{missing}" if missing
+
+    tags = given.fetch('tags', '').split(',').map(&:strip).reject(&:empty?)
+    slug = @blog.post(title: given['title'], author: given['author'], tags: tags,
+                      slug: given['slug'], body: text || input)
+    "Published: #{slug}"
+  end
+
+  def edit(slug, given)
+    raise BlogError, 'nothing to change: give --title or --body' if given.empty?
+
+    @blog.edit(slug, given)
+    "Changed: #{slug}"
+  end
+
+  def comment(slug, name, email, text = nil, _given)
+    "Commented: #{@blog.comment(slug, commenter: name, email: email, text: text || input)}"
+  end
+
+  def front(given)
+    Text.front_page(*@blog.page(start: start(given)))
+  end
+
+  def tag(tag, given)
+    Text.tag_page(tag, *@blog.page(tag: tag, start: start(given)))
+  end
+
+  def show(slug, _given)
+    Text.entry_page(@blog.entry(slug), @blog.comments(slug))
+  end
+
+  def delete(slug, _given)
+    @blog.delete_entry(slug)
+    "Deleted: #{slug}"
+  end
+
+  def uncomment(slug, id, _given)
+    @blog.delete_comment(slug, TimeUUID.parse(id))
+    "Deleted: #{id}"
+  end
+
+  def demo(_given)
+    fill if @blog.author('Keiko').empty?
+    [Text.front_page(*@blog.page), Text.tag_page('ruby', *@blog.page(tag: 'ruby')),
+     Text.entry_page(@blog.entry('blocks-and-rows'), @blog.comments('blocks-and-rows'))].join("\n\n\n")
+  end
+
+  private
+
+  def fill
+    @blog.save_author('Keiko', 'email' => 'keiko@example.org', 'bio' => '松江から')
+    @blog.save_author('Jean Valjean', 'email' => 'jean@example.org', 'twitter' => 'n24601')
+    @blog.post(title: 'Blocks and rows', author: 'Keiko', tags: %w[ruby cassandra],
+               body: "A row is a sorted map.\nA block walks it.")
+    @blog.post(title: 'Du pain, déjà', slug: 'du-pain', author: 'Jean Valjean', tags: %w[ruby],
+               body: 'Un café, et une ligne de code.')
+    draft = @blog.post(title: 'Not for long', author: 'Keiko', tags: %w[ruby], body: 'A draft.')
+    fill_comments
+    @blog.delete_entry(draft)
+    @blog.edit('du-pain', 'body' => 'Un café, et deux lignes de code.')
+  end
+
+  def fill_comments
+    slug = 'blocks-and-rows'
+    @blog.comment(slug, commenter: 'Ada', email: 'ada@example.org', text: 'And who sorts it?')
+    spam = @blog.comment(slug, commenter: 'Spam', email: 'spam@example.org', text: 'Buy this.')
+    @blog.comment(slug, commenter: 'Grace', email: 'grace@example.org', text: "The server.\nAlways.")
+    @blog.delete_comment(slug, spam)
+  end
+
+  def start(given)
+    TimeUUID.parse(given['from']) if given.key?('from')
+  end
+
+  def input
+    $stdin.read.strip
+  end
+end
+
+def main
+  # Names and texts may be in any script, whatever the locale says.
+  Encoding.default_external = Encoding::UTF_8
+  words = ARGV.map { |word| word.dup.force_encoding(Encoding::UTF_8) }
+  where = { host: '127.0.0.1', port: 9160, framed: false }
+  parser = OptionParser.new(Commands.usage) do |options|
+    options.on('--host H') { |value| where[:host] = value }
+    options.on('--port P', Integer) { |value| where[:port] = value }
+    options.on('--framed') { where[:framed] = true }
+    options.on('--help') { return puts(Commands.usage) }
+  end
+  parser.order!(words)
+  name, arguments, given = Commands.parse(words) || abort(Commands.usage)
+  Bloggy::Connection.open(where[:host], where[:port], framed: where[:framed]) do |client|
+    puts Commands.new(Bloggy::Blog.new(client)).public_send(name, *arguments, given)
+  end
+rescue Thrift::TransportException => e
+  fault = e.type == Thrift::TransportException::NOT_OPEN ? 'no server at' : 'the connection broke to'
+  abort "blog.rb: #{fault} #{where[:host]}:#{where[:port]}: #{e.message}"
+rescue CassandraThrift::InvalidRequestException => e
+  abort "blog.rb: the server refuses: #{e.why}"
+rescue CassandraThrift::UnavailableException
+  abort 'blog.rb: too few servers of the ring are up'
+rescue CassandraThrift::TimedOutException
+  abort 'blog.rb: the ring did not answer in time'
+rescue Thrift::ApplicationException => e
+  abort "blog.rb: the server failed: #{e.message}"
+rescue Bloggy::BlogError, OptionParser::ParseError, ArgumentError => e
+  abort "blog.rb: #{e.message}"
+end
+
+main
