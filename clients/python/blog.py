@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A blog on Cassandra, as one would have written it in 2010. `blog.py --help` tells the commands."""
+"""A blog on Cassandra, as one would have written it in 2010. See `blog.py --help`."""
 
 import argparse
 import sys
@@ -27,7 +27,7 @@ def main():
     except TTransportException as error:
         if error.type == TTransportException.NOT_OPEN:
             sys.exit(f"blog.py: no server at {where}: {error.message}")
-        sys.exit(f"blog.py: the connection to {where} broke: {error.message}")
+        sys.exit(f"blog.py: lost the connection to {where}: {error.message}")
     except BlogError as error:
         sys.exit(f"blog.py: {error}")
     except bindings.ttypes.InvalidRequestException as error:

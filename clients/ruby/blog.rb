@@ -19,7 +19,7 @@ class Commands
 
   # Command, its arguments, its options, what it does.
   TABLE = [
-    ['author', 'NAME', '[--email E] [--twitter T] [--bio B]', 'show an author, or save what is given'],
+    ['author', 'NAME', '[--email E] [--twitter T] [--bio B]', 'show an author, or save him'],
     ['post', '[TEXT]', '--title T --author A [--tags A,B] [--slug S]', 'publish an entry'],
     ['edit', 'SLUG', '[--title T] [--body B]', 'change an entry'],
     ['comment', 'SLUG NAME EMAIL [TEXT]', '', 'comment on an entry'],
@@ -110,8 +110,9 @@ class Commands
 
   def demo(_given)
     fill if @blog.author('Keiko').empty?
+    slug = 'blocks-and-rows'
     [Text.front_page(*@blog.page), Text.tag_page('ruby', *@blog.page(tag: 'ruby')),
-     Text.entry_page(@blog.entry('blocks-and-rows'), @blog.comments('blocks-and-rows'))].join("\n\n\n")
+     Text.entry_page(@blog.entry(slug), @blog.comments(slug))].join("\n\n\n")
   end
 
   private
@@ -133,7 +134,7 @@ class Commands
     slug = 'blocks-and-rows'
     @blog.comment(slug, commenter: 'Ada', email: 'ada@example.org', text: 'And who sorts it?')
     spam = @blog.comment(slug, commenter: 'Spam', email: 'spam@example.org', text: 'Buy this.')
-    @blog.comment(slug, commenter: 'Grace', email: 'grace@example.org', text: "The server.\nAlways.")
+    @blog.comment(slug, commenter: 'Grace', email: 'grace@example.org', text: "The node.\nAlways.")
     @blog.delete_comment(slug, spam)
   end
 
@@ -163,7 +164,8 @@ def main
     puts Commands.new(Bloggy::Blog.new(client)).public_send(name, *arguments, given)
   end
 rescue Thrift::TransportException => e
-  fault = e.type == Thrift::TransportException::NOT_OPEN ? 'no server at' : 'the connection broke to'
+  absent = e.type == Thrift::TransportException::NOT_OPEN
+  fault = absent ? 'no server at' : 'lost the connection to'
   abort "blog.rb: #{fault} #{where[:host]}:#{where[:port]}: #{e.message}"
 rescue CassandraThrift::InvalidRequestException => e
   abort "blog.rb: the server refuses: #{e.why}"

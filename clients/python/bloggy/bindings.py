@@ -5,11 +5,11 @@ first run only, the Thrift compiler. Where one is missing the import fails with 
 that says what to install.
 """
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 _HERE = Path(__file__).resolve().parent.parent
@@ -20,39 +20,38 @@ IDL = Path(os.environ.get("CASSANDRA_IDL", _ROOT / "cassandra.thrift"))
 GENERATED = _HERE / "gen-py"
 
 
-def _generate():
-    """Runs the compiler, unless the bindings at hand were made from this very IDL.
-
-    The work is done aside and moved into place, so that two runs at a time do not meet.
-    """
+def _bring_up_to_date():
+    """Runs the compiler, unless the bindings at hand were made from this very IDL."""
     try:
         idl = IDL.read_bytes()
     except OSError as error:
         raise ImportError(f"cannot read the interface definition: {error}") from None
-    made_from = GENERATED / IDL.name
-    if made_from.is_file() and made_from.read_bytes() == idl:
-        return
-    if shutil.which("thrift") is None:
+    folder = os.open(_HERE, os.O_RDONLY)
+    try:
+        # Of several first runs at a time one does the work and the others wait for it.
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        made_from = GENERATED / "cassandra.thrift"
+        if not made_from.is_file() or made_from.read_bytes() != idl:
+            _generate()
+            # Written last: its presence says that the rest is complete.
+            made_from.write_bytes(idl)
+    finally:
+        os.close(folder)
+
+
+def _generate():
+    shutil.rmtree(GENERATED, ignore_errors=True)
+    try:
+        made = subprocess.run(
+            ["thrift", "--gen", "py", "-o", str(_HERE), str(IDL)], capture_output=True, text=True
+        )
+    except FileNotFoundError:
         raise ImportError(
             f"no Thrift compiler here to make the bindings; run {_ROOT}/tests/setup.sh"
             " (on Debian: apt-get install thrift-compiler)"
-        )
-    with tempfile.TemporaryDirectory(prefix="gen-py-", dir=_HERE) as aside:
-        made = subprocess.run(
-            ["thrift", "--gen", "py", "-o", aside, str(IDL)], capture_output=True, text=True
-        )
-        if made.returncode != 0:
-            raise ImportError(f"the Thrift compiler refuses {IDL}:\n{made.stdout}{made.stderr}")
-        fresh = Path(aside, "gen-py")
-        (fresh / IDL.name).write_bytes(idl)
-        if GENERATED.exists():
-            GENERATED.rename(Path(aside, "old"))
-        try:
-            fresh.rename(GENERATED)
-        except OSError:
-            # Another process was faster. What it made will do if it is complete.
-            if not made_from.is_file():
-                raise
+        ) from None
+    if made.returncode != 0:
+        raise ImportError(f"the Thrift compiler refuses {IDL}:\n{made.stdout}{made.stderr}")
 
 
 try:
@@ -63,7 +62,7 @@ except ImportError:
         " (on Debian: apt-get install python3-thrift, and use /usr/bin/python3)"
     ) from None
 
-_generate()
+_bring_up_to_date()
 sys.path.insert(0, str(GENERATED))
 
 from cassandra import Cassandra  # noqa: E402

@@ -1,4 +1,4 @@
-"""Time UUIDs (version 1): a moment in steps of 100 ns since 15 October 1582, unique and sortable."""
+"""Time UUIDs (version 1): a moment in steps of 100 ns since 15 October 1582."""
 
 import uuid
 

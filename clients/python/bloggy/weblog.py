@@ -33,6 +33,8 @@ FRONT_PAGE = "__notag__"
 PAGE_SIZE = 10
 COMMENTS_SHOWN = 1000
 _WHOLE_ROW = 100
+# The columns that make an entry.
+_NEEDED = {"title", "body", "author", "tags", "pubDate"}
 
 
 class BlogError(Exception):
@@ -196,9 +198,9 @@ class Blog:
     def _entries(self, slugs):
         """Those of the slugs that have an entry, in the same order, with their authors."""
         rows = self._rows("BlogEntries", slugs)
-        # A list can name an entry that is just being written or deleted: several rows are
-        # never one step here.
-        rows = {slug: rows[slug] for slug in slugs if "title" in rows[slug]}
+        # A list can name an entry that is just being written or deleted, for several rows are
+        # never one step here; and who edits what another deletes leaves half an entry.
+        rows = {slug: rows[slug] for slug in slugs if _NEEDED <= rows[slug].keys()}
         authors = self._rows("Authors", [row["author"] for row in rows.values()])
         return [
             Entry(

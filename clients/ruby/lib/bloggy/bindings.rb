@@ -8,7 +8,6 @@
 require 'fileutils'
 require 'open3'
 require 'pathname'
-require 'tmpdir'
 
 module Bloggy
   # Makes the bindings and says where they are.
@@ -18,40 +17,32 @@ module Bloggy
     # Another IDL, say that of an older server, can be named by the environment.
     IDL = Pathname(ENV.fetch('CASSANDRA_IDL', ROOT + 'cassandra.thrift'))
     GENERATED = HERE + 'gen-rb'
-    MADE_FROM = GENERATED + IDL.basename
+    MADE_FROM = GENERATED + 'cassandra.thrift'
 
     # Runs the compiler, unless the bindings at hand were made from this very IDL.
-    # The work is done aside and moved into place, so that two runs at a time do not meet.
-    def self.generate
+    def self.bring_up_to_date
       raise LoadError, "cannot read the interface definition #{IDL}" unless IDL.readable?
-      return if current?
 
-      Dir.mktmpdir('gen-rb-', HERE) do |aside|
-        compile(aside)
-        fresh = Pathname(aside) + 'gen-rb'
-        FileUtils.cp(IDL, fresh)
-        GENERATED.rename(Pathname(aside) + 'old') if GENERATED.exist?
-        begin
-          fresh.rename(GENERATED)
-        rescue SystemCallError
-          # Another process was faster. What it made will do if it is complete.
-          raise unless current?
-        end
+      File.open(HERE) do |folder|
+        # Of several first runs at a time one does the work and the others wait for it.
+        folder.flock(File::LOCK_EX)
+        next if MADE_FROM.file? && MADE_FROM.binread == IDL.binread
+
+        generate
+        # Written last: its presence says that the rest is complete.
+        FileUtils.cp(IDL, MADE_FROM)
       end
     end
 
-    def self.current?
-      MADE_FROM.file? && MADE_FROM.binread == IDL.binread
-    end
-
-    def self.compile(folder)
-      output, status = Open3.capture2e('thrift', '--gen', 'rb', '-o', folder, IDL.to_s)
+    def self.generate
+      FileUtils.rm_rf(GENERATED)
+      output, status = Open3.capture2e('thrift', '--gen', 'rb', '-o', HERE.to_s, IDL.to_s)
       raise LoadError, "the Thrift compiler refuses #{IDL}:\n#{output}" unless status.success?
     rescue Errno::ENOENT
       raise LoadError, "no Thrift compiler here to make the bindings; run #{ROOT}/tests/setup.sh " \
                        '(on Debian: apt-get install thrift-compiler)'
     end
-    private_class_method :current?, :compile
+    private_class_method :generate
   end
 end
 
@@ -62,6 +53,6 @@ rescue LoadError
                    '/tests/setup.sh (on Debian: apt-get install ruby-thrift, and use /usr/bin/ruby)'
 end
 
-Bloggy::Bindings.generate
+Bloggy::Bindings.bring_up_to_date
 $LOAD_PATH.unshift(Bloggy::Bindings::GENERATED.to_s)
 require 'cassandra'

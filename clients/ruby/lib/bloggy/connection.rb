@@ -12,9 +12,8 @@ module Bloggy
     def self.open(host, port, framed: false, accelerated: true)
       socket = Thrift::Socket.new(host, port, TIMEOUT_SECONDS)
       transport = (framed ? Thrift::FramedTransport : Thrift::BufferedTransport).new(socket)
-      protocol = accelerated && accelerator? ? Thrift::BinaryProtocolAccelerated : Thrift::BinaryProtocol
       transport.open
-      yield CassandraThrift::Cassandra::Client.new(protocol.new(transport))
+      yield CassandraThrift::Cassandra::Client.new(protocol(accelerated).new(transport))
     ensure
       transport&.close
     end
@@ -23,5 +22,12 @@ module Bloggy
     def self.accelerator?
       defined?(Thrift::BinaryProtocolAccelerated) ? true : false
     end
+
+    def self.protocol(accelerated)
+      return Thrift::BinaryProtocolAccelerated if accelerated && accelerator?
+
+      Thrift::BinaryProtocol
+    end
+    private_class_method :protocol
   end
 end

@@ -3,10 +3,11 @@
 require 'securerandom'
 
 module Bloggy
-  # A version 1 UUID: a moment in steps of 100 ns since 15 October 1582, a clock sequence and a node.
+  # A version 1 UUID: a moment in steps of 100 ns since 15 October 1582, a clock sequence, a node.
   #
-  # Ruby has none of its own. Node and sequence are random here, as RFC 4122 (4.5) allows for who does
-  # not want to show the address of his network card: the multicast bit keeps it from being one.
+  # Ruby has none of its own. Node and sequence are random here, as RFC 4122 (4.5) allows for who
+  # does not want to show the address of his network card: the multicast bit keeps it from being
+  # one.
   class TimeUUID
     # Steps between the beginning of the Gregorian calendar and 1 January 1970.
     UNIX_EPOCH = 0x01B21DD213814000

@@ -14,7 +14,8 @@ module Bloggy
   # What a reader said; `id` is its place in time.
   Comment = Struct.new(:id, :commenter, :email, :text, :written, keyword_init: true)
 
-  # The blog itself, over one Thrift client: authors, entries, tags and comments as rows and columns.
+  # The blog itself, over one Thrift client: authors, entries, tags and comments as rows and
+  # columns.
   #
   #   Authors       row: full name         columns: numPosts, email, twitter, bio ...
   #   BlogEntries   row: slug              columns: title, body, author, tags, pubDate, slug
@@ -30,6 +31,9 @@ module Bloggy
     PAGE_SIZE = 10
     COMMENTS_SHOWN = 1000
     WHOLE_ROW = 100
+    # The columns that make an entry.
+    NEEDED = %w[title body author tags pubDate].freeze
+    private_constant :WHOLE_ROW, :NEEDED
 
     # `Hello, World!` becomes `hello-world`.
     def self.slug_of(title)
@@ -164,9 +168,9 @@ module Bloggy
     # Those of the slugs that have an entry, in the same order, with their authors.
     def entries(slugs)
       found = rows('BlogEntries', slugs)
-      # A list can name an entry that is just being written or deleted: several rows are never one
-      # step here.
-      present = slugs.uniq.select { |slug| found[slug].key?('title') }
+      # A list can name an entry that is just being written or deleted, for several rows are never
+      # one step here; and who edits what another deletes leaves half an entry.
+      present = slugs.uniq.select { |slug| NEEDED.all? { |column| found[slug].key?(column) } }
       authors = rows('Authors', present.map { |slug| found[slug]['author'] })
       present.map do |slug|
         row = found[slug]
@@ -188,8 +192,8 @@ module Bloggy
       end
     end
 
-    # The names under which a row of TaggedPosts lists an entry. The name's moment and the publication
-    # date are the same, so one second is all to look at.
+    # The names under which a row of TaggedPosts lists an entry. The name's moment and the
+    # publication date are the same, so one second is all to look at.
     def listed(row, entry)
       start, finish = TimeUUID.bounds(entry.published)
       range = { start: start.bytes, finish: finish.bytes, reversed: false, count: WHOLE_ROW }

@@ -1,0 +1,39 @@
+#!/bin/sh
+# Installs what the tests need besides Rust: the Thrift libraries of Python and Ruby, which the old
+# clients below clients/ are written on, and the Thrift compiler, which makes their bindings.
+#
+# For Debian and its descendants; elsewhere it only says what is missing. It uses sudo unless it is
+# run by root, installs nothing that is there already, and is done at once where all of it is.
+set -eu
+
+missing() {
+    [ -x /usr/bin/python3 ] || echo python3
+    /usr/bin/python3 -c 'import thrift.protocol.fastbinary' 2>/dev/null || echo python3-thrift
+    [ -x /usr/bin/ruby ] || echo ruby
+    /usr/bin/ruby -e 'require "thrift"' 2>/dev/null || echo ruby-thrift
+    command -v thrift >/dev/null || echo thrift-compiler
+}
+
+packages=$(missing | tr '\n' ' ')
+if [ -z "$packages" ]; then
+    echo "Nothing to install: Python, Ruby, their Thrift libraries and the compiler are here."
+    exit 0
+fi
+if ! command -v apt-get >/dev/null; then
+    echo "There is no apt-get here. Please install by other means: $packages" >&2
+    exit 1
+fi
+
+as_root=
+[ "$(id -u)" = 0 ] || as_root=sudo
+echo "Installing with apt-get: $packages"
+$as_root apt-get update
+$as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install --yes --no-install-recommends $packages
+
+packages=$(missing | tr '\n' ' ')
+if [ -n "$packages" ]; then
+    echo "Still missing after the installation: $packages" >&2
+    exit 1
+fi
+echo "Done."
