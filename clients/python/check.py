@@ -115,6 +115,18 @@ def the_server(run):
     run.same("login", client.login(KEYSPACE, credentials), None)
 
 
+def time_uuids(run):
+    """What the blog makes of moments is what the server will sort."""
+    ascending = [timeuuid.now() for _ in range(1000)]
+    run.same("ascending", [a.time < b.time for a, b in zip(ascending, ascending[1:])], [True] * 999)
+    epoch = timeuuid.at(0)
+    run.same("the Unix epoch", str(epoch)[:18], "13814000-1dd2-11b2")
+    run.same("back again", timeuuid.seconds(timeuuid.at(1_262_304_000.75)), 1_262_304_000)
+    run.same("its variant", epoch.bytes[8] >> 6, 0b10)
+    first, last = timeuuid.bounds(0)
+    run.same("bounds", [first.time < epoch.time, last.time - first.time], [False, 9_999_999])
+
+
 def authors(run):
     """Authors come and change."""
     zoe, arthur = run.name("Zoë Müller"), run.name("Arthur Dent")
@@ -352,6 +364,7 @@ def refusals(run):
 
 SCENARIO = [
     the_server,
+    time_uuids,
     authors,
     front_page,
     tag_page,

@@ -101,8 +101,8 @@ end
 module Scenario
   include CassandraThrift
 
-  STEPS = %i[the_server authors front_page tag_page comments edits deletions late_writes slices
-             rows old_batch bytes_of_all_kinds refusals].freeze
+  STEPS = %i[the_server time_uuids authors front_page tag_page comments edits deletions
+             late_writes slices rows old_batch bytes_of_all_kinds refusals].freeze
   KEYSPACE = Run::KEYSPACE
   ONE = Run::ONE
   MARSHAL = 'org.apache.cassandra.db.marshal.'
@@ -122,6 +122,19 @@ module Scenario
     run.same('version', run.client.get_string_property('version').match?(/\A\d+\./), true)
     request = AuthenticationRequest.new(credentials: { 'username' => 'u', 'password' => 'p' })
     run.same('login', run.client.login(KEYSPACE, request), nil)
+  end
+
+  # What the blog makes of moments is what the server will sort.
+  def time_uuids(run)
+    ascending = Array.new(1000) { Bloggy::TimeUUID.now.bytes.unpack('Nnn').reverse }
+    run.same('ascending', ascending.each_cons(2).all? { |a, b| (a <=> b).negative? }, true)
+    epoch = Bloggy::TimeUUID.at(0)
+    run.same('the Unix epoch', epoch.to_s[0, 18], '13814000-1dd2-11b2')
+    run.same('back again', Bloggy::TimeUUID.at(1_262_304_000.75).seconds, 1_262_304_000)
+    run.same('its variant', epoch.bytes.getbyte(8) >> 6, 0b10)
+    run.same('read and written', Bloggy::TimeUUID.parse(epoch.to_s), epoch)
+    first, last = Bloggy::TimeUUID.bounds(0).map { |each| each.bytes.unpack1('N') }
+    run.same('bounds', last - first, 9_999_999)
   end
 
   # Authors come and change.
