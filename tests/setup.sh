@@ -9,6 +9,8 @@ set -eu
 missing() {
     [ -x /usr/bin/python3 ] || echo python3
     /usr/bin/python3 -c 'import thrift.protocol.fastbinary' 2>/dev/null || echo python3-thrift
+    # The library imports it, but its package does not ask for it.
+    /usr/bin/python3 -c 'import six' 2>/dev/null || echo python3-six
     [ -x /usr/bin/ruby ] || echo ruby
     /usr/bin/ruby -e 'require "thrift"' 2>/dev/null || echo ruby-thrift
     command -v thrift >/dev/null || echo thrift-compiler

@@ -55,11 +55,11 @@ def _generate():
 
 
 try:
-    import thrift  # noqa: F401
-except ImportError:
+    import thrift.protocol.TProtocol  # noqa: F401
+except ImportError as error:
     raise ImportError(
-        f"{sys.executable} has no Thrift library; run {_ROOT}/tests/setup.sh"
-        " (on Debian: apt-get install python3-thrift, and use /usr/bin/python3)"
+        f"{sys.executable} has no Thrift library ({error}); run {_ROOT}/tests/setup.sh"
+        " (on Debian: apt-get install python3-thrift python3-six, and use /usr/bin/python3)"
     ) from None
 
 _bring_up_to_date()
