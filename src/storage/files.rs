@@ -1,0 +1,102 @@
+//! The names of all files in the data directories, built and parsed in one place.
+//!
+//! ```text
+//! <data directory>/alexandra.lock                        held while a server runs
+//! <data directory>/<keyspace>/<family>-<generation>.sst  an SSTable
+//!                             <family>-<generation>.sst.tmp  one that is being written
+//!                             <family>.manifest          which SSTables count (first directory)
+//!                             <family>.manifest.tmp      its next version
+//! ```
+//!
+//! Names of column families hold no hyphen, so the last one separates the generation. Files of the
+//! original in the same folders (`<family>-<generation>-Data.db` and so on) have other names.
+
+use std::path::{Path, PathBuf};
+
+/// The file that a running server holds locked in each of its directories.
+pub const LOCK_FILE: &str = "alexandra.lock";
+
+const SSTABLE_SUFFIX: &str = ".sst";
+const TEMPORARY_SUFFIX: &str = ".tmp";
+const MANIFEST_SUFFIX: &str = ".manifest";
+
+/// What a file in the folder of a keyspace is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileName {
+    /// An SSTable of a column family, with its generation.
+    SsTable(String, u64),
+    /// An SSTable that was not finished, or whose last step was not.
+    UnfinishedSsTable(String, u64),
+    /// Which SSTables of a column family count.
+    Manifest(String),
+    /// A manifest that was not finished.
+    UnfinishedManifest(String),
+    /// Not one of ours.
+    Other,
+}
+
+impl FileName {
+    /// What the file of this name is.
+    pub fn parse(name: &str) -> Self {
+        let (name, finished) = match name.strip_suffix(TEMPORARY_SUFFIX) {
+            Some(name) => (name, false),
+            None => (name, true),
+        };
+        if let Some(family) = name.strip_suffix(MANIFEST_SUFFIX) {
+            let family = family.to_owned();
+            return if finished { Self::Manifest(family) } else { Self::UnfinishedManifest(family) };
+        }
+        let numbered = name.strip_suffix(SSTABLE_SUFFIX).and_then(|name| {
+            let (family, generation) = name.rsplit_once('-')?;
+            Some((family.to_owned(), generation.parse().ok()?))
+        });
+        match numbered {
+            Some((family, generation)) if finished => Self::SsTable(family, generation),
+            Some((family, generation)) => Self::UnfinishedSsTable(family, generation),
+            None => Self::Other,
+        }
+    }
+}
+
+/// The folder of a keyspace.
+pub fn keyspace_folder(data_directory: &Path, keyspace: &str) -> PathBuf {
+    data_directory.join(keyspace)
+}
+
+/// An SSTable in the folder of its keyspace.
+pub fn sstable(folder: &Path, family: &str, generation: u64) -> PathBuf {
+    folder.join(format!("{family}-{generation}{SSTABLE_SUFFIX}"))
+}
+
+/// The manifest of a column family in the folder of its keyspace.
+pub fn manifest(folder: &Path, family: &str) -> PathBuf {
+    folder.join(format!("{family}{MANIFEST_SUFFIX}"))
+}
+
+/// The name that a file has until it is complete.
+pub fn temporary(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(TEMPORARY_SUFFIX);
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_parsed_as_they_are_built() {
+        let folder = Path::new("ks");
+        let parse = |path: &Path| FileName::parse(path.file_name().unwrap().to_str().unwrap());
+        let table = sstable(folder, "Authors", 12);
+        assert_eq!(parse(&table), FileName::SsTable("Authors".into(), 12));
+        let unfinished = FileName::UnfinishedSsTable("Authors".into(), 12);
+        assert_eq!(parse(&temporary(&table)), unfinished);
+        let manifest = manifest(folder, "Authors");
+        assert_eq!(parse(&manifest), FileName::Manifest("Authors".into()));
+        assert_eq!(parse(&temporary(&manifest)), FileName::UnfinishedManifest("Authors".into()));
+        for other in ["Authors-12-Data.db", "snapshots", "Authors.sst", "x-y.sst", "notes.tmp"] {
+            assert_eq!(FileName::parse(other), FileName::Other, "{other}");
+        }
+    }
+}

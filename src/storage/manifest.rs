@@ -1,0 +1,136 @@
+//! The manifest of a column family: which SSTables count. Replacing it is the one step that makes
+//! the result of a flush or compaction count, whole or not at all.
+//!
+//! A small text file, written anew under a temporary name, synced, and renamed:
+//!
+//! ```text
+//! alexandra manifest 0
+//! sstable <generation> <bytes>       one line for each SSTable that counts
+//! obsolete <generation>              one for each that was replaced and may still be there
+//! crc <CRC32 of all lines before, in hexadecimal>
+//! ```
+
+use super::error::{Corrupt, FileContext, FileError, ReadError};
+use super::files;
+use crate::base::fs::FileSystem;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::Path;
+
+const HEAD: &str = "alexandra manifest 0";
+
+/// Which SSTables of a column family count.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Manifest {
+    /// Sizes in bytes of the SSTables that count, by generation.
+    pub sstables: BTreeMap<u64, u64>,
+    /// Generations that were replaced and whose files may still be there.
+    pub obsolete: BTreeSet<u64>,
+}
+
+impl Manifest {
+    /// Reads the manifest; `None` if there is no such file.
+    pub fn load(fs: &dyn FileSystem, path: &Path) -> Result<Option<Self>, ReadError> {
+        if !fs.exists(path) {
+            return Ok(None);
+        }
+        let content = fs.read(path).context("read", path)?;
+        match Self::parse(&content) {
+            Ok(manifest) => Ok(Some(manifest)),
+            Err((offset, reason)) => {
+                let file = path.to_owned();
+                Err(ReadError::Corrupt(Corrupt { file, offset: offset as u64, reason }))
+            }
+        }
+    }
+
+    /// Replaces the manifest on disk by this one, durably.
+    pub fn store(&self, fs: &dyn FileSystem, path: &Path) -> Result<(), FileError> {
+        let temporary = files::temporary(path);
+        if fs.exists(&temporary) {
+            fs.remove_file(&temporary).context("remove", &temporary)?;
+        }
+        let file = fs.create(&temporary).context("create", &temporary)?;
+        file.write_all_at(self.render().as_bytes(), 0).context("write", &temporary)?;
+        file.sync().context("sync", &temporary)?;
+        fs.rename(&temporary, path).context("rename", &temporary)?;
+        let folder = path.parent().unwrap_or(path);
+        fs.sync_dir(folder).context("sync", folder)
+    }
+
+    fn render(&self) -> String {
+        let mut text = format!("{HEAD}\n");
+        for (generation, bytes) in &self.sstables {
+            let _ = writeln!(text, "sstable {generation} {bytes}");
+        }
+        for generation in &self.obsolete {
+            let _ = writeln!(text, "obsolete {generation}");
+        }
+        let crc = crc32fast::hash(text.as_bytes());
+        let _ = writeln!(text, "crc {crc:08x}");
+        text
+    }
+
+    fn parse(content: &[u8]) -> Result<Self, (usize, &'static str)> {
+        let text = std::str::from_utf8(content).map_err(|e| (e.valid_up_to(), "it is not text"))?;
+        let (body, crc) = text
+            .strip_suffix('\n')
+            .and_then(|text| text.rsplit_once("crc "))
+            .ok_or((text.len(), "its last line is missing"))?;
+        if u32::from_str_radix(crc, 16) != Ok(crc32fast::hash(body.as_bytes())) {
+            return Err((body.len(), "its checksum does not match"));
+        }
+        let mut lines = body.lines();
+        if lines.next() != Some(HEAD) {
+            return Err((0, "its version is not known"));
+        }
+        let mut manifest = Self::default();
+        for line in lines {
+            let words: Vec<_> = line.split(' ').collect();
+            let number = |word: &str| word.parse().map_err(|_| (0, "a number cannot be read"));
+            match words[..] {
+                ["sstable", generation, bytes] => {
+                    manifest.sstables.insert(number(generation)?, number(bytes)?);
+                }
+                ["obsolete", generation] => {
+                    manifest.obsolete.insert(number(generation)?);
+                }
+                _ => return Err((0, "it holds a line that is not known")),
+            }
+        }
+        Ok(manifest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::fs::OsFileSystem;
+
+    #[test]
+    fn a_manifest_is_read_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("Authors.manifest");
+        assert_eq!(Manifest::load(&OsFileSystem, &path).unwrap(), None);
+        let mut manifest = Manifest::default();
+        for generation in [3, 1, 12] {
+            manifest.sstables.insert(generation, generation * 100);
+            manifest.obsolete.insert(generation + 1);
+            manifest.store(&OsFileSystem, &path).unwrap();
+            assert_eq!(Manifest::load(&OsFileSystem, &path).unwrap().as_ref(), Some(&manifest));
+        }
+    }
+
+    #[test]
+    fn every_changed_byte_is_noticed() {
+        let mut manifest = Manifest::default();
+        manifest.sstables.insert(7, 1234);
+        let whole = manifest.render().into_bytes();
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1;
+            assert!(Manifest::parse(&damaged).is_err(), "byte {at}");
+            assert!(Manifest::parse(&whole[..at]).is_err(), "cut at {at}");
+        }
+    }
+}

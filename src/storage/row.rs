@@ -1,0 +1,210 @@
+//! One row, merged from all that hold a part of it: memtables and SSTables.
+
+use super::error::ReadError;
+use super::memtable::{MemtableRow, TreeCursor};
+use super::sstable::{Access, Blocks, CellCursor, RowEntry};
+use crate::model::cell::Cell;
+use crate::model::deletion::Deletion;
+use crate::model::schema::ColumnFamilySchema;
+use crate::model::slice::{CellRange, Flow, Resolver, RowSlice, Slice};
+use std::cmp::Ordering;
+
+/// Cells that a read may look at when it must not keep its thread: about 100 microseconds of work.
+const INLINE_CELLS: usize = 2048;
+
+/// What one memtable or SSTable has of a row.
+#[derive(Debug)]
+pub enum RowSource<'a> {
+    /// In memory.
+    Memtable(MemtableRow),
+    /// In a file.
+    SsTable {
+        /// What the row index says of it.
+        entry: RowEntry,
+        /// Where its blocks come from.
+        blocks: &'a Blocks<'a>,
+    },
+}
+
+impl RowSource<'_> {
+    fn deletion(&self) -> Deletion {
+        match self {
+            Self::Memtable(row) => row.deletion,
+            Self::SsTable { entry, .. } => entry.deletion,
+        }
+    }
+
+    /// Whether everything it has is deleted by this deletion, so that it need not be looked at.
+    fn is_covered_by(&self, deletion: Deletion) -> bool {
+        match self {
+            Self::Memtable(_) => false,
+            Self::SsTable { entry, .. } => deletion.covers(entry.max_timestamp),
+        }
+    }
+
+    fn cells<'a>(
+        &'a self,
+        family: &'a ColumnFamilySchema,
+        range: CellRange<'a>,
+        reversed: bool,
+    ) -> SourceCursor<'a> {
+        match self {
+            Self::Memtable(row) => {
+                SourceCursor::Memtable(row.cells.range(family, range, reversed))
+            }
+            Self::SsTable { entry, blocks } => {
+                let table = blocks.table();
+                SourceCursor::SsTable(table.cells(family, entry, range, reversed, blocks))
+            }
+        }
+    }
+}
+
+enum SourceCursor<'a> {
+    Memtable(TreeCursor<'a>),
+    SsTable(CellCursor<'a>),
+}
+
+impl SourceCursor<'_> {
+    fn advance(&mut self) -> Result<Option<Cell>, ReadError> {
+        match self {
+            Self::Memtable(cursor) => Ok(cursor.next().cloned()),
+            Self::SsTable(cursor) => cursor.advance(),
+        }
+    }
+}
+
+/// The cells of a row from several sources, in order, one for each place.
+pub struct MergedCells<'a> {
+    family: &'a ColumnFamilySchema,
+    reversed: bool,
+    /// Each source with its next cell. Exhausted sources are taken out.
+    sources: Vec<(SourceCursor<'a>, Cell)>,
+}
+
+impl<'a> MergedCells<'a> {
+    fn new(
+        family: &'a ColumnFamilySchema,
+        reversed: bool,
+        cursors: impl Iterator<Item = SourceCursor<'a>>,
+    ) -> Result<Self, ReadError> {
+        let mut sources = Vec::with_capacity(cursors.size_hint().0);
+        for mut cursor in cursors {
+            if let Some(cell) = cursor.advance()? {
+                sources.push((cursor, cell));
+            }
+        }
+        Ok(Self { family, reversed, sources })
+    }
+
+    fn order(&self, a: &Cell, b: &Cell) -> Ordering {
+        let order = self.family.compare(a.place(), b.place());
+        if self.reversed { order.reverse() } else { order }
+    }
+
+    /// The next cell.
+    pub fn advance(&mut self) -> Result<Option<Cell>, ReadError> {
+        let mut first = 0;
+        for other in 1..self.sources.len() {
+            if self.order(&self.sources[other].1, &self.sources[first].1) == Ordering::Less {
+                first = other;
+            }
+        }
+        if self.sources.is_empty() {
+            return Ok(None);
+        }
+        let mut cell = self.take(first)?;
+        // Sources before the first were greater; its successors may have the same place.
+        let mut other = 0;
+        while other < self.sources.len() {
+            if self.order(&self.sources[other].1, &cell) == Ordering::Equal {
+                let length = self.sources.len();
+                cell = cell.reconcile(self.take(other)?);
+                other += usize::from(length == self.sources.len());
+            } else {
+                other += 1;
+            }
+        }
+        Ok(Some(cell))
+    }
+
+    /// Takes the cell of a source and moves the source on.
+    fn take(&mut self, index: usize) -> Result<Cell, ReadError> {
+        let (cursor, cell) = &mut self.sources[index];
+        if let Some(next) = cursor.advance()? {
+            return Ok(std::mem::replace(cell, next));
+        }
+        Ok(self.sources.swap_remove(index).1)
+    }
+}
+
+/// Reads one row.
+#[derive(Debug)]
+pub struct RowReader<'a> {
+    family: &'a ColumnFamilySchema,
+    deletion: Deletion,
+    sources: Vec<RowSource<'a>>,
+}
+
+impl<'a> RowReader<'a> {
+    /// A reader over everything that has a part of the row.
+    pub fn new(family: &'a ColumnFamilySchema, mut sources: Vec<RowSource<'a>>) -> Self {
+        let deletions = sources.iter().map(RowSource::deletion);
+        let deletion = deletions.fold(Deletion::NONE, Deletion::merge);
+        sources.retain(|source| !source.is_covered_by(deletion));
+        Self { family, deletion, sources }
+    }
+
+    /// Deletion of the whole row.
+    pub fn deletion(&self) -> Deletion {
+        self.deletion
+    }
+
+    /// All cells within a range, visible or not.
+    pub fn cells<'b>(
+        &'b self,
+        range: CellRange<'b>,
+        reversed: bool,
+    ) -> Result<MergedCells<'b>, ReadError> {
+        let cursors = self.sources.iter().map(|s| s.cells(self.family, range, reversed));
+        MergedCells::new(self.family, reversed, cursors)
+    }
+
+    /// What a client may see of the slice. With [`Access::CachedOnly`] also a long way through
+    /// memory is [`ReadError::WouldBlock`].
+    pub fn slice(
+        &self,
+        slice: &Slice,
+        counting: bool,
+        access: Access,
+    ) -> Result<RowSlice, ReadError> {
+        let mut budget = match access {
+            Access::CachedOnly => INLINE_CELLS,
+            Access::Cached | Access::Bypass => usize::MAX,
+        };
+        let mut resolver =
+            Resolver::new(self.family, slice, self.deletion, self.super_deletion(slice)?);
+        if counting {
+            resolver = resolver.counting();
+        }
+        if resolver.is_done() || self.sources.is_empty() {
+            return Ok(resolver.finish());
+        }
+        'ranges: for range in slice.ranges(self.family) {
+            let mut cells = self.cells(range, slice.is_reversed())?;
+            while let Some(cell) = cells.advance()? {
+                if resolver.push(cell) == Flow::Done {
+                    break 'ranges;
+                }
+                budget = budget.checked_sub(1).ok_or(ReadError::WouldBlock)?;
+            }
+        }
+        Ok(resolver.finish())
+    }
+
+    fn super_deletion(&self, slice: &Slice) -> Result<Deletion, ReadError> {
+        let Some(name) = slice.super_name() else { return Ok(Deletion::NONE) };
+        let marker = self.cells(CellRange::super_tombstone(name), false)?.advance()?;
+        Ok(marker.and_then(|cell| cell.deletion()).unwrap_or(Deletion::NONE))
+    }
+}

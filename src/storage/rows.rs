@@ -1,0 +1,128 @@
+//! Many rows in token order, merged from memtables and SSTables.
+
+use super::error::{Corrupt, ReadError};
+use super::memtable::{Memtable, MemtableRow};
+use super::row::RowSource;
+use super::sstable::reader::RowWalk;
+use super::sstable::{Blocks, RowEntry};
+use crate::ring::{DecoratedKey, Partitioner};
+use std::ops::Bound;
+
+/// The rows of one memtable or SSTable, from a place on.
+#[derive(Debug)]
+pub enum RowStream<'a> {
+    /// A memtable, which may be written to meanwhile.
+    Memtable {
+        /// The memtable.
+        memtable: &'a Memtable,
+        /// The row at which the stream stands.
+        head: Option<(DecoratedKey, MemtableRow)>,
+    },
+    /// An SSTable.
+    SsTable {
+        /// Where its blocks come from.
+        blocks: Blocks<'a>,
+        /// What comes behind the head.
+        walk: RowWalk,
+        /// The row at which the stream stands.
+        head: Option<(DecoratedKey, RowEntry)>,
+    },
+}
+
+impl<'a> RowStream<'a> {
+    /// The rows of a memtable.
+    pub fn memtable(memtable: &'a Memtable, from: Bound<&DecoratedKey>) -> Self {
+        Self::Memtable { memtable, head: memtable.first_row(from) }
+    }
+
+    /// The rows of an SSTable.
+    pub fn sstable(
+        blocks: Blocks<'a>,
+        from: Bound<DecoratedKey>,
+        partitioner: Partitioner,
+    ) -> Result<Self, ReadError> {
+        let mut walk = blocks.table().rows_from(from);
+        let head = next_entry(&mut walk, &blocks, partitioner)?;
+        Ok(Self::SsTable { blocks, walk, head })
+    }
+
+    fn key(&self) -> Option<&DecoratedKey> {
+        match self {
+            Self::Memtable { head, .. } => head.as_ref().map(|(key, _)| key),
+            Self::SsTable { head, .. } => head.as_ref().map(|(key, _)| key),
+        }
+    }
+
+    fn source(&self) -> Option<RowSource<'_>> {
+        match self {
+            Self::Memtable { head, .. } => {
+                head.as_ref().map(|(_, row)| RowSource::Memtable(row.clone()))
+            }
+            Self::SsTable { head, blocks, .. } => head
+                .as_ref()
+                .map(|(_, entry)| RowSource::SsTable { entry: entry.clone(), blocks }),
+        }
+    }
+
+    fn advance(&mut self, partitioner: Partitioner) -> Result<(), ReadError> {
+        match self {
+            Self::Memtable { memtable, head } => {
+                if let Some((key, _)) = head.take() {
+                    *head = memtable.first_row(Bound::Excluded(&key));
+                }
+            }
+            Self::SsTable { blocks, walk, head } => {
+                *head = next_entry(walk, blocks, partitioner)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn next_entry(
+    walk: &mut RowWalk,
+    blocks: &Blocks<'_>,
+    partitioner: Partitioner,
+) -> Result<Option<(DecoratedKey, RowEntry)>, ReadError> {
+    let Some(entry) = walk.advance(blocks)? else { return Ok(None) };
+    let key = entry.decorated_key(partitioner).map_err(|_| {
+        let file = blocks.table().path().to_owned();
+        ReadError::Corrupt(Corrupt { file, offset: 0, reason: "a row key cannot be read" })
+    })?;
+    Ok(Some((key, entry)))
+}
+
+/// Rows from several streams, each row once.
+#[derive(Debug)]
+pub struct MergedRows<'a> {
+    partitioner: Partitioner,
+    streams: Vec<RowStream<'a>>,
+}
+
+impl<'a> MergedRows<'a> {
+    /// Merges these streams.
+    pub fn new(partitioner: Partitioner, streams: Vec<RowStream<'a>>) -> Self {
+        Self { partitioner, streams }
+    }
+
+    /// The row at which the merge stands; `None` at the end.
+    pub fn key(&self) -> Option<DecoratedKey> {
+        self.streams.iter().filter_map(RowStream::key).min().cloned()
+    }
+
+    /// Everything that has a part of the row at which the merge stands.
+    pub fn sources(&self, key: &DecoratedKey) -> Vec<RowSource<'_>> {
+        let streams = self.streams.iter().filter(|stream| stream.key() == Some(key));
+        streams.filter_map(RowStream::source).collect()
+    }
+
+    /// Goes on to the row behind this one.
+    pub fn advance(&mut self, key: &DecoratedKey) -> Result<(), ReadError> {
+        for stream in &mut self.streams {
+            if stream.key() == Some(key) {
+                stream.advance(self.partitioner)?;
+            }
+        }
+        Ok(())
+    }
+}
