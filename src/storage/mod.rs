@@ -1,5 +1,28 @@
-//! The storage core.
+//! The storage core: what one node keeps, on disk and in memory. Synchronous, knows no network.
+//!
+//! A write goes to the [`commitlog`], then to the [`memtable`] of each of its column families. A
+//! full memtable is written as an [`sstable`]; [`compaction`] merges SSTables of similar size. A
+//! read merges the memtables and those SSTables that may hold something of the row ([`row`]); a
+//! range read does so for many rows in token order ([`rows`]). [`store`] is one column family,
+//! [`Storage`] all of them together with the log and the threads that work in the background.
+//!
+//! A file counts from the moment the [`manifest`] names it. Names are built in [`files`] alone.
+
+pub mod background;
 pub mod cache;
+pub mod commitlog;
+pub mod compaction;
+pub mod engine;
 pub mod error;
+pub mod files;
+pub mod manifest;
 pub mod memtable;
+pub mod options;
+pub mod row;
+pub mod rows;
 pub mod sstable;
+pub mod store;
+pub mod system;
+
+pub use engine::Storage;
+pub use options::{FamilyOptions, Options};

@@ -1,0 +1,396 @@
+//! The way of a record to the operating system.
+//!
+//! An appender takes the queue's lock only to get its place and to copy its record there. Then it
+//! takes the writer's lock. Whoever gets that writes everything that is queued by then; the others
+//! find their record written when their turn comes. A single writer pays three uncontended locks
+//! for that, many get one `write` for all who waited.
+//!
+//! Locks are taken in the order writer, segment maker, queue, sync state. What is queued needs no
+//! bound of its own: each caller waits for its record, so that it is one record per thread.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::Position;
+use super::error::{LogError, Poison};
+use super::format::{
+    self, Control, HEAD_BYTES, HEADER_BYTES, MAX_BODY_BYTES, SEAL_BYTES, encode_record,
+};
+use super::live::{LiveSegments, Obsolete};
+use super::segment::{Segment, SegmentMaker};
+use super::signal::SyncSignal;
+
+/// Buffers that have grown above this are given back after use.
+const KEPT_BUFFER_BYTES: usize = 1 << 20;
+
+/// The write side of the log, shared by all callers and the sync thread.
+#[derive(Debug)]
+pub(super) struct Appender {
+    /// Where new segments come from.
+    pub(super) maker: SegmentMaker,
+    /// Set by the first failed write or sync.
+    pub(super) poison: Poison,
+    /// Where the sync thread is told what to do.
+    pub(super) signal: SyncSignal,
+    queue: Mutex<Queue>,
+    writer: Mutex<Writer>,
+    /// How many records the operating system has.
+    written: AtomicU64,
+}
+
+/// The active segment, and what shall be written to it next.
+#[derive(Debug)]
+struct Queue {
+    segment: Arc<Segment>,
+    /// Where `pending` will stand in the segment.
+    start: u64,
+    pending: Vec<u8>,
+    /// How many records have been queued since the log was opened.
+    tickets: u64,
+    /// Whether a record of a caller was queued since the last write.
+    fresh: bool,
+    /// Whether the sync thread has been asked for the segment after this one.
+    spare_wanted: bool,
+    closed: bool,
+    live: LiveSegments,
+}
+
+/// What only the thread that writes may touch.
+#[derive(Debug)]
+struct Writer {
+    /// Changes places with the queue's buffer, so that both are reused.
+    buffer: Vec<u8>,
+    /// The operating system has everything before this.
+    written: Position,
+    /// Segments with content that was not synced yet; the last is the active one.
+    unsynced: Vec<Arc<Segment>>,
+    /// Whether a record of a caller was written since the last sync began.
+    fresh: bool,
+}
+
+/// One write to be done: the bytes are in the writer's buffer.
+#[derive(Debug)]
+struct Chunk {
+    segment: Arc<Segment>,
+    start: u64,
+    tickets: u64,
+    fresh: bool,
+}
+
+/// What a sync has to do.
+#[derive(Debug)]
+pub(super) struct SyncWork {
+    /// The files to be synced, in this order.
+    pub(super) segments: Vec<Arc<Segment>>,
+    /// What is durable afterwards.
+    pub(super) target: Position,
+}
+
+impl Queue {
+    fn end(&self) -> u64 {
+        self.start + self.pending.len() as u64
+    }
+
+    fn position(&self) -> Position {
+        Position { segment: self.segment.id, offset: self.end() }
+    }
+
+    /// Whether the active segment can take so many bytes and still be sealed.
+    fn fits(&self, bytes: u64) -> bool {
+        self.end() + bytes + SEAL_BYTES <= self.segment.capacity
+    }
+
+    fn push(&mut self, control: bool, parts: &[&[u8]], crc: u32, families: &[u32]) {
+        let offset = self.end();
+        encode_record(&mut self.pending, self.segment.salt, offset, control, parts, crc);
+        self.tickets += 1;
+        self.fresh |= !control;
+        let end = self.end();
+        self.live.mark(families, end);
+    }
+
+    fn push_control(&mut self, control: &Control) {
+        let body = control.encode();
+        self.push(true, &[&body], crc32fast::hash(&body), &[]);
+    }
+
+    /// Makes this the active segment. Its first record says which segments are needed.
+    fn activate(&mut self, segment: Arc<Segment>) {
+        debug_assert!(self.pending.is_empty(), "what belongs to the old segment has been taken");
+        self.live.activate(segment.id, segment.path.clone());
+        self.segment = segment;
+        self.start = HEADER_BYTES;
+        self.spare_wanted = false;
+        self.push_control(&Control::Needed(self.live.ids()));
+    }
+
+    /// Moves what is pending into `buffer`, which must be empty.
+    fn take(&mut self, buffer: &mut Vec<u8>) -> Chunk {
+        let start = self.start;
+        self.start = self.end();
+        std::mem::swap(&mut self.pending, buffer);
+        Chunk {
+            segment: Arc::clone(&self.segment),
+            start,
+            tickets: self.tickets,
+            fresh: std::mem::take(&mut self.fresh),
+        }
+    }
+}
+
+impl Appender {
+    /// Starts a run: creates its first segment and makes it durable together with the list of
+    /// the segments that are needed.
+    pub(super) fn start(maker: SegmentMaker, mut live: LiveSegments) -> Result<Self, LogError> {
+        let first = HEADER_BYTES + Control::needed_bytes(live.len() + 1) + SEAL_BYTES;
+        let segment = Arc::new(maker.take(first)?);
+        live.activate(segment.id, segment.path.clone());
+        let needed = Control::Needed(live.ids());
+        let mut queue = Queue {
+            segment: Arc::clone(&segment),
+            start: HEADER_BYTES,
+            pending: Vec::new(),
+            tickets: 0,
+            fresh: false,
+            spare_wanted: false,
+            closed: false,
+            live,
+        };
+        queue.push_control(&needed);
+        let start = Position { segment: segment.id, offset: HEADER_BYTES };
+        let writer = Writer {
+            buffer: Vec::new(),
+            written: start,
+            unsynced: vec![Arc::clone(&segment)],
+            fresh: false,
+        };
+        let appender = Self {
+            maker,
+            poison: Poison::default(),
+            signal: SyncSignal::new(start),
+            queue: Mutex::new(queue),
+            writer: Mutex::new(writer),
+            written: AtomicU64::new(0),
+        };
+        appender.flush(&mut appender.writer())?;
+        segment.file.sync().map_err(|source| LogError::failed("sync", &segment.path, source))?;
+        appender.signal.completed(appender.written_position());
+        Ok(appender)
+    }
+
+    /// Appends a record and returns where it ends, when the operating system has it.
+    pub(super) fn append(&self, parts: &[&[u8]], families: &[u32]) -> Result<Position, LogError> {
+        let body: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        if body > MAX_BODY_BYTES {
+            return Err(LogError::TooLarge { bytes: body, limit: MAX_BODY_BYTES });
+        }
+        // The checksum is the costly part of a record: no lock is held meanwhile.
+        let crc = format::crc_of(parts);
+        let (ticket, position, want_spare) = loop {
+            self.poison.check()?;
+            {
+                let mut queue = self.queue();
+                if queue.closed {
+                    return Err(LogError::Closed);
+                }
+                if queue.fits(HEAD_BYTES + body) {
+                    queue.push(false, parts, crc, families);
+                    // Early enough to be ready in time, and not for a log that is hardly used.
+                    let want_spare =
+                        !queue.spare_wanted && queue.end() > queue.segment.capacity / 2;
+                    queue.spare_wanted |= want_spare;
+                    break (queue.tickets, queue.position(), want_spare);
+                }
+            }
+            self.rotate(HEAD_BYTES + body)?;
+        };
+        if want_spare {
+            self.signal.want_spare();
+        }
+        self.write_out(ticket)?;
+        Ok(position)
+    }
+
+    /// Notes that the family's data up to this position are flushed.
+    pub(super) fn clean(&self, family: u32, up_to: Position) {
+        self.queue().live.clean(family, up_to);
+    }
+
+    /// Takes segments that are not needed any more out of the list, and writes the new list. The
+    /// files may be removed once that is durable. `is_due` says whether `take` has any to take.
+    pub(super) fn retire(
+        &self,
+        is_due: impl Fn(&LiveSegments) -> bool,
+        take: impl Fn(&mut LiveSegments) -> Vec<Obsolete>,
+    ) -> Result<Vec<Obsolete>, LogError> {
+        let (ticket, obsolete) = loop {
+            self.poison.check()?;
+            let list_bytes = {
+                let mut queue = self.queue();
+                if queue.closed {
+                    return Err(LogError::Closed);
+                }
+                if !is_due(&queue.live) {
+                    return Ok(Vec::new());
+                }
+                let list_bytes = Control::needed_bytes(queue.live.len());
+                if queue.fits(list_bytes) {
+                    let obsolete = take(&mut queue.live);
+                    let needed = Control::Needed(queue.live.ids());
+                    queue.push_control(&needed);
+                    break (queue.tickets, obsolete);
+                }
+                list_bytes
+            };
+            self.rotate(list_bytes)?;
+        };
+        self.write_out(ticket)?;
+        Ok(obsolete)
+    }
+
+    /// Looks at the segments that exist.
+    pub(super) fn with_live<T>(&self, look: impl FnOnce(&LiveSegments) -> T) -> T {
+        look(&self.queue().live)
+    }
+
+    /// Where the last record that has been queued ends.
+    pub(super) fn position(&self) -> Position {
+        self.queue().position()
+    }
+
+    /// Where the last record that the operating system has ends.
+    pub(super) fn written_position(&self) -> Position {
+        self.writer().written
+    }
+
+    /// Refuses every later append.
+    pub(super) fn close(&self) {
+        self.queue().closed = true;
+    }
+
+    /// Writes what is queued and says what a sync has to do; nothing if no caller's record was
+    /// written since the last one, unless forced.
+    pub(super) fn begin_sync(&self, force: bool) -> Result<Option<SyncWork>, LogError> {
+        self.poison.check()?;
+        let mut writer = self.writer();
+        self.flush(&mut writer)?;
+        if !writer.fresh && !force {
+            return Ok(None);
+        }
+        writer.fresh = false;
+        let active = writer.unsynced.len().saturating_sub(1);
+        let mut segments: Vec<_> = writer.unsynced.drain(..active).collect();
+        segments.extend(writer.unsynced.first().cloned());
+        Ok(Some(SyncWork { segments, target: writer.written }))
+    }
+
+    /// Leaves a mark for replay: everything before this was durable. Left out at the very end of
+    /// a segment, where there is no room; the next sync will leave its mark in the next segment.
+    pub(super) fn mark_synced(&self, synced: Position) -> Result<(), LogError> {
+        let mut writer = self.writer();
+        self.poison.check()?;
+        {
+            let mut queue = self.queue();
+            let Position { segment, offset } = synced;
+            // The mark holds one number more than the seal.
+            if queue.fits(SEAL_BYTES + 8) {
+                queue.push_control(&Control::Synced { segment, offset });
+            }
+        }
+        self.flush(&mut writer)
+    }
+
+    /// Seals the active segment for good and gives back its unused space. Everything before was
+    /// synced, and the caller syncs once more.
+    pub(super) fn seal(&self) -> Result<Arc<Segment>, LogError> {
+        let mut writer = self.writer();
+        self.queue().push_control(&Control::Sealed { next: None });
+        self.flush(&mut writer)?;
+        let segment = Arc::clone(&self.queue().segment);
+        let failed = |source| LogError::failed("cut", &segment.path, source);
+        segment.file.set_size(writer.written.offset).map_err(|e| self.fail(failed(e)))?;
+        Ok(segment)
+    }
+
+    /// Stops the log for good; returns what stopped it first.
+    pub(super) fn fail(&self, error: LogError) -> LogError {
+        let first = self.poison.set(error);
+        self.signal.fail(&first);
+        first
+    }
+
+    /// Makes sure that the record of this ticket is written, together with all that wait.
+    fn write_out(&self, ticket: u64) -> Result<(), LogError> {
+        if self.written.load(Ordering::Acquire) >= ticket {
+            return Ok(());
+        }
+        let mut writer = self.writer();
+        if self.written.load(Ordering::Acquire) >= ticket {
+            return Ok(());
+        }
+        self.poison.check()?;
+        self.flush(&mut writer)
+    }
+
+    fn flush(&self, writer: &mut Writer) -> Result<(), LogError> {
+        let chunk = {
+            let mut queue = self.queue();
+            if queue.pending.is_empty() {
+                return Ok(());
+            }
+            queue.take(&mut writer.buffer)
+        };
+        self.write(writer, &chunk)
+    }
+
+    fn write(&self, writer: &mut Writer, chunk: &Chunk) -> Result<(), LogError> {
+        let Chunk { segment, start, tickets, fresh } = chunk;
+        if let Err(source) = segment.file.write_all_at(&writer.buffer, *start) {
+            return Err(self.fail(LogError::failed("write", &segment.path, source)));
+        }
+        let offset = start + writer.buffer.len() as u64;
+        writer.written = Position { segment: segment.id, offset };
+        writer.fresh |= fresh;
+        writer.buffer.clear();
+        if writer.buffer.capacity() > KEPT_BUFFER_BYTES {
+            writer.buffer = Vec::new();
+        }
+        self.written.store(*tickets, Ordering::Release);
+        Ok(())
+    }
+
+    /// Goes on in a new segment, unless another thread has done so and the record fits there. If
+    /// there is no new segment, nothing has changed, and smaller records may still fit.
+    fn rotate(&self, bytes: u64) -> Result<(), LogError> {
+        let mut writer = self.writer();
+        self.poison.check()?;
+        let capacity = {
+            let queue = self.queue();
+            if queue.closed {
+                return Err(LogError::Closed);
+            }
+            if queue.fits(bytes) {
+                return Ok(());
+            }
+            HEADER_BYTES + Control::needed_bytes(queue.live.len() + 1) + bytes + SEAL_BYTES
+        };
+        let next = Arc::new(self.maker.take(capacity)?);
+        let chunk = {
+            let mut queue = self.queue();
+            queue.push_control(&Control::Sealed { next: Some(next.id) });
+            let chunk = queue.take(&mut writer.buffer);
+            queue.activate(Arc::clone(&next));
+            chunk
+        };
+        writer.unsynced.push(next);
+        self.write(&mut writer, &chunk)
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().expect("nothing panics while it holds the queue")
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock().expect("nothing panics while it holds the writer")
+    }
+}

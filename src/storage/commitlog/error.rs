@@ -1,0 +1,179 @@
+//! What can go wrong with the commit log, named for what the caller can do about it.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use thiserror::Error;
+
+use super::Position;
+
+/// Why the log did not take a record or could not make it durable. Cheap to clone: one failed
+/// sync is told to everybody who waited for it.
+#[derive(Debug, Clone, Error)]
+pub enum LogError {
+    /// The disk is full. Nothing was written; a later append succeeds once there is space.
+    #[error("no space for a commit log segment of {bytes} bytes in {}: {source}", dir.display())]
+    NoSpace {
+        /// The commit log directory.
+        dir: PathBuf,
+        /// Size of the segment that was to be created.
+        bytes: u64,
+        /// What the operating system said.
+        source: Arc<io::Error>,
+    },
+
+    /// A segment could not be created, opened or removed. Nothing was written; may be tried again.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was attempted, as a verb.
+        action: &'static str,
+        /// The file or directory concerned.
+        path: PathBuf,
+        /// What the operating system said.
+        source: Arc<io::Error>,
+    },
+
+    /// A write or a sync has failed: the log takes nothing any more until the next start. What
+    /// was reported as durable is; whether the failed record is there is not known.
+    #[error("the commit log has stopped, it could not {action} {}: {source}", path.display())]
+    Failed {
+        /// What failed, as a verb.
+        action: &'static str,
+        /// The segment concerned.
+        path: PathBuf,
+        /// What the operating system said.
+        source: Arc<io::Error>,
+    },
+
+    /// The record is larger than the format can hold.
+    #[error("a commit log record of {bytes} bytes is larger than the limit of {limit}")]
+    TooLarge {
+        /// Size of the body.
+        bytes: u64,
+        /// Largest size of a body.
+        limit: u64,
+    },
+
+    /// The log has been closed.
+    #[error("the commit log is closed")]
+    Closed,
+}
+
+impl LogError {
+    /// An operation that left the log as it was.
+    pub(super) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io { action, path: path.to_path_buf(), source: Arc::new(source) }
+    }
+
+    /// An operation after which the log must stop.
+    pub(super) fn failed(action: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Failed { action, path: path.to_path_buf(), source: Arc::new(source) }
+    }
+}
+
+/// The first failure that stopped the log. It is never taken back: after a failed sync Linux has
+/// dropped the dirty pages, so that a second sync would report a success that is none.
+#[derive(Debug, Default)]
+pub(super) struct Poison(OnceLock<LogError>);
+
+impl Poison {
+    /// The failure, if the log has stopped.
+    pub(super) fn check(&self) -> Result<(), LogError> {
+        self.0.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// Stops the log, and returns what stopped it first.
+    pub(super) fn set(&self, error: LogError) -> LogError {
+        self.0.get_or_init(|| error).clone()
+    }
+}
+
+/// Why replay stopped.
+#[derive(Debug, Error)]
+pub enum ReplayError<E> {
+    /// Something that had been synced cannot be read back.
+    #[error("{0}")]
+    Damaged(Damage),
+
+    /// A later version of this program wrote the segment.
+    #[error("{} has commit log version {version}, which this program cannot read", file.display())]
+    Version {
+        /// The segment.
+        file: PathBuf,
+        /// Its version.
+        version: u32,
+    },
+
+    /// The log could not be read at all.
+    #[error("cannot read {}: {source}", path.display())]
+    Io {
+        /// The file or directory concerned.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+
+    /// The caller could not take a record.
+    #[error("cannot replay the commit log record that ends at {position}: {source}")]
+    Apply {
+        /// The record.
+        position: Position,
+        /// What the caller said.
+        source: E,
+    },
+}
+
+/// A part of the log that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// The segment.
+    pub file: PathBuf,
+    /// Where in it the unreadable part begins.
+    pub offset: u64,
+    /// Length of the unreadable part; 0 if the file is missing.
+    pub bytes: u64,
+    /// What is wrong there.
+    pub reason: Reason,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, offset, bytes, reason } = self;
+        write!(f, "{} at offset {offset}: {reason} ({bytes} bytes)", file.display())
+    }
+}
+
+/// What is wrong with an unreadable part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// The file should be there and is not.
+    Missing,
+    /// The segment does not begin with a valid header.
+    Header,
+    /// There is no valid record header.
+    RecordHeader,
+    /// The record header is valid and the body is not what was written.
+    Checksum,
+    /// Zeroes, where a record had been written.
+    Zeroes,
+    /// The file ends, or seems to end, before what had been synced.
+    CutShort,
+    /// The checksum is right but the content is not known to this program.
+    UnknownRecord,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Missing => "the segment is missing",
+            Self::Header => "the segment header is invalid",
+            Self::RecordHeader => "no valid record header",
+            Self::Checksum => "the checksum of a record does not match",
+            Self::Zeroes => "zeroes in place of a record",
+            Self::CutShort => "the segment ends before what had been synced",
+            Self::UnknownRecord => "a control record of unknown content",
+        })
+    }
+}

@@ -1,0 +1,50 @@
+//! The names of commit log files. Nothing else builds or reads one.
+
+use std::path::{Path, PathBuf};
+
+const PREFIX: &str = "CommitLog-";
+
+/// Not the `.log` of 0.6, so that neither server takes the other's segments for its own.
+const SUFFIX: &str = ".alog";
+
+/// Largest id; so far below the end of the numbers that counting up from any file cannot overflow.
+const MAX_ID: u64 = i64::MAX as u64;
+
+/// Where the segment of this id lies.
+pub(super) fn segment_path(dir: &Path, id: u64) -> PathBuf {
+    dir.join(format!("{PREFIX}{id}{SUFFIX}"))
+}
+
+/// The id that a file name stands for; none for every name that [`segment_path`] would not give.
+pub(super) fn segment_id(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
+    let id: u64 = digits.parse().ok()?;
+    ((1..=MAX_ID).contains(&id) && id.to_string() == digits).then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_that_we_would_give_are_ours() {
+        let path = segment_path(Path::new("/log"), 1_290_000_000_123);
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert_eq!(name, "CommitLog-1290000000123.alog");
+        assert_eq!(segment_id(name), Some(1_290_000_000_123));
+        assert_eq!(segment_id("CommitLog-9223372036854775807.alog"), Some(MAX_ID));
+        for foreign in [
+            "CommitLog-1290000000123.log",
+            "CommitLog-1290000000123.alog.bak",
+            "CommitLog-01.alog",
+            "CommitLog-+1.alog",
+            "CommitLog-0.alog",
+            "CommitLog-.alog",
+            "CommitLog-9223372036854775808.alog",
+            "commitlog-1.alog",
+            "lost+found",
+        ] {
+            assert_eq!(segment_id(foreign), None, "{foreign}");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The commit log as the store sees it.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use log::{error, info};
+
+use crate::base::clock::Clock;
+use crate::base::fs::FileSystem;
+
+use super::Position;
+use super::appender::Appender;
+use super::error::LogError;
+use super::live::{LiveSegments, Obsolete, OldestDirty};
+use super::replay::Replayed;
+use super::segment::SegmentMaker;
+use super::signal::SyncCallback;
+use super::syncer::Syncer;
+
+/// When records become durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyncPolicy {
+    /// Every so often, if there is something new. Writers do not wait.
+    Periodic {
+        /// `CommitLogSyncPeriodInMS`.
+        every: Duration,
+    },
+    /// As soon as somebody waits for it, after giving others time to join.
+    Batch {
+        /// `CommitLogSyncBatchWindowInMS`; may be zero.
+        window: Duration,
+    },
+}
+
+/// How a log is kept.
+#[derive(Debug, Clone)]
+pub struct LogOptions {
+    /// `CommitLogDirectory`. The caller sees to it that no other process uses it.
+    pub dir: PathBuf,
+    /// `CommitLogRotationThresholdInMB`, in bytes: the preallocated size of a segment. A record
+    /// that is larger gets a segment of its own size.
+    pub segment_bytes: u64,
+    /// When records become durable.
+    pub sync: SyncPolicy,
+    /// Segment ids start above the segments that exist, and not below this: a caller that keeps
+    /// positions elsewhere passes the greatest segment it knows plus one, so that positions grow
+    /// even if somebody empties the directory while the clock goes back.
+    pub first_segment: u64,
+}
+
+/// An open commit log. All methods may be called from many threads.
+#[derive(Debug)]
+pub struct CommitLog {
+    appender: Arc<Appender>,
+    thread: Mutex<Option<JoinHandle<Result<(), LogError>>>>,
+}
+
+impl CommitLog {
+    /// Opens the log behind what [`super::replay`] has found. Never writes to an old segment;
+    /// they stay until [`CommitLog::delete_replayed`]. Removes the files that replay had no use
+    /// for. `rng` salts the segments.
+    pub fn open(
+        fs: Arc<dyn FileSystem>,
+        clock: Arc<dyn Clock>,
+        rng: fastrand::Rng,
+        options: LogOptions,
+        replayed: Replayed,
+    ) -> Result<Self, LogError> {
+        let LogOptions { dir, segment_bytes, sync, first_segment } = options;
+        create_dir(&*fs, &dir).map_err(|source| LogError::io("create", &dir, source))?;
+        // Milliseconds, as the names of 0.6 had them: operators see when a run began.
+        let millis = u64::try_from(clock.now_micros() / 1000).unwrap_or(0);
+        let run = (replayed.newest_id + 1).max(millis).max(first_segment).max(1);
+        let mut live = LiveSegments::default();
+        for segment in replayed.segments {
+            live.add_replayed(segment.id, segment.path, segment.bytes);
+        }
+        let maker = SegmentMaker::new(fs, dir.clone(), run, segment_bytes, rng);
+        let appender = Arc::new(Appender::start(maker, live)?);
+        for path in &replayed.leftovers {
+            info!("Discarding unused commit log file {}", path.display());
+            appender.maker.remove(path);
+        }
+        let syncer = Syncer { appender: Arc::clone(&appender), policy: sync, clock };
+        let thread = thread::Builder::new()
+            .name("commitlog-sync".to_owned())
+            .spawn(move || syncer.run())
+            .map_err(|source| LogError::io("start the sync thread of", &dir, source))?;
+        Ok(Self { appender, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Appends a record and returns where it ends, once the operating system has it: the end of
+    /// the process alone does not lose it. `families` are the column families with data in it.
+    ///
+    /// After [`LogError::NoSpace`], [`LogError::Io`] or [`LogError::TooLarge`] the log is as it
+    /// was. After [`LogError::Failed`] it is not known whether the record will be replayed.
+    pub fn append(&self, body: &[u8], families: &[u32]) -> Result<Position, LogError> {
+        self.appender.append(&[body], families)
+    }
+
+    /// [`CommitLog::append`] for a body that lies in several pieces.
+    pub fn append_parts(&self, parts: &[&[u8]], families: &[u32]) -> Result<Position, LogError> {
+        self.appender.append(parts, families)
+    }
+
+    /// Calls back once, when everything up to `position` is durable or never will be: at once if
+    /// that is known, otherwise on the sync thread, which the callback must not keep. With
+    /// periodic sync that is at the end of the period. A position that was not handed out yet
+    /// counts as the present end.
+    pub fn on_synced(&self, position: Position, callback: SyncCallback) {
+        self.wait_for(position, false, callback);
+    }
+
+    /// Waits until everything up to `position` is durable, as [`CommitLog::on_synced`] does.
+    pub fn wait_synced(&self, position: Position) -> Result<(), LogError> {
+        self.wait(position, false)
+    }
+
+    /// Makes everything that has been appended durable now, whatever the policy.
+    pub fn sync_now(&self) -> Result<(), LogError> {
+        self.wait(self.appender.written_position(), true)
+    }
+
+    /// Where the last record ends: what is appended from now on has a greater position.
+    pub fn position(&self) -> Position {
+        self.appender.position()
+    }
+
+    /// Everything up to here is durable.
+    pub fn synced_position(&self) -> Position {
+        self.appender.signal.synced()
+    }
+
+    /// Bytes written into all segments that exist, those of earlier runs included.
+    pub fn total_bytes(&self) -> u64 {
+        self.appender.with_live(LiveSegments::total_bytes)
+    }
+
+    /// Who keeps the oldest segment with unflushed data. Flushing these families frees it.
+    pub fn oldest_dirty(&self) -> Option<OldestDirty> {
+        self.appender.with_live(LiveSegments::oldest_dirty)
+    }
+
+    /// Notes that all data of the family up to `up_to` are flushed, and removes the segments that
+    /// nobody needs any more. Waits for a sync if there are any: the fact that a segment is
+    /// not needed has to be durable first, so that replay does not miss it.
+    pub fn discard_completed(&self, family: u32, up_to: Position) -> Result<(), LogError> {
+        self.appender.clean(family, up_to);
+        let obsolete =
+            self.appender.retire(LiveSegments::has_obsolete, LiveSegments::take_obsolete)?;
+        self.remove(&obsolete)
+    }
+
+    /// Removes the segments of earlier runs: everything that was replayed is flushed now.
+    pub fn delete_replayed(&self) -> Result<(), LogError> {
+        let obsolete =
+            self.appender.retire(LiveSegments::has_replayed, LiveSegments::take_replayed)?;
+        self.remove(&obsolete)
+    }
+
+    /// Makes everything durable, seals the log and ends the sync thread. Later appends get
+    /// [`LogError::Closed`]. The second and later calls do nothing.
+    pub fn close(&self) -> Result<(), LogError> {
+        let thread = self.thread.lock().expect("nothing panics while it holds this").take();
+        let Some(thread) = thread else { return Ok(()) };
+        self.appender.close();
+        self.appender.signal.close();
+        thread.join().unwrap_or(Err(LogError::Closed))
+    }
+
+    fn wait_for(&self, position: Position, urgent: bool, callback: SyncCallback) {
+        // A waiter for what no sync can reach would make the sync thread try for ever.
+        let position = position.min(self.appender.position());
+        self.appender.signal.on_synced(position, urgent, callback);
+    }
+
+    fn wait(&self, position: Position, urgent: bool) -> Result<(), LogError> {
+        let (tell, told) = mpsc::sync_channel(1);
+        let callback = Box::new(move |result| {
+            // Cannot fail: the other end is kept until the answer is there.
+            let _ = tell.send(result);
+        });
+        self.wait_for(position, urgent, callback);
+        // The callback is dropped without a call only if the sync thread has died in a panic.
+        told.recv().unwrap_or(Err(LogError::Closed))
+    }
+
+    fn remove(&self, obsolete: &[Obsolete]) -> Result<(), LogError> {
+        if obsolete.is_empty() {
+            return Ok(());
+        }
+        self.sync_now()?;
+        for Obsolete { path, .. } in obsolete {
+            info!("Discarding obsolete commit log:CommitLogSegment({})", path.display());
+            self.appender.maker.remove(path);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for CommitLog {
+    fn drop(&mut self) {
+        if let Err(failure) = self.close() {
+            error!("closing the commit log: {failure}");
+        }
+    }
+}
+
+/// Creates a directory in such a way that it survives a power loss: each new level is made
+/// durable in the level above it.
+fn create_dir(fs: &dyn FileSystem, dir: &Path) -> std::io::Result<()> {
+    let missing: Vec<_> = dir
+        .ancestors()
+        .take_while(|level| !level.as_os_str().is_empty() && !fs.exists(level))
+        .collect();
+    fs.create_dir_all(dir)?;
+    for level in missing {
+        let parent = level.parent().filter(|parent| !parent.as_os_str().is_empty());
+        fs.sync_dir(parent.unwrap_or(Path::new(".")))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! The commit log: what has been written and is not yet flushed.
+//!
+//! One log serves all column families. [`replay`] reads what earlier runs of the program have
+//! left, [`CommitLog::open`] starts a new run behind it, [`CommitLog::append`] takes a record and
+//! returns when the operating system has it, so that the end of the process loses nothing. One
+//! thread makes records durable, by period or in batches ([`SyncPolicy`]).
+//!
+//! # Segments
+//!
+//! The log is a sequence of files of a fixed, preallocated size; `format.rs` draws their bytes.
+//! A *run* is what one start of the program writes. Ids grow, within a run by one. The next
+//! segment is made by the sync thread when the active one is half full: file, header and
+//! directory entry are durable before a record is written into it, and a full disk is noticed
+//! there, where no record is at risk: the append fails and the log stays usable. A failed write
+//! or sync stops the log for good.
+//!
+//! For each segment the log knows which families have unflushed data in it. A segment
+//! without any is removed ([`CommitLog::discard_completed`]), be there older ones or not.
+//!
+//! # What replay can know
+//!
+//! A crash may leave the tail of the log in any state: of what was never synced, any part may be
+//! on disk, in any order. That is normal. The same sight further up would be damage, and starting
+//! over it would lose acknowledged writes in silence. So the log writes down what it knows:
+//!
+//! * After each sync a *synced* record says how far this run is durable. It becomes durable
+//!   itself with the next sync, or when the operating system writes it back (after a mere end of
+//!   the process it is there at once). An unreadable part that begins before the greatest such
+//!   position of its run is damage; behind it, it is torn. The last sync before a power loss may
+//!   thus be unknown: damage to exactly those records would look torn. That is the price of not
+//!   syncing twice.
+//! * The last record of a segment is its *seal*, which names the next segment; a segment that
+//!   must be durable and has no seal was cut.
+//! * The first record of a segment, and one before each removal, lists the segments that are
+//!   *needed*. Only when the list is durable are the others removed. So the newest list tells a
+//!   lost segment from a discarded one, and a discarded one that came back after a power loss
+//!   from one to be replayed.
+//!
+//! Synced records speak of their own run only. The tail that a crash has torn therefore stays
+//! torn, and is not taken for damage, when the runs after it crash in their turn before it was
+//! flushed; new runs never write to old segments.
+//!
+//! Behind an unreadable part replay looks for the next valid record and goes on there: a record
+//! that survived in a torn tail was acknowledged like the others. Records cannot be mistaken,
+//! because each is tied to its place by a number drawn for its segment.
+//!
+//! After a clean [`CommitLog::close`] everything is known to be durable, the seal included.
+
+mod appender;
+mod error;
+mod files;
+mod format;
+mod live;
+mod log;
+mod reader;
+mod replay;
+mod segment;
+mod signal;
+mod survey;
+mod syncer;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+pub use self::error::{Damage, LogError, Reason, ReplayError};
+pub use self::live::OldestDirty;
+pub use self::log::{CommitLog, LogOptions, SyncPolicy};
+pub use self::replay::{Apply, Replayed, ReplayedSegment, replay};
+pub use self::signal::SyncCallback;
+
+/// A place in the log. That of a record is where it ends, so that `position <= synced` says that
+/// the record is durable, and what is appended after [`CommitLog::position`] was asked is greater
+/// than the answer. Positions grow over all runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// Id of the segment.
+    pub segment: u64,
+    /// Offset in the segment, in bytes.
+    pub offset: u64,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.segment, self.offset)
+    }
+}

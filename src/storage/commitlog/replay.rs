@@ -1,0 +1,185 @@
+//! Replay at the start.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use log::{error, info, warn};
+
+use crate::base::fs::FileSystem;
+
+use super::Position;
+use super::error::{Damage, ReplayError};
+use super::files;
+use super::format::HEADER_BYTES;
+use super::reader::{Found, SegmentReader};
+use super::survey::{Survey, Surveyed, Unread, Verdict};
+
+/// What replay has found; [`super::CommitLog::open`] goes on from here.
+#[derive(Debug, Default)]
+pub struct Replayed {
+    /// The segments that hold what was replayed. They stay until the caller says that it is
+    /// flushed.
+    pub segments: Vec<ReplayedSegment>,
+    /// Records replayed.
+    pub records: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// Parts that a crash has left unfinished, which is normal: they had never been synced.
+    pub torn: Vec<Damage>,
+    /// Parts that had been synced and are lost. Empty unless loss was accepted.
+    pub lost: Vec<Damage>,
+    /// Segments that are not needed: discarded before, or never used. The next open removes them.
+    pub leftovers: Vec<PathBuf>,
+    /// What else lies in the directory; left alone. Segments of 0.6 are here, too.
+    pub foreign: Vec<PathBuf>,
+    /// Greatest id that a file has.
+    pub(super) newest_id: u64,
+}
+
+/// A segment of an earlier run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplayedSegment {
+    /// Its id.
+    pub id: u64,
+    /// Where it lies.
+    pub path: PathBuf,
+    /// How far it is written.
+    pub bytes: u64,
+}
+
+/// Takes a record and its position.
+pub type Apply<'a, E> = dyn FnMut(Position, &[u8]) -> Result<(), E> + 'a;
+
+/// Hands every record of the log to `apply`, with the position that [`super::CommitLog::append`]
+/// gave it, in ascending order.
+///
+/// All segments are examined first, so that `apply` is not called at all if something that had
+/// been synced cannot be read. With `accept_loss` such parts are reported in [`Replayed::lost`]
+/// instead, and everything around them is replayed. A directory that does not exist is empty.
+pub fn replay<E>(
+    dir: &Path,
+    fs: &dyn FileSystem,
+    accept_loss: bool,
+    apply: &mut Apply<'_, E>,
+) -> Result<Replayed, ReplayError<E>> {
+    let mut replayed = Replayed::default();
+    let ids = list(dir, fs, &mut replayed.foreign)?;
+    replayed.newest_id = ids.last().copied().unwrap_or(0);
+    if ids.is_empty() {
+        return Ok(replayed);
+    }
+    let names: Vec<_> =
+        ids.iter().map(|id| files::segment_path(dir, *id).display().to_string()).collect();
+    info!("Replaying {}", names.join(", "));
+
+    let verdict = Verdict::of(dir, survey(dir, fs, ids)?);
+    if let Some(first) = verdict.damaged.first()
+        && !accept_loss
+    {
+        for damage in verdict.damaged.iter().skip(1) {
+            error!("commit log damaged: {damage}");
+        }
+        return Err(ReplayError::Damaged(first.clone()));
+    }
+    for lost in &verdict.damaged {
+        error!("commit log damaged, loss accepted: {lost}");
+    }
+    for torn in &verdict.torn {
+        warn!("commit log torn by a crash, never synced: {torn}");
+    }
+    for segment in &verdict.replay {
+        deliver(segment, fs, apply, &mut replayed)?;
+        info!("Finished reading {}", segment.path.display());
+    }
+    replayed.lost = verdict.damaged;
+    replayed.torn = verdict.torn;
+    replayed.leftovers = verdict.leftovers;
+    replayed.segments = verdict.replay.into_iter().map(kept).collect();
+    info!("Log replay complete, {} replayed mutations", replayed.records);
+    Ok(replayed)
+}
+
+/// Ids of the segments in the directory, ascending.
+fn list<E>(
+    dir: &Path,
+    fs: &dyn FileSystem,
+    foreign: &mut Vec<PathBuf>,
+) -> Result<Vec<u64>, ReplayError<E>> {
+    if !fs.exists(dir) {
+        return Ok(Vec::new());
+    }
+    let mut ids = Vec::new();
+    for entry in fs.list(dir).map_err(cannot_read(dir))? {
+        match files::segment_id(&entry.name) {
+            Some(id) if !entry.is_dir => ids.push(id),
+            _ => foreign.push(dir.join(entry.name)),
+        }
+    }
+    ids.sort_unstable();
+    foreign.sort_unstable();
+    for path in foreign {
+        info!("Not a commit log segment of this program, left alone: {}", path.display());
+    }
+    Ok(ids)
+}
+
+fn survey<E>(
+    dir: &Path,
+    fs: &dyn FileSystem,
+    ids: Vec<u64>,
+) -> Result<Vec<(u64, Surveyed)>, ReplayError<E>> {
+    let mut surveyed = Vec::with_capacity(ids.len());
+    for id in ids {
+        let file = files::segment_path(dir, id);
+        match Survey::of(fs, &file, id) {
+            Ok(found) => surveyed.push((id, found)),
+            Err(Unread::Version(version)) => return Err(ReplayError::Version { file, version }),
+            Err(Unread::Io(source)) => return Err(ReplayError::Io { path: file, source }),
+        }
+    }
+    Ok(surveyed)
+}
+
+fn deliver<E>(
+    segment: &Survey,
+    fs: &dyn FileSystem,
+    apply: &mut Apply<'_, E>,
+    replayed: &mut Replayed,
+) -> Result<(), ReplayError<E>> {
+    let cannot_read = cannot_read(&segment.path);
+    let mut reader = fs.open(&segment.path).and_then(SegmentReader::new).map_err(&cannot_read)?;
+    let mut gaps = segment.gaps.iter().peekable();
+    let mut offset = HEADER_BYTES;
+    while offset < segment.end {
+        if let Some((_, behind, _)) = gaps.next_if(|(from, _, _)| *from == offset) {
+            offset = *behind;
+            continue;
+        }
+        match reader.read(offset, segment.salt()).map_err(&cannot_read)? {
+            Found::Record { end, body } => {
+                let position = Position { segment: segment.header.id, offset: end };
+                apply(position, body).map_err(|source| ReplayError::Apply { position, source })?;
+                replayed.records += 1;
+                replayed.bytes += body.len() as u64;
+                offset = end;
+            }
+            Found::Control { end, .. } => offset = end,
+            Found::Nothing(reason) => {
+                // It was valid a moment ago: the disk does not give the same answer twice.
+                let file = segment.path.clone();
+                let bytes = segment.end - offset;
+                return Err(ReplayError::Damaged(Damage { file, offset, bytes, reason }));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn kept(segment: Survey) -> ReplayedSegment {
+    ReplayedSegment { id: segment.header.id, path: segment.path, bytes: segment.end }
+}
+
+fn cannot_read<E>(path: &Path) -> impl Fn(io::Error) -> ReplayError<E> {
+    let path = path.to_path_buf();
+    move |source| ReplayError::Io { path: path.clone(), source }
+}

@@ -1,0 +1,168 @@
+//! Segment files, and the one that is made ahead of need.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use log::warn;
+
+use crate::base::fs::{File, FileSystem};
+
+use super::error::LogError;
+use super::files;
+use super::format::{HEADER_BYTES, Header, Salt};
+
+/// A segment of this run of the program: an open file whose header is durable.
+#[derive(Debug)]
+pub(super) struct Segment {
+    /// Its number; segments are written in the order of their ids.
+    pub(super) id: u64,
+    /// Where it lies.
+    pub(super) path: PathBuf,
+    /// The open file.
+    pub(super) file: Arc<dyn File>,
+    /// What ties its records to it.
+    pub(super) salt: Salt,
+    /// Bytes that are preallocated.
+    pub(super) capacity: u64,
+}
+
+/// Prints as operators know it from the log lines of 0.6.
+impl fmt::Display for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CommitLogSegment({})", self.path.display())
+    }
+}
+
+/// Creates segments. Ids are given without a gap within a run, and a segment is written only
+/// after its file, header and directory entry are durable, so that replay can tell a lost segment
+/// from one that never was.
+///
+/// One segment is held ready, because creation can take long (a large allocation, two syncs), and
+/// writers shall not wait for it. The lock is held while one is being created: a writer that needs
+/// it then waits for that one instead of making another.
+#[derive(Debug)]
+pub(super) struct SegmentMaker {
+    fs: Arc<dyn FileSystem>,
+    dir: PathBuf,
+    run: u64,
+    /// Preallocated size of an ordinary segment.
+    segment_bytes: u64,
+    next: Mutex<Next>,
+}
+
+#[derive(Debug)]
+struct Next {
+    id: u64,
+    ready: Option<Segment>,
+    rng: fastrand::Rng,
+}
+
+impl SegmentMaker {
+    /// A maker whose first segment has the id `run`.
+    pub(super) fn new(
+        fs: Arc<dyn FileSystem>,
+        dir: PathBuf,
+        run: u64,
+        segment_bytes: u64,
+        rng: fastrand::Rng,
+    ) -> Self {
+        Self { fs, dir, run, segment_bytes, next: Mutex::new(Next { id: run, ready: None, rng }) }
+    }
+
+    /// Makes sure that a segment is ready.
+    pub(super) fn prepare(&self) -> Result<(), LogError> {
+        let mut next = self.lock();
+        if next.ready.is_none() {
+            let random = next.rng.u64(..);
+            next.ready = Some(self.create(next.id, random, self.segment_bytes)?);
+        }
+        Ok(())
+    }
+
+    /// The next segment, with room for at least `capacity` bytes. After an error the same id is
+    /// tried again by the next call.
+    pub(super) fn take(&self, capacity: u64) -> Result<Segment, LogError> {
+        let mut next = self.lock();
+        let segment = match next.ready.take() {
+            Some(ready) if ready.capacity >= capacity => ready,
+            Some(ready) => match ready.file.allocate(capacity) {
+                Ok(()) => Segment { capacity, ..ready },
+                Err(source) => {
+                    let error = self.creation_error("extend", &ready.path, capacity, source);
+                    next.ready = Some(ready);
+                    return Err(error);
+                }
+            },
+            None => {
+                let random = next.rng.u64(..);
+                self.create(next.id, random, capacity.max(self.segment_bytes))?
+            }
+        };
+        next.id += 1;
+        Ok(segment)
+    }
+
+    /// Removes the segment that is ready, if any: the log is being closed.
+    pub(super) fn discard_ready(&self) {
+        if let Some(ready) = self.lock().ready.take() {
+            self.remove(&ready.path);
+        }
+    }
+
+    /// Removes a segment file. A failure costs disk space and no data: replay knows which
+    /// segments are needed.
+    pub(super) fn remove(&self, path: &Path) {
+        if let Err(error) = self.fs.remove_file(path) {
+            warn!("cannot remove commit log segment {}: {error}", path.display());
+        }
+    }
+
+    fn create(&self, id: u64, random: u64, capacity: u64) -> Result<Segment, LogError> {
+        let path = files::segment_path(&self.dir, id);
+        let failed = |action, source| self.creation_error(action, &path, capacity, source);
+        // Asked first, because a file system that cannot allocate only pretends to.
+        let available = self.fs.available_space(&self.dir);
+        if available.map_err(|e| failed("measure the space of", e))? < capacity {
+            return Err(failed("create", io::ErrorKind::StorageFull.into()));
+        }
+        if self.fs.exists(&path) {
+            // Ids are above all that were here at the start, so this is what an earlier failed
+            // creation could not remove; it has never held a record.
+            self.fs.remove_file(&path).map_err(|e| failed("replace", e))?;
+        }
+        let file = self.fs.create(&path).map_err(|e| failed("create", e))?;
+        let header = Header { id, run: self.run, random };
+        let written = file
+            .allocate(capacity)
+            .and_then(|()| file.write_all_at(&header.encode(), 0))
+            .and_then(|()| file.sync())
+            .and_then(|()| self.fs.sync_dir(&self.dir));
+        if let Err(source) = written {
+            self.remove(&path);
+            return Err(failed("create", source));
+        }
+        debug_assert!(capacity >= HEADER_BYTES);
+        Ok(Segment { id, path, file, salt: Salt::new(random, id), capacity })
+    }
+
+    fn creation_error(
+        &self,
+        action: &'static str,
+        path: &Path,
+        bytes: u64,
+        source: io::Error,
+    ) -> LogError {
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                LogError::NoSpace { dir: self.dir.clone(), bytes, source: Arc::new(source) }
+            }
+            _ => LogError::io(action, path, source),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Next> {
+        self.next.lock().expect("nothing panics while it holds the segment maker")
+    }
+}

@@ -1,0 +1,203 @@
+//! What callers and the sync thread tell each other.
+
+use std::fmt;
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use crate::base::clock::Clock;
+
+use super::error::LogError;
+use super::{Position, SyncPolicy};
+
+/// Called once, on the sync thread or at once on the caller's, when a position is durable or
+/// never will be.
+pub type SyncCallback = Box<dyn FnOnce(Result<(), LogError>) + Send>;
+
+/// The mailbox of the sync thread.
+#[derive(Debug)]
+pub(super) struct SyncSignal {
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+struct State {
+    /// Everything before this is durable.
+    synced: Position,
+    waiters: Vec<(Position, SyncCallback)>,
+    /// Somebody cannot wait for the period or the window.
+    urgent: bool,
+    spare_wanted: bool,
+    closing: bool,
+    /// Why there will be no further sync.
+    ended: Option<LogError>,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { synced, waiters, urgent, spare_wanted, closing, ended } = self;
+        let waiters = waiters.len();
+        write!(f, "State {{ {synced}, {waiters} waiting, urgent: {urgent}, ")?;
+        write!(f, "spare: {spare_wanted}, closing: {closing}, ended: {ended:?} }}")
+    }
+}
+
+impl State {
+    fn is_hurried(&self) -> bool {
+        self.urgent || self.closing || self.ended.is_some()
+    }
+}
+
+/// What the sync thread does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Task {
+    /// Sync what is new; also if nothing is, when forced.
+    Sync {
+        /// Whether somebody waits.
+        force: bool,
+    },
+    /// Make the next segment.
+    Prepare,
+    /// Sync, seal, and end.
+    Close,
+    /// End: the log has failed.
+    End,
+}
+
+impl SyncSignal {
+    /// A mailbox for a log that is durable up to here.
+    pub(super) fn new(synced: Position) -> Self {
+        let state = State {
+            synced,
+            waiters: Vec::new(),
+            urgent: false,
+            spare_wanted: false,
+            closing: false,
+            ended: None,
+        };
+        Self { state: Mutex::new(state), wake: Condvar::new() }
+    }
+
+    /// Calls back when everything before `position` is durable.
+    pub(super) fn on_synced(&self, position: Position, urgent: bool, callback: SyncCallback) {
+        let mut state = self.lock();
+        let answer = if state.synced >= position {
+            Ok(())
+        } else if let Some(error) = &state.ended {
+            Err(error.clone())
+        } else {
+            state.waiters.push((position, callback));
+            state.urgent |= urgent;
+            drop(state);
+            self.wake.notify_one();
+            return;
+        };
+        drop(state);
+        callback(answer);
+    }
+
+    /// Asks for the next segment to be made.
+    pub(super) fn want_spare(&self) {
+        self.lock().spare_wanted = true;
+        self.wake.notify_one();
+    }
+
+    /// Asks the sync thread to sync and end.
+    pub(super) fn close(&self) {
+        self.lock().closing = true;
+        self.wake.notify_one();
+    }
+
+    /// Says that there will be no further sync. The waiting are told by the sync thread, because
+    /// their callbacks must not run under the locks that the caller may hold.
+    pub(super) fn fail(&self, error: &LogError) {
+        self.lock().ended.get_or_insert_with(|| error.clone());
+        self.wake.notify_one();
+    }
+
+    /// Says that everything before this is durable, and calls back who waited for that.
+    pub(super) fn completed(&self, synced: Position) {
+        let mut state = self.lock();
+        state.synced = state.synced.max(synced);
+        let done: Vec<_> = state.waiters.extract_if(.., |(at, _)| *at <= synced).collect();
+        drop(state);
+        for (_, callback) in done {
+            callback(Ok(()));
+        }
+    }
+
+    /// Ends the service: tells all who still wait.
+    pub(super) fn end(&self, error: &LogError) {
+        let mut state = self.lock();
+        let error = state.ended.get_or_insert_with(|| error.clone()).clone();
+        let waiters = std::mem::take(&mut state.waiters);
+        drop(state);
+        for (_, callback) in waiters {
+            callback(Err(error.clone()));
+        }
+    }
+
+    /// Everything before this is durable.
+    pub(super) fn synced(&self) -> Position {
+        self.lock().synced
+    }
+
+    /// Sleeps until there is something to do. `last_sync` is when the last period ended, on the
+    /// clock's monotonic side.
+    pub(super) fn next(
+        &self,
+        policy: SyncPolicy,
+        clock: &dyn Clock,
+        last_sync: &mut Duration,
+    ) -> Task {
+        let mut state = self.lock();
+        loop {
+            if state.ended.is_some() {
+                return Task::End;
+            }
+            if state.closing {
+                return Task::Close;
+            }
+            if std::mem::take(&mut state.urgent) {
+                *last_sync = clock.monotonic();
+                return Task::Sync { force: true };
+            }
+            // Before any further batch: under load there is always somebody who waits for one.
+            if std::mem::take(&mut state.spare_wanted) {
+                return Task::Prepare;
+            }
+            state = match policy {
+                SyncPolicy::Batch { .. } if state.waiters.is_empty() => {
+                    self.wake.wait(state).expect(NO_PANIC)
+                }
+                SyncPolicy::Batch { window } => {
+                    if !window.is_zero() {
+                        // Others who come in this time share the sync.
+                        let gather = |state: &mut State| !state.is_hurried();
+                        let waited = self.wake.wait_timeout_while(state, window, gather);
+                        state = waited.expect(NO_PANIC).0;
+                    }
+                    if !state.is_hurried() {
+                        return Task::Sync { force: true };
+                    }
+                    state
+                }
+                SyncPolicy::Periodic { every } => {
+                    let passed = clock.monotonic().saturating_sub(*last_sync);
+                    let left = every.saturating_sub(passed);
+                    let (state, woken) = self.wake.wait_timeout(state, left).expect(NO_PANIC);
+                    if (left.is_zero() || woken.timed_out()) && !state.is_hurried() {
+                        *last_sync = clock.monotonic();
+                        return Task::Sync { force: !state.waiters.is_empty() };
+                    }
+                    state
+                }
+            };
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect(NO_PANIC)
+    }
+}
+
+const NO_PANIC: &str = "nothing panics while it holds the sync state, callbacks run without it";

@@ -1,0 +1,277 @@
+//! Finding out what is in the segments, before anything is replayed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::base::fs::FileSystem;
+
+use super::Position;
+use super::error::{Damage, Reason};
+use super::files;
+use super::format::{BadHeader, Control, HEADER_BYTES, Header, Salt};
+use super::reader::{Found, SegmentReader};
+
+/// More segments than a run can have that still lie in one directory: a bound on what a segment
+/// from elsewhere could make us look for.
+const MAX_SEGMENTS: u64 = 1 << 20;
+
+/// What a segment holds.
+#[derive(Debug)]
+pub(super) struct Survey {
+    /// Its header.
+    pub(super) header: Header,
+    /// Where it lies.
+    pub(super) path: PathBuf,
+    /// Where the last valid record ends.
+    pub(super) end: u64,
+    /// Unreadable parts with valid records behind them: where, up to where, why.
+    pub(super) gaps: Vec<(u64, u64, Reason)>,
+    /// Records of the caller.
+    pub(super) records: u64,
+    /// Where content ends that is no valid record and has none behind it; `end` if there is none.
+    torn_end: u64,
+    torn_reason: Reason,
+    /// Whether it ends with a seal.
+    sealed: bool,
+    /// The segment that the seal names.
+    next: Option<u64>,
+    /// The greatest position that is said to have been synced.
+    synced: Option<Position>,
+    /// The last list of needed segments.
+    needed: Option<Vec<u64>>,
+}
+
+/// Why nothing can be said about a file.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// The operating system does not give it.
+    Io(io::Error),
+    /// A sound segment of another version.
+    Version(u32),
+}
+
+impl From<io::Error> for Unread {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// What a file turned out to be.
+#[derive(Debug)]
+pub(super) enum Surveyed {
+    /// A segment.
+    Segment(Box<Survey>),
+    /// A file whose creation was interrupted: no header, nothing in it.
+    Unborn,
+    /// A file with content and no valid header.
+    Headless {
+        /// Size of the file.
+        size: u64,
+    },
+}
+
+impl Survey {
+    /// Reads the whole segment of this id.
+    pub(super) fn of(fs: &dyn FileSystem, path: &Path, id: u64) -> Result<Surveyed, Unread> {
+        let mut reader = SegmentReader::new(fs.open(path)?)?;
+        let header = reader.header()?.ok_or(BadHeader::Invalid);
+        let header = match header.and_then(|bytes| Header::decode(&bytes)) {
+            Ok(header) if header.id == id => header,
+            Err(BadHeader::Version(version)) => return Err(Unread::Version(version)),
+            // The name is wrong, or there is no header. The header is made durable before the
+            // first record is written, so without one there is none in a file of our making.
+            _ if reader.is_used_behind(HEADER_BYTES)? => {
+                return Ok(Surveyed::Headless { size: reader.size() });
+            }
+            _ => return Ok(Surveyed::Unborn),
+        };
+        let mut survey = Self {
+            header,
+            path: path.to_path_buf(),
+            end: HEADER_BYTES,
+            gaps: Vec::new(),
+            records: 0,
+            torn_end: HEADER_BYTES,
+            torn_reason: Reason::Zeroes,
+            sealed: false,
+            next: None,
+            synced: None,
+            needed: None,
+        };
+        survey.walk(&mut reader)?;
+        Ok(Surveyed::Segment(Box::new(survey)))
+    }
+
+    /// What ties the records to this segment.
+    pub(super) fn salt(&self) -> Salt {
+        Salt::new(self.header.random, self.header.id)
+    }
+
+    fn walk(&mut self, reader: &mut SegmentReader) -> io::Result<()> {
+        let salt = self.salt();
+        while !self.sealed {
+            let reason = match reader.read(self.end, salt)? {
+                Found::Record { end, .. } => {
+                    self.records += 1;
+                    self.end = end;
+                    continue;
+                }
+                Found::Control { end, control } => {
+                    self.note(control);
+                    self.end = end;
+                    continue;
+                }
+                Found::Nothing(reason) => reason,
+            };
+            let behind = reader.look_behind(self.end, salt)?;
+            let Some(next) = behind.next else {
+                self.torn_end = behind.used_end;
+                self.torn_reason = reason;
+                return Ok(());
+            };
+            self.gaps.push((self.end, next, reason));
+            self.end = next;
+        }
+        self.torn_end = self.end;
+        Ok(())
+    }
+
+    fn note(&mut self, control: Control) {
+        match control {
+            Control::Synced { segment, offset } => {
+                self.synced = self.synced.max(Some(Position { segment, offset }));
+            }
+            Control::Needed(ids) => self.needed = Some(ids),
+            Control::Sealed { next } => {
+                self.sealed = true;
+                self.next = next;
+            }
+        }
+    }
+
+    fn damage(&self, from: u64, to: u64, reason: Reason) -> Damage {
+        Damage { file: self.path.clone(), offset: from, bytes: to.saturating_sub(from), reason }
+    }
+
+    /// Sorts the unreadable parts by whether they lie before what is known to be durable.
+    fn judge(&self, durable: Position, damaged: &mut Vec<Damage>, torn: &mut Vec<Damage>) {
+        let is_durable = |offset| Position { segment: self.header.id, offset } < durable;
+        for &(from, to, reason) in &self.gaps {
+            let into = if is_durable(from) { &mut *damaged } else { &mut *torn };
+            into.push(self.damage(from, to, reason));
+        }
+        if !self.sealed && is_durable(self.end) {
+            // Something was durable here; how much of it is known only within this segment.
+            let known =
+                if durable.segment == self.header.id { durable.offset } else { self.torn_end };
+            let is_empty = self.torn_end == self.end;
+            let reason = if is_empty { Reason::CutShort } else { self.torn_reason };
+            damaged.push(self.damage(self.end, known.max(self.torn_end), reason));
+        } else if self.torn_end > self.end {
+            torn.push(self.damage(self.end, self.torn_end, self.torn_reason));
+        }
+    }
+}
+
+/// What the segments say when they are looked at together.
+#[derive(Debug, Default)]
+pub(super) struct Verdict {
+    /// Parts that had been durable and cannot be read, in the order of segments.
+    pub(super) damaged: Vec<Damage>,
+    /// Parts that a crash has left unfinished.
+    pub(super) torn: Vec<Damage>,
+    /// Segments to be replayed, by ascending id.
+    pub(super) replay: Vec<Survey>,
+    /// Files that are not needed: discarded, or never used.
+    pub(super) leftovers: Vec<PathBuf>,
+}
+
+impl Verdict {
+    /// Judges the segments of a directory; `surveyed` is in the order of ids.
+    pub(super) fn of(dir: &Path, surveyed: Vec<(u64, Surveyed)>) -> Self {
+        let mut verdict = Self::default();
+        let expected = expected_segments(&surveyed);
+        let durable = durable_positions(&surveyed);
+        let mut all: BTreeMap<u64, Option<Surveyed>> =
+            expected.ids.iter().map(|id| (*id, None)).collect();
+        all.extend(surveyed.into_iter().map(|(id, found)| (id, Some(found))));
+        for (id, found) in all {
+            let file = files::segment_path(dir, id);
+            let is_expected = expected.ids.contains(&id);
+            let was_discarded = !is_expected && expected.listed_by.is_some_and(|kept| id < kept);
+            let (bytes, reason) = match found {
+                None => (0, Reason::Missing),
+                Some(Surveyed::Segment(survey)) if !was_discarded => {
+                    let durable = durable.get(&survey.header.run).copied().unwrap_or_default();
+                    survey.judge(durable, &mut verdict.damaged, &mut verdict.torn);
+                    verdict.replay.push(*survey);
+                    continue;
+                }
+                Some(Surveyed::Headless { size }) if !was_discarded => (size, Reason::Header),
+                Some(Surveyed::Unborn) if is_expected => (0, Reason::Header),
+                Some(_) => {
+                    verdict.leftovers.push(file);
+                    continue;
+                }
+            };
+            verdict.damaged.push(Damage { file, offset: 0, bytes, reason });
+        }
+        verdict
+    }
+}
+
+/// Which segments must be there.
+#[derive(Debug, Default)]
+struct Expected {
+    ids: BTreeSet<u64>,
+    /// The segment with the newest list: what is older and not listed has been discarded.
+    listed_by: Option<u64>,
+}
+
+/// The newest list of needed segments is durable before a segment that it leaves out is removed.
+/// So what it names must be there, and within its run everything from then on, up to the last
+/// segment that is there or that a seal names as its successor.
+fn expected_segments(surveyed: &[(u64, Surveyed)]) -> Expected {
+    let segments = || {
+        surveyed.iter().filter_map(|(_, found)| match found {
+            Surveyed::Segment(survey) => Some(survey),
+            _ => None,
+        })
+    };
+    let mut expected = Expected::default();
+    let newest = segments().rev().find_map(|survey| Some((survey, survey.needed.as_ref()?)));
+    if let Some((survey, needed)) = newest {
+        expected.ids.extend(needed);
+        expected.listed_by = Some(survey.header.id);
+    }
+    let from = expected.listed_by.unwrap_or(0);
+    let mut runs: HashMap<u64, (u64, u64)> = HashMap::new();
+    for survey in segments().filter(|survey| survey.header.id >= from) {
+        let id = survey.header.id;
+        let next = survey.next.unwrap_or(id);
+        let (_, last) = runs.entry(survey.header.run).or_insert((id, id));
+        *last = (*last).max(id).max(next);
+    }
+    for (first, last) in runs.into_values() {
+        expected.ids.extend(first..=last.min(first.saturating_add(MAX_SEGMENTS)));
+    }
+    expected
+}
+
+/// How far each run is known to have been durable. Marks speak of their own run only: a part that
+/// a crash has torn stays torn, however much is synced by the runs after it.
+fn durable_positions(surveyed: &[(u64, Surveyed)]) -> HashMap<u64, Position> {
+    let mut durable: HashMap<u64, Position> = HashMap::new();
+    for (_, found) in surveyed {
+        let Surveyed::Segment(survey) = found else { continue };
+        let Header { id, run, .. } = survey.header;
+        let known = durable.entry(run).or_default();
+        *known = (*known).max(survey.synced.unwrap_or_default());
+        if id == run && survey.end > HEADER_BYTES {
+            // The first record of a run is synced before anything else is written.
+            *known = (*known).max(Position { segment: id, offset: HEADER_BYTES + 1 });
+        }
+    }
+    durable
+}

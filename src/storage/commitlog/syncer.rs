@@ -1,0 +1,101 @@
+//! The sync thread: the only place that syncs what callers have written.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use log::{error, warn};
+
+use crate::base::clock::Clock;
+
+use super::appender::Appender;
+use super::error::LogError;
+use super::segment::Segment;
+use super::signal::Task;
+use super::{Position, SyncPolicy};
+
+/// A sync that takes longer is worth a line in the log: writers in batch mode have waited for it.
+const SLOW_SYNC: Duration = Duration::from_secs(1);
+
+/// What the sync thread works with.
+#[derive(Debug)]
+pub(super) struct Syncer {
+    /// The write side of the log.
+    pub(super) appender: Arc<Appender>,
+    /// When to sync.
+    pub(super) policy: SyncPolicy,
+    /// For the period, and for noticing slow disks.
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+/// Stops the log when the sync thread ends, in whatever way: records taken later would never
+/// become durable, and those who wait would wait for ever.
+struct StopAtEnd<'a>(&'a Appender);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        let reason = self.0.poison.set(LogError::Closed);
+        self.0.signal.end(&reason);
+    }
+}
+
+impl Syncer {
+    /// Works until the log is closed or fails.
+    pub(super) fn run(self) -> Result<(), LogError> {
+        let _stop = StopAtEnd(&self.appender);
+        let mut last_sync = self.clock.monotonic();
+        loop {
+            match self.appender.signal.next(self.policy, &*self.clock, &mut last_sync) {
+                Task::Sync { force } => {
+                    if let Err(failure) = self.sync(force) {
+                        error!("{failure}");
+                        return Err(failure);
+                    }
+                }
+                Task::Prepare => {
+                    if let Err(failure) = self.appender.maker.prepare() {
+                        // The writer that needs the segment tries again and gets the error.
+                        warn!("cannot make the next commit log segment ahead of need: {failure}");
+                    }
+                }
+                Task::Close => return self.close(),
+                Task::End => {
+                    let failure = self.appender.poison.check();
+                    if let Err(failure) = &failure {
+                        error!("{failure}");
+                    }
+                    return failure;
+                }
+            }
+        }
+    }
+
+    fn sync(&self, force: bool) -> Result<(), LogError> {
+        let Some(work) = self.appender.begin_sync(force)? else { return Ok(()) };
+        for segment in &work.segments {
+            self.sync_segment(segment)?;
+        }
+        self.appender.signal.completed(work.target);
+        self.appender.mark_synced(work.target)
+    }
+
+    fn close(&self) -> Result<(), LogError> {
+        self.sync(true)?;
+        let segment = self.appender.seal()?;
+        self.sync_segment(&segment)?;
+        let end: Position = self.appender.written_position();
+        self.appender.signal.completed(end);
+        self.appender.maker.discard_ready();
+        Ok(())
+    }
+
+    fn sync_segment(&self, segment: &Segment) -> Result<(), LogError> {
+        let began = self.clock.monotonic();
+        let failed = |source| LogError::failed("sync", &segment.path, source);
+        segment.file.sync().map_err(|source| self.appender.fail(failed(source)))?;
+        let took = self.clock.monotonic().saturating_sub(began);
+        if took > SLOW_SYNC {
+            warn!("syncing {segment} took {} ms", took.as_millis());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,207 @@
+//! Appending, syncing and failing.
+
+use std::sync::mpsc;
+use std::thread;
+
+use super::*;
+
+#[test]
+fn what_was_appended_comes_back_with_its_positions_after_a_kill() {
+    let disk = Disk::default();
+    let log = open(&disk, ON_DEMAND, 4096);
+    let mut records = fill(&log, 1, 20);
+    let joined = log.append_parts(&[b"a", b"", b"bc"], &[1, 2]).unwrap();
+    records.push((joined, b"abc".to_vec()));
+    records.push((log.append(b"", &[]).unwrap(), Vec::new()));
+    assert_eq!(log.position(), records.last().unwrap().0);
+    let (replayed, found) = read_back(&disk.after_kill());
+    assert_eq!(found, records);
+    assert_eq!(replayed.torn, vec![]);
+    assert_eq!(replayed.bytes, records.iter().map(|record| record.1.len() as u64).sum::<u64>());
+}
+
+#[test]
+fn a_closed_log_is_sealed_cut_and_refuses_appends() {
+    let disk = Disk::default();
+    let log = open(&disk, BATCH, 1 << 20);
+    let records = fill(&log, 1, 3);
+    log.close().unwrap();
+    log.close().unwrap();
+    assert!(matches!(log.append(b"late", &[1]), Err(LogError::Closed)));
+    assert!(matches!(log.discard_completed(1, log.position()), Err(LogError::Closed)));
+    log.sync_now().unwrap();
+    drop(log);
+    let sizes: Vec<_> = disk.files().iter().map(|path| disk.content(path).len()).collect();
+    assert_eq!(sizes.len(), 1, "the segment made ahead of need is gone");
+    assert!(sizes[0] < 1000, "the unused space is given back");
+    assert_eq!(read_back(&disk.after_power_loss(&mut fastrand::Rng::with_seed(1))).1, records);
+}
+
+#[test]
+fn many_threads_lose_nothing_and_agree_on_the_order() {
+    let disk = Disk::default();
+    let log = open(&disk, BATCH, 2000);
+    let mut records: Records = thread::scope(|scope| {
+        let threads: Vec<_> = (0..6)
+            .map(|family| {
+                scope.spawn({
+                    let log = &log;
+                    move || fill(log, family, 60)
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .flat_map(|thread| {
+                let records = thread.join().unwrap();
+                assert!(records.is_sorted_by(|a, b| a.0 < b.0), "each thread's positions ascend");
+                records
+            })
+            .collect()
+    });
+    records.sort();
+    assert_eq!(read_back(&disk.after_kill()).1, records);
+    log.sync_now().unwrap();
+    let (replayed, found) = read_back(&disk.after_power_loss(&mut fastrand::Rng::with_seed(3)));
+    assert_eq!(found, records);
+    assert!(replayed.segments.len() > 5, "rotated on the way");
+}
+
+#[test]
+fn whoever_writes_writes_for_all_who_wait() {
+    let disk = Disk::default();
+    let log = open(&disk, ON_DEMAND, 1 << 20);
+    let before = disk.counts().writes;
+    let start = log.position();
+    disk.set(|faults| faults.hold = true);
+    thread::scope(|scope| {
+        let first = scope.spawn(|| log.append(&[1; 100], &[1]).unwrap());
+        // The first is in its write when the others queue.
+        wait_until(|| disk.counts().writes == before + 1);
+        let others: Vec<_> =
+            (0..8).map(|_| scope.spawn(|| log.append(&[2; 100], &[1]).unwrap())).collect();
+        wait_until(|| log.position().offset == start.offset + 9 * 112);
+        assert_eq!(disk.counts().writes, before + 1);
+        disk.set(|faults| faults.hold = false);
+        first.join().unwrap();
+        for other in others {
+            other.join().unwrap();
+        }
+    });
+    assert_eq!(disk.counts().writes, before + 2, "one write for all eight");
+    assert_eq!(read_back(&disk.after_kill()).1.len(), 9);
+}
+
+#[test]
+fn one_sync_serves_all_who_wait_for_it() {
+    let disk = Disk::default();
+    let log = open(&disk, BATCH, 1 << 20);
+    let before = disk.counts().syncs;
+    let (tell, told) = mpsc::channel();
+    let wait_for = |position: Position| {
+        let tell = tell.clone();
+        log.on_synced(position, Box::new(move |result| tell.send((position, result)).unwrap()));
+    };
+    let first = log.append(b"first", &[1]).unwrap();
+    disk.set(|faults| faults.hold = true);
+    wait_for(first);
+    wait_until(|| disk.counts().syncs == before + 1);
+    disk.set(|faults| faults.hold = false);
+    assert!(told.recv().unwrap().1.is_ok());
+    assert!(log.synced_position() >= first);
+
+    wait_for(first);
+    assert!(told.try_recv().unwrap().1.is_ok(), "known to be durable: called at once");
+
+    let later: Records = fill(&log, 1, 50);
+    let synced_before = disk.counts().syncs;
+    log.on_synced(later[49].0, Box::new(|_| ()));
+    log.wait_synced(later[49].0).unwrap();
+    for (position, _) in &later {
+        wait_for(*position);
+        assert!(told.try_recv().unwrap().1.is_ok());
+    }
+    assert!(disk.counts().syncs <= synced_before + 2);
+    let lossy = disk.after_power_loss(&mut fastrand::Rng::with_seed(9));
+    assert_eq!(read_back(&lossy).1.len(), 51);
+}
+
+#[test]
+fn waiting_for_a_position_that_was_never_handed_out_ends() {
+    let log = open(&Disk::default(), BATCH, 1 << 20);
+    log.append(b"x", &[1]).unwrap();
+    log.wait_synced(Position { segment: u64::MAX, offset: 0 }).unwrap();
+}
+
+#[test]
+fn periodic_sync_happens_when_there_is_something_new_and_not_else() {
+    let disk = Disk::default();
+    let every = Duration::from_millis(1);
+    let log = open(&disk, SyncPolicy::Periodic { every }, 1 << 20);
+    let position = log.append(b"x", &[1]).unwrap();
+    wait_until(|| log.synced_position() >= position);
+    log.wait_synced(position).unwrap();
+    let syncs = disk.counts().syncs;
+    // Many periods pass meanwhile; the mark that the sync has left is nothing new. On a slow
+    // machine this can see too little, but not fail without cause.
+    thread::sleep(Duration::from_millis(30));
+    assert_eq!(disk.counts().syncs, syncs);
+}
+
+#[test]
+fn a_failed_sync_stops_the_log_and_tells_all() {
+    let disk = Disk::default();
+    let log = open(&disk, BATCH, 1 << 20);
+    let durable = log.append(b"durable", &[1]).unwrap();
+    log.wait_synced(durable).unwrap();
+    let position = log.append(b"lost", &[1]).unwrap();
+    disk.set(|faults| faults.sync = true);
+    let error = log.wait_synced(position).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("sync /data/commitlog/CommitLog-5000.alog: injected"), "{text}");
+    disk.set(|faults| faults.sync = false);
+    let syncs = disk.counts().syncs;
+    assert!(matches!(log.append(b"later", &[1]), Err(LogError::Failed { action: "sync", .. })));
+    assert!(matches!(log.wait_synced(position), Err(LogError::Failed { .. })));
+    assert!(matches!(log.sync_now(), Err(LogError::Failed { .. })));
+    log.wait_synced(durable).unwrap();
+    assert!(matches!(log.close(), Err(LogError::Failed { .. })));
+    assert_eq!(disk.counts().syncs, syncs, "a failed sync is not tried again");
+}
+
+#[test]
+fn a_failed_write_stops_the_log_and_tells_those_who_wait_for_a_sync() {
+    let disk = Disk::default();
+    let log = open(&disk, ON_DEMAND, 1 << 20);
+    let position = log.append(b"before", &[1]).unwrap();
+    let (tell, told) = mpsc::channel();
+    log.on_synced(position, Box::new(move |result| tell.send(result).unwrap()));
+    disk.set(|faults| faults.write = true);
+    assert!(matches!(log.append(b"x", &[1]), Err(LogError::Failed { action: "write", .. })));
+    disk.set(|faults| faults.write = false);
+    assert!(matches!(told.recv().unwrap(), Err(LogError::Failed { action: "write", .. })));
+    assert!(matches!(log.append(b"x", &[1]), Err(LogError::Failed { .. })));
+    assert!(matches!(log.discard_completed(1, position), Err(LogError::Failed { .. })));
+    let (_, found) = read_back(&disk.after_kill());
+    assert_eq!(found, vec![(position, b"before".to_vec())]);
+}
+
+#[test]
+fn dropping_the_log_makes_everything_durable() {
+    let disk = Disk::default();
+    let log = open(&disk, ON_DEMAND, 500);
+    let records = fill(&log, 1, 40);
+    drop(log);
+    assert_eq!(read_back(&disk.after_power_loss(&mut fastrand::Rng::with_seed(4))).1, records);
+}
+
+/// Waits for what another thread is about to do, and not for ever.
+pub(super) fn wait_until(condition: impl Fn() -> bool) {
+    for _ in 0..20_000 {
+        if condition() {
+            return;
+        }
+        thread::sleep(Duration::from_micros(500));
+    }
+    panic!("waited in vain");
+}

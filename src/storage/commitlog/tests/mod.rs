@@ -1,0 +1,71 @@
+//! Tests of the whole log on a disk in memory.
+
+mod appending;
+mod disk;
+mod segments;
+
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::clock::ManualClock;
+
+use super::*;
+use disk::Disk;
+
+/// Syncs only when told to.
+const ON_DEMAND: SyncPolicy = SyncPolicy::Periodic { every: Duration::from_secs(3600) };
+
+const BATCH: SyncPolicy = SyncPolicy::Batch { window: Duration::ZERO };
+
+fn dir() -> &'static Path {
+    Path::new("/data/commitlog")
+}
+
+fn options(sync: SyncPolicy, segment_bytes: u64) -> LogOptions {
+    LogOptions { dir: dir().to_path_buf(), segment_bytes, sync, first_segment: 0 }
+}
+
+/// Opens the log of a disk without looking at what replay delivers.
+fn open(disk: &Disk, sync: SyncPolicy, segment_bytes: u64) -> CommitLog {
+    let (replayed, _) = read_back(disk);
+    open_behind(disk, sync, segment_bytes, replayed)
+}
+
+fn open_behind(disk: &Disk, sync: SyncPolicy, segment_bytes: u64, replayed: Replayed) -> CommitLog {
+    let clock = Arc::new(ManualClock::at_micros(5_000_000));
+    let rng = fastrand::Rng::with_seed(replayed.newest_id);
+    let fs = Arc::new(disk.clone());
+    CommitLog::open(fs, clock, rng, options(sync, segment_bytes), replayed).unwrap()
+}
+
+type Records = Vec<(Position, Vec<u8>)>;
+
+fn try_read_back(
+    disk: &Disk,
+    accept_loss: bool,
+) -> Result<(Replayed, Records), ReplayError<Infallible>> {
+    let mut records = Vec::new();
+    let replayed = replay(dir(), disk, accept_loss, &mut |position, body| {
+        records.push((position, body.to_vec()));
+        Ok(())
+    })?;
+    assert!(records.is_sorted_by(|a, b| a.0 < b.0), "positions ascend");
+    assert_eq!(replayed.records, records.len() as u64);
+    Ok((replayed, records))
+}
+
+fn read_back(disk: &Disk) -> (Replayed, Records) {
+    try_read_back(disk, false).unwrap()
+}
+
+/// Appends so many records of distinct content, all of one family.
+fn fill(log: &CommitLog, family: u32, count: u32) -> Records {
+    let body = |n: u32| format!("record {n} of family {family}").into_bytes();
+    (0..count).map(|n| (log.append(&body(n), &[family]).unwrap(), body(n))).collect()
+}
+
+fn path_of(id: u64) -> PathBuf {
+    files::segment_path(dir(), id)
+}
