@@ -44,7 +44,11 @@ impl FileName {
         };
         if let Some(family) = name.strip_suffix(MANIFEST_SUFFIX) {
             let family = family.to_owned();
-            return if finished { Self::Manifest(family) } else { Self::UnfinishedManifest(family) };
+            return if finished {
+                Self::Manifest(family)
+            } else {
+                Self::UnfinishedManifest(family)
+            };
         }
         let numbered = name.strip_suffix(SSTABLE_SUFFIX).and_then(|name| {
             let (family, generation) = name.rsplit_once('-')?;

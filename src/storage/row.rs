@@ -49,9 +49,7 @@ impl RowSource<'_> {
         reversed: bool,
     ) -> SourceCursor<'a> {
         match self {
-            Self::Memtable(row) => {
-                SourceCursor::Memtable(row.cells.range(family, range, reversed))
-            }
+            Self::Memtable(row) => SourceCursor::Memtable(row.cells.range(family, range, reversed)),
             Self::SsTable { entry, blocks } => {
                 let table = blocks.table();
                 SourceCursor::SsTable(table.cells(family, entry, range, reversed, blocks))

@@ -10,6 +10,7 @@ use std::ops::Bound;
 
 /// The rows of one memtable or SSTable, from a place on.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "there are only as many as files")]
 pub enum RowStream<'a> {
     /// A memtable, which may be written to meanwhile.
     Memtable {
@@ -58,9 +59,9 @@ impl<'a> RowStream<'a> {
             Self::Memtable { head, .. } => {
                 head.as_ref().map(|(_, row)| RowSource::Memtable(row.clone()))
             }
-            Self::SsTable { head, blocks, .. } => head
-                .as_ref()
-                .map(|(_, entry)| RowSource::SsTable { entry: entry.clone(), blocks }),
+            Self::SsTable { head, blocks, .. } => {
+                head.as_ref().map(|(_, entry)| RowSource::SsTable { entry: entry.clone(), blocks })
+            }
         }
     }
 

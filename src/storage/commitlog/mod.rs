@@ -59,6 +59,11 @@ mod signal;
 mod survey;
 mod syncer;
 
+/// The file that holds a position.
+pub fn segment_file(dir: &std::path::Path, position: Position) -> std::path::PathBuf {
+    files::segment_path(dir, position.segment)
+}
+
 #[cfg(test)]
 mod tests;
 

@@ -76,8 +76,9 @@ impl Memtable {
         &self.shards[hash as usize % SHARDS]
     }
 
-    /// Writes to a row, whole or not at all as far as readers can see.
-    pub fn apply(&self, key: &DecoratedKey, mutation: FamilyMutation) {
+    /// Writes to a row, whole or not at all as far as readers can see. Returns how many bytes of
+    /// memory that took.
+    pub fn apply(&self, key: &DecoratedKey, mutation: FamilyMutation) -> u64 {
         let weight: u64 = mutation.cells.iter().map(|cell| cell.weight() as u64).sum();
         let operations = mutation.cells.len() as u64 + u64::from(!mutation.deletion.is_none());
         let mut memory = weight + operations * CELL_OVERHEAD;
@@ -95,6 +96,7 @@ impl Memtable {
         self.weight.fetch_add(weight, Ordering::Relaxed);
         self.operations.fetch_add(operations, Ordering::Relaxed);
         self.memory.fetch_add(memory, Ordering::Relaxed);
+        memory
     }
 
     fn change(&self, row: &Mutex<MemtableRow>, mutation: FamilyMutation) {

@@ -61,7 +61,7 @@ impl Fixture {
         let options = options(self.partitioner);
         let (fs, count) = (&*self.fs, rows.len() as u64);
         let mut writer =
-            SsTableWriter::create(fs, &self.path(), &self.family, options, count).unwrap();
+            SsTableWriter::create(fs, &self.path(), &self.family, options, count, 0).unwrap();
         for (key, deletion, cells) in rows {
             writer.begin_row(key, *deletion);
             for cell in cells {
@@ -69,7 +69,9 @@ impl Fixture {
             }
             writer.end_row().unwrap();
         }
-        writer.finish().unwrap()
+        let (properties, bytes) = writer.finish().unwrap();
+        assert_eq!(bytes, std::fs::metadata(self.path()).unwrap().len());
+        properties
     }
 
     fn open(&self) -> Result<SsTable, ReadError> {

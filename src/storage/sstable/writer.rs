@@ -85,13 +85,15 @@ struct OpenRow {
 }
 
 impl SsTableWriter {
-    /// Begins a new file for about `expected_rows` rows (the filter is sized for them).
+    /// Begins a new file for about `expected_rows` rows (the filter is sized for them), at this
+    /// time in microseconds.
     pub fn create(
         fs: &dyn FileSystem,
         path: &Path,
         family: &ColumnFamilySchema,
         options: WriterOptions,
         expected_rows: u64,
+        created_at_micros: i64,
     ) -> Result<Self, FileError> {
         let file = fs.create(path).context("create", path)?;
         let subcolumns = family.subcolumn_comparator();
@@ -105,6 +107,7 @@ impl SsTableWriter {
             min_timestamp: i64::MAX,
             max_timestamp: i64::MIN,
             index_interval: options.index_interval as u64,
+            created_at_micros: created_at_micros.max(0) as u64,
             ..Properties::default()
         };
         let mut buffer = MAGIC.to_vec();
@@ -217,8 +220,8 @@ impl SsTableWriter {
         self.written + self.buffer.len() as u64
     }
 
-    /// Writes what is left, makes the file durable, and says what is in it.
-    pub fn finish(mut self) -> Result<Properties, FileError> {
+    /// Writes what is left, makes the file durable, and says what is in it and its size in bytes.
+    pub fn finish(mut self) -> Result<(Properties, u64), FileError> {
         assert!(self.row.is_none(), "the last row was ended");
         self.close_data_block()?;
         self.close_row_index_block()?;
@@ -242,7 +245,7 @@ impl SsTableWriter {
         self.buffer.extend_from_slice(&footer);
         self.flush_buffer()?;
         self.file.sync().context("sync", &self.path)?;
-        Ok(self.properties)
+        Ok((self.properties, self.written))
     }
 
     fn close_data_block(&mut self) -> Result<(), FileError> {

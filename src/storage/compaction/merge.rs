@@ -1,0 +1,132 @@
+//! Merges SSTables into one, row by row and cell by cell, in memory that does not grow with them.
+
+use super::purge::Purge;
+use crate::base::events::{CompactionEvent, CompactionKind};
+use crate::model::slice::CellRange;
+use crate::ring::DecoratedKey;
+use crate::storage::error::{FileContext, FileError, ReadError};
+use crate::storage::files;
+use crate::storage::row::RowReader;
+use crate::storage::rows::{MergedRows, RowStream};
+use crate::storage::sstable::{Access, Blocks, SsTable, SsTableWriter};
+use crate::storage::store::{NewTable, Store, View, discard};
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Why a compaction did not come to its end. Its inputs still count.
+#[derive(Debug, thiserror::Error)]
+pub enum CompactionError {
+    /// The node is stopping.
+    #[error("the node is stopping")]
+    Stopped,
+    /// An input is damaged, or the disk refused.
+    #[error(transparent)]
+    Failed(#[from] ReadError),
+}
+
+impl From<FileError> for CompactionError {
+    fn from(error: FileError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Merges these SSTables of the store into one that takes their place.
+pub fn compact(
+    store: &Store,
+    inputs: &[Arc<SsTable>],
+    kind: CompactionKind,
+    stop: &AtomicBool,
+) -> Result<(), CompactionError> {
+    let environment = store.environment();
+    let begun = environment.clock.monotonic();
+    let family = store.event_family();
+    let paths: Vec<PathBuf> = inputs.iter().map(|table| table.path().to_owned()).collect();
+    environment.events.emit(CompactionEvent::Begin { family, kind, inputs: paths });
+    let generation = store.next_generation();
+    let folder = store.roomiest_folder()?.to_owned();
+    let path = files::sstable(&folder, &store.schema().name, generation);
+    let temporary = files::temporary(&path);
+    let written = write(store, inputs, &temporary, stop);
+    if written.is_err() || matches!(written, Ok((_, 0))) {
+        discard(&*environment.fs, &temporary);
+    }
+    let (bytes, rows) = written?;
+    let mut new = Vec::new();
+    if rows > 0 {
+        environment.fs.sync_dir(&folder).context("sync", &folder)?;
+        new.push(NewTable { generation, bytes, folder });
+    }
+    store.replace(inputs, &new, None)?;
+    environment.events.emit(CompactionEvent::End {
+        family: store.event_family(),
+        kind,
+        outputs: if rows > 0 { vec![path] } else { Vec::new() },
+        bytes_in: inputs.iter().map(|table| table.size()).sum(),
+        bytes_out: if rows > 0 { bytes } else { 0 },
+        keys: rows,
+        took: environment.clock.monotonic().saturating_sub(begun),
+    });
+    Ok(())
+}
+
+/// Writes the merged rows; returns the size of the file and the number of its rows.
+fn write(
+    store: &Store,
+    inputs: &[Arc<SsTable>],
+    path: &Path,
+    stop: &AtomicBool,
+) -> Result<(u64, u64), CompactionError> {
+    let environment = store.environment();
+    let partitioner = environment.partitioner;
+    // Taken before the first row is read: whatever comes later is newer than what is dropped.
+    let view = store.view();
+    let gc_before = environment.clock.now_secs().saturating_sub(store.options().gc_grace_seconds);
+    let expected_rows = inputs.iter().map(|table| table.properties().rows).sum();
+    let (options, created_at) = (store.writer_options(), environment.clock.now_micros());
+    let (fs, schema) = (&*environment.fs, store.schema());
+    let mut writer = SsTableWriter::create(fs, path, schema, options, expected_rows, created_at)?;
+    let streams = inputs.iter().map(|table| {
+        RowStream::sstable(Blocks::new(table, Access::Bypass), Bound::Unbounded, partitioner)
+    });
+    let mut rows = MergedRows::new(partitioner, streams.collect::<Result<_, _>>()?);
+    while let Some(key) = rows.key() {
+        let reader = RowReader::new(schema, rows.sources(&key));
+        let elsewhere = is_elsewhere(&view, inputs, &key);
+        let mut purge = Purge::new(reader.deletion(), (!elsewhere).then_some(gc_before));
+        writer.begin_row(&key, purge.row_deletion());
+        let mut cells = reader.cells(CellRange::ALL, false)?;
+        let mut row_bytes = 0;
+        while let Some(cell) = cells.advance()? {
+            if purge.keeps(&cell) {
+                row_bytes += cell.encoded_length() as u64;
+                writer.push(&cell)?;
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Err(CompactionError::Stopped);
+            }
+        }
+        writer.end_row()?;
+        if row_bytes > store.options().row_warning_bytes {
+            let (family, key) = (store.event_family(), key.key().to_string());
+            environment.events.emit(CompactionEvent::LargeRow { family, key, bytes: row_bytes });
+        }
+        drop(cells);
+        drop(reader);
+        rows.advance(&key)?;
+        if stop.load(Ordering::Relaxed) {
+            return Err(CompactionError::Stopped);
+        }
+    }
+    let (properties, bytes) = writer.finish()?;
+    Ok((bytes, properties.rows))
+}
+
+/// Whether anything outside of the compaction may hold something of the row.
+fn is_elsewhere(view: &View, inputs: &[Arc<SsTable>], key: &DecoratedKey) -> bool {
+    let is_input =
+        |table: &SsTable| inputs.iter().any(|input| input.generation() == table.generation());
+    view.memtables().any(|memtable| memtable.contains(key))
+        || view.tables.iter().any(|table| !is_input(table) && table.may_contain(key))
+}

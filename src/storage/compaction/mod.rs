@@ -1,0 +1,8 @@
+//! Compaction: merges SSTables, so that reads have few to look at, and drops what is deleted.
+
+mod merge;
+mod purge;
+mod strategy;
+
+pub use merge::{CompactionError, compact};
+pub use strategy::next_minor;

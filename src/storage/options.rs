@@ -1,0 +1,70 @@
+//! What the operator decides about the storage core.
+
+use super::commitlog::SyncPolicy;
+use super::sstable::Compression;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Settings of the whole storage core.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// `DataFileDirectories`: SSTables are spread over them.
+    pub data_directories: Vec<PathBuf>,
+    /// `CommitLogDirectory`.
+    pub commit_log_directory: PathBuf,
+    /// When the commit log becomes durable.
+    pub sync: SyncPolicy,
+    /// `CommitLogRotationThresholdInMB`, in bytes.
+    pub segment_bytes: u64,
+    /// Memory of all memtables together; writers wait when it is used up.
+    pub memtable_budget_bytes: u64,
+    /// `BlockCacheInMB`, in bytes.
+    pub block_cache_bytes: u64,
+    /// Whether a start goes on behind a damaged part of the commit log.
+    pub accept_commitlog_loss: bool,
+    /// Seed of whatever is left to chance.
+    pub seed: u64,
+}
+
+/// Settings of one column family.
+#[derive(Debug, Clone)]
+pub struct FamilyOptions {
+    /// `MemtableThroughputInMB`, in bytes: a memtable is flushed after so much was written to it.
+    pub memtable_bytes: u64,
+    /// `MemtableOperationsInMillions` in single operations: or after so many.
+    pub memtable_operations: u64,
+    /// `MemtableFlushAfterMinutes`: or when it is so old.
+    pub memtable_age: Duration,
+    /// Raw size of a data block: `ColumnIndexSizeInKB`, but not more than 16 KB.
+    pub block_bytes: usize,
+    /// `IndexInterval`.
+    pub index_interval: usize,
+    /// How blocks are compressed.
+    pub compression: Compression,
+    /// SSTables of similar size from which on they are merged; 0 for never.
+    pub min_compaction_threshold: usize,
+    /// Most SSTables of one minor compaction; 0 for no minor compactions.
+    pub max_compaction_threshold: usize,
+    /// `GCGraceSeconds`: how long tombstones are kept.
+    pub gc_grace_seconds: i32,
+    /// `RowWarningThresholdInMB`, in bytes: compaction reports larger rows.
+    pub row_warning_bytes: u64,
+}
+
+impl Default for FamilyOptions {
+    /// The values of the sample configuration of 0.6.
+    fn default() -> Self {
+        Self {
+            memtable_bytes: 64 << 20,
+            memtable_operations: (0.3 * f64::from(1 << 20)) as u64,
+            memtable_age: Duration::from_hours(1),
+            block_bytes: 16 << 10,
+            index_interval: 128,
+            compression: Compression::Lz4,
+            min_compaction_threshold: 4,
+            max_compaction_threshold: 32,
+            gc_grace_seconds: 864_000,
+            row_warning_bytes: 64 << 20,
+        }
+    }
+}

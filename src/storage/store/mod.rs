@@ -1,0 +1,285 @@
+//! One column family on this node: its memtables, its SSTables, and what is done with them.
+//!
+//! Readers take the [`View`] and are not disturbed by anything that follows: a flush or compaction
+//! publishes a new view. Whatever changes the set of SSTables does so under the lock of the
+//! manifest: first on disk, then in the view.
+//!
+//! Locks: flushing or compacting before the manifest, the manifest before the view.
+
+mod flush;
+mod open;
+mod read;
+
+pub use flush::discard;
+pub use open::OpenError;
+
+use super::cache::BlockCache;
+use super::error::{FileContext, FileError, ReadError};
+use super::files;
+use super::manifest::Manifest;
+use super::memtable::Memtable;
+use super::options::FamilyOptions;
+use super::sstable::{SsTable, WriterOptions};
+use crate::base::clock::Clock;
+use crate::base::events::{Events, Family, FlushCause};
+use crate::base::fs::FileSystem;
+use crate::model::mutation::FamilyMutation;
+use crate::model::schema::{ColumnFamilySchema, FamilyId};
+use crate::ring::{DecoratedKey, Partitioner};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+
+/// What all stores of a node share.
+#[derive(Debug)]
+pub struct Environment {
+    /// The file system.
+    pub fs: Arc<dyn FileSystem>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Where events go.
+    pub events: Events,
+    /// The blocks of all SSTables.
+    pub cache: Arc<BlockCache>,
+    /// Decides on the order of rows.
+    pub partitioner: Partitioner,
+    /// Memory of all memtables, those being flushed included, in bytes.
+    pub memtable_memory: AtomicU64,
+}
+
+/// Everything that a reader of a column family has to look at, at one moment. Each write is in
+/// exactly one of the three parts.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// Takes the writes.
+    pub active: Arc<Memtable>,
+    /// Full memtables on their way to disk, the oldest first.
+    pub flushing: Vec<Arc<Memtable>>,
+    /// The SSTables that count, by generation.
+    pub tables: Vec<Arc<SsTable>>,
+}
+
+impl View {
+    /// All memtables.
+    pub fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
+        self.flushing.iter().chain([&self.active])
+    }
+}
+
+/// One column family.
+#[derive(Debug)]
+pub struct Store {
+    id: FamilyId,
+    schema: Arc<ColumnFamilySchema>,
+    options: FamilyOptions,
+    environment: Arc<Environment>,
+    /// The folder of the keyspace in each data directory.
+    folders: Vec<PathBuf>,
+    manifest: Mutex<Manifest>,
+    view: RwLock<Arc<View>>,
+    next_generation: AtomicU64,
+    flushing: Mutex<()>,
+    compacting: Mutex<()>,
+    /// Set once, when something went wrong after which writing on could lose data.
+    failure: OnceLock<String>,
+}
+
+impl Store {
+    /// Number of the column family.
+    pub fn id(&self) -> FamilyId {
+        self.id
+    }
+
+    /// The column family.
+    pub fn schema(&self) -> &Arc<ColumnFamilySchema> {
+        &self.schema
+    }
+
+    /// Its settings.
+    pub fn options(&self) -> &FamilyOptions {
+        &self.options
+    }
+
+    /// What it shares with the others.
+    pub fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
+    /// How events name it.
+    pub fn event_family(&self) -> Family {
+        Family::new(&self.schema.keyspace, &self.schema.name)
+    }
+
+    /// Everything that there is to read, at this moment.
+    pub fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn publish(&self, change: impl FnOnce(&mut View)) {
+        let mut slot = self.view.write().unwrap_or_else(PoisonError::into_inner);
+        let mut view = View::clone(&slot);
+        change(&mut view);
+        *slot = Arc::new(view);
+    }
+
+    /// Writes to the active memtable. The caller holds the gate that keeps it active.
+    pub fn apply(&self, key: &DecoratedKey, mutation: FamilyMutation) {
+        let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
+        let memory = view.active.apply(key, mutation);
+        self.environment.memtable_memory.fetch_add(memory, Ordering::Relaxed);
+    }
+
+    /// Puts a fresh memtable in place of the active one, which is returned and stays readable until
+    /// it is flushed; `None` if nothing was written to it. The caller holds the gate exclusively.
+    pub fn switch_memtable(&self) -> Option<Arc<Memtable>> {
+        let full = Arc::clone(&self.view().active);
+        if full.is_empty() {
+            return None;
+        }
+        let now = self.environment.clock.monotonic();
+        let fresh = Arc::new(Memtable::new(Arc::clone(&self.schema), now));
+        self.publish(|view| {
+            view.active = fresh;
+            view.flushing.push(Arc::clone(&full));
+        });
+        Some(full)
+    }
+
+    /// Held during a flush: memtables are written in the order in which they became full.
+    pub fn flush_lock(&self) -> MutexGuard<'_, ()> {
+        self.flushing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Held during a compaction: an SSTable is the input of one at a time.
+    pub fn compaction_lock(&self) -> MutexGuard<'_, ()> {
+        self.compacting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why the active memtable should be flushed, if it should.
+    pub fn full_cause(&self) -> Option<FlushCause> {
+        let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
+        if view.active.weight() >= self.options.memtable_bytes {
+            Some(FlushCause::Throughput)
+        } else if view.active.operations() >= self.options.memtable_operations {
+            Some(FlushCause::Operations)
+        } else {
+            None
+        }
+    }
+
+    /// A number for a new SSTable.
+    pub fn next_generation(&self) -> u64 {
+        self.next_generation.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// How its SSTables are written.
+    pub fn writer_options(&self) -> WriterOptions {
+        WriterOptions {
+            block_bytes: self.options.block_bytes,
+            index_interval: self.options.index_interval,
+            compression: self.options.compression,
+            partitioner: self.environment.partitioner,
+        }
+    }
+
+    /// The folder that has most room.
+    pub fn roomiest_folder(&self) -> Result<&Path, FileError> {
+        let [first, others @ ..] = &self.folders[..] else {
+            unreachable!("a node has at least one data directory")
+        };
+        let space = |folder: &Path| {
+            self.environment.fs.available_space(folder).context("look at the space of", folder)
+        };
+        let mut best = first;
+        if !others.is_empty() {
+            let mut most = space(first)?;
+            for folder in others {
+                let available = space(folder)?;
+                if available > most {
+                    (best, most) = (folder, available);
+                }
+            }
+        }
+        Ok(best)
+    }
+
+    fn manifest_path(&self) -> PathBuf {
+        files::manifest(&self.folders[0], &self.schema.name)
+    }
+
+    /// Makes new SSTables count in place of old ones, on disk and for readers, in one step. The
+    /// new ones are complete under their temporary names. Also forgets memtables whose data are
+    /// in the new ones.
+    pub fn replace(
+        &self,
+        old: &[Arc<SsTable>],
+        new: &[NewTable],
+        flushed: Option<&Arc<Memtable>>,
+    ) -> Result<(), ReadError> {
+        let fs = &*self.environment.fs;
+        let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = manifest.clone();
+        next.obsolete.retain(|generation| {
+            self.folders
+                .iter()
+                .any(|f| fs.exists(&files::sstable(f, &self.schema.name, *generation)))
+        });
+        for table in old {
+            next.sstables.remove(&table.generation());
+            next.obsolete.insert(table.generation());
+        }
+        for table in new {
+            next.sstables.insert(table.generation, table.bytes);
+        }
+        next.store(fs, &self.manifest_path())?;
+        *manifest = next;
+        let mut opened = Vec::with_capacity(new.len());
+        for table in new {
+            let path = files::sstable(&table.folder, &self.schema.name, table.generation);
+            let temporary = files::temporary(&path);
+            fs.rename(&temporary, &path).context("rename", &temporary)?;
+            opened.push(Arc::new(self.open_table(&path, table.generation)?));
+        }
+        self.publish(|view| {
+            view.tables.retain(|t| !old.iter().any(|o| o.generation() == t.generation()));
+            view.tables.extend(opened);
+            view.tables.sort_by_key(|table| table.generation());
+            if let Some(flushed) = flushed {
+                view.flushing.retain(|memtable| !Arc::ptr_eq(memtable, flushed));
+            }
+        });
+        for table in old {
+            table.mark_obsolete();
+        }
+        Ok(())
+    }
+
+    fn open_table(&self, path: &Path, generation: u64) -> Result<SsTable, ReadError> {
+        let Environment { fs, partitioner, cache, .. } = &*self.environment;
+        SsTable::open(fs, path, generation, *partitioner, cache)
+    }
+
+    /// Stops all writing to this column family until the next start. Reading goes on.
+    pub fn fail(&self, reason: String) {
+        if self.failure.set(reason).is_ok() {
+            let reason = self.failure.get().map_or("", String::as_str);
+            log::error!("{} takes no more writes: {reason}", self.schema);
+        }
+    }
+
+    /// Why writes are refused, if they are.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+}
+
+/// An SSTable that was written under its temporary name, and does not count yet.
+#[derive(Debug, Clone)]
+pub struct NewTable {
+    /// Its number.
+    pub generation: u64,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// Where it is.
+    pub folder: PathBuf,
+}

@@ -1,0 +1,197 @@
+//! Opens a column family: finds its files, finishes or undoes what a crash has cut off.
+
+use super::{Environment, Store, View};
+use crate::base::events::SSTableEvent;
+use crate::model::schema::{ColumnFamilySchema, FamilyId};
+use crate::storage::error::{FileContext, FileError, ReadError};
+use crate::storage::files::{self, FileName};
+use crate::storage::manifest::Manifest;
+use crate::storage::memtable::Memtable;
+use crate::storage::options::FamilyOptions;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
+
+/// Why a column family cannot be opened.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum OpenError {
+    /// A file is damaged or cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The manifest names a file that is not there.
+    #[error(
+        "{family}: SSTable {generation} is missing. {manifest} says that it holds data; put the \
+         file back into one of the data directories",
+        manifest = manifest.display()
+    )]
+    Missing {
+        /// The column family.
+        family: String,
+        /// Number of the missing file.
+        generation: u64,
+        /// The manifest that names it.
+        manifest: PathBuf,
+    },
+    /// A file has another size than the manifest says.
+    #[error("{file} has {found} bytes instead of {expected}: it is truncated or another file", file = file.display())]
+    WrongSize {
+        /// The file.
+        file: PathBuf,
+        /// Its size.
+        found: u64,
+        /// What the manifest says.
+        expected: u64,
+    },
+    /// There are SSTables but no manifest.
+    #[error(
+        "{folder} has SSTables of {family} but the manifest {family}.manifest is missing: put it \
+         back, or move the files of {family} out of the way",
+        folder = folder.display()
+    )]
+    NoManifest {
+        /// The column family.
+        family: String,
+        /// Where the SSTables are.
+        folder: PathBuf,
+    },
+}
+
+impl From<FileError> for OpenError {
+    fn from(error: FileError) -> Self {
+        Self::Read(error.into())
+    }
+}
+
+/// The files of a column family, by generation.
+#[derive(Debug, Default)]
+struct Found {
+    tables: BTreeMap<u64, (PathBuf, u64)>,
+    unfinished: BTreeMap<u64, (PathBuf, u64)>,
+    unfinished_manifests: Vec<PathBuf>,
+    manifest: Option<PathBuf>,
+}
+
+impl Store {
+    /// Opens the column family, with the folders of its keyspace in each data directory.
+    pub fn open(
+        environment: &Arc<Environment>,
+        id: FamilyId,
+        schema: &Arc<ColumnFamilySchema>,
+        options: FamilyOptions,
+        mut folders: Vec<PathBuf>,
+    ) -> Result<Self, OpenError> {
+        let fs = &*environment.fs;
+        let found = find(environment, &folders, &schema.name)?;
+        for path in &found.unfinished_manifests {
+            fs.remove_file(path).context("remove", path)?;
+        }
+        if let Some(folder) = found.manifest.as_deref().and_then(Path::parent) {
+            // The manifest stays where it is when directories are added or change places.
+            let at = folders.iter().position(|f| f == folder).unwrap_or(0);
+            folders.swap(0, at);
+        }
+        let path = files::manifest(&folders[0], &schema.name);
+        let manifest = match Manifest::load(fs, &path)? {
+            Some(manifest) => manifest,
+            None if found.tables.is_empty() => Manifest::default(),
+            None => {
+                let folder = folders[0].clone();
+                return Err(OpenError::NoManifest { family: schema.name.clone(), folder });
+            }
+        };
+        let seen = found.tables.keys().chain(found.unfinished.keys()).chain(&manifest.obsolete);
+        let newest = seen.chain(manifest.sstables.keys()).max().copied().unwrap_or(0);
+        let now = environment.clock.monotonic();
+        let active = Arc::new(Memtable::new(Arc::clone(schema), now));
+        let store = Self {
+            id,
+            schema: Arc::clone(schema),
+            options,
+            environment: Arc::clone(environment),
+            folders,
+            manifest: Mutex::new(manifest.clone()),
+            view: RwLock::new(Arc::new(View { active, flushing: Vec::new(), tables: Vec::new() })),
+            next_generation: AtomicU64::new(newest + 1),
+            flushing: Mutex::new(()),
+            compacting: Mutex::new(()),
+            failure: OnceLock::new(),
+        };
+        store.open_tables(&manifest, found)?;
+        Ok(store)
+    }
+
+    fn open_tables(&self, manifest: &Manifest, mut found: Found) -> Result<(), OpenError> {
+        let environment = &self.environment;
+        let mut tables = Vec::with_capacity(manifest.sstables.len());
+        for (&generation, &expected) in &manifest.sstables {
+            let finished = found.tables.remove(&generation);
+            let unfinished = found.unfinished.remove(&generation);
+            let (file, found) = match (finished, unfinished) {
+                (Some(found), _) => found,
+                // It counts, only its last step was cut off.
+                (None, Some((temporary, size))) => {
+                    let path = temporary.with_extension("");
+                    environment.fs.rename(&temporary, &path).context("rename", &temporary)?;
+                    (path, size)
+                }
+                (None, None) => {
+                    let family = self.schema.to_string();
+                    let manifest = self.manifest_path();
+                    return Err(OpenError::Missing { family, generation, manifest });
+                }
+            };
+            if found != expected {
+                return Err(OpenError::WrongSize { file, found, expected });
+            }
+            tables.push(Arc::new(self.open_table(&file, generation)?));
+            environment.events.emit(SSTableEvent::Opened { file });
+        }
+        self.publish(|view| view.tables = tables);
+        self.clean_up(manifest, found)?;
+        Ok(())
+    }
+
+    /// Removes what was replaced and what was never finished. Files that nobody knows stay.
+    fn clean_up(&self, manifest: &Manifest, found: Found) -> Result<(), FileError> {
+        let fs = &*self.environment.fs;
+        for (path, _) in found.unfinished.into_values() {
+            fs.remove_file(&path).context("remove", &path)?;
+        }
+        for (generation, (path, _)) in found.tables {
+            if manifest.obsolete.contains(&generation) {
+                fs.remove_file(&path).context("remove", &path)?;
+                self.environment.events.emit(SSTableEvent::Deleted { file: path });
+            } else {
+                log::warn!(
+                    "{} is not in the manifest and is not read: it was put there by hand. Remove it.",
+                    path.display()
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+fn find(environment: &Environment, folders: &[PathBuf], family: &str) -> Result<Found, FileError> {
+    let mut found = Found::default();
+    for folder in folders {
+        for entry in environment.fs.list(folder).context("list", folder)? {
+            let path = folder.join(&entry.name);
+            match FileName::parse(&entry.name) {
+                FileName::SsTable(name, generation) if name == family => {
+                    found.tables.insert(generation, (path, entry.size));
+                }
+                FileName::UnfinishedSsTable(name, generation) if name == family => {
+                    found.unfinished.insert(generation, (path, entry.size));
+                }
+                FileName::Manifest(name) if name == family => found.manifest = Some(path),
+                FileName::UnfinishedManifest(name) if name == family => {
+                    found.unfinished_manifests.push(path);
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,103 @@
+//! Reads of one column family.
+
+use super::{Store, View};
+use crate::model::key::RowKey;
+use crate::model::slice::{RowSlice, Slice};
+use crate::ring::{DecoratedKey, RowRange, Token};
+use crate::storage::error::ReadError;
+use crate::storage::row::{RowReader, RowSource};
+use crate::storage::rows::{MergedRows, RowStream};
+use crate::storage::sstable::{Access, Blocks};
+use std::ops::{Bound, RangeBounds};
+
+/// Rows of a range that are read at once when the thread must not be kept.
+const INLINE_ROWS: usize = 128;
+
+impl Store {
+    /// The visible part of a slice of one row; only counted if `counting`.
+    pub fn read(
+        &self,
+        key: &DecoratedKey,
+        slice: &Slice,
+        counting: bool,
+        access: Access,
+    ) -> Result<RowSlice, ReadError> {
+        let view = self.view();
+        let holders = view.tables.iter().filter(|table| table.may_contain(key));
+        let blocks: Vec<_> = holders.map(|table| Blocks::new(table, access)).collect();
+        let mut sources = Vec::with_capacity(1 + view.flushing.len() + blocks.len());
+        for memtable in view.memtables() {
+            sources.extend(memtable.row(key).map(RowSource::Memtable));
+        }
+        for blocks in &blocks {
+            if let Some(entry) = blocks.table().find(key, blocks)? {
+                sources.push(RowSource::SsTable { entry, blocks });
+            }
+        }
+        if sources.is_empty() {
+            return Ok(RowSlice::default());
+        }
+        RowReader::new(&self.schema, sources).slice(slice, counting, access)
+    }
+
+    /// The slice of each row of a range, in token order, of at most `max_rows` rows. Rows of which
+    /// nothing is visible are among them, as long as anything of them is stored.
+    pub fn scan(
+        &self,
+        range: &RowRange,
+        slice: &Slice,
+        max_rows: usize,
+        access: Access,
+    ) -> Result<Vec<(RowKey, RowSlice)>, ReadError> {
+        if access == Access::CachedOnly && max_rows > INLINE_ROWS {
+            return Err(ReadError::WouldBlock);
+        }
+        let view = self.view();
+        let mut rows = self.rows_from(&view, &range.start, access)?;
+        let mut found = Vec::new();
+        while found.len() < max_rows {
+            let Some(key) = rows.key() else { break };
+            if is_behind(&range.end, key.token()) {
+                break;
+            }
+            // The first key of an excluded token may have neighbours of the same token.
+            if range.contains(key.token()) {
+                let reader = RowReader::new(&self.schema, rows.sources(&key));
+                let columns = reader.slice(slice, false, access)?;
+                found.push((key.key().clone(), columns));
+            }
+            rows.advance(&key)?;
+        }
+        Ok(found)
+    }
+
+    fn rows_from<'a>(
+        &self,
+        view: &'a View,
+        start: &Bound<Token>,
+        access: Access,
+    ) -> Result<MergedRows<'a>, ReadError> {
+        let partitioner = self.environment.partitioner;
+        let from = match start {
+            Bound::Unbounded => Bound::Unbounded,
+            Bound::Included(token) | Bound::Excluded(token) => {
+                Bound::Included(DecoratedKey::least_of(token.clone()))
+            }
+        };
+        let memtables = view.memtables().map(|m| RowStream::memtable(m, from.as_ref()));
+        let mut streams: Vec<_> = memtables.collect();
+        for table in &view.tables {
+            let blocks = Blocks::new(table, access);
+            streams.push(RowStream::sstable(blocks, from.clone(), partitioner)?);
+        }
+        Ok(MergedRows::new(partitioner, streams))
+    }
+}
+
+fn is_behind(end: &Bound<Token>, token: &Token) -> bool {
+    match end {
+        Bound::Unbounded => false,
+        Bound::Included(end) => token > end,
+        Bound::Excluded(end) => token >= end,
+    }
+}
