@@ -1,1 +1,3 @@
 //! `storage-conf.xml` to typed settings.
+
+pub mod xml;
