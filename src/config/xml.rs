@@ -142,7 +142,7 @@ pub fn decode(bytes: &[u8]) -> Result<String, XmlError> {
 fn decode_utf8(bytes: &[u8], name: &'static str) -> Result<String, XmlError> {
     String::from_utf8(bytes.to_vec()).map_err(|e| {
         let sound = bytes.get(..e.utf8_error().valid_up_to()).unwrap_or_default();
-        let line = 1 + sound.iter().filter(|&&byte| byte == b'\n').count() as u32;
+        let line = sound.split(|&byte| byte == b'\n').count() as u32;
         XmlError { line, fault: XmlFault::NotText(name) }
     })
 }

@@ -1,0 +1,203 @@
+//! The classes of the original that a configuration may name, as closed sets.
+//!
+//! The original loads any class; here the built-in ones are known and all others are refused
+//! with the text that the original has for a class it cannot load.
+
+const DHT_PACKAGE: &str = "org.apache.cassandra.dht.";
+
+/// How row keys become tokens. The whole cluster must agree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PartitionerName {
+    /// MD5 of the key.
+    Random,
+    /// The key itself, in the order of its UTF-16 code units.
+    OrderPreserving,
+    /// The collation key of the key in US English.
+    CollatingOrderPreserving,
+}
+
+impl PartitionerName {
+    /// All of them.
+    pub const ALL: [Self; 3] =
+        [Self::Random, Self::OrderPreserving, Self::CollatingOrderPreserving];
+
+    /// The full class name, as the configuration and the system keyspace have it.
+    pub fn class_name(self) -> &'static str {
+        match self {
+            Self::Random => "org.apache.cassandra.dht.RandomPartitioner",
+            Self::OrderPreserving => "org.apache.cassandra.dht.OrderPreservingPartitioner",
+            Self::CollatingOrderPreserving => {
+                "org.apache.cassandra.dht.CollatingOrderPreservingPartitioner"
+            }
+        }
+    }
+
+    /// The partitioner of a class name. A name without a dot is one of the original's package;
+    /// 0.6 brought that, and it is accepted in older files too.
+    pub fn from_class_name(class: &str) -> Option<Self> {
+        let has_package = class.contains('.');
+        let matches = |name: &str| {
+            let name = if has_package { Some(name) } else { name.strip_prefix(DHT_PACKAGE) };
+            name == Some(class)
+        };
+        Self::ALL.into_iter().find(|p| matches(p.class_name()))
+    }
+
+    /// Whether the text is a token of this partitioner: a decimal number, any text, or an even
+    /// number of hexadecimal digits.
+    pub fn accepts_token(self, token: &str) -> bool {
+        match self {
+            Self::Random => {
+                let digits = token.strip_prefix('-').unwrap_or(token);
+                !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
+            }
+            Self::OrderPreserving => true,
+            Self::CollatingOrderPreserving => {
+                token.len().is_multiple_of(2) && token.bytes().all(|b| b.is_ascii_hexdigit())
+            }
+        }
+    }
+}
+
+/// Who may log in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AuthenticatorName {
+    /// Everyone.
+    AllowAll,
+    /// Users of a password file, for the keyspaces of an access file.
+    Simple,
+}
+
+impl AuthenticatorName {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::AllowAll, Self::Simple];
+
+    /// The full class name, which is the only form that the original accepts.
+    pub fn class_name(self) -> &'static str {
+        match self {
+            Self::AllowAll => "org.apache.cassandra.auth.AllowAllAuthenticator",
+            Self::Simple => "org.apache.cassandra.auth.SimpleAuthenticator",
+        }
+    }
+
+    /// The authenticator of a full class name.
+    pub fn from_class_name(class: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|a| a.class_name() == class)
+    }
+}
+
+/// Which nodes hold the replicas of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StrategyName {
+    /// The next nodes on the ring.
+    RackUnaware,
+    /// One replica in another data centre and one in another rack, the others next on the ring.
+    RackAware,
+    /// A number of replicas for each data centre.
+    DatacenterShard,
+}
+
+impl StrategyName {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::RackUnaware, Self::RackAware, Self::DatacenterShard];
+
+    /// The full class name. That of the data-centre strategy is misspelt in the original.
+    pub fn class_name(self) -> &'static str {
+        match self {
+            Self::RackUnaware => "org.apache.cassandra.locator.RackUnawareStrategy",
+            Self::RackAware => "org.apache.cassandra.locator.RackAwareStrategy",
+            Self::DatacenterShard => "org.apache.cassandra.locator.DatacenterShardStategy",
+        }
+    }
+
+    /// The strategy of a full class name; short names are refused as in the original. Both
+    /// spellings of the data-centre strategy are known.
+    pub fn from_class_name(class: &str) -> Option<Self> {
+        if class == "org.apache.cassandra.locator.DatacenterShardStrategy" {
+            return Some(Self::DatacenterShard);
+        }
+        Self::ALL.into_iter().find(|s| s.class_name() == class)
+    }
+}
+
+/// How the node finds out in which rack and data centre an address is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SnitchName {
+    /// The second octet of the address is the data centre, the third the rack.
+    EndPoint,
+    /// A properties file says it (`-DrackFile`).
+    PropertyFile,
+    /// An XML file says it, together with the replicas of each data centre.
+    Datacenter,
+}
+
+impl SnitchName {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::EndPoint, Self::PropertyFile, Self::Datacenter];
+
+    /// The full class name, which is the only form that the original accepts.
+    pub fn class_name(self) -> &'static str {
+        match self {
+            Self::EndPoint => "org.apache.cassandra.locator.EndPointSnitch",
+            Self::PropertyFile => "org.apache.cassandra.locator.PropertyFileEndPointSnitch",
+            Self::Datacenter => "org.apache.cassandra.locator.DatacenterEndPointSnitch",
+        }
+    }
+
+    /// The snitch of a full class name.
+    pub fn from_class_name(class: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|s| s.class_name() == class)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_partitioners_have_short_names() {
+        for partitioner in PartitionerName::ALL {
+            let class = partitioner.class_name();
+            assert_eq!(PartitionerName::from_class_name(class), Some(partitioner));
+            let short = class.rsplit('.').next().unwrap();
+            assert_eq!(PartitionerName::from_class_name(short), Some(partitioner));
+        }
+        assert_eq!(PartitionerName::from_class_name("ByteOrderedPartitioner"), None);
+        assert_eq!(PartitionerName::from_class_name("dht.RandomPartitioner"), None);
+        assert_eq!(StrategyName::from_class_name("RackUnawareStrategy"), None);
+        assert_eq!(SnitchName::from_class_name("EndPointSnitch"), None);
+        assert_eq!(AuthenticatorName::from_class_name("SimpleAuthenticator"), None);
+    }
+
+    #[test]
+    fn full_names_lead_back() {
+        for strategy in StrategyName::ALL {
+            assert_eq!(StrategyName::from_class_name(strategy.class_name()), Some(strategy));
+        }
+        for snitch in SnitchName::ALL {
+            assert_eq!(SnitchName::from_class_name(snitch.class_name()), Some(snitch));
+        }
+        for name in AuthenticatorName::ALL {
+            assert_eq!(AuthenticatorName::from_class_name(name.class_name()), Some(name));
+        }
+        let well_spelt = "org.apache.cassandra.locator.DatacenterShardStrategy";
+        assert_eq!(StrategyName::from_class_name(well_spelt), Some(StrategyName::DatacenterShard));
+    }
+
+    #[test]
+    fn tokens_have_the_form_of_their_partitioner() {
+        use PartitionerName::{CollatingOrderPreserving, OrderPreserving, Random};
+        for (partitioner, good, bad) in [
+            (
+                Random,
+                vec!["0", "-1", "170141183460469231731687303715884105728"],
+                vec!["", "a1", "-"],
+            ),
+            (OrderPreserving, vec!["", "any text"], vec![]),
+            (CollatingOrderPreserving, vec!["", "0053ff"], vec!["005", "xy"]),
+        ] {
+            assert!(good.iter().all(|t| partitioner.accepts_token(t)), "{partitioner:?}");
+            assert!(!bad.iter().any(|t| partitioner.accepts_token(t)), "{partitioner:?}");
+        }
+    }
+}
