@@ -1,0 +1,248 @@
+//! Typed access to the elements of one document, with the rules that hold for all of them.
+//!
+//! The first of several elements counts, an empty one counts as absent, and blanks around a value
+//! do not count; the original is stricter only in the last.
+
+use super::error::{ConfigError, ElementError, Problem};
+use super::notes::Notes;
+use super::settings::Release;
+use super::xml::Element;
+use std::collections::BTreeMap;
+
+/// Where a setting comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Source {
+    /// The line of its element.
+    pub line: u32,
+    /// The name of the element as the file has it; older files use older names.
+    pub element: &'static str,
+}
+
+/// A document that is being read: what was found where, and what is remarkable.
+pub(super) struct Document<'a> {
+    pub(super) root: &'a Element,
+    pub(super) origin: &'a str,
+    pub(super) release: Release,
+    pub(super) notes: Notes,
+    pub(super) sources: BTreeMap<&'static str, Source>,
+}
+
+/// A place in the document, for messages.
+#[derive(Debug, Clone)]
+pub(super) struct Place<'a> {
+    pub(super) origin: &'a str,
+    pub(super) line: u32,
+    pub(super) element: String,
+}
+
+impl Place<'_> {
+    pub(super) fn refuse(&self, problem: Problem) -> ConfigError {
+        self.error(None, problem)
+    }
+
+    fn error(&self, value: Option<&str>, problem: Problem) -> ConfigError {
+        ConfigError::Element(Box::new(ElementError {
+            origin: self.origin.to_owned(),
+            line: self.line,
+            element: self.element.clone(),
+            value: value.map(str::to_owned),
+            problem,
+        }))
+    }
+}
+
+/// A value that is there, without blanks around it.
+#[derive(Debug, Clone)]
+pub(super) struct Value<'a> {
+    pub(super) text: &'a str,
+    pub(super) place: Place<'a>,
+}
+
+impl<'a> Value<'a> {
+    /// The text of an element, `None` if it is empty.
+    pub(super) fn of_element(element: &'a Element, place: Place<'a>) -> Option<Self> {
+        let text = element.text.trim();
+        (!text.is_empty()).then_some(Self { text, place })
+    }
+
+    /// The value of an attribute, `None` if it is absent or empty.
+    pub(super) fn of_attribute(
+        element: &'a Element,
+        place: &Place<'a>,
+        name: &'static str,
+    ) -> Option<Self> {
+        let attribute = element.attribute(name)?;
+        let text = attribute.value.trim();
+        let path = format!("{}/@{name}", place.element);
+        let place = Place { origin: place.origin, line: attribute.line, element: path };
+        (!text.is_empty()).then_some(Self { text, place })
+    }
+
+    pub(super) fn refuse(&self, problem: Problem) -> ConfigError {
+        self.place.error(Some(self.text), problem)
+    }
+
+    /// A whole number of 32 bits, as Java reads it.
+    pub(super) fn integer(&self) -> Result<i32, ConfigError> {
+        let number = self.text.parse();
+        number.map_err(|_| self.refuse(Problem::NotANumber("a whole number of 32 bits")))
+    }
+
+    /// A finite number, as Java reads it: a type suffix is allowed.
+    pub(super) fn double(&self) -> Result<f64, ConfigError> {
+        let number = parse_double(self.text);
+        number.ok_or_else(|| self.refuse(Problem::NotANumber("a finite number")))
+    }
+
+    pub(super) fn boolean(&self, what: &'static str) -> Result<bool, ConfigError> {
+        if self.text.eq_ignore_ascii_case("true") {
+            Ok(true)
+        } else if self.text.eq_ignore_ascii_case("false") {
+            Ok(false)
+        } else {
+            Err(self.refuse(Problem::NotABoolean(what)))
+        }
+    }
+}
+
+/// A finite number as Java writes them.
+pub(super) fn parse_double(text: &str) -> Option<f64> {
+    let digits = text.strip_suffix(['d', 'D', 'f', 'F']).unwrap_or(text);
+    // Rust also reads words such as "infinity"; "inf" minus its suffix is one of them.
+    let is_number = digits.ends_with(|c: char| c.is_ascii_digit() || c == '.');
+    digits.parse().ok().filter(|number: &f64| is_number && number.is_finite())
+}
+
+impl<'a> Document<'a> {
+    pub(super) fn new(root: &'a Element, origin: &'a str, release: Release) -> Self {
+        Self { root, origin, release, notes: Notes::default(), sources: BTreeMap::new() }
+    }
+
+    /// The value of the first element of that name below `/Storage`.
+    pub(super) fn find(&mut self, name: &'static str) -> Option<Value<'a>> {
+        self.find_as(name, name)
+    }
+
+    /// The same under the name that it has in files before 0.6.
+    pub(super) fn find_renamed(
+        &mut self,
+        name: &'static str,
+        old: &'static str,
+    ) -> Option<Value<'a>> {
+        let found = if self.release < Release::V06 { self.find_as(name, old) } else { None };
+        found.or_else(|| self.find(name))
+    }
+
+    fn find_as(&mut self, name: &'static str, written: &'static str) -> Option<Value<'a>> {
+        let mut elements = self.root.children_named(written);
+        let element = elements.next()?;
+        for other in elements {
+            let first = element.line;
+            let text = format!("<{written}> is given on line {first} already; that one counts");
+            self.notes.warn(other.line, text);
+        }
+        let value = Value::of_element(element, self.place(written, element.line))?;
+        self.sources.insert(name, Source { line: element.line, element: written });
+        Some(value)
+    }
+
+    /// The values of a list, as `/Storage/Seeds/Seed`. An empty entry is an error.
+    pub(super) fn list(
+        &mut self,
+        list: &'static str,
+        entry: &'static str,
+    ) -> Result<Vec<Value<'a>>, ConfigError> {
+        let mut values = Vec::new();
+        for element in self.root.children_named(list).flat_map(|e| e.children_named(entry)) {
+            let place = Place {
+                origin: self.origin,
+                line: element.line,
+                element: format!("/Storage/{list}/{entry}"),
+            };
+            let empty = place.refuse(Problem::Empty);
+            values.push(Value::of_element(element, place).ok_or(empty)?);
+            self.sources.entry(list).or_insert(Source { line: element.line, element: list });
+        }
+        Ok(values)
+    }
+
+    /// The place of an element below `/Storage`.
+    pub(super) fn place(&self, name: &str, line: u32) -> Place<'a> {
+        Place { origin: self.origin, line, element: format!("/Storage/{name}") }
+    }
+
+    /// What to say about an element that is not there.
+    pub(super) fn absent(&self, name: &str, problem: Problem) -> ConfigError {
+        let line = self.root.children_named(name).next().map_or(self.root.line, |e| e.line);
+        self.place(name, line).refuse(problem)
+    }
+
+    pub(super) fn boolean(
+        &mut self,
+        name: &'static str,
+        what: &'static str,
+        default: bool,
+    ) -> Result<bool, ConfigError> {
+        self.find(name).map_or(Ok(default), |value| value.boolean(what))
+    }
+
+    /// A whole number that is at least `least`. A smaller one, which the original takes and cannot
+    /// work with, is raised with a note.
+    pub(super) fn integer(
+        &mut self,
+        name: &'static str,
+        default: u32,
+        least: u32,
+    ) -> Result<u32, ConfigError> {
+        match self.find(name) {
+            Some(value) => self.at_least(&value, least),
+            None => Ok(default),
+        }
+    }
+
+    /// The whole number of a value, raised to `least` with a note if it is smaller.
+    pub(super) fn at_least(&mut self, value: &Value<'a>, least: u32) -> Result<u32, ConfigError> {
+        let number = value.integer()?;
+        match u32::try_from(number) {
+            Ok(number) if number >= least => Ok(number),
+            _ => {
+                let element = &value.place.element;
+                let text = format!("{element}: {number} is taken as {least}, the least possible");
+                self.notes.warn(value.place.line, text);
+                Ok(least)
+            }
+        }
+    }
+
+    pub(super) fn port(&mut self, name: &'static str, default: u16) -> Result<u16, ConfigError> {
+        let Some(value) = self.find(name) else { return Ok(default) };
+        let port = u16::try_from(value.integer()?);
+        port.map_err(|_| value.refuse(Problem::NotANumber("a port from 0 to 65535")))
+    }
+
+    /// A number that the server has no use for, but whose form the original checks.
+    pub(super) fn check_number(&mut self, name: &'static str) -> Result<(), ConfigError> {
+        self.find(name).map_or(Ok(()), |value| value.double().map(drop))
+    }
+
+    /// A whole number that the server has no use for, but whose form the original checks.
+    pub(super) fn check_integer(&mut self, name: &'static str) -> Result<(), ConfigError> {
+        self.find(name).map_or(Ok(()), |value| value.integer().map(drop))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubles_are_those_of_java() {
+        for (text, number) in [("0.3", 0.3), ("1e3", 1000.0), (".5", 0.5), ("2d", 2.0), ("5.", 5.0)]
+        {
+            assert_eq!(parse_double(text), Some(number), "{text}");
+        }
+        for text in ["", "x", "NaN", "Infinity", "inf", "infd", "1e999", "1e", "0x10", "1_0", "d"] {
+            assert_eq!(parse_double(text), None, "{text}");
+        }
+    }
+}

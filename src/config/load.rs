@@ -1,0 +1,455 @@
+//! From a document to settings, in the order in which the original evaluates its elements: of
+//! several faults the same one is reported.
+
+use super::classes::{AuthenticatorName, PartitionerName};
+use super::directories::Paths;
+use super::document::{Document, Place, Source, Value};
+use super::error::{ConfigError, Problem};
+use super::hosts::{self, Resolver, SystemResolver};
+use super::known;
+use super::notes::Note;
+use super::settings::{
+    AdminSettings, CommitLogSettings, CommitLogSync, NetworkSettings, Release, Settings,
+    StorageSettings, ThriftSettings,
+};
+use super::xml::{self, Element};
+use super::{keyspaces, memory, ours};
+use crate::model::comparator::ComparatorRegistry;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+/// The name of the file in its directory.
+pub const FILE_NAME: &str = "storage-conf.xml";
+/// The configuration of a server that is given none.
+const EMBEDDED: &str = include_str!("../../storage-conf.xml");
+/// The least number of threads that the original accepts.
+const LEAST_THREADS: i32 = 2;
+pub(super) const MIB: u64 = 1 << 20;
+
+/// Settings, and what there is to say about them.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// What the server runs with.
+    pub settings: Settings,
+    /// Remarks for the operator, in the order of lines.
+    pub notes: Vec<Note>,
+    /// By current name the elements below `/Storage` that the file gives; the others have their
+    /// defaults.
+    pub sources: BTreeMap<&'static str, Source>,
+}
+
+/// What reading a configuration needs of its surroundings.
+#[derive(Clone, Copy)]
+pub struct Loader<'a> {
+    /// The comparators that column families may name.
+    pub comparators: &'a ComparatorRegistry,
+    /// Turns hosts into addresses.
+    pub resolver: &'a dyn Resolver,
+}
+
+impl Settings {
+    /// Reads a file, or `storage-conf.xml` in a directory, with the system's resolver.
+    pub fn load(path: &Path, comparators: &ComparatorRegistry) -> Result<Loaded, ConfigError> {
+        Loader { comparators, resolver: &SystemResolver }.load(path)
+    }
+
+    /// Reads a text, with the system's resolver; `origin` names it in messages.
+    pub fn parse(
+        text: &str,
+        origin: &str,
+        comparators: &ComparatorRegistry,
+    ) -> Result<Loaded, ConfigError> {
+        Loader { comparators, resolver: &SystemResolver }.parse(text, origin)
+    }
+
+    /// The configuration of a server that is given none: a single node on loopback with sample
+    /// keyspaces and its files below `./data`.
+    pub fn embedded(comparators: &ComparatorRegistry) -> Result<Loaded, ConfigError> {
+        Self::parse(EMBEDDED, "storage-conf.xml (embedded)", comparators)
+    }
+}
+
+impl Loader<'_> {
+    /// Reads a file, or `storage-conf.xml` in a directory.
+    pub fn load(&self, path: &Path) -> Result<Loaded, ConfigError> {
+        let path = if path.is_dir() { path.join(FILE_NAME) } else { path.to_owned() };
+        let bytes = match read_bounded(&path) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                return Err(ConfigError::NotFound { path });
+            }
+            Err(source) => return Err(ConfigError::Unreadable { path, source }),
+        };
+        let origin = path.display().to_string();
+        let text = xml::decode(&bytes).map_err(|e| malformed(&origin, e))?;
+        self.parse(&text, &origin)
+    }
+
+    /// Reads a text; `origin` names it in messages.
+    pub fn parse(&self, text: &str, origin: &str) -> Result<Loaded, ConfigError> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let root = Element::parse(text).map_err(|e| malformed(origin, e))?;
+        let mut document = Document::new(&root, origin, release_of(&root));
+        if root.name != "Storage" {
+            let place = Place { origin, line: root.line, element: format!("/{}", root.name) };
+            return Err(place.refuse(Problem::NotAStorageFile));
+        }
+        let settings = self.evaluate(&mut document, text)?;
+        known::review(&root, document.release, &mut document.notes);
+        let Document { notes, sources, .. } = document;
+        Ok(Loaded { settings, notes: notes.into_sorted(), sources })
+    }
+
+    fn evaluate(&self, doc: &mut Document<'_>, text: &str) -> Result<Settings, ConfigError> {
+        let basics = Basics::read(doc)?;
+        let limits = Limits::read(doc)?;
+        let network = self.network(doc, &limits)?;
+        let thrift = self.thrift(doc, network.listen_address)?;
+        let snapshot_before_compaction =
+            doc.boolean("SnapshotBeforeCompaction", "SnapshotBeforeCompaction", false)?;
+        let auto_bootstrap = doc.boolean("AutoBootstrap", "AutoBootstrap", false)?;
+        let mut memory = memory::memtables(doc)?;
+        let checks = doc.find("DoConsistencyChecksBoolean");
+        let do_consistency_checks = checks.is_none_or(|v| v.text.eq_ignore_ascii_case("true"));
+        let column_index_bytes = kilobytes(doc, "ColumnIndexSizeInKB", 64)?;
+        let row_warning_threshold_bytes = row_warning_threshold(doc)?;
+        let paths = Paths::read(doc)?;
+        let rotation = doc.integer("CommitLogRotationThresholdInMB", 128, 1)?;
+        let hints = doc.boolean("HintedHandoffEnabled", "HintedHandoff", true)?;
+        let index_interval = index_interval(doc)?;
+        let storage = StorageSettings {
+            index_interval,
+            column_index_bytes,
+            row_warning_threshold_bytes,
+            snapshot_before_compaction,
+            gc_grace: basics.gc_grace,
+            compression: ours::compression(doc)?,
+            compaction_throughput_bytes: ours::throughput(
+                doc,
+                "CompactionThroughputInMBPerSecond",
+                64,
+            )?,
+            concurrent_reads: limits.concurrent_reads,
+            concurrent_writes: limits.concurrent_writes,
+        };
+        let replication = ours::replication(doc, do_consistency_checks, hints)?;
+        memory::budget(doc, &mut memory)?;
+        let admin = self.admin(doc)?;
+        let keyspaces = keyspaces::read(doc, self.comparators, &storage, &replication)?;
+        let seeds = self.seeds(doc, network.listen_address)?;
+        let directories = paths.complete(doc)?;
+        Ok(Settings {
+            origin: doc.origin.to_owned(),
+            text: text.to_owned(),
+            release: doc.release,
+            cluster_name: basics.cluster_name,
+            partitioner: basics.partitioner,
+            initial_token: basics.initial_token,
+            auto_bootstrap,
+            seeds,
+            authenticator: basics.authenticator,
+            network,
+            thrift,
+            admin,
+            directories,
+            commit_log: CommitLogSettings {
+                sync: basics.sync,
+                rotation_threshold_bytes: u64::from(rotation) * MIB,
+            },
+            memory,
+            storage,
+            replication,
+            keyspaces,
+        })
+    }
+
+    fn network(
+        &self,
+        doc: &mut Document<'_>,
+        limits: &Limits,
+    ) -> Result<NetworkSettings, ConfigError> {
+        let storage_port = doc.port("StoragePort", 7000)?;
+        let listen_address = match doc.find("ListenAddress") {
+            Some(value) => self.listen_address(doc, &value)?,
+            None => hosts::local_address(self.resolver),
+        };
+        Ok(NetworkSettings {
+            listen_address,
+            storage_port,
+            rpc_timeout: limits.rpc_timeout,
+            phi_convict_threshold: limits.phi_convict_threshold,
+            stream_throughput_bytes: ours::throughput(doc, "StreamThroughputInMBPerSecond", 0)?,
+        })
+    }
+
+    fn listen_address(
+        &self,
+        doc: &mut Document<'_>,
+        value: &Value<'_>,
+    ) -> Result<IpAddr, ConfigError> {
+        let found = hosts::resolve_one(self.resolver, value.text);
+        let address = found
+            .map_err(|_| value.refuse(Problem::UnknownListenAddress(value.text.to_owned())))?;
+        if !address.is_unspecified() {
+            return Ok(address);
+        }
+        if doc.release != Release::V04 {
+            return Err(value.refuse(Problem::ListenAddressIsAny));
+        }
+        // 0.4 did not check; its peers then know the node by the address of its name.
+        let local = hosts::local_address(self.resolver);
+        let text = format!("ListenAddress must be a single interface; {local} is taken");
+        doc.notes.warn(value.place.line, text);
+        Ok(local)
+    }
+
+    fn thrift(
+        &self,
+        doc: &mut Document<'_>,
+        listen_address: IpAddr,
+    ) -> Result<ThriftSettings, ConfigError> {
+        let address = match doc.find("ThriftAddress") {
+            Some(value) => self.resolve(&value)?,
+            None => listen_address,
+        };
+        let port = doc.port("ThriftPort", 9160)?;
+        let framed = doc.boolean("ThriftFramedTransport", "ThriftFramedTransport", false)?;
+        let api_version = ours::api_version(doc)?;
+        Ok(ThriftSettings {
+            address,
+            port,
+            framed,
+            api_version,
+            max_message_bytes: u64::from(doc.integer("ThriftMaxMessageInMB", 64, 1)?) * MIB,
+            max_connections: doc.integer("ThriftMaxConnections", 10_000, 1)?,
+            receive_budget_bytes: u64::from(doc.integer("ThriftReceiveBudgetInMB", 256, 1)?) * MIB,
+        })
+    }
+
+    fn admin(&self, doc: &mut Document<'_>) -> Result<AdminSettings, ConfigError> {
+        let address = match doc.find("AdminAddress") {
+            Some(value) => self.resolve(&value)?,
+            None => IpAddr::from([127, 0, 0, 1]),
+        };
+        Ok(AdminSettings {
+            address,
+            port: doc.port("AdminPort", 8080)?,
+            port_is_required: doc.sources.contains_key("AdminPort"),
+            token: doc.find("AdminToken").map(|value| value.text.to_owned()),
+        })
+    }
+
+    fn seeds(
+        &self,
+        doc: &mut Document<'_>,
+        listen_address: IpAddr,
+    ) -> Result<Vec<IpAddr>, ConfigError> {
+        let mut seeds = Vec::new();
+        for value in doc.list("Seeds", "Seed")? {
+            let address = self.resolve(&value)?;
+            if !seeds.contains(&address) {
+                seeds.push(address);
+            }
+        }
+        if seeds.is_empty() {
+            if doc.release != Release::V04 {
+                return Err(doc.absent("Seeds", Problem::NoSeeds));
+            }
+            seeds.push(listen_address);
+        }
+        Ok(seeds)
+    }
+
+    fn resolve(&self, value: &Value<'_>) -> Result<IpAddr, ConfigError> {
+        hosts::resolve_one(self.resolver, value.text).map_err(|reason| {
+            value.refuse(Problem::UnknownHost { host: value.text.to_owned(), reason })
+        })
+    }
+}
+
+fn malformed(origin: &str, error: xml::XmlError) -> ConfigError {
+    ConfigError::Malformed { origin: origin.to_owned(), line: error.line, fault: error.fault }
+}
+
+/// The bytes of a file, at most one more than a document may have.
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    let limit = xml::MAX_DOCUMENT_BYTES as u64 + 1;
+    std::fs::File::open(path)?.take(limit).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The release whose elements a file uses: replication for all keyspaces together is of 0.4 or
+/// 0.5, and of these only 0.4 has three elements.
+fn release_of(root: &Element) -> Release {
+    let has = |name| root.children_named(name).next().is_some();
+    if !has("ReplicationFactor") && !has("ReplicaPlacementStrategy") {
+        return Release::V06;
+    }
+    let keyspaces = root.children_named("Keyspaces").flat_map(|e| e.children_named("Keyspace"));
+    let mut families = keyspaces.flat_map(|keyspace| keyspace.children_named("ColumnFamily"));
+    let flushes_by_period = families.any(|f| f.attribute("FlushPeriodInMinutes").is_some());
+    if has("BootstrapFileDirectory") || has("MemtableLifetimeInDays") || flushes_by_period {
+        Release::V04
+    } else {
+        Release::V05
+    }
+}
+
+/// What the original evaluates first.
+struct Basics {
+    cluster_name: String,
+    sync: CommitLogSync,
+    authenticator: AuthenticatorName,
+    partitioner: PartitionerName,
+    gc_grace: Duration,
+    initial_token: Option<String>,
+}
+
+impl Basics {
+    fn read(doc: &mut Document<'_>) -> Result<Self, ConfigError> {
+        let cluster_name = match doc.find("ClusterName") {
+            Some(value) => value.text.to_owned(),
+            None => return Err(doc.absent("ClusterName", Problem::Missing)),
+        };
+        let sync = commit_log_sync(doc)?;
+        check_disk_access_mode(doc)?;
+        let authenticator = match doc.find("Authenticator") {
+            Some(value) => AuthenticatorName::from_class_name(value.text).ok_or_else(|| {
+                value.refuse(Problem::InvalidAuthenticator(value.text.to_owned()))
+            })?,
+            None => AuthenticatorName::AllowAll,
+        };
+        let partitioner = match doc.find("Partitioner") {
+            Some(value) => PartitionerName::from_class_name(value.text)
+                .ok_or_else(|| value.refuse(Problem::InvalidPartitioner(value.text.to_owned())))?,
+            None => return Err(doc.absent("Partitioner", Problem::MissingPartitioner)),
+        };
+        let gc_grace = Duration::from_secs(doc.integer("GCGraceSeconds", 864_000, 0)?.into());
+        let initial_token = match doc.find("InitialToken") {
+            Some(value) if !partitioner.accepts_token(value.text) => {
+                return Err(value.refuse(Problem::InvalidToken(partitioner)));
+            }
+            token => token.map(|value| value.text.to_owned()),
+        };
+        Ok(Self { cluster_name, sync, authenticator, partitioner, gc_grace, initial_token })
+    }
+}
+
+fn commit_log_sync(doc: &mut Document<'_>) -> Result<CommitLogSync, ConfigError> {
+    const PERIOD: &str = "CommitLogSyncPeriodInMS";
+    const WINDOW: &str = "CommitLogSyncBatchWindowInMS";
+    let Some(mode) = doc.find("CommitLogSync") else {
+        return Err(doc.absent("CommitLogSync", Problem::Missing));
+    };
+    let (period, window) = (doc.find(PERIOD), doc.find(WINDOW));
+    match mode.text {
+        "batch" => {
+            let Some(window) = window else {
+                return Err(doc.absent(WINDOW, Problem::CommitLogSyncBatchWindow));
+            };
+            let millis = window.double();
+            let millis = millis.map_err(|_| window.refuse(Problem::CommitLogSyncBatchWindow))?;
+            if let Some(period) = period {
+                return Err(period.refuse(Problem::PeriodWithBatchSync));
+            }
+            // A negative window is none, and no sensible one is longer than a day.
+            let seconds = (millis / 1000.0).clamp(0.0, 86_400.0);
+            Ok(CommitLogSync::Batch { window: Duration::from_secs_f64(seconds) })
+        }
+        "periodic" => {
+            let Some(period) = period else {
+                return Err(doc.absent(PERIOD, Problem::CommitLogSyncPeriod));
+            };
+            if period.integer().is_err() {
+                return Err(period.refuse(Problem::CommitLogSyncPeriod));
+            }
+            if let Some(window) = window {
+                return Err(window.refuse(Problem::WindowWithPeriodicSync));
+            }
+            let millis = doc.at_least(&period, 1)?;
+            Ok(CommitLogSync::Periodic { period: Duration::from_millis(millis.into()) })
+        }
+        _ => Err(mode.refuse(Problem::CommitLogSync)),
+    }
+}
+
+/// The mode has no meaning here, but a file that 0.6 refuses is one that was never in use.
+fn check_disk_access_mode(doc: &mut Document<'_>) -> Result<(), ConfigError> {
+    match doc.find("DiskAccessMode") {
+        Some(value) => match value.text {
+            "auto" | "mmap" | "mmap_index_only" | "standard" => Ok(()),
+            _ => Err(value.refuse(Problem::DiskAccessMode)),
+        },
+        None if doc.release == Release::V06 => Err(doc.absent("DiskAccessMode", Problem::Missing)),
+        None => Ok(()),
+    }
+}
+
+/// Timeouts and thread counts.
+struct Limits {
+    rpc_timeout: Duration,
+    phi_convict_threshold: u32,
+    concurrent_reads: u32,
+    concurrent_writes: u32,
+}
+
+impl Limits {
+    fn read(doc: &mut Document<'_>) -> Result<Self, ConfigError> {
+        let timeout = doc.integer("RpcTimeoutInMillis", 2000, 1)?;
+        let phi_convict_threshold = match doc.find("PhiConvictThreshold") {
+            Some(value) => match value.integer()? {
+                phi @ 5..=16 => phi.unsigned_abs(),
+                _ => return Err(value.refuse(Problem::PhiConvictThreshold)),
+            },
+            None => 8,
+        };
+        let concurrent_reads = threads(doc, "ConcurrentReads", 8)?;
+        let concurrent_writes = threads(doc, "ConcurrentWrites", 32)?;
+        doc.check_integer("SlicedBufferSizeInKB")?;
+        doc.check_number("FlushDataBufferSizeInMB")?;
+        doc.check_number("FlushIndexBufferSizeInMB")?;
+        Ok(Self {
+            rpc_timeout: Duration::from_millis(timeout.into()),
+            phi_convict_threshold,
+            concurrent_reads,
+            concurrent_writes,
+        })
+    }
+}
+
+fn threads(doc: &mut Document<'_>, name: &'static str, default: u32) -> Result<u32, ConfigError> {
+    let Some(value) = doc.find(name) else { return Ok(default) };
+    if doc.release == Release::V06 && value.integer()? < LEAST_THREADS {
+        return Err(value.refuse(Problem::TooFewThreads(name)));
+    }
+    doc.at_least(&value, 1)
+}
+
+fn kilobytes(doc: &mut Document<'_>, name: &'static str, default: u32) -> Result<u64, ConfigError> {
+    Ok(u64::from(doc.integer(name, default, 1)?) << 10)
+}
+
+fn row_warning_threshold(doc: &mut Document<'_>) -> Result<u64, ConfigError> {
+    match doc.find("RowWarningThresholdInMB") {
+        Some(value) => match u64::try_from(value.integer()?) {
+            Ok(megabytes) if megabytes > 0 => Ok(megabytes * MIB),
+            _ => Err(value.refuse(Problem::RowWarningThreshold)),
+        },
+        None => Ok(512 * MIB),
+    }
+}
+
+fn index_interval(doc: &mut Document<'_>) -> Result<u32, ConfigError> {
+    match doc.find("IndexInterval") {
+        Some(value) => match u32::try_from(value.integer()?) {
+            Ok(interval) if interval > 0 => Ok(interval),
+            _ => Err(value.refuse(Problem::IndexInterval)),
+        },
+        None => Ok(128),
+    }
+}

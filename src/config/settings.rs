@@ -1,0 +1,446 @@
+//! The settings that a server runs with, all typed and with their defaults filled in.
+
+use super::classes::{AuthenticatorName, PartitionerName, SnitchName, StrategyName};
+use crate::model::comparator::Comparator;
+use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A generation of the original, by its release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Release {
+    /// 0.4
+    V04,
+    /// 0.5
+    V05,
+    /// 0.6
+    V06,
+}
+
+impl Release {
+    /// All of them, the oldest first.
+    pub const ALL: [Self; 3] = [Self::V04, Self::V05, Self::V06];
+}
+
+impl fmt::Display for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::V04 => "0.4",
+            Self::V05 => "0.5",
+            Self::V06 => "0.6",
+        })
+    }
+}
+
+/// All settings of a node. Read once at start and shared; nothing changes it afterwards.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The file, or another name of the text.
+    pub origin: String,
+    /// The text of the file, which clients may ask for.
+    pub text: String,
+    /// The release whose elements the file uses.
+    pub release: Release,
+    /// `ClusterName`: keeps nodes of different clusters apart; clients see it.
+    pub cluster_name: String,
+    /// `Partitioner`: how row keys become tokens.
+    pub partitioner: PartitionerName,
+    /// `InitialToken`: the token of the first start, in the form of the partitioner; `None` for a
+    /// random one.
+    pub initial_token: Option<String>,
+    /// `AutoBootstrap` (false): a new node that is no seed fetches its range before it serves.
+    pub auto_bootstrap: bool,
+    /// `Seeds`: the nodes that are asked for the ring, at least one, in the order of the file.
+    pub seeds: Vec<IpAddr>,
+    /// `Authenticator` (everyone may log in).
+    pub authenticator: AuthenticatorName,
+    /// Between nodes.
+    pub network: NetworkSettings,
+    /// Towards clients.
+    pub thrift: ThriftSettings,
+    /// Towards operators.
+    pub admin: AdminSettings,
+    /// Where files are.
+    pub directories: Directories,
+    /// How writes become durable.
+    pub commit_log: CommitLogSettings,
+    /// How much is kept in memory.
+    pub memory: MemorySettings,
+    /// How data files are written and read.
+    pub storage: StorageSettings,
+    /// How replicas are read and kept alike.
+    pub replication: ReplicationSettings,
+    /// `Keyspaces`, in the order of the file, without `system`.
+    pub keyspaces: Vec<KeyspaceSettings>,
+}
+
+/// Between nodes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NetworkSettings {
+    /// `ListenAddress` (that of the local host name): the node's identity, and where it listens
+    /// for its peers.
+    pub listen_address: IpAddr,
+    /// `StoragePort` (7000): TCP, the same on all nodes.
+    pub storage_port: u16,
+    /// `RpcTimeoutInMillis` (2 s): how long a coordinator waits for replicas.
+    pub rpc_timeout: Duration,
+    /// `PhiConvictThreshold` (8, from 5 to 16): how much suspicion makes a node dead.
+    pub phi_convict_threshold: u32,
+    /// `StreamThroughputInMBPerSecond`: bytes per second of streaming; `None` (0) for no limit.
+    pub stream_throughput_bytes: Option<u64>,
+}
+
+/// Towards clients.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ThriftSettings {
+    /// `ThriftAddress` (the listen address): where clients are accepted; may be `0.0.0.0`.
+    pub address: IpAddr,
+    /// `ThriftPort` (9160); 0 for a free one.
+    pub port: u16,
+    /// `ThriftFramedTransport` (false): decides only where a connection does not show its form.
+    pub framed: bool,
+    /// `ThriftApiVersion` (that of the file): whose answers clients get where releases differ.
+    pub api_version: Release,
+    /// `ThriftMaxMessageInMB` (64 MiB), in bytes: a larger message closes its connection.
+    pub max_message_bytes: u64,
+    /// `ThriftMaxConnections` (10000): further ones wait.
+    pub max_connections: u32,
+    /// `ThriftReceiveBudgetInMB` (256 MiB), in bytes: unfinished requests of all connections.
+    pub receive_budget_bytes: u64,
+}
+
+/// Towards operators.
+#[derive(Clone, PartialEq)]
+pub struct AdminSettings {
+    /// `AdminAddress` (loopback).
+    pub address: IpAddr,
+    /// `AdminPort` (8080); 0 for a free one.
+    pub port: u16,
+    /// Whether the file names the port: then it is an error when it is taken.
+    pub port_is_required: bool,
+    /// `AdminToken`: what a change from another machine must present; `None`: none is accepted.
+    pub token: Option<String>,
+}
+
+impl fmt::Debug for AdminSettings {
+    /// The token is a secret and settings end up in logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdminSettings")
+            .field("address", &self.address)
+            .field("port", &self.port)
+            .field("port_is_required", &self.port_is_required)
+            .field("token", &self.token.as_ref().map(|_| "(set)"))
+            .finish()
+    }
+}
+
+/// Where files are. Relative paths start at the working directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Directories {
+    /// `DataFileDirectories`: at least one; files are spread over them.
+    pub data: Vec<PathBuf>,
+    /// `CommitLogDirectory`.
+    pub commit_log: PathBuf,
+    /// `SavedCachesDirectory`: keys of the caches, written now and then. In files before 0.6
+    /// beside the commit log.
+    pub saved_caches: PathBuf,
+    /// `HintsDirectory` (beside the commit log): mutations for nodes that are down.
+    pub hints: PathBuf,
+}
+
+/// How writes become durable.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CommitLogSettings {
+    /// `CommitLogSync` with its period or window.
+    pub sync: CommitLogSync,
+    /// `CommitLogRotationThresholdInMB` (128 MiB), in bytes: the size of a segment.
+    pub rotation_threshold_bytes: u64,
+}
+
+/// When the commit log is forced to the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommitLogSync {
+    /// Now and then; writes are acknowledged before.
+    Periodic {
+        /// `CommitLogSyncPeriodInMS`: the time between two.
+        period: Duration,
+    },
+    /// Before a write is acknowledged, together with those that arrive within the window.
+    Batch {
+        /// `CommitLogSyncBatchWindowInMS`: how long others are waited for; may be zero.
+        window: Duration,
+    },
+}
+
+/// How much is kept in memory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MemorySettings {
+    /// `MemoryBudgetInMB`, in bytes: memtables, caches and buffers together; `None` for a quarter
+    /// of the machine's.
+    pub budget_bytes: Option<u64>,
+    /// `BlockCacheInMB`, in bytes; `None` for a quarter of the budget.
+    pub block_cache_bytes: Option<u64>,
+    /// `MemtableThroughputInMB` (64 MiB), in bytes: a column family is flushed after as much.
+    pub memtable_throughput_bytes: u64,
+    /// `MemtableOperationsInMillions` (0.1), in columns; a million is 1048576 here as in 0.6.
+    pub memtable_operations: u64,
+    /// `MemtableFlushAfterMinutes` (60): a memtable is flushed at this age at the latest.
+    pub memtable_flush_after: Duration,
+}
+
+/// How data files are written and read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StorageSettings {
+    /// `IndexInterval` (128): every so many row keys one is a sample (`describe_splits`).
+    pub index_interval: u32,
+    /// `ColumnIndexSizeInKB` (64 KiB), in bytes: how much of a row one index entry covers.
+    pub column_index_bytes: u64,
+    /// `RowWarningThresholdInMB` (512 MiB), in bytes: larger rows are reported by compaction.
+    pub row_warning_threshold_bytes: u64,
+    /// `SnapshotBeforeCompaction` (false).
+    pub snapshot_before_compaction: bool,
+    /// `GCGraceSeconds` (10 days): how long tombstones are kept.
+    pub gc_grace: Duration,
+    /// `Compression` (LZ4).
+    pub compression: Compression,
+    /// `CompactionThroughputInMBPerSecond` (64 MiB): bytes per second; `None` (0) for no limit.
+    pub compaction_throughput_bytes: Option<u64>,
+    /// `ConcurrentReads` (8): threads for reads that need the disk.
+    pub concurrent_reads: u32,
+    /// `ConcurrentWrites` (32): writes in progress at once.
+    pub concurrent_writes: u32,
+}
+
+/// How blocks of data files are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// LZ4.
+    Lz4,
+}
+
+impl fmt::Display for Compression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "None",
+            Self::Lz4 => "LZ4",
+        })
+    }
+}
+
+/// How replicas are read and kept alike.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReplicationSettings {
+    /// `DoConsistencyChecksBoolean` (true): whether reads repair replicas that differ.
+    pub do_consistency_checks: bool,
+    /// `SpeculativeRetry` (p99): when a second replica is asked.
+    pub speculative_retry: SpeculativeRetry,
+    /// `HintedHandoffEnabled` (true).
+    pub hinted_handoff_enabled: bool,
+    /// `HintMaxAgeHours` (72): older hints are dropped.
+    pub hint_max_age: Duration,
+    /// `HintMaxSizeInMB` (10 GiB), in bytes: of the hints for one node.
+    pub hint_max_bytes: u64,
+}
+
+/// When a second replica is asked for the same data.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum SpeculativeRetry {
+    /// Never.
+    Never,
+    /// When a read takes longer than this percentile (above 0, below 100) of recent ones.
+    Percentile(f64),
+}
+
+impl fmt::Display for SpeculativeRetry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Never => f.write_str("none"),
+            Self::Percentile(percentile) => write!(f, "p{percentile}"),
+        }
+    }
+}
+
+/// A keyspace: how it is replicated, and its column families.
+#[derive(Debug, Clone)]
+pub struct KeyspaceSettings {
+    /// Its name; case matters. It is also the name of a directory.
+    pub name: String,
+    /// The line of its element.
+    pub line: u32,
+    /// `ReplicaPlacementStrategy`.
+    pub strategy: StrategyName,
+    /// `ReplicationFactor`: the number of replicas, at least 1.
+    pub replication_factor: u32,
+    /// `EndPointSnitch`.
+    pub snitch: SnitchName,
+    /// `DatacenterReplicationFactor`: replicas by data centre, for the data-centre strategy.
+    pub datacenter_replication_factors: BTreeMap<String, u32>,
+    /// Its column families, in the order of the file.
+    pub column_families: Vec<ColumnFamilySettings>,
+}
+
+/// A column family: what it is, and how it is kept.
+#[derive(Debug, Clone)]
+pub struct ColumnFamilySettings {
+    /// Names, type, comparators and comment.
+    pub schema: Arc<ColumnFamilySchema>,
+    /// The line of its element; 0 for those of the system keyspace.
+    pub line: u32,
+    /// `KeysCached` (200000): places of rows in data files that are remembered.
+    pub keys_cached: CacheSize,
+    /// `RowsCached` (0): rows that are kept in memory whole.
+    pub rows_cached: CacheSize,
+    /// `KeyCacheSavePeriodInSeconds`: time between two savings; `None` (0) for never.
+    pub key_cache_save_period: Option<Duration>,
+    /// `RowCacheSavePeriodInSeconds`: time between two savings; `None` (0) for never.
+    pub row_cache_save_period: Option<Duration>,
+    /// `MinCompactionThreshold` (4): so many files of like size are compacted.
+    pub min_compaction_threshold: u32,
+    /// `MaxCompactionThreshold` (32): at most so many at once; 0 switches compaction off.
+    pub max_compaction_threshold: u32,
+    /// `GCGraceSeconds` (that of the server): how long tombstones are kept.
+    pub gc_grace: Duration,
+    /// `Compression` (that of the server).
+    pub compression: Compression,
+    /// `ReadRepairChance` (0.1, or 0 without consistency checks): the share of reads at ONE that
+    /// compare replicas in the background.
+    pub read_repair_chance: f64,
+    /// `FlushPeriodInMinutes` of 0.4: flushed as often; `None` (0) for by the other rules only.
+    pub flush_period: Option<Duration>,
+    /// The words with which 0.4 describes it.
+    pub labels: Labels,
+}
+
+/// How many entries a cache holds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum CacheSize {
+    /// None: there is no cache.
+    Off,
+    /// So many.
+    Entries(u64),
+    /// A share, above 0, of the keys of the column family, but at least one.
+    Fraction(f64),
+}
+
+impl fmt::Display for CacheSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("0"),
+            Self::Entries(entries) => write!(f, "{entries}"),
+            // Rounded, or 7 % would show what binary fractions are.
+            Self::Fraction(share) => write!(f, "{}%", (share * 1e8).round() / 1e6),
+        }
+    }
+}
+
+impl CacheSize {
+    /// The entries that a cache for `keys` keys holds.
+    pub fn entries(self, keys: u64) -> u64 {
+        match self {
+            Self::Off => 0,
+            Self::Entries(entries) => entries,
+            Self::Fraction(share) => ((keys as f64 * share) as u64).max(1),
+        }
+    }
+}
+
+/// The words with which `describe_keyspace` of 0.4 describes a column family.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Labels {
+    /// `RowKey`, a child of the keyspace.
+    pub row_key: String,
+    /// `SuperColumnMap`.
+    pub super_column_map: String,
+    /// `SuperColumnKey`.
+    pub super_column_key: String,
+    /// `ColumnMap`.
+    pub column_map: String,
+    /// `ColumnKey`.
+    pub column_key: String,
+    /// `ColumnValue`.
+    pub column_value: String,
+    /// `ColumnTimestamp`.
+    pub column_timestamp: String,
+}
+
+impl Default for Labels {
+    fn default() -> Self {
+        Self {
+            row_key: "ROW_KEY".to_owned(),
+            super_column_map: "SUPER_COLUMN_MAP".to_owned(),
+            super_column_key: "SUPER_COLUMN_KEY".to_owned(),
+            column_map: "COLUMN_MAP".to_owned(),
+            column_key: "COLUMN_KEY".to_owned(),
+            column_value: "COLUMN_VALUE".to_owned(),
+            column_timestamp: "COLUMN_TIMESTAMP".to_owned(),
+        }
+    }
+}
+
+impl Settings {
+    /// The keyspace of that name; `system` is none of them.
+    pub fn keyspace(&self, name: &str) -> Option<&KeyspaceSettings> {
+        self.keyspaces.iter().find(|keyspace| keyspace.name == name)
+    }
+
+    /// The column families of the implicit keyspace `system`, as clients of this file's API
+    /// version see them: 0.5 gave them another comparator.
+    pub fn system_column_families(&self) -> Vec<ColumnFamilySettings> {
+        let comparator = || match self.thrift.api_version {
+            Release::V04 | Release::V05 => Comparator::Utf8,
+            Release::V06 => Comparator::Bytes,
+        };
+        let family = |name: &str, comment: &str, kind| ColumnFamilySettings {
+            schema: Arc::new(ColumnFamilySchema {
+                keyspace: SYSTEM_KEYSPACE.to_owned(),
+                name: name.to_owned(),
+                kind,
+                comment: Some(comment.to_owned()),
+            }),
+            line: 0,
+            keys_cached: CacheSize::Fraction(0.01),
+            rows_cached: CacheSize::Off,
+            key_cache_save_period: None,
+            row_cache_save_period: None,
+            min_compaction_threshold: DEFAULT_MIN_COMPACTION_THRESHOLD,
+            max_compaction_threshold: DEFAULT_MAX_COMPACTION_THRESHOLD,
+            gc_grace: self.storage.gc_grace,
+            compression: self.storage.compression,
+            read_repair_chance: 0.0,
+            flush_period: None,
+            labels: Labels::default(),
+        };
+        vec![
+            family(
+                "LocationInfo",
+                "persistent metadata for the local node",
+                ColumnFamilyKind::Standard { columns: comparator() },
+            ),
+            family(
+                "HintsColumnFamily",
+                "hinted handoff data",
+                ColumnFamilyKind::Super { super_columns: comparator(), columns: Comparator::Bytes },
+            ),
+        ]
+    }
+}
+
+impl KeyspaceSettings {
+    /// The column family of that name.
+    pub fn column_family(&self, name: &str) -> Option<&ColumnFamilySettings> {
+        self.column_families.iter().find(|family| family.schema.name == name)
+    }
+}
+
+/// The name of the keyspace that every node keeps for itself.
+pub const SYSTEM_KEYSPACE: &str = "system";
+/// So many files of like size are compacted.
+pub const DEFAULT_MIN_COMPACTION_THRESHOLD: u32 = 4;
+/// At most so many files are compacted at once.
+pub const DEFAULT_MAX_COMPACTION_THRESHOLD: u32 = 32;

@@ -1,0 +1,512 @@
+//! Whole files: generations, sources, notes, and what no file may do.
+
+mod faults;
+
+use crate::config::classes::{AuthenticatorName, PartitionerName, SnitchName, StrategyName};
+use crate::config::error::Problem;
+use crate::config::hosts::Resolver;
+use crate::config::settings::{
+    CacheSize, CommitLogSync, Compression, Labels, Release, SpeculativeRetry,
+};
+use crate::config::*;
+use crate::model::comparator::{Comparator, ComparatorRegistry};
+use proptest::prelude::*;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const SAMPLE: &str = include_str!("../../../storage-conf.xml");
+const OF_04: &str = include_str!("../../../tests/configs/0.4.xml");
+const OF_05: &str = include_str!("../../../tests/configs/0.5.xml");
+const OF_06: &str = include_str!("../../../tests/configs/0.6.xml");
+
+/// Knows one seed, localhost and this machine, and nobody else.
+struct FixedHosts;
+
+impl Resolver for FixedHosts {
+    fn local_host_name(&self) -> io::Result<String> {
+        Ok("this-machine".to_owned())
+    }
+
+    fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+        match host {
+            "seed.example" => Ok(vec![address("192.0.2.2")]),
+            "localhost" => Ok(vec![address("::1"), address("127.0.0.1")]),
+            "this-machine" => Ok(vec![address("192.0.2.99")]),
+            _ => Err(io::Error::new(io::ErrorKind::NotFound, "no such host")),
+        }
+    }
+}
+
+fn address(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn parse(text: &str) -> Result<Loaded, ConfigError> {
+    let comparators = ComparatorRegistry::default();
+    Loader { comparators: &comparators, resolver: &FixedHosts }.parse(text, "test.xml")
+}
+
+fn line_of(text: &str, needle: &str) -> u32 {
+    let place = text.find(needle).unwrap_or_else(|| panic!("{needle} is not in the text"));
+    1 + text.get(..place).unwrap().matches('\n').count() as u32
+}
+
+fn note_texts(loaded: &Loaded) -> Vec<String> {
+    loaded.notes.iter().map(ToString::to_string).collect()
+}
+
+fn has_note(loaded: &Loaded, line: u32, text: &str) -> bool {
+    loaded.notes.iter().any(|note| note.line == line && note.text.contains(text))
+}
+
+#[test]
+fn a_file_of_06() {
+    let loaded = parse(OF_06).unwrap();
+    let s = &loaded.settings;
+    assert_eq!((s.release, s.thrift.api_version), (Release::V06, Release::V06));
+    assert_eq!((s.origin.as_str(), s.text.as_str()), ("test.xml", OF_06));
+    assert_eq!(s.cluster_name, "Shop");
+    assert_eq!(s.partitioner, PartitionerName::OrderPreserving);
+    assert_eq!(s.initial_token.as_deref(), Some("m"));
+    assert_eq!(s.authenticator, AuthenticatorName::Simple);
+    assert_eq!(s.seeds, [address("192.0.2.1"), address("192.0.2.2")]);
+    assert_eq!(s.network.listen_address, address("192.0.2.7"));
+    assert_eq!((s.network.storage_port, s.network.phi_convict_threshold), (7001, 12));
+    assert_eq!(s.network.rpc_timeout, Duration::from_secs(5));
+    assert_eq!((s.thrift.address, s.thrift.port), (address("0.0.0.0"), 9161));
+    assert!(s.thrift.framed && s.auto_bootstrap && s.storage.snapshot_before_compaction);
+    assert!(!s.replication.hinted_handoff_enabled && !s.replication.do_consistency_checks);
+    let data = ["/var/shop/data1", "/var/shop/data2"].map(PathBuf::from);
+    assert_eq!(s.directories.data, data);
+    assert_eq!(s.directories.commit_log, Path::new("/var/shop/commitlog"));
+    assert_eq!(s.directories.saved_caches, Path::new("/var/shop/caches"));
+    assert_eq!(s.directories.hints, Path::new("/var/shop/hints"));
+    assert_eq!(s.commit_log.sync, CommitLogSync::Batch { window: Duration::from_micros(500) });
+    assert_eq!(s.commit_log.rotation_threshold_bytes, 64 << 20);
+    assert_eq!(s.memory.memtable_throughput_bytes, 32 << 20);
+    assert_eq!(s.memory.memtable_operations, 1 << 19);
+    assert_eq!(s.memory.memtable_flush_after, Duration::from_mins(30));
+    assert_eq!(s.storage.index_interval, 64);
+    assert_eq!(s.storage.column_index_bytes, 4096);
+    assert_eq!(s.storage.row_warning_threshold_bytes, 32 << 20);
+    assert_eq!(s.storage.gc_grace, Duration::from_hours(1));
+    assert_eq!((s.storage.concurrent_reads, s.storage.concurrent_writes), (2, 16));
+
+    let shop = s.keyspace("Shop").unwrap();
+    assert_eq!((shop.strategy, shop.snitch), (StrategyName::RackAware, SnitchName::EndPoint));
+    assert_eq!(shop.replication_factor, 2);
+    let orders = shop.column_family("Orders").unwrap();
+    assert!(!orders.schema.is_super());
+    assert_eq!(orders.schema.comparator(), &Comparator::Bytes);
+    assert_eq!(
+        (orders.keys_cached, orders.rows_cached),
+        (CacheSize::Entries(200_000), CacheSize::Off)
+    );
+    assert!(orders.read_repair_chance.abs() < f64::EPSILON, "consistency checks are off");
+    let carts = shop.column_family("Carts").unwrap();
+    assert_eq!(carts.schema.comparator(), &Comparator::Long);
+    assert_eq!(carts.schema.subcolumn_comparator(), Some(&Comparator::Utf8));
+    assert_eq!(carts.schema.comment.as_deref(), Some("What customers <may> buy & more"));
+    assert_eq!(
+        (carts.keys_cached, carts.rows_cached),
+        (CacheSize::Fraction(0.5), CacheSize::Fraction(0.25))
+    );
+    assert_eq!(carts.row_cache_save_period, Some(Duration::from_hours(1)));
+    assert_eq!(carts.key_cache_save_period, None);
+    assert!(loaded.notes.iter().all(|note| note.level == NoteLevel::Info), "{:?}", loaded.notes);
+}
+
+#[test]
+fn a_file_of_05() {
+    let loaded = parse(OF_05).unwrap();
+    let s = &loaded.settings;
+    assert_eq!((s.release, s.thrift.api_version), (Release::V05, Release::V05));
+    assert_eq!(s.network.listen_address, address("127.0.0.1"));
+    assert_eq!(s.thrift.address, address("127.0.0.1"));
+    assert_eq!(s.directories.saved_caches, Path::new("/var/saved_caches"));
+    assert!(has_note(&loaded, line_of(OF_05, "<CommitLogDirectory>"), "shares a directory"));
+    assert_eq!(s.memory.memtable_throughput_bytes, 96 << 20);
+    assert_eq!(s.memory.memtable_operations, 1 << 20);
+    assert_eq!(s.memory.memtable_flush_after, Duration::from_mins(45));
+    assert_eq!(s.storage.concurrent_reads, 1);
+    let radio = s.keyspace("Radio").unwrap();
+    assert_eq!((radio.replication_factor, radio.strategy), (3, StrategyName::RackUnaware));
+    let lists = radio.column_family("Play-Lists").unwrap();
+    assert_eq!(lists.keys_cached, CacheSize::Fraction(0.05));
+    assert_eq!(lists.schema.comment.as_deref(), Some("what was on the air"));
+    let podcasts = s.keyspace("Podcasts").unwrap();
+    let episodes = podcasts.column_family("Episodes").unwrap();
+    assert_eq!(episodes.keys_cached, CacheSize::Fraction(0.01));
+    assert_eq!(s.system_column_families().len(), 2);
+    assert_eq!(s.system_column_families()[0].schema.comparator(), &Comparator::Utf8);
+}
+
+#[test]
+fn a_file_of_04_with_the_blog() {
+    let loaded = parse(OF_04).unwrap();
+    let s = &loaded.settings;
+    assert_eq!(s.release, Release::V04);
+    assert_eq!(s.partitioner, PartitionerName::CollatingOrderPreserving);
+    assert_eq!(s.network.listen_address, address("192.0.2.99"));
+    assert!(has_note(&loaded, line_of(OF_04, "<ListenAddress>"), "single interface"));
+    assert_eq!(s.seeds, [address("192.0.2.99")]);
+    assert_eq!(s.directories.saved_caches, Path::new("/var/blog/saved_caches"));
+    assert_eq!(s.memory.memtable_throughput_bytes, 128 << 20);
+    assert_eq!(s.memory.memtable_operations, 1 << 18);
+    assert_eq!(s.memory.memtable_flush_after, Duration::from_hours(48));
+    let blog = s.keyspace("BloggyAppy").unwrap();
+    assert_eq!(blog.replication_factor, 1);
+    let comments = &blog.column_family("Comments").unwrap().schema;
+    assert_eq!(comments.comparator(), &Comparator::TimeUuid);
+    assert_eq!(comments.subcolumn_comparator(), Some(&Comparator::Bytes));
+    let events = s.keyspace("Labelled").unwrap().column_family("Events").unwrap();
+    assert_eq!(events.flush_period, Some(Duration::from_mins(20)));
+    let expected = Labels {
+        row_key: "UserName".to_owned(),
+        column_key: "When".to_owned(),
+        ..Labels::default()
+    };
+    assert_eq!(events.labels, expected);
+    assert!(has_note(&loaded, line_of(OF_04, "<ControlPort>"), "StoragePort"));
+}
+
+#[test]
+fn the_generation_is_recognised() {
+    let release = |text: &str| parse(text).unwrap().settings.release;
+    let days = "  <MemtableLifetimeInDays>2</MemtableLifetimeInDays>\n";
+    let bootstrap = "  <BootstrapFileDirectory>/var/blog/bootstrap</BootstrapFileDirectory>\n";
+    let period = " FlushPeriodInMinutes=\"20\"";
+    let listen = "<ListenAddress>0.0.0.0";
+    let base =
+        OF_04.replace(listen, "<Seeds><Seed>192.0.2.1</Seed></Seeds><ListenAddress>192.0.2.1");
+    let without = |parts: &[&str]| parts.iter().fold(base.clone(), |text, p| text.replace(p, ""));
+    assert_eq!(release(&without(&[days, bootstrap])), Release::V04);
+    assert_eq!(release(&without(&[days, period])), Release::V04);
+    assert_eq!(release(&without(&[bootstrap, period])), Release::V04);
+    assert_eq!(release(&without(&[days, bootstrap, period])), Release::V05);
+}
+
+#[test]
+fn the_embedded_configuration_is_complete() {
+    let registry = ComparatorRegistry::default();
+    let loaded = Settings::embedded(&registry).unwrap();
+    let s = &loaded.settings;
+    assert_eq!(s.release, Release::V06);
+    assert_eq!(s.text, SAMPLE);
+    assert!(s.network.listen_address.is_loopback() && s.thrift.address.is_loopback());
+    assert!(s.admin.address.is_loopback() && !s.admin.port_is_required);
+    assert_eq!((s.thrift.port, s.network.storage_port, s.admin.port), (9160, 7000, 8080));
+    assert!(s.directories.data.iter().all(|path| path.starts_with("./data")));
+    assert!(s.directories.commit_log.starts_with("./data"));
+    let period = Duration::from_secs(10);
+    assert_eq!(s.commit_log.sync, CommitLogSync::Periodic { period });
+    let families = |name: &str| -> Vec<String> {
+        let families = &s.keyspace(name).unwrap().column_families;
+        families.iter().map(|family| family.schema.name.clone()).collect()
+    };
+    assert_eq!(families("BloggyAppy"), ["Authors", "BlogEntries", "TaggedPosts", "Comments"]);
+    let sample = ["Standard1", "Standard2", "StandardByUUID1", "Super1", "Super2"];
+    assert_eq!(families("Keyspace1"), sample);
+    let only = "element <DiskAccessMode> has no effect: files are never mapped into memory here";
+    assert_eq!(loaded.notes.iter().map(|n| n.text.as_str()).collect::<Vec<_>>(), [only]);
+    // The parser of the original refuses a double hyphen in a comment.
+    let mut reader = quick_xml::Reader::from_str(SAMPLE);
+    reader.config_mut().enable_all_checks(true);
+    while !matches!(reader.read_event().unwrap(), quick_xml::events::Event::Eof) {}
+}
+
+#[test]
+fn the_elements_of_ours() {
+    let ours = "<ThriftApiVersion>0.5</ThriftApiVersion>\
+                <ThriftMaxMessageInMB>16</ThriftMaxMessageInMB>\
+                <ThriftMaxConnections>50</ThriftMaxConnections>\
+                <ThriftReceiveBudgetInMB>32</ThriftReceiveBudgetInMB>\
+                <MemoryBudgetInMB>1024</MemoryBudgetInMB><BlockCacheInMB>128</BlockCacheInMB>\
+                <Compression>None</Compression><AdminAddress>192.0.2.7</AdminAddress>\
+                <AdminPort>8081</AdminPort><AdminToken>s3cret</AdminToken>\
+                <HintsDirectory>/hints</HintsDirectory><HintMaxAgeHours>3</HintMaxAgeHours>\
+                <HintMaxSizeInMB>5</HintMaxSizeInMB><SpeculativeRetry>p99.9</SpeculativeRetry>\
+                <StreamThroughputInMBPerSecond>7</StreamThroughputInMBPerSecond>\
+                <CompactionThroughputInMBPerSecond>0</CompactionThroughputInMBPerSecond>\
+                </Storage>";
+    let family = "Name=\"Orders\" ReadRepairChance='0.25' MinCompactionThreshold='2' \
+                  MaxCompactionThreshold='8' GCGraceSeconds='60' Compression='LZ4'";
+    let center = "<DatacenterReplicationFactor Datacenter='DC1'>2</DatacenterReplicationFactor>\
+                  <DatacenterReplicationFactor Datacenter='DC2'>1</DatacenterReplicationFactor>\
+                  <ReplicaPlacementStrategy>";
+    let text = OF_06
+        .replace("</Storage>", ours)
+        .replace("Name=\"Orders\"", family)
+        .replace("<ReplicaPlacementStrategy>", center)
+        .replace("RackAwareStrategy", "DatacenterShardStrategy");
+    let loaded = parse(&text).unwrap();
+    let s = &loaded.settings;
+    assert_eq!(s.thrift.api_version, Release::V05);
+    assert_eq!(s.thrift.max_message_bytes, 16 << 20);
+    assert_eq!(s.thrift.max_connections, 50);
+    assert_eq!(s.thrift.receive_budget_bytes, 32 << 20);
+    assert_eq!(s.memory.budget_bytes, Some(1 << 30));
+    assert_eq!(s.memory.block_cache_bytes, Some(128 << 20));
+    assert_eq!(s.storage.compression, Compression::None);
+    assert_eq!((s.admin.address, s.admin.port), (address("192.0.2.7"), 8081));
+    assert!(s.admin.port_is_required);
+    assert_eq!(s.admin.token.as_deref(), Some("s3cret"));
+    assert_eq!(s.directories.hints, Path::new("/hints"));
+    assert_eq!(s.replication.hint_max_age, Duration::from_hours(3));
+    assert_eq!(s.replication.hint_max_bytes, 5 << 20);
+    assert_eq!(s.replication.speculative_retry, SpeculativeRetry::Percentile(99.9));
+    assert_eq!(s.network.stream_throughput_bytes, Some(7 << 20));
+    assert_eq!(s.storage.compaction_throughput_bytes, None);
+    let shop = s.keyspace("Shop").unwrap();
+    assert_eq!(shop.strategy, StrategyName::DatacenterShard);
+    let factors: Vec<_> = shop.datacenter_replication_factors.iter().collect();
+    assert_eq!(factors, [(&"DC1".to_owned(), &2), (&"DC2".to_owned(), &1)]);
+    let orders = shop.column_family("Orders").unwrap();
+    assert!((orders.read_repair_chance - 0.25).abs() < f64::EPSILON);
+    assert_eq!((orders.min_compaction_threshold, orders.max_compaction_threshold), (2, 8));
+    assert_eq!(orders.gc_grace, Duration::from_mins(1));
+    assert_eq!(orders.compression, Compression::Lz4);
+    assert!(loaded.notes.iter().all(|n| n.level == NoteLevel::Info), "{:?}", loaded.notes);
+    let shown = format!("{}{s:?}", describe(&loaded));
+    assert!(!shown.replace(&text, "").replace(&format!("{text:?}"), "").contains("s3cret"));
+}
+
+#[test]
+fn a_keyspace_of_04_in_a_file_without_replication_says_what_to_add() {
+    let start = OF_04.find("<Keyspace ").unwrap();
+    let end = OF_04.find("</Keyspace>").unwrap() + "</Keyspace>".len();
+    let snippet = OF_04.get(start..end).unwrap();
+    let text = OF_06.replace("<Keyspaces>", &format!("<Keyspaces>{snippet}"));
+    let error = parse(&text).unwrap_err();
+    assert!(
+        matches!(error.problem(), Some(Problem::MissingStrategy(name)) if name == "BloggyAppy")
+    );
+    assert!(error.to_string().contains("org.apache.cassandra.locator.RackUnawareStrategy"));
+}
+
+#[test]
+fn no_keyspaces() {
+    let start = OF_06.find("<Keyspaces>").unwrap();
+    let end = OF_06.find("</Keyspaces>").unwrap();
+    let text = format!("{}<Keyspaces>{}", &OF_06[..start], &OF_06[end..]);
+    let error = parse(&text).unwrap_err();
+    assert!(error.to_string().contains("No keyspaces configured"));
+    assert_eq!(error.line(), Some(line_of(&text, "<Keyspaces>")));
+    let (start, end) = (OF_05.find("<Keyspaces>").unwrap(), OF_05.find("</Keyspaces>").unwrap());
+    let old = format!("{}<Keyspaces>{}", &OF_05[..start], &OF_05[end..]);
+    assert!(parse(&old).unwrap().settings.keyspaces.is_empty());
+}
+
+#[test]
+fn cache_sizes_are_entries_fractions_or_percentages() {
+    for (written, expected) in [
+        ("0", CacheSize::Off),
+        ("0%", CacheSize::Off),
+        ("0.25", CacheSize::Fraction(0.25)),
+        ("1", CacheSize::Fraction(1.0)),
+        ("1.0", CacheSize::Fraction(1.0)),
+        ("2", CacheSize::Entries(2)),
+        ("150000", CacheSize::Entries(150_000)),
+        ("50%", CacheSize::Fraction(0.5)),
+        ("7.5 %", CacheSize::Fraction(0.075)),
+        ("100%", CacheSize::Fraction(1.0)),
+    ] {
+        let text = OF_06.replace("KeysCached=\"0.5\"", &format!("KeysCached=\"{written}\""));
+        let loaded = parse(&text).unwrap();
+        let carts = loaded.settings.keyspace("Shop").unwrap().column_family("Carts").unwrap();
+        assert_eq!(carts.keys_cached, expected, "{written}");
+    }
+    assert_eq!(CacheSize::Fraction(0.01).entries(10), 1);
+    assert_eq!(CacheSize::Fraction(0.5).entries(10), 5);
+    assert_eq!((CacheSize::Entries(7).entries(1), CacheSize::Off.entries(9)), (7, 0));
+    assert_eq!(CacheSize::Fraction(0.07).to_string(), "7%");
+}
+
+#[test]
+fn the_deprecated_fraction_gives_way() {
+    let with = |attributes: &str| {
+        let text = OF_06.replace("Name=\"Orders\"", &format!("Name=\"Orders\" {attributes}"));
+        let loaded = parse(&text).unwrap();
+        let line = line_of(&text, "\"Orders\"");
+        let text = "KeysCachedFraction is deprecated: use KeysCached instead.";
+        assert!(has_note(&loaded, line, text));
+        let shop = loaded.settings.keyspace("Shop").unwrap();
+        shop.column_family("Orders").unwrap().keys_cached
+    };
+    assert_eq!(with("KeysCachedFraction='0.2'"), CacheSize::Fraction(0.2));
+    assert_eq!(with("KeysCachedFraction='0.2' KeysCached='9'"), CacheSize::Entries(9));
+}
+
+#[test]
+fn repeated_keyspaces_and_column_families_are_merged() {
+    let again = "<Keyspace Name=\"Shop\">\
+                 <ReplicationFactor>9</ReplicationFactor>\
+                 <ColumnFamily Name=\"Carts\" CompareWith=\"AsciiType\"><Comment>no</Comment>\
+                </ColumnFamily>\
+                 <ColumnFamily Name=\"orders\"/></Keyspace></Keyspaces>";
+    let text = OF_06.replace("</Keyspaces>", again);
+    let loaded = parse(&text).unwrap();
+    assert_eq!(loaded.settings.keyspaces.len(), 1);
+    let shop = loaded.settings.keyspace("Shop").unwrap();
+    assert_eq!(shop.replication_factor, 2);
+    let names: Vec<_> = shop.column_families.iter().map(|f| f.schema.name.as_str()).collect();
+    assert_eq!(names, ["Orders", "Carts", "orders"]);
+    let carts = shop.column_family("Carts").unwrap();
+    assert!(!carts.schema.is_super());
+    assert_eq!(carts.schema.comparator(), &Comparator::Ascii);
+    assert_eq!(carts.schema.comment.as_deref(), Some("What customers <may> buy & more"));
+    assert!(has_note(&loaded, line_of(&text, "<Keyspace Name=\"Shop\"><R"), "is continued here"));
+}
+
+#[test]
+fn the_first_of_equal_elements_counts() {
+    let text = OF_06.replace("</Storage>", "<ThriftPort>1</ThriftPort></Storage>");
+    let loaded = parse(&text).unwrap();
+    assert_eq!(loaded.settings.thrift.port, 9161);
+    assert!(has_note(&loaded, line_of(&text, "</Storage>"), "<ThriftPort> is given on line"));
+}
+
+#[test]
+fn values_that_cannot_work_are_raised_with_a_note() {
+    let text = OF_06.replace(">32</MemtableT", ">-5</MemtableT");
+    let loaded = parse(&text).unwrap();
+    assert_eq!(loaded.settings.memory.memtable_throughput_bytes, 1 << 20);
+    let line = line_of(&text, "<MemtableThroughputInMB>");
+    assert!(has_note(&loaded, line, "-5 is taken as 1"), "{:?}", note_texts(&loaded));
+}
+
+#[test]
+fn a_comment_attribute_is_not_the_comment() {
+    let text = OF_06.replace("Name=\"Orders\"", "Name=\"Orders\" Comment=\"x\"");
+    let loaded = parse(&text).unwrap();
+    let shop = loaded.settings.keyspace("Shop").unwrap();
+    assert_eq!(shop.column_family("Orders").unwrap().schema.comment, None);
+    assert!(has_note(&loaded, line_of(&text, "Comment=\"x\""), "child element <Comment>"));
+}
+
+#[test]
+fn files_and_directories_are_found() {
+    let registry = ComparatorRegistry::default();
+    let directory = tempfile::tempdir().unwrap();
+    let missing = Settings::load(directory.path(), &registry).unwrap_err();
+    assert_eq!((missing.exit_code(), missing.line()), (3, None));
+    let text =
+        "Cannot locate storage-conf.xml via storage-config system property or classpath lookup.";
+    assert!(missing.to_string().ends_with(text));
+    let file = directory.path().join(FILE_NAME);
+    std::fs::write(
+        &file,
+        SAMPLE
+            .replace("UTF-8", "ISO-8859-1")
+            .replace("Test Cluster", "Caf\u{e9}")
+            .chars()
+            .map(|c| u8::try_from(u32::from(c)).unwrap())
+            .collect::<Vec<u8>>(),
+    )
+    .unwrap();
+    for path in [directory.path(), file.as_path()] {
+        let loaded = Settings::load(path, &registry).unwrap();
+        assert_eq!(loaded.settings.cluster_name, "Café");
+        assert_eq!(loaded.settings.origin, file.display().to_string());
+    }
+    std::fs::write(&file, b"\xff\xfe").unwrap();
+    let error = Settings::load(&file, &registry).unwrap_err();
+    assert_eq!((error.exit_code(), error.line()), (3, Some(1)));
+}
+
+#[test]
+fn each_class_says_its_line() {
+    let class = |from: &str, to: &str| parse(&OF_06.replacen(from, to, 1)).unwrap_err();
+    let bad = class(">12<", ">4<");
+    assert_eq!(bad.class().stderr_line(), "Bad configuration; unable to start server");
+    assert!(bad.log_line().starts_with("Fatal error: test.xml:"));
+    let unknown = class("192.0.2.1", "x");
+    assert_eq!(
+        unknown.class().stderr_line(),
+        "Unable to start with unknown hosts configured.  Use IP addresses instead of hostnames."
+    );
+    let trips = class("</Storage>", "");
+    assert_eq!(trips.class().stderr_line(), "Exception encountered during startup.");
+    assert!(trips.log_line().starts_with("Exception encountered during startup. test.xml:"));
+    assert_eq!(class("<Storage>", "<Storage2>").exit_code(), 3);
+    let root = parse("<Config/>").unwrap_err().to_string();
+    assert_eq!(root, "test.xml:1: /Config: the root element must be <Storage>");
+}
+
+#[test]
+fn the_description_shows_every_setting_with_its_source() {
+    let mut loaded = parse(OF_05).unwrap();
+    let text = describe(&loaded);
+    let size_line = line_of(OF_05, "<MemtableSizeInMB>");
+    assert!(text.contains("MemtableThroughputInMB = 96"));
+    assert!(text.contains(&format!("line {size_line} (MemtableSizeInMB)")));
+    for note in note_texts(&loaded) {
+        assert!(text.contains(&note), "{note}");
+    }
+    loaded.settings.commit_log.sync = CommitLogSync::Batch { window: Duration::from_millis(2) };
+    let both = text + &describe(&loaded);
+    let global = ["ReplicaPlacementStrategy", "ReplicationFactor"];
+    for known in known::KNOWN {
+        let is_top_level = !known.path.contains('/') && known.path != "Keyspaces";
+        let is_setting = known.meaning == known::Meaning::Honoured;
+        if is_top_level && is_setting && !global.contains(&known.path) {
+            assert!(both.contains(&format!("  {} = ", known.path)), "{} is not shown", known.path);
+        }
+    }
+}
+
+#[test]
+fn the_manual_lists_what_the_code_knows() {
+    let manual = include_str!("../../../docs/configuration.md");
+    let listed: Vec<&str> = manual
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
+        .map(|(path, _)| path)
+        .collect();
+    let known: Vec<&str> = known::KNOWN.iter().map(|known| known.path).collect();
+    assert_eq!(listed, known, "the rows of docs/configuration.md and KNOWN differ");
+}
+
+fn mutated() -> impl Strategy<Value = Vec<u8>> {
+    let sample = prop_oneof![Just(OF_04), Just(OF_05), Just(OF_06), Just(SAMPLE)];
+    let piece = prop_oneof![
+        proptest::collection::vec(any::<u8>(), 0..8),
+        "[<>&;/='\"!\\-\\[\\]a-zA-Z0-9%. ]{0,12}".prop_map(String::into_bytes),
+        Just(b"<ThriftPort>".to_vec()),
+        Just(b"</Storage>".to_vec()),
+        Just("\u{fffd}é".as_bytes().to_vec()),
+    ];
+    let edits = proptest::collection::vec((any::<prop::sample::Index>(), 0_usize..40, piece), 0..6);
+    (sample, edits).prop_map(|(sample, edits)| {
+        let mut bytes = sample.as_bytes().to_vec();
+        for (index, removed, inserted) in edits {
+            let start = index.index(bytes.len() + 1);
+            let end = (start + removed).min(bytes.len());
+            bytes.splice(start..end, inserted);
+        }
+        bytes
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn no_file_makes_the_reader_panic(bytes in mutated()) {
+        if let Ok(text) = xml::decode(&bytes) {
+            match parse(&text) {
+                Ok(loaded) => prop_assert!(!describe(&loaded).is_empty()),
+                Err(error) => prop_assert!((1..=3).contains(&error.exit_code()), "{}", error),
+            }
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_the_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        if let Ok(text) = xml::decode(&bytes) {
+            prop_assert!(parse(&text).is_err());
+        }
+    }
+}
