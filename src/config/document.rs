@@ -9,6 +9,9 @@ use super::settings::Release;
 use super::xml::Element;
 use std::collections::BTreeMap;
 
+/// The most seeds or data directories of one file.
+const MAX_LIST_ENTRIES: usize = 1000;
+
 /// Where a setting comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Source {
@@ -159,6 +162,9 @@ impl<'a> Document<'a> {
                 line: element.line,
                 element: format!("/Storage/{list}/{entry}"),
             };
+            if values.len() == MAX_LIST_ENTRIES {
+                return Err(place.refuse(Problem::TooMany(MAX_LIST_ENTRIES)));
+            }
             let empty = place.refuse(Problem::Empty);
             values.push(Value::of_element(element, place).ok_or(empty)?);
             self.sources.entry(list).or_insert(Source { line: element.line, element: list });

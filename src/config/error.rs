@@ -135,7 +135,11 @@ impl ConfigError {
 impl ElementError {
     /// The value and what is allowed instead, as the end of the message.
     fn advice(&self) -> String {
-        let value = self.value.as_ref().map(|value| format!("value is '{value}'"));
+        const LONGEST_VALUE: usize = 200;
+        let value = self.value.as_ref().map(|value| {
+            let start: String = value.chars().take(LONGEST_VALUE).collect();
+            format!("value is '{}'", start.escape_debug())
+        });
         let parts: Vec<String> = value.into_iter().chain(self.problem.allowed()).collect();
         if parts.is_empty() { String::new() } else { format!(" ({})", parts.join("; ")) }
     }
@@ -150,6 +154,9 @@ pub enum Problem {
     /// An element of a list that is empty.
     #[error("the element is empty")]
     Empty,
+    /// A list that is longer than any sensible one.
+    #[error("more than {0} entries")]
+    TooMany(usize),
     /// Not a number, or none of the wanted kind.
     #[error("not {0}")]
     NotANumber(&'static str),
@@ -339,6 +346,7 @@ impl Problem {
             Self::UnknownHost { .. } => FailureClass::UnknownHost,
             Self::Missing
             | Self::Empty
+            | Self::TooMany(_)
             | Self::NotANumber(_)
             | Self::InvalidToken(_)
             | Self::DatacentersUnknown

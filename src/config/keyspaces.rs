@@ -40,16 +40,19 @@ pub(super) fn read(
         return Err(doc.absent("Keyspaces", Problem::NoKeyspaces));
     }
     let global = Replication::of_file(doc, elements.is_empty())?;
-    let mut keyspaces: Vec<KeyspaceSettings> = Vec::new();
+    let mut parts_by_name: BTreeMap<&str, Vec<&Element>> = BTreeMap::new();
+    for element in &elements {
+        let name = element.attribute("Name").map_or("", |attribute| attribute.value.trim());
+        parts_by_name.entry(name).or_default().push(element);
+    }
+    let mut keyspaces = Vec::new();
     for element in &elements {
         let name = keyspace_name(doc, element)?;
-        if keyspaces.iter().any(|known| known.name == name) {
+        let Some(parts) = parts_by_name.remove(name.as_str()) else {
             let text = format!("keyspace {name} is continued here; the first values count");
             doc.notes.warn(element.line, text);
             continue;
-        }
-        let is_same = |e: &&&Element| e.attribute("Name").is_some_and(|a| a.value.trim() == name);
-        let parts = elements.iter().filter(is_same).copied().collect();
+        };
         let mut reader = KeyspaceReader { doc, comparators, storage, replication, name, parts };
         keyspaces.push(reader.read(&global)?);
     }
@@ -124,6 +127,12 @@ fn replication_factor(value: &Value<'_>) -> Result<u32, ConfigError> {
     }
 }
 
+/// What column families take from their keyspace where they do not say it.
+struct Inherited {
+    keys_cached: CacheSize,
+    row_key: String,
+}
+
 /// One keyspace that is being read.
 struct KeyspaceReader<'d, 'a> {
     doc: &'d mut Document<'a>,
@@ -157,8 +166,8 @@ impl<'a> KeyspaceReader<'_, 'a> {
         {
             return Err(self.absent(Problem::DatacentersUnknown));
         }
-        let keys_cached = self.default_keys_cached()?;
-        let column_families = self.column_families(keys_cached)?;
+        let inherited = self.inherited()?;
+        let column_families = self.column_families(&inherited)?;
         Ok(KeyspaceSettings {
             name: self.name.clone(),
             line: self.line(),
@@ -226,26 +235,28 @@ impl<'a> KeyspaceReader<'_, 'a> {
         Ok(factors)
     }
 
-    /// How many keys are remembered where the column family does not say it.
-    fn default_keys_cached(&self) -> Result<CacheSize, ConfigError> {
-        match (self.doc.release, self.child("KeysCachedFraction")) {
-            (Release::V04 | Release::V05, Some(value)) => cache_size(&value),
-            (Release::V05, None) => Ok(CacheSize::Fraction(DEFAULT_KEYS_FRACTION_OF_05)),
-            _ => Ok(CacheSize::Entries(DEFAULT_KEYS_CACHED)),
-        }
+    fn inherited(&self) -> Result<Inherited, ConfigError> {
+        let keys_cached = match (self.doc.release, self.child("KeysCachedFraction")) {
+            (Release::V04 | Release::V05, Some(value)) => cache_size(&value)?,
+            (Release::V05, None) => CacheSize::Fraction(DEFAULT_KEYS_FRACTION_OF_05),
+            _ => CacheSize::Entries(DEFAULT_KEYS_CACHED),
+        };
+        let row_key = self.child("RowKey").map(|value| value.text.to_owned());
+        Ok(Inherited { keys_cached, row_key: row_key.unwrap_or(Labels::default().row_key) })
     }
 
     /// Of several elements of one name the last one's attributes count, and the first one's
     /// children.
     fn column_families(
         &mut self,
-        keys_cached: CacheSize,
+        inherited: &Inherited,
     ) -> Result<Vec<ColumnFamilySettings>, ConfigError> {
         let mut families: Vec<ColumnFamilySettings> = Vec::new();
+        let mut index_by_name: BTreeMap<String, usize> = BTreeMap::new();
         for element in self.children("ColumnFamily") {
-            let mut family = self.column_family(element, keys_cached)?;
-            let known = families.iter_mut().find(|f| f.schema.name == family.schema.name);
-            let Some(known) = known else {
+            let mut family = self.column_family(element, inherited)?;
+            let index = index_by_name.entry(family.schema.name.clone()).or_insert(families.len());
+            let Some(known) = families.get_mut(*index) else {
                 families.push(family);
                 continue;
             };
@@ -266,7 +277,7 @@ impl<'a> KeyspaceReader<'_, 'a> {
     fn column_family(
         &mut self,
         element: &'a Element,
-        keys_cached: CacheSize,
+        inherited: &Inherited,
     ) -> Result<ColumnFamilySettings, ConfigError> {
         let place = self.place("/ColumnFamily", element.line);
         let Some(name) = Value::of_attribute(element, &place, "Name") else {
@@ -282,7 +293,7 @@ impl<'a> KeyspaceReader<'_, 'a> {
         let attribute = |name| Value::of_attribute(element, &place, name);
         let keys_cached = match attribute("KeysCached").or(attribute("KeysCachedFraction")) {
             Some(value) => cache_size(&value)?,
-            None => keys_cached,
+            None => inherited.keys_cached,
         };
         let rows_cached = attribute("RowsCached").map_or(Ok(CacheSize::Off), |v| cache_size(&v))?;
         let row_cache_save_period =
@@ -320,7 +331,7 @@ impl<'a> KeyspaceReader<'_, 'a> {
             compression,
             read_repair_chance: self.read_repair_chance(attribute("ReadRepairChance"))?,
             flush_period,
-            labels: self.labels(element),
+            labels: labels(element, &inherited.row_key),
         })
     }
 
@@ -421,25 +432,24 @@ impl<'a> KeyspaceReader<'_, 'a> {
             _ => Err(value.refuse(Problem::OutOfBounds("from 0 to 1"))),
         }
     }
-
-    fn labels(&self, element: &Element) -> Labels {
-        let default = Labels::default();
-        let row_key = self.child("RowKey").map_or(default.row_key, |v| v.text.to_owned());
-        let label = |name, default| child_text(element, name).map_or(default, str::to_owned);
-        Labels {
-            row_key,
-            super_column_map: label("SuperColumnMap", default.super_column_map),
-            super_column_key: label("SuperColumnKey", default.super_column_key),
-            column_map: label("ColumnMap", default.column_map),
-            column_key: label("ColumnKey", default.column_key),
-            column_value: label("ColumnValue", default.column_value),
-            column_timestamp: label("ColumnTimestamp", default.column_timestamp),
-        }
-    }
 }
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_mins(1);
+
+fn labels(element: &Element, row_key: &str) -> Labels {
+    let default = Labels::default();
+    let label = |name, default| child_text(element, name).map_or(default, str::to_owned);
+    Labels {
+        row_key: row_key.to_owned(),
+        super_column_map: label("SuperColumnMap", default.super_column_map),
+        super_column_key: label("SuperColumnKey", default.super_column_key),
+        column_map: label("ColumnMap", default.column_map),
+        column_key: label("ColumnKey", default.column_key),
+        column_value: label("ColumnValue", default.column_value),
+        column_timestamp: label("ColumnTimestamp", default.column_timestamp),
+    }
+}
 
 fn child_text<'a>(element: &'a Element, name: &str) -> Option<&'a str> {
     let child = element.children.iter().find(|child| child.name == name)?;

@@ -143,7 +143,7 @@ impl Loader<'_> {
         let directories = paths.complete(doc)?;
         Ok(Settings {
             origin: doc.origin.to_owned(),
-            text: text.to_owned(),
+            text: without_token(text),
             release: doc.release,
             cluster_name: basics.cluster_name,
             partitioner: basics.partitioner,
@@ -218,14 +218,15 @@ impl Loader<'_> {
         let port = doc.port("ThriftPort", 9160)?;
         let framed = doc.boolean("ThriftFramedTransport", "ThriftFramedTransport", false)?;
         let api_version = ours::api_version(doc)?;
+        let (max_message_bytes, receive_budget_bytes) = ours::message_limits(doc)?;
         Ok(ThriftSettings {
             address,
             port,
             framed,
             api_version,
-            max_message_bytes: u64::from(doc.integer("ThriftMaxMessageInMB", 64, 1)?) * MIB,
+            max_message_bytes,
             max_connections: doc.integer("ThriftMaxConnections", 10_000, 1)?,
-            receive_budget_bytes: u64::from(doc.integer("ThriftReceiveBudgetInMB", 256, 1)?) * MIB,
+            receive_budget_bytes,
         })
     }
 
@@ -281,6 +282,25 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let limit = xml::MAX_DOCUMENT_BYTES as u64 + 1;
     std::fs::File::open(path)?.take(limit).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// The text with the content of every `<AdminToken>` taken out, also of those in comments.
+fn without_token(text: &str) -> String {
+    const TAG: &str = "<AdminToken";
+    const END: &str = "</AdminToken";
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(TAG) {
+        shown.push_str(before);
+        shown.push_str(TAG);
+        let start = after.find('>').map_or(after.len(), |end| end + 1);
+        let (tag, content) = after.split_at(start);
+        shown.push_str(tag);
+        let is_empty_element = tag.ends_with("/>");
+        let secret = if is_empty_element { 0 } else { content.find(END).unwrap_or(0) };
+        rest = content.get(secret..).unwrap_or_default();
+    }
+    shown + rest
 }
 
 /// The release whose elements a file uses: replication for all keyspaces together is of 0.4 or

@@ -14,6 +14,29 @@ pub(super) fn api_version(doc: &mut Document<'_>) -> Result<Release, ConfigError
     release.ok_or_else(|| value.refuse(Problem::UnknownWord { element, allowed }))
 }
 
+/// `ThriftMaxMessageInMB` and `ThriftReceiveBudgetInMB`, in bytes. The budget holds at least one
+/// message, or the largest could never arrive.
+pub(super) fn message_limits(doc: &mut Document<'_>) -> Result<(u64, u64), ConfigError> {
+    // Thrift counts the bytes of a frame in 31 bits.
+    const MOST_MEGABYTES: u32 = 2047;
+    const DEFAULT_BUDGET: u32 = 256;
+    let message = match doc.find("ThriftMaxMessageInMB") {
+        Some(value) => match doc.at_least(&value, 1)? {
+            megabytes if megabytes <= MOST_MEGABYTES => megabytes,
+            _ => return Err(value.refuse(Problem::OutOfBounds("at most 2047"))),
+        },
+        None => 64,
+    };
+    let budget = match doc.find("ThriftReceiveBudgetInMB") {
+        Some(value) => match doc.at_least(&value, 1)? {
+            megabytes if megabytes >= message => megabytes,
+            _ => return Err(value.refuse(Problem::OutOfBounds("at least ThriftMaxMessageInMB"))),
+        },
+        None => DEFAULT_BUDGET.max(message),
+    };
+    Ok((u64::from(message) * MIB, u64::from(budget) * MIB))
+}
+
 /// `Compression` of the whole server.
 pub(super) fn compression(doc: &mut Document<'_>) -> Result<Compression, ConfigError> {
     doc.find("Compression").map_or(Ok(Compression::Lz4), |value| compression_of(&value))

@@ -41,7 +41,7 @@ impl fmt::Display for Release {
 pub struct Settings {
     /// The file, or another name of the text.
     pub origin: String,
-    /// The text of the file, which clients may ask for.
+    /// The text of the file, which every client may ask for; therefore without `AdminToken`.
     pub text: String,
     /// The release whose elements the file uses.
     pub release: Release,

@@ -269,8 +269,9 @@ fn the_elements_of_ours() {
     assert_eq!(orders.gc_grace, Duration::from_mins(1));
     assert_eq!(orders.compression, Compression::Lz4);
     assert!(loaded.notes.iter().all(|n| n.level == NoteLevel::Info), "{:?}", loaded.notes);
-    let shown = format!("{}{s:?}", describe(&loaded));
-    assert!(!shown.replace(&text, "").replace(&format!("{text:?}"), "").contains("s3cret"));
+    let shown = format!("{}{s:?}{}", describe(&loaded), s.text);
+    assert!(!shown.contains("s3cret"), "the token is shown");
+    assert_eq!(s.text, text.replace("s3cret", ""));
 }
 
 #[test]
@@ -467,6 +468,32 @@ fn the_manual_lists_what_the_code_knows() {
         .collect();
     let known: Vec<&str> = known::KNOWN.iter().map(|known| known.path).collect();
     assert_eq!(listed, known, "the rows of docs/configuration.md and KNOWN differ");
+}
+
+#[test]
+fn a_large_file_takes_no_longer_than_its_length() {
+    let repeat = |entry: fn(usize) -> String, count| (0..count).map(entry).collect::<String>();
+    let families = repeat(|i| format!("<ColumnFamily Name='{i}'/>"), 20_000);
+    let keyspaces = repeat(|i| format!("<Keyspace Name='{i}'/>"), 20_000);
+    let text = OF_05.replace("</Keyspaces>", &format!("{keyspaces}</Keyspaces>"));
+    let text = text.replacen("</Keyspace>", &format!("{families}</Keyspace>"), 1);
+    let loaded = parse(&text).unwrap();
+    assert_eq!(loaded.settings.keyspaces.len(), 20_002);
+    assert_eq!(loaded.settings.keyspace("Radio").unwrap().column_families.len(), 20_001);
+    let seeds = repeat(|_| "<Seed>192.0.2.1</Seed>".to_owned(), 1001);
+    let error = parse(&OF_06.replace("<Seeds>", &format!("<Seeds>{seeds}"))).unwrap_err();
+    assert!(error.to_string().contains("more than 1000 entries"));
+}
+
+#[test]
+fn the_receive_budget_holds_a_message() {
+    let with = |ours: &str| parse(&OF_06.replace("</Storage>", &format!("{ours}</Storage>")));
+    let loaded = with("<ThriftMaxMessageInMB>512</ThriftMaxMessageInMB>").unwrap();
+    assert_eq!(loaded.settings.thrift.receive_budget_bytes, 512 << 20);
+    let small = with("<ThriftReceiveBudgetInMB>63</ThriftReceiveBudgetInMB>").unwrap_err();
+    assert!(small.to_string().contains("must be at least ThriftMaxMessageInMB (value is '63')"));
+    let large = with("<ThriftMaxMessageInMB>2048</ThriftMaxMessageInMB>").unwrap_err();
+    assert!(large.to_string().contains("must be at most 2047 (value is '2048')"));
 }
 
 fn mutated() -> impl Strategy<Value = Vec<u8>> {
