@@ -6,6 +6,7 @@
 //! are read once and shared; nobody parses configuration text later.
 
 pub mod classes;
+pub mod datacenters;
 mod describe;
 mod directories;
 mod document;

@@ -1,0 +1,146 @@
+//! `DC-Config.xml`: which addresses are in which data centre and rack, and how many replicas each
+//! data centre gets. The file of 0.5's `DatacenterEndPointSnitch`.
+
+use super::document::{Place, Value};
+use super::error::{ConfigError, Problem};
+use super::xml::{self, Element};
+use std::net::Ipv4Addr;
+
+/// Where the original looks for the file.
+pub const DEFAULT_FILE: &str = "/etc/cassandra/DC-Config.xml";
+
+/// The data centres of a file, in its order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Datacenters(pub Vec<Datacenter>);
+
+/// A data centre.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Datacenter {
+    /// Its name.
+    pub name: String,
+    /// The second octet of its addresses (`ip2ndQuad`).
+    pub second_octet: u8,
+    /// How many replicas it holds (`replicationFactor`).
+    pub replication_factor: u32,
+    /// Its racks.
+    pub racks: Vec<Rack>,
+}
+
+/// A rack of a data centre.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rack {
+    /// Its name.
+    pub name: String,
+    /// The third octet of its addresses (`ip3rdQuad`).
+    pub third_octet: u8,
+}
+
+impl Datacenters {
+    /// Reads a file; `origin` names it in messages.
+    pub fn parse(bytes: &[u8], origin: &str) -> Result<Self, ConfigError> {
+        let malformed = |e: xml::XmlError| ConfigError::Malformed {
+            origin: origin.to_owned(),
+            line: e.line,
+            fault: e.fault,
+        };
+        let text = xml::decode(bytes).map_err(malformed)?;
+        let root = Element::parse(&text).map_err(malformed)?;
+        let mut centers = Vec::new();
+        for element in root.children_named("DataCenter") {
+            let path = format!("/{}/DataCenter", root.name);
+            let center = Place { origin, line: element.line, element: path };
+            let mut racks = Vec::new();
+            for rack in element.children_named("rack") {
+                let path = format!("{}/rack", center.element);
+                let place = Place { origin, line: rack.line, element: path };
+                racks.push(Rack {
+                    name: field(rack, &place, "name")?.text.to_owned(),
+                    third_octet: octet(&field(rack, &place, "ip3rdQuad")?)?,
+                });
+            }
+            let factor = field(element, &center, "replicationFactor")?;
+            let out_of_bounds = |_| factor.refuse(Problem::OutOfBounds("at least 0"));
+            centers.push(Datacenter {
+                name: field(element, &center, "name")?.text.to_owned(),
+                second_octet: octet(&field(element, &center, "ip2ndQuad")?)?,
+                replication_factor: u32::try_from(factor.integer()?).map_err(out_of_bounds)?,
+                racks,
+            });
+        }
+        Ok(Self(centers))
+    }
+
+    /// The data centre and rack of an address; `None` if the file has no such rack.
+    pub fn locate(&self, address: Ipv4Addr) -> Option<(&Datacenter, &Rack)> {
+        let [_, second, third, _] = address.octets();
+        self.0.iter().filter(|center| center.second_octet == second).find_map(|center| {
+            let rack = center.racks.iter().find(|rack| rack.third_octet == third)?;
+            Some((center, rack))
+        })
+    }
+}
+
+/// A value that must be there, as a child element or as an attribute.
+fn field<'a>(
+    element: &'a Element,
+    place: &Place<'a>,
+    name: &'static str,
+) -> Result<Value<'a>, ConfigError> {
+    let path = format!("{}/{name}", place.element);
+    let child = element.children.iter().find(|child| child.name == name);
+    let line = child.map_or(element.line, |child| child.line);
+    let field = Place { origin: place.origin, line, element: path };
+    let value = child.and_then(|child| Value::of_element(child, field.clone()));
+    let value = value.or_else(|| Value::of_attribute(element, place, name));
+    value.ok_or_else(|| field.refuse(Problem::Missing))
+}
+
+fn octet(value: &Value<'_>) -> Result<u8, ConfigError> {
+    let number = u8::try_from(value.integer()?);
+    number.map_err(|_| value.refuse(Problem::OutOfBounds("from 0 to 255")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLE: &str = "<EndPoints>
+        <DataCenter>
+          <name>North</name> <ip2ndQuad>18</ip2ndQuad> <replicationFactor>2</replicationFactor>
+          <rack> <name>R1</name> <ip3rdQuad>5</ip3rdQuad> </rack>
+          <rack name='R2' ip3rdQuad='6'/>
+        </DataCenter>
+        <DataCenter name='South' ip2ndQuad='19' replicationFactor='1'>
+          <rack> <name>R1</name> <ip3rdQuad>5</ip3rdQuad> </rack>
+        </DataCenter>
+      </EndPoints>";
+
+    #[test]
+    fn addresses_are_located_by_two_octets() {
+        let centers = Datacenters::parse(SAMPLE.as_bytes(), "dc.xml").unwrap();
+        let factors: Vec<u32> = centers.0.iter().map(|c| c.replication_factor).collect();
+        assert_eq!(factors, [2, 1]);
+        let located = |address: &str| {
+            let found = centers.locate(address.parse().unwrap());
+            found.map(|(center, rack)| format!("{}/{}", center.name, rack.name))
+        };
+        assert_eq!(located("10.18.6.1").as_deref(), Some("North/R2"));
+        assert_eq!(located("10.19.5.1").as_deref(), Some("South/R1"));
+        assert_eq!(located("10.19.6.1"), None);
+        assert_eq!(located("10.20.5.1"), None);
+    }
+
+    #[test]
+    fn faults_name_their_line() {
+        for (from, to, message) in [
+            ("<ip2ndQuad>18", "<ip2ndQuad>256", "dc.xml:3: /EndPoints/DataCenter/ip2ndQuad: must"),
+            ("<name>R1</name>", "", "dc.xml:4: /EndPoints/DataCenter/rack/name: the element is"),
+            ("Factor='1'", "Factor='-1'", "dc.xml:7: /EndPoints/DataCenter/@replicationFactor: mu"),
+            ("</EndPoints>", "", "dc.xml:1: <EndPoints> is never closed"),
+        ] {
+            let text = SAMPLE.replacen(from, to, 1);
+            let error = Datacenters::parse(text.as_bytes(), "dc.xml").unwrap_err().to_string();
+            assert!(error.starts_with(message), "{error}");
+        }
+    }
+}
