@@ -3,62 +3,6 @@
 //! The original loads any class; here the built-in ones are known and all others are refused
 //! with the text that the original has for a class it cannot load.
 
-const DHT_PACKAGE: &str = "org.apache.cassandra.dht.";
-
-/// How row keys become tokens. The whole cluster must agree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum PartitionerName {
-    /// MD5 of the key.
-    Random,
-    /// The key itself, in the order of its UTF-16 code units.
-    OrderPreserving,
-    /// The collation key of the key in US English.
-    CollatingOrderPreserving,
-}
-
-impl PartitionerName {
-    /// All of them.
-    pub const ALL: [Self; 3] =
-        [Self::Random, Self::OrderPreserving, Self::CollatingOrderPreserving];
-
-    /// The full class name, as the configuration and the system keyspace have it.
-    pub fn class_name(self) -> &'static str {
-        match self {
-            Self::Random => "org.apache.cassandra.dht.RandomPartitioner",
-            Self::OrderPreserving => "org.apache.cassandra.dht.OrderPreservingPartitioner",
-            Self::CollatingOrderPreserving => {
-                "org.apache.cassandra.dht.CollatingOrderPreservingPartitioner"
-            }
-        }
-    }
-
-    /// The partitioner of a class name. A name without a dot is one of the original's package;
-    /// 0.6 brought that, and it is accepted in older files too.
-    pub fn from_class_name(class: &str) -> Option<Self> {
-        let has_package = class.contains('.');
-        let matches = |name: &str| {
-            let name = if has_package { Some(name) } else { name.strip_prefix(DHT_PACKAGE) };
-            name == Some(class)
-        };
-        Self::ALL.into_iter().find(|p| matches(p.class_name()))
-    }
-
-    /// Whether the text is a token of this partitioner: a decimal number, any text, or an even
-    /// number of hexadecimal digits.
-    pub fn accepts_token(self, token: &str) -> bool {
-        match self {
-            Self::Random => {
-                let digits = token.strip_prefix('-').unwrap_or(token);
-                !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
-            }
-            Self::OrderPreserving => true,
-            Self::CollatingOrderPreserving => {
-                token.len().is_multiple_of(2) && token.bytes().all(|b| b.is_ascii_hexdigit())
-            }
-        }
-    }
-}
-
 /// Who may log in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AuthenticatorName {
@@ -155,15 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_partitioners_have_short_names() {
-        for partitioner in PartitionerName::ALL {
-            let class = partitioner.class_name();
-            assert_eq!(PartitionerName::from_class_name(class), Some(partitioner));
-            let short = class.rsplit('.').next().unwrap();
-            assert_eq!(PartitionerName::from_class_name(short), Some(partitioner));
-        }
-        assert_eq!(PartitionerName::from_class_name("ByteOrderedPartitioner"), None);
-        assert_eq!(PartitionerName::from_class_name("dht.RandomPartitioner"), None);
+    fn short_names_are_refused() {
         assert_eq!(StrategyName::from_class_name("RackUnawareStrategy"), None);
         assert_eq!(SnitchName::from_class_name("EndPointSnitch"), None);
         assert_eq!(AuthenticatorName::from_class_name("SimpleAuthenticator"), None);
@@ -182,22 +118,5 @@ mod tests {
         }
         let well_spelt = "org.apache.cassandra.locator.DatacenterShardStrategy";
         assert_eq!(StrategyName::from_class_name(well_spelt), Some(StrategyName::DatacenterShard));
-    }
-
-    #[test]
-    fn tokens_have_the_form_of_their_partitioner() {
-        use PartitionerName::{CollatingOrderPreserving, OrderPreserving, Random};
-        for (partitioner, good, bad) in [
-            (
-                Random,
-                vec!["0", "-1", "170141183460469231731687303715884105728"],
-                vec!["", "a1", "-"],
-            ),
-            (OrderPreserving, vec!["", "any text"], vec![]),
-            (CollatingOrderPreserving, vec!["", "0053ff"], vec!["005", "xy"]),
-        ] {
-            assert!(good.iter().all(|t| partitioner.accepts_token(t)), "{partitioner:?}");
-            assert!(!bad.iter().any(|t| partitioner.accepts_token(t)), "{partitioner:?}");
-        }
     }
 }

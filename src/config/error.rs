@@ -1,7 +1,8 @@
 //! What can be wrong with a configuration, in the original's words where it has some.
 
-use super::classes::{AuthenticatorName, PartitionerName, SnitchName, StrategyName};
+use super::classes::{AuthenticatorName, SnitchName, StrategyName};
 use super::xml::XmlFault;
+use crate::ring::Partitioner;
 use std::io;
 use std::path::PathBuf;
 
@@ -209,7 +210,7 @@ pub enum Problem {
     InvalidPartitioner(String),
     /// The initial token is none of the partitioner.
     #[error("not a token of {}", .0.class_name())]
-    InvalidToken(PartitionerName),
+    InvalidToken(Partitioner),
     /// The threshold of the failure detector is out of its range.
     #[error("PhiConvictThreshold must be between 5 and 16")]
     PhiConvictThreshold,
@@ -364,7 +365,7 @@ impl Problem {
                 one_of(AuthenticatorName::ALL.map(AuthenticatorName::class_name).to_vec())
             }
             Self::InvalidPartitioner(_) | Self::MissingPartitioner => {
-                one_of(PartitionerName::ALL.map(PartitionerName::class_name).to_vec())
+                one_of(Partitioner::ALL.map(Partitioner::class_name).to_vec())
             }
             Self::InvalidStrategy(_) | Self::MissingStrategy(_) | Self::MissingGlobalStrategy => {
                 one_of(StrategyName::ALL.map(StrategyName::class_name).to_vec())
@@ -382,9 +383,9 @@ impl Problem {
             Self::InvalidToken(partitioner) => Some(format!(
                 "allowed: {}",
                 match partitioner {
-                    PartitionerName::Random => "a decimal number",
-                    PartitionerName::OrderPreserving => "any text",
-                    PartitionerName::CollatingOrderPreserving => {
+                    Partitioner::Random => "a decimal number",
+                    Partitioner::OrderPreserving => "any text",
+                    Partitioner::CollatingOrderPreserving => {
                         "an even number of hexadecimal digits"
                     }
                 }

@@ -1,7 +1,7 @@
 //! From a document to settings, in the order in which the original evaluates its elements: of
 //! several faults the same one is reported.
 
-use super::classes::{AuthenticatorName, PartitionerName};
+use super::classes::AuthenticatorName;
 use super::directories::Paths;
 use super::document::{Document, Place, Source, Value};
 use super::error::{ConfigError, Problem};
@@ -15,6 +15,7 @@ use super::settings::{
 use super::xml::{self, Element};
 use super::{keyspaces, memory, ours};
 use crate::model::comparator::ComparatorRegistry;
+use crate::ring::Partitioner;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
@@ -325,7 +326,7 @@ struct Basics {
     cluster_name: String,
     sync: CommitLogSync,
     authenticator: AuthenticatorName,
-    partitioner: PartitionerName,
+    partitioner: Partitioner,
     gc_grace: Duration,
     initial_token: Option<String>,
 }
@@ -345,13 +346,13 @@ impl Basics {
             None => AuthenticatorName::AllowAll,
         };
         let partitioner = match doc.find("Partitioner") {
-            Some(value) => PartitionerName::from_class_name(value.text)
+            Some(value) => Partitioner::from_class_name(value.text)
                 .ok_or_else(|| value.refuse(Problem::InvalidPartitioner(value.text.to_owned())))?,
             None => return Err(doc.absent("Partitioner", Problem::MissingPartitioner)),
         };
         let gc_grace = Duration::from_secs(doc.integer("GCGraceSeconds", 864_000, 0)?.into());
         let initial_token = match doc.find("InitialToken") {
-            Some(value) if !partitioner.accepts_token(value.text) => {
+            Some(value) if partitioner.parse_token(value.text).is_err() => {
                 return Err(value.refuse(Problem::InvalidToken(partitioner)));
             }
             token => token.map(|value| value.text.to_owned()),

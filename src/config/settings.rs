@@ -1,8 +1,9 @@
 //! The settings that a server runs with, all typed and with their defaults filled in.
 
-use super::classes::{AuthenticatorName, PartitionerName, SnitchName, StrategyName};
+use super::classes::{AuthenticatorName, SnitchName, StrategyName};
 use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema};
+use crate::ring::Partitioner;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
@@ -48,7 +49,7 @@ pub struct Settings {
     /// `ClusterName`: keeps nodes of different clusters apart; clients see it.
     pub cluster_name: String,
     /// `Partitioner`: how row keys become tokens.
-    pub partitioner: PartitionerName,
+    pub partitioner: Partitioner,
     /// `InitialToken`: the token of the first start, in the form of the partitioner; `None` for a
     /// random one.
     pub initial_token: Option<String>,

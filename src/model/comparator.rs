@@ -113,6 +113,16 @@ impl Comparator {
         }
     }
 
+    /// Whether two types, given by their class names, sort alike, so that data written under one
+    /// can be read under the other.
+    pub fn same_order(a: &str, b: &str) -> bool {
+        let sorts_by_bytes = |class: &str| {
+            let name = class.strip_prefix(CLASS_PREFIX);
+            matches!(name, Some("BytesType" | "AsciiType" | "UTF8Type"))
+        };
+        a == b || sorts_by_bytes(a) && sorts_by_bytes(b)
+    }
+
     fn short_name(&self) -> &str {
         match self {
             Self::Bytes => "BytesType",

@@ -17,6 +17,18 @@ pub enum ReadError {
     /// The operating system refused.
     #[error(transparent)]
     Io(#[from] FileError),
+    /// The file was written under another partitioner: its rows stand in another order.
+    #[error(
+        "{file} was written with {saved}. Detected partitioner mismatch! Did you change the \
+         partitioner?",
+        file = file.display()
+    )]
+    OtherPartitioner {
+        /// The file.
+        file: PathBuf,
+        /// Class name of the partitioner that it was written with.
+        saved: String,
+    },
 }
 
 /// A damaged place in a file: what it holds is not what was written.

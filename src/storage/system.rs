@@ -1,1 +1,214 @@
-//! System keyspace.
+//! What a node keeps about itself, in the column family `LocationInfo` of the keyspace `system`,
+//! as 0.6 does: its token, its generation, the names of its cluster and of its partitioner.
+
+use super::engine::{Storage, WriteError};
+use super::error::ReadError;
+use super::sstable::Access;
+use crate::model::key::RowKey;
+use crate::model::mutation::MutationBuilder;
+use crate::model::schema::FamilyId;
+use crate::model::slice::Slice;
+use crate::ring::Token;
+
+/// The keyspace of the node's own data.
+pub const KEYSPACE: &str = "system";
+
+/// Its column family for facts about the node.
+pub const LOCATION_INFO: &str = "LocationInfo";
+
+/// Its column family for hints, as 0.6 has it; clients see it, this server keeps hints elsewhere.
+pub const HINTS: &str = "HintsColumnFamily";
+
+const ROW: &str = "L";
+const TOKEN: &[u8] = b"Token";
+const GENERATION: &[u8] = b"Generation";
+const CLUSTER_NAME: &[u8] = b"ClusterName";
+/// Misspelt in the original, too.
+const PARTITIONER: &[u8] = b"Partioner";
+
+/// Who a node is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Its place on the ring.
+    pub token: Token,
+    /// Number of this start: grows with each, in seconds since the Unix epoch if possible.
+    pub generation: i32,
+    /// Whether the token was chosen just now.
+    pub is_new: bool,
+}
+
+/// Why a node cannot go on as who it was. The texts are those of the original.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// The data were written in another cluster.
+    #[error("ClusterName mismatch: {saved} != {configured}")]
+    ClusterName {
+        /// What the data say.
+        saved: String,
+        /// What the configuration says.
+        configured: String,
+    },
+    /// The data were written with another partitioner.
+    #[error("Detected partitioner mismatch! Did you change the partitioner?")]
+    Partitioner,
+    /// There are data of a node that has no token or no generation.
+    #[error("Couldn't read system generation or token. Did you change the partitioner?")]
+    Incomplete,
+    /// The data cannot be read.
+    #[error("Could not read system table. Did you change partitioners? {0}")]
+    Read(#[from] ReadError),
+    /// The data cannot be written.
+    #[error("cannot write the system keyspace: {0}")]
+    Write(#[from] WriteError),
+}
+
+/// Establishes who the node is: as it was at the last start, or at the first start with a token
+/// that `first_token` gives. The result is durable when this returns.
+pub fn establish_identity(
+    storage: &Storage,
+    cluster_name: &str,
+    now_secs: i32,
+    first_token: impl FnOnce() -> Token,
+) -> Result<Identity, IdentityError> {
+    let family = storage
+        .schema()
+        .family_id(KEYSPACE, LOCATION_INFO)
+        .expect("every schema has the system keyspace");
+    let partitioner = storage.partitioner();
+    let saved = Saved::read(storage, family)?;
+    if let Some(saved) = &saved.cluster_name
+        && saved != cluster_name.as_bytes()
+    {
+        return Err(IdentityError::ClusterName {
+            saved: String::from_utf8_lossy(saved).into_owned(),
+            configured: cluster_name.to_owned(),
+        });
+    }
+    if saved.partitioner.as_ref().is_some_and(|p| p != partitioner.class_name().as_bytes()) {
+        return Err(IdentityError::Partitioner);
+    }
+    let identity = match (&saved.token, &saved.generation) {
+        (Some(token), Some(generation)) => {
+            let token =
+                partitioner.token_from_bytes(token).map_err(|_| IdentityError::Incomplete)?;
+            let generation = generation.first_chunk().ok_or(IdentityError::Incomplete)?;
+            let last = i32::from_be_bytes(*generation);
+            let generation = last.saturating_add(1).max(now_secs);
+            Identity { token, generation, is_new: false }
+        }
+        (None, None) => Identity { token: first_token(), generation: now_secs, is_new: true },
+        _ => return Err(IdentityError::Incomplete),
+    };
+    write(storage, family, cluster_name, &identity)?;
+    Ok(identity)
+}
+
+/// What the last start has left.
+#[derive(Debug, Default)]
+struct Saved {
+    token: Option<Vec<u8>>,
+    generation: Option<Vec<u8>>,
+    cluster_name: Option<Vec<u8>>,
+    partitioner: Option<Vec<u8>>,
+}
+
+impl Saved {
+    fn read(storage: &Storage, family: FamilyId) -> Result<Self, ReadError> {
+        let row = storage.read(family, &RowKey::from(ROW), &Slice::all(None), Access::Cached)?;
+        let mut saved = Self::default();
+        for cell in row.cells {
+            let slot = match cell.name() {
+                TOKEN => &mut saved.token,
+                GENERATION => &mut saved.generation,
+                CLUSTER_NAME => &mut saved.cluster_name,
+                PARTITIONER => &mut saved.partitioner,
+                _ => continue,
+            };
+            *slot = Some(cell.value().to_vec());
+        }
+        Ok(saved)
+    }
+}
+
+fn write(
+    storage: &Storage,
+    family: FamilyId,
+    cluster_name: &str,
+    identity: &Identity,
+) -> Result<(), IdentityError> {
+    let partitioner = storage.partitioner();
+    let mut row = MutationBuilder::new(storage.schema(), KEYSPACE, ROW.as_bytes());
+    row.family(family);
+    if identity.is_new {
+        row.insert((b"", TOKEN), &partitioner.token_to_bytes(&identity.token), 0);
+        row.insert((b"", CLUSTER_NAME), cluster_name.as_bytes(), 0);
+        row.insert((b"", PARTITIONER), partitioner.class_name().as_bytes(), 0);
+    }
+    // Generations only grow, and so does this timestamp, whatever the clock does.
+    let timestamp = i64::from(identity.generation);
+    row.insert((b"", GENERATION), &identity.generation.to_be_bytes(), timestamp);
+    storage.apply(&row.finish(), true)?;
+    storage.sync().map_err(WriteError::from)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::commitlog::SyncPolicy;
+    use super::super::engine::Components;
+    use super::super::options::{FamilyOptions, Options};
+    use super::*;
+    use crate::base::clock::ManualClock;
+    use crate::base::events::Events;
+    use crate::base::sim_fs::SimFileSystem;
+    use crate::model::comparator::Comparator;
+    use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
+    use crate::ring::Partitioner;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    fn open(fs: &SimFileSystem, partitioner: Partitioner) -> Storage {
+        let components = Components {
+            fs: Arc::new(fs.clone()),
+            clock: Arc::new(ManualClock::default()),
+            events: Events::ignored(),
+        };
+        let options = Options {
+            data_directories: vec!["/data".into()],
+            commit_log_directory: "/log".into(),
+            sync: SyncPolicy::Periodic { every: Duration::from_secs(10) },
+            segment_bytes: 1 << 16,
+            memtable_budget_bytes: 1 << 20,
+            block_cache_bytes: 1 << 20,
+            accept_commitlog_loss: false,
+            seed: 1,
+        };
+        let family = ColumnFamilySchema {
+            keyspace: KEYSPACE.into(),
+            name: LOCATION_INFO.into(),
+            kind: ColumnFamilyKind::Standard { columns: Comparator::Bytes },
+            comment: None,
+        };
+        let schema = Arc::new(Schema::new([Arc::new(family)]));
+        Storage::open(components, options, partitioner, schema, |_| FamilyOptions::default())
+            .unwrap()
+    }
+
+    #[test]
+    fn a_node_stays_who_it_is() {
+        let fs = SimFileSystem::new(1);
+        let partitioner = Partitioner::Random;
+        let establish = |name: &str, now, token: Option<Token>| {
+            let storage = open(&fs, partitioner);
+            establish_identity(&storage, name, now, || token.expect("the token is known"))
+        };
+        let token = partitioner.token(b"anything");
+        let first = establish("Test Cluster", 1000, Some(token.clone())).unwrap();
+        assert_eq!(first, Identity { token: token.clone(), generation: 1000, is_new: true });
+        let second = establish("Test Cluster", 5, None).unwrap();
+        assert_eq!(second, Identity { token: token.clone(), generation: 1001, is_new: false });
+        assert_eq!(establish("Test Cluster", 2000, None).unwrap().generation, 2000);
+        let error = establish("Other", 2001, None).unwrap_err().to_string();
+        assert_eq!(error, "ClusterName mismatch: Test Cluster != Other");
+    }
+}

@@ -2,7 +2,7 @@
 
 mod faults;
 
-use crate::config::classes::{AuthenticatorName, PartitionerName, SnitchName, StrategyName};
+use crate::config::classes::{AuthenticatorName, SnitchName, StrategyName};
 use crate::config::error::Problem;
 use crate::config::hosts::Resolver;
 use crate::config::settings::{
@@ -10,6 +10,7 @@ use crate::config::settings::{
 };
 use crate::config::*;
 use crate::model::comparator::{Comparator, ComparatorRegistry};
+use crate::ring::Partitioner;
 use proptest::prelude::*;
 use std::io;
 use std::net::IpAddr;
@@ -68,7 +69,7 @@ fn a_file_of_06() {
     assert_eq!((s.release, s.thrift.api_version), (Release::V06, Release::V06));
     assert_eq!((s.origin.as_str(), s.text.as_str()), ("test.xml", OF_06));
     assert_eq!(s.cluster_name, "Shop");
-    assert_eq!(s.partitioner, PartitionerName::OrderPreserving);
+    assert_eq!(s.partitioner, Partitioner::OrderPreserving);
     assert_eq!(s.initial_token.as_deref(), Some("m"));
     assert_eq!(s.authenticator, AuthenticatorName::Simple);
     assert_eq!(s.seeds, [address("192.0.2.1"), address("192.0.2.2")]);
@@ -148,7 +149,7 @@ fn a_file_of_04_with_the_blog() {
     let loaded = parse(OF_04).unwrap();
     let s = &loaded.settings;
     assert_eq!(s.release, Release::V04);
-    assert_eq!(s.partitioner, PartitionerName::CollatingOrderPreserving);
+    assert_eq!(s.partitioner, Partitioner::CollatingOrderPreserving);
     assert_eq!(s.network.listen_address, address("192.0.2.99"));
     assert!(has_note(&loaded, line_of(OF_04, "<ListenAddress>"), "single interface"));
     assert_eq!(s.seeds, [address("192.0.2.99")]);

@@ -74,7 +74,8 @@ impl SsTable {
         let stored = Properties::decode(stored.bytes())
             .map_err(|_| corrupt(properties, "the properties cannot be read"))?;
         if stored.partitioner != partitioner.class_name() {
-            return Err(corrupt(properties, "it was written for another partitioner"));
+            let (file, saved) = (path.to_owned(), stored.partitioner);
+            return Err(ReadError::OtherPartitioner { file, saved });
         }
         let bits = raw(filter, BlockKind::Filter)?;
         let bits = Filter::decode(bits.bytes())

@@ -2,12 +2,14 @@
 
 use super::{Environment, Store, View};
 use crate::base::events::SSTableEvent;
+use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilySchema, FamilyId};
 use crate::storage::error::{FileContext, FileError, ReadError};
 use crate::storage::files::{self, FileName};
 use crate::storage::manifest::Manifest;
 use crate::storage::memtable::Memtable;
 use crate::storage::options::FamilyOptions;
+use crate::storage::sstable::SsTable;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
@@ -42,6 +44,22 @@ pub enum OpenError {
         found: u64,
         /// What the manifest says.
         expected: u64,
+    },
+    /// A file was written when the column family had other comparators.
+    #[error(
+        "{file} was written with {saved}, but the configuration says {configured} for {family}: \
+         its columns stand in another order. Set the comparator back",
+        file = file.display()
+    )]
+    OtherComparator {
+        /// The file.
+        file: PathBuf,
+        /// The column family.
+        family: String,
+        /// Class name of the comparator that it was written with.
+        saved: String,
+        /// Class name of the configured comparator.
+        configured: String,
     },
     /// There are SSTables but no manifest.
     #[error(
@@ -144,11 +162,33 @@ impl Store {
             if found != expected {
                 return Err(OpenError::WrongSize { file, found, expected });
             }
-            tables.push(Arc::new(self.open_table(&file, generation)?));
+            let table = self.open_table(&file, generation)?;
+            self.check_comparators(&table)?;
+            tables.push(Arc::new(table));
             environment.events.emit(SSTableEvent::Opened { file });
         }
         self.publish(|view| view.tables = tables);
         self.clean_up(manifest, found)?;
+        Ok(())
+    }
+
+    fn check_comparators(&self, table: &SsTable) -> Result<(), OpenError> {
+        let properties = table.properties();
+        let subcolumns = self.schema.subcolumn_comparator();
+        let pairs = [
+            (&properties.comparator, self.schema.comparator().class_name()),
+            (
+                &properties.subcolumn_comparator,
+                subcolumns.map_or_else(String::new, |comparator| comparator.class_name()),
+            ),
+        ];
+        for (saved, configured) in pairs {
+            if !Comparator::same_order(saved, &configured) {
+                let (file, family) = (table.path().to_owned(), self.schema.to_string());
+                let saved = saved.clone();
+                return Err(OpenError::OtherComparator { file, family, saved, configured });
+            }
+        }
         Ok(())
     }
 
