@@ -22,3 +22,4 @@ pub mod config;
 pub mod model;
 pub mod ring;
 pub mod storage;
+pub mod wire;

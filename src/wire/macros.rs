@@ -1,0 +1,441 @@
+//! The macros that mirror the IDL line by line and expand to types, decoders, encoders, tables and
+//! the dispatcher.
+
+/// Declares an enum with its numbers: `pub enum Name { One = "ONE" 1, … }`.
+macro_rules! thrift_enum {
+    ($(#[$meta:meta])* pub enum $name:ident {
+        $($(#[$value_meta:meta])* $value:ident = $text:literal $number:literal,)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$value_meta])* $value = $number,)* }
+
+        impl $name {
+            /// Names and numbers, to compare with the IDL.
+            pub const SCHEMA: $crate::wire::schema::Enum = $crate::wire::schema::Enum {
+                name: stringify!($name),
+                values: &[$(($text, $number)),*],
+            };
+
+            /// The name in the IDL.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$value => $text,)* }
+            }
+
+            /// The value with this number.
+            pub fn from_number(number: i32) -> Option<Self> {
+                match number { $($number => Some(Self::$value),)* _ => None }
+            }
+        }
+
+        impl $crate::wire::codec::WireType for $name {
+            const TYPE: u8 = $crate::wire::schema::wire_type::I32;
+            const KIND: $crate::wire::schema::Kind =
+                $crate::wire::schema::Kind::Enum(stringify!($name));
+        }
+
+        impl<'a> $crate::wire::codec::Decode<'a> for $name {
+            fn decode(
+                reader: &mut $crate::wire::codec::Reader<'a>,
+            ) -> Result<Self, $crate::wire::codec::DecodeError> {
+                let unknown = || $crate::wire::codec::Malformed::EnumNumber.into();
+                Self::decode_field(reader)?.ok_or_else(unknown)
+            }
+
+            fn decode_field(
+                reader: &mut $crate::wire::codec::Reader<'a>,
+            ) -> Result<Option<Self>, $crate::wire::codec::DecodeError> {
+                reader.i32().map(Self::from_number)
+            }
+
+            fn dump(&self, dump: &mut $crate::wire::dump::Dump) {
+                dump.text(self.name());
+            }
+        }
+
+        impl $crate::wire::encode::Encode<$name> for &$name {
+            fn encode(self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&(*self as i32).to_be_bytes());
+            }
+        }
+    };
+}
+
+/// Declares the exceptions of the IDL as one enum: `Variant: NameInTheIdl { fields }`. The only
+/// field that they have is the text `why`.
+macro_rules! thrift_exception {
+    ($(#[$meta:meta])* pub enum $name:ident {
+        $($(#[$case_meta:meta])* $case:ident: $idl:ident {
+            $($id:literal: $requiredness:ident $field:ident: string)?
+        },)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $name { $($(#[$case_meta])* $case,)* }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$case),*];
+
+            /// Name and fields in the IDL.
+            pub const fn schema(self) -> $crate::wire::schema::Struct {
+                match self { $(Self::$case => $crate::wire::schema::Struct {
+                    name: stringify!($idl),
+                    fields: &[$($crate::wire::schema::Field {
+                        id: $id,
+                        name: stringify!($field),
+                        kind: $crate::wire::schema::Kind::String,
+                        requiredness: $crate::wire::macros::requiredness!($requiredness),
+                        default: None,
+                    })?],
+                },)* }
+            }
+        }
+    };
+}
+
+/// Declares a struct: `pub struct Name<'a> { 1: required field: Type, … }`.
+macro_rules! thrift_struct {
+    ($(#[$meta:meta])* pub struct $name:ident<$life:lifetime> {
+        $($(#[$field_meta:meta])*
+        $id:literal: $requiredness:ident $field:ident: $type:ty $(= $default:expr)?,)*
+    }) => {
+        $crate::wire::macros::decoded_struct! {
+            $(#[$meta])* pub struct $name<$life> as (stringify!($name)) {
+                $($(#[$field_meta])* $id: $requiredness $field: $type $(= $default)?,)*
+            }
+        }
+
+        impl $name<'_> {
+            /// The struct made of anything that can be written as its fields: slices, iterators.
+            #[allow(non_camel_case_types, reason = "a type for each field, named after it")]
+            #[allow(clippy::too_many_arguments, reason = "one per field of the IDL")]
+            pub fn fields<$($field),*>(
+                $($field: $crate::wire::macros::presence!($requiredness $field)),*
+            ) -> $crate::wire::encode::Fields<
+                $name<'static>,
+                ($($crate::wire::macros::presence!($requiredness $field),)*),
+            > {
+                let of = std::marker::PhantomData;
+                $crate::wire::encode::Fields { values: ($($field,)*), of }
+            }
+        }
+
+        #[allow(non_camel_case_types, reason = "a type for each field, named after it")]
+        impl<$life, $($field: $crate::wire::encode::Encode<$type>),*>
+            $crate::wire::encode::Encode<$name<$life>>
+            for $crate::wire::encode::Fields<
+                $name<'static>,
+                ($($crate::wire::macros::presence!($requiredness $field),)*),
+            >
+        {
+            fn encode(self, out: &mut Vec<u8>) {
+                let ($($field,)*) = self.values;
+                $($crate::wire::macros::encode_value!($requiredness $id, $field, $type, out);)*
+                out.push($crate::wire::schema::wire_type::STOP);
+            }
+        }
+    };
+}
+
+/// What structs and arguments share: the type, its decoder, its table and its plain encoder.
+macro_rules! decoded_struct {
+    ($(#[$meta:meta])* pub struct $name:ident<$life:lifetime> as ($idl:expr) {}) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct $name<$life>(std::marker::PhantomData<&$life ()>);
+
+        impl $name<'_> {
+            /// Names, numbers and types, to compare with the IDL.
+            pub const SCHEMA: $crate::wire::schema::Struct =
+                $crate::wire::schema::Struct { name: $idl, fields: &[] };
+        }
+
+        impl $crate::wire::codec::WireType for $name<'_> {
+            const TYPE: u8 = $crate::wire::schema::wire_type::STRUCT;
+            const KIND: $crate::wire::schema::Kind = $crate::wire::schema::Kind::Struct($idl);
+        }
+
+        impl<$life> $crate::wire::codec::Decode<$life> for $name<$life> {
+            fn decode(
+                reader: &mut $crate::wire::codec::Reader<$life>,
+            ) -> Result<Self, $crate::wire::codec::DecodeError> {
+                while let Some((field_type, _)) = reader.field()? {
+                    reader.skip(field_type)?;
+                }
+                Ok(Self(std::marker::PhantomData))
+            }
+
+            fn dump(&self, dump: &mut $crate::wire::dump::Dump) {
+                dump.begin($idl);
+                dump.end();
+            }
+        }
+    };
+    ($(#[$meta:meta])* pub struct $name:ident<$life:lifetime> as ($idl:expr) {
+        $($(#[$field_meta:meta])*
+        $id:literal: $requiredness:ident $field:ident: $type:ty $(= $default:expr)?,)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct $name<$life> {
+            $($(#[$field_meta])*
+            pub $field: $crate::wire::macros::presence!($requiredness $type),)*
+        }
+
+        impl<$life> $name<$life> {
+            /// Names, numbers and types, to compare with the IDL.
+            pub const SCHEMA: $crate::wire::schema::Struct = $crate::wire::schema::Struct {
+                name: $idl,
+                fields: &[$($crate::wire::schema::Field {
+                    id: $id,
+                    name: stringify!($field),
+                    kind: <$type as $crate::wire::codec::WireType>::KIND,
+                    requiredness: $crate::wire::macros::requiredness!($requiredness),
+                    default: $crate::wire::macros::default_text!($($default)?),
+                }),*],
+            };
+        }
+
+        impl $crate::wire::codec::WireType for $name<'_> {
+            const TYPE: u8 = $crate::wire::schema::wire_type::STRUCT;
+            const KIND: $crate::wire::schema::Kind = $crate::wire::schema::Kind::Struct($idl);
+        }
+
+        impl<$life> $crate::wire::codec::Decode<$life> for $name<$life> {
+            fn decode(
+                reader: &mut $crate::wire::codec::Reader<$life>,
+            ) -> Result<Self, $crate::wire::codec::DecodeError> {
+                use $crate::wire::codec::WireType;
+                $(let mut $field: Option<$type> = $crate::wire::macros::initial!($type $(, $default)?);)*
+                while let Some((field_type, id)) = reader.field()? {
+                    match id {
+                        $($id if field_type == <$type>::TYPE => {
+                            $field = $crate::wire::codec::Decode::decode_field(reader)?;
+                        })*
+                        _ => reader.skip(field_type)?,
+                    }
+                }
+                if $($crate::wire::macros::is_due!($requiredness) && $field.is_none() ||)* false {
+                    let mut dump = $crate::wire::dump::Dump::default();
+                    dump.begin($idl);
+                    $(
+                        let optional = !$crate::wire::macros::is_due!($requiredness);
+                        let default = $crate::wire::macros::printed!($type $(, $default)?);
+                        dump.field(stringify!($field), optional, $field.as_ref().or(default.as_ref()));
+                    )*
+                    dump.end();
+                    let fields = [$((
+                        stringify!($field),
+                        <$type>::NUMERIC,
+                        $crate::wire::macros::is_due!($requiredness) && $field.is_none(),
+                    )),*];
+                    return Err($crate::wire::codec::DecodeError::missing(dump, &fields));
+                }
+                Ok(Self { $($field: $crate::wire::macros::present!($requiredness $field)),* })
+            }
+
+            fn dump(&self, dump: &mut $crate::wire::dump::Dump) {
+                dump.begin($idl);
+                $($crate::wire::macros::dump_value!($requiredness self.$field, dump);)*
+                dump.end();
+            }
+        }
+
+        impl<'target> $crate::wire::encode::Encode<$name<'target>> for &$name<'_> {
+            fn encode(self, out: &mut Vec<u8>) {
+                #[allow(clippy::allow_attributes, unused_variables)]
+                fn encode<$life>(value: &$name<$life>, out: &mut Vec<u8>) {
+                    let $name { $($field),* } = value;
+                    $($crate::wire::macros::encode_value!($requiredness $id, $field, $type, out);)*
+                }
+                encode(self, out);
+                out.push($crate::wire::schema::wire_type::STOP);
+            }
+        }
+
+        impl<'target> $crate::wire::encode::Encode<$name<'target>> for $name<'_> {
+            fn encode(self, out: &mut Vec<u8>) {
+                $crate::wire::encode::Encode::<$name<'target>>::encode(&self, out);
+            }
+        }
+    };
+}
+
+/// Declares the service: a trait with one method per call, the structs of their arguments, the
+/// table of the methods and the dispatcher.
+///
+/// `[from to] name(ArgsStruct<'a> { fields }) -> Result throws (1: Exception, …);`
+macro_rules! thrift_service {
+    ($(#[$meta:meta])* pub trait $service:ident {
+        $($(#[$method_meta:meta])*
+        [$since:ident $until:ident] $method:ident($args:ident<$life:lifetime> {
+            $($id:literal: $requiredness:ident $field:ident: $type:ty $(= $default:expr)?,)*
+        }) -> $result:ty $(, throws ($($throw_id:literal: $exception:ident),*))?;)*
+    }) => {
+        $($crate::wire::macros::decoded_struct! {
+            #[doc = concat!("Arguments of `", stringify!($method), "`.")]
+            pub struct $args<$life> as (concat!(stringify!($method), "_args")) {
+                $(#[doc = concat!("Field ", stringify!($id), " of the arguments.")]
+                $id: $requiredness $field: $type $(= $default)?,)*
+            }
+        })*
+
+        $(#[$meta])*
+        pub trait $service: Send + Sync + 'static {
+            /// What belongs to one connection from its start to its end, such as its login.
+            type Session: Default + Send + 'static;
+
+            $($(#[$method_meta])*
+            fn $method<'a>(
+                &'a self,
+                session: &'a mut Self::Session,
+                args: $args<'a>,
+                reply: $crate::wire::reply::Reply<'a, $result>,
+            ) -> impl Future<Output = $crate::wire::reply::Replied> + Send + 'a;)*
+        }
+
+        /// Every method that some generation has.
+        pub static METHODS: &[$crate::wire::reply::Method] = &[
+            $($crate::wire::schema::Method {
+                name: stringify!($method),
+                versions: ($crate::wire::ApiVersion::$since, $crate::wire::ApiVersion::$until),
+                args: $args::SCHEMA,
+                result: <$result as $crate::wire::codec::WireType>::KIND,
+                throws: &[$($($crate::wire::schema::Throws {
+                    id: $throw_id,
+                    exception: $crate::wire::reply::Exception::$exception,
+                }),*)?],
+            }),*
+        ];
+
+        #[allow(non_camel_case_types, clippy::allow_attributes)]
+        enum MethodIndex { $($method),* }
+
+        /// The table entry of a method, unless this generation does not have it.
+        pub fn method_named(
+            name: &[u8],
+            version: $crate::wire::ApiVersion,
+        ) -> Option<&'static $crate::wire::reply::Method> {
+            let index = $(if name == stringify!($method).as_bytes() {
+                MethodIndex::$method as usize
+            } else)* {
+                return None;
+            };
+            let method = METHODS.get(index)?;
+            let (since, until) = method.versions;
+            (since <= version && version <= until).then_some(method)
+        }
+
+        /// Decodes the arguments of a call, lets the service answer, and says how many bytes the
+        /// arguments took. Nothing is executed unless the arguments are whole and valid.
+        pub(super) async fn dispatch<S: $service>(
+            service: &S,
+            session: &mut S::Session,
+            call: $crate::wire::reply::Call<'_>,
+        ) -> Result<$crate::wire::reply::Answered, $crate::wire::codec::DecodeError> {
+            let mut reader = $crate::wire::codec::Reader::new(call.args);
+            $(if std::ptr::eq(call.method, &raw const METHODS[MethodIndex::$method as usize]) {
+                let args = <$args as $crate::wire::codec::Decode>::decode(&mut reader)?;
+                let length = reader.position();
+                let reply = $crate::wire::reply::Reply::new(call.method, call.head, call.out);
+                let mut answer = std::pin::pin!(service.$method(session, args, reply));
+                let sound = $crate::wire::reply::catch_panic(answer.as_mut()).await;
+                return Ok($crate::wire::reply::Answered { length, sound });
+            })*
+            unreachable!("a method that was looked up is in the table")
+        }
+    };
+}
+
+/// The type of a field as the struct holds it.
+macro_rules! presence {
+    (optional $type:ty) => { Option<$type> };
+    ($requiredness:ident $type:ty) => { $type };
+}
+
+macro_rules! requiredness {
+    (required) => {
+        $crate::wire::schema::Requiredness::Required
+    };
+    (optional) => {
+        $crate::wire::schema::Requiredness::Optional
+    };
+    (default) => {
+        $crate::wire::schema::Requiredness::Default
+    };
+}
+
+/// Whether the struct cannot be without the field. One without a word in the IDL has a default
+/// value, so that it is only absent after a number that its enum does not have.
+macro_rules! is_due {
+    (optional) => {
+        false
+    };
+    ($requiredness:ident) => {
+        true
+    };
+}
+
+macro_rules! default_text {
+    () => {
+        None
+    };
+    ($default:expr) => {
+        Some(stringify!($default))
+    };
+}
+
+/// What a field is before the wire says anything: objects have their default, numbers must come.
+macro_rules! initial {
+    ($type:ty) => {
+        None
+    };
+    ($type:ty, $default:expr) => {
+        if <$type>::NUMERIC { None } else { Some(<$type>::from($default)) }
+    };
+}
+
+/// What an absent field prints as: numbers as their default, objects as nothing.
+macro_rules! printed {
+    ($type:ty) => {
+        None::<$type>
+    };
+    ($type:ty, $default:expr) => {
+        if <$type>::NUMERIC { Some(<$type>::from($default)) } else { None }
+    };
+}
+
+macro_rules! present {
+    (optional $field:ident) => {
+        $field
+    };
+    ($requiredness:ident $field:ident) => {
+        $field.expect("absence was answered just before")
+    };
+}
+
+macro_rules! dump_value {
+    (optional $this:ident.$field:ident, $dump:ident) => {
+        $dump.field(stringify!($field), true, $this.$field.as_ref());
+    };
+    ($requiredness:ident $this:ident.$field:ident, $dump:ident) => {
+        $dump.field(stringify!($field), false, Some(&$this.$field));
+    };
+}
+
+macro_rules! encode_value {
+    (optional $id:literal, $field:ident, $type:ty, $out:ident) => {
+        if let Some(value) = $field {
+            $crate::wire::encode::encode_field::<$type>($id, value, $out);
+        }
+    };
+    ($requiredness:ident $id:literal, $field:ident, $type:ty, $out:ident) => {
+        $crate::wire::encode::encode_field::<$type>($id, $field, $out);
+    };
+}
+
+pub(crate) use {
+    decoded_struct, default_text, dump_value, encode_value, initial, is_due, presence, present,
+    printed, requiredness, thrift_enum, thrift_exception, thrift_service, thrift_struct,
+};

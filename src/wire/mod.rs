@@ -1,0 +1,39 @@
+//! The Thrift border: binary protocol, framed and unframed connections, the types of the IDL and
+//! the dispatch to whatever implements [`Cassandra`]. All knowledge of Thrift ends here.
+//!
+//! ```text
+//!   server        listener, one worker thread per core, drain
+//!     connection  reads, finds messages, answers in order, writes
+//!       message   the four forms in which a message may begin
+//!       service   methods: decode arguments -> Cassandra -> Reply
+//!         types   the structs of the IDL, made by macros from a copy of its lines
+//!         codec, encode, scan, text, dump    the protocol itself
+//! ```
+
+pub mod codec;
+pub mod dump;
+pub mod encode;
+mod macros;
+pub mod reply;
+pub mod scan;
+pub mod schema;
+pub mod service;
+pub mod text;
+pub mod types;
+
+pub use codec::{Binary, List, Map, Set, Text};
+pub use encode::{Each, Encode, Fields};
+pub use reply::{Failure, Replied, Reply};
+pub use service::{Cassandra, METHODS};
+
+/// Generation of the API that a server speaks, where the generations differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum ApiVersion {
+    /// 0.4.x
+    V04,
+    /// 0.5.x
+    V05,
+    /// 0.6.x
+    #[default]
+    V06,
+}
