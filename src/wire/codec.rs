@@ -83,6 +83,9 @@ pub enum Malformed {
     /// Lists whose elements take far more memory than bytes on the wire.
     #[error("more elements than a message of its size can hold")]
     TooDense,
+    /// A method name longer than [`super::message::MAX_METHOD_NAME_BYTES`].
+    #[error("a method name of {0} bytes")]
+    MethodName(usize),
     /// A number that an enum does not have, where it cannot count as absent.
     #[error("a number outside its enum")]
     EnumNumber,

@@ -5,25 +5,34 @@
 //!   server        listener, one worker thread per core, drain
 //!     connection  reads, finds messages, answers in order, writes
 //!       message   the four forms in which a message may begin
+//!       buffers, limits, report    memory, bounds, and log lines about them
 //!       service   methods: decode arguments -> Cassandra -> Reply
 //!         types   the structs of the IDL, made by macros from a copy of its lines
 //!         codec, encode, scan, text, dump    the protocol itself
 //! ```
 
+mod buffers;
 pub mod codec;
+mod connection;
 pub mod dump;
 pub mod encode;
+pub mod limits;
 mod macros;
+pub mod message;
 pub mod reply;
+mod report;
 pub mod scan;
 pub mod schema;
+pub mod server;
 pub mod service;
 pub mod text;
 pub mod types;
 
 pub use codec::{Binary, List, Map, Set, Text};
 pub use encode::{Each, Encode, Fields};
+pub use limits::Limits;
 pub use reply::{Failure, Replied, Reply};
+pub use server::{Server, ServerOptions};
 pub use service::{Cassandra, METHODS};
 
 /// Generation of the API that a server speaks, where the generations differ.

@@ -1,0 +1,130 @@
+//! A server whose service does nothing, for measuring what the border itself costs.
+//!
+//! `cargo bench --bench wire -- PORT [WORKERS]` serves until its standard input ends. Beside it a
+//! null server (a thread per connection that reads and answers without parsing) is the floor.
+#![allow(clippy::print_stdout, reason = "a program of its own")]
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use alexandra::base::clock::SystemClock;
+use alexandra::wire::service::{
+    BatchInsertArgs, BatchMutateArgs, DescribeClusterNameArgs, DescribeKeyspaceArgs,
+    DescribeKeyspacesArgs, DescribePartitionerArgs, DescribeRingArgs, DescribeSplitsArgs,
+    DescribeVersionArgs, GetArgs, GetCountArgs, GetKeyRangeArgs, GetRangeSliceArgs,
+    GetRangeSlicesArgs, GetSliceArgs, GetStringListPropertyArgs, GetStringPropertyArgs, InsertArgs,
+    LoginArgs, MultigetArgs, MultigetSliceArgs, RemoveArgs,
+};
+use alexandra::wire::types::{Column, ColumnOrSuperColumn, KeySlice, TokenRange, VERSION};
+use alexandra::wire::{
+    Cassandra, Each, Failure, List, Map, Replied, Reply, Server, ServerOptions, Set, Text,
+};
+use tokio_util::sync::CancellationToken;
+
+/// Answers writes and describe calls at once, slices with five columns, and nothing else.
+struct Constant;
+
+macro_rules! refuse {
+    ($($method:ident($args:ident) -> $result:ty;)*) => { $(
+        async fn $method<'a>(
+            &'a self,
+            _session: &'a mut (),
+            _args: $args<'a>,
+            reply: Reply<'a, $result>,
+        ) -> Replied {
+            reply.fail(Failure::NotFound)
+        }
+    )* };
+}
+
+macro_rules! succeed {
+    ($($method:ident($args:ident);)*) => { $(
+        async fn $method<'a>(
+            &'a self,
+            _session: &'a mut (),
+            _args: $args<'a>,
+            reply: Reply<'a, ()>,
+        ) -> Replied {
+            reply.ok(())
+        }
+    )* };
+}
+
+impl Cassandra for Constant {
+    type Session = ();
+
+    async fn describe_version<'a>(
+        &'a self,
+        _session: &'a mut (),
+        _args: DescribeVersionArgs<'a>,
+        reply: Reply<'a, Text<'static>>,
+    ) -> Replied {
+        reply.ok(VERSION)
+    }
+
+    async fn get_slice<'a>(
+        &'a self,
+        _session: &'a mut (),
+        _args: GetSliceArgs<'a>,
+        reply: Reply<'a, List<ColumnOrSuperColumn<'static>>>,
+    ) -> Replied {
+        let column = Column { name: b"C0", value: &[b'v'; 34], timestamp: 1 };
+        let columns = std::iter::repeat_n(column, 5);
+        reply.ok(Each(
+            columns.map(|column| ColumnOrSuperColumn { column: Some(column), super_column: None }),
+        ))
+    }
+
+    succeed! {
+        login(LoginArgs);
+        insert(InsertArgs);
+        batch_insert(BatchInsertArgs);
+        remove(RemoveArgs);
+        batch_mutate(BatchMutateArgs);
+    }
+
+    refuse! {
+        get(GetArgs) -> ColumnOrSuperColumn<'static>;
+        multiget(MultigetArgs) -> Map<Text<'static>, ColumnOrSuperColumn<'static>>;
+        multiget_slice(MultigetSliceArgs)
+            -> Map<Text<'static>, List<ColumnOrSuperColumn<'static>>>;
+        get_count(GetCountArgs) -> i32;
+        get_key_range(GetKeyRangeArgs) -> List<Text<'static>>;
+        get_range_slice(GetRangeSliceArgs) -> List<KeySlice<'static>>;
+        get_range_slices(GetRangeSlicesArgs) -> List<KeySlice<'static>>;
+        get_string_property(GetStringPropertyArgs) -> Text<'static>;
+        get_string_list_property(GetStringListPropertyArgs) -> List<Text<'static>>;
+        describe_keyspaces(DescribeKeyspacesArgs) -> Set<Text<'static>>;
+        describe_cluster_name(DescribeClusterNameArgs) -> Text<'static>;
+        describe_ring(DescribeRingArgs) -> List<TokenRange<'static>>;
+        describe_partitioner(DescribePartitionerArgs) -> Text<'static>;
+        describe_keyspace(DescribeKeyspaceArgs)
+            -> Map<Text<'static>, Map<Text<'static>, Text<'static>>>;
+        describe_splits(DescribeSplitsArgs) -> List<Text<'static>>;
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    // Cargo appends `--bench`.
+    let mut numbers = std::env::args().skip(1).filter_map(|arg| arg.parse::<u16>().ok());
+    let Some(port) = numbers.next() else {
+        println!("usage: cargo bench --bench wire -- PORT [WORKERS]");
+        return Ok(());
+    };
+    let mut options = ServerOptions::new(Arc::new(SystemClock::new()));
+    options.workers = numbers.next().map_or(options.workers, usize::from);
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+        let server = Server::bind(SocketAddr::from(([127, 0, 0, 1], port)), options)?;
+        println!("serving on {}", server.local_addr()?);
+        let stop = CancellationToken::new();
+        let input_ended = stop.clone();
+        std::thread::spawn(move || {
+            // An error of the input ends the server as well as its end does.
+            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+            input_ended.cancel();
+        });
+        server.run(Arc::new(Constant), stop).await?;
+        Ok(())
+    })
+}

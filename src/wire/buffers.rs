@@ -1,0 +1,154 @@
+//! Memory for bytes under way. Connections hold it only while there are any.
+
+use std::sync::Mutex;
+
+use super::limits::Charge;
+
+/// Capacity of a buffer of the pool: what one read takes at most from a connection at rest.
+const BUFFER_BYTES: usize = 16 << 10;
+
+/// A buffer that grew beyond this is freed instead of going back to the pool.
+const MAX_POOLED_BYTES: usize = 128 << 10;
+
+/// Buffers that a pool keeps. One is in use per call under way.
+const MAX_POOLED: usize = 64;
+
+/// The beginning of a request up to this size is kept outside of the pool's buffers.
+const SMALL_BYTES: usize = 4 << 10;
+
+/// Buffers of one worker. The lock is never contended: only the worker's own tasks take it.
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    free: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Pool {
+    /// An empty buffer.
+    pub(super) fn take(&self) -> Vec<u8> {
+        let free = self.free.lock().expect("no code panics while it holds the lock").pop();
+        free.unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES))
+    }
+
+    /// Takes a buffer back.
+    pub(super) fn give(&self, mut buffer: Vec<u8>) {
+        if !(BUFFER_BYTES..=MAX_POOLED_BYTES).contains(&buffer.capacity()) {
+            return;
+        }
+        buffer.clear();
+        let mut free = self.free.lock().expect("no code panics while it holds the lock");
+        if free.len() < MAX_POOLED {
+            free.push(buffer);
+        }
+    }
+}
+
+/// No memory is left for unfinished requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the receive budget of the server is used up")]
+pub(super) struct OverBudget;
+
+/// What a connection has received and not yet executed.
+///
+/// At rest it holds nothing, or the beginning of a request in memory of about that size, which is
+/// charged to the budget. The memory doubles when it is full of bytes that arrived; a declared
+/// length moves nothing.
+#[derive(Debug)]
+pub(super) struct Input {
+    bytes: Vec<u8>,
+    charge: Charge,
+}
+
+impl Input {
+    pub(super) fn new(charge: Charge) -> Self {
+        Self { bytes: Vec::new(), charge }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The buffer with room for more bytes.
+    pub(super) fn room(&mut self, pool: &Pool) -> Result<&mut Vec<u8>, OverBudget> {
+        if self.bytes.capacity() < BUFFER_BYTES {
+            let mut buffer = pool.take();
+            buffer.extend_from_slice(&self.bytes);
+            self.bytes = buffer;
+        } else if self.bytes.len() == self.bytes.capacity() {
+            let doubled = self.bytes.capacity() * 2;
+            if !self.charge.try_set(doubled) {
+                return Err(OverBudget);
+            }
+            self.bytes.reserve_exact(doubled - self.bytes.len());
+        }
+        Ok(&mut self.bytes)
+    }
+
+    /// Forgets the first bytes, which have been executed, and keeps the rest in memory of its size.
+    pub(super) fn consume(&mut self, count: usize, pool: &Pool) -> Result<(), OverBudget> {
+        let rest = self.bytes.get(count..).unwrap_or_default();
+        if rest.len() <= SMALL_BYTES {
+            let small = rest.to_vec();
+            pool.give(std::mem::replace(&mut self.bytes, small));
+        } else if count > 0 {
+            self.bytes.drain(..count);
+            if self.bytes.len() < self.bytes.capacity() / 4 {
+                self.bytes.shrink_to(self.bytes.len().max(BUFFER_BYTES));
+            }
+        }
+        if self.charge.try_set(self.bytes.capacity()) { Ok(()) } else { Err(OverBudget) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::limits::Budget;
+    use super::*;
+
+    fn input(budget: &Arc<Budget>) -> Input {
+        Input::new(Charge::new(budget.clone()))
+    }
+
+    #[test]
+    fn nothing_is_held_at_rest() {
+        let (budget, pool) = (Budget::new(1 << 20), Pool::default());
+        let mut input = input(&budget);
+        input.room(&pool).unwrap().extend_from_slice(b"one request");
+        assert_eq!(input.bytes(), b"one request");
+        input.consume(11, &pool).unwrap();
+        assert_eq!((input.bytes.capacity(), budget.used()), (0, 0));
+        assert_eq!(pool.take().capacity(), BUFFER_BYTES, "the buffer went back");
+    }
+
+    #[test]
+    fn the_beginning_of_a_request_costs_about_its_size() {
+        let (budget, pool) = (Budget::new(1 << 20), Pool::default());
+        let mut input = input(&budget);
+        input.room(&pool).unwrap().extend_from_slice(b"doneunfinished");
+        input.consume(4, &pool).unwrap();
+        assert_eq!((input.bytes(), budget.used()), (b"unfinished".as_slice(), 10));
+        input.room(&pool).unwrap().extend_from_slice(b" no more");
+        assert_eq!(input.bytes(), b"unfinished no more");
+        input.consume(18, &pool).unwrap();
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn memory_doubles_with_what_arrived_until_the_budget_ends() {
+        let (budget, pool) = (Budget::new(100 << 10), Pool::default());
+        let mut input = input(&budget);
+        for expected in [16, 32, 64] {
+            let room = input.room(&pool).unwrap();
+            assert_eq!(room.capacity(), expected << 10);
+            room.resize(room.capacity(), b'x');
+            input.consume(0, &pool).unwrap();
+            assert_eq!(budget.used(), expected << 10);
+        }
+        assert_eq!(input.room(&pool), Err(OverBudget));
+        input.consume((64 << 10) - (8 << 10), &pool).unwrap();
+        assert_eq!((input.bytes().len(), budget.used()), (8 << 10, 16 << 10), "shrunk");
+        drop(input);
+        assert_eq!(budget.used(), 0);
+    }
+}
