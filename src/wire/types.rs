@@ -2,9 +2,27 @@
 
 use super::codec::{Binary, List, Map, Text};
 use super::macros::{thrift_enum, thrift_exception, thrift_struct};
+use super::schema::Struct;
 
 /// API version that 0.6.4 to 0.6.13 report.
 pub const VERSION: &str = "2.2.0";
+
+/// Every struct of the IDL, to compare with it.
+pub const STRUCTS: &[Struct] = &[
+    Column::SCHEMA,
+    SuperColumn::SCHEMA,
+    ColumnOrSuperColumn::SCHEMA,
+    ColumnParent::SCHEMA,
+    ColumnPath::SCHEMA,
+    SliceRange::SCHEMA,
+    SlicePredicate::SCHEMA,
+    KeyRange::SCHEMA,
+    KeySlice::SCHEMA,
+    Deletion::SCHEMA,
+    Mutation::SCHEMA,
+    TokenRange::SCHEMA,
+    AuthenticationRequest::SCHEMA,
+];
 
 thrift_enum! {
     /// How many replicas must take part before a call is answered.
