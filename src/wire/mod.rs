@@ -25,6 +25,8 @@ pub mod scan;
 pub mod schema;
 pub mod server;
 pub mod service;
+#[cfg(test)]
+mod tests;
 pub mod text;
 pub mod types;
 
