@@ -1,0 +1,638 @@
+//! The Thrift border over TCP: real listeners, and replies judged by the stock Thrift library.
+
+#[path = "wire/client.rs"]
+mod client;
+#[path = "wire/service.rs"]
+mod service;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use alexandra::wire::service::*;
+use alexandra::wire::types::*;
+use alexandra::wire::{ApiVersion, Encode};
+use client::{Client, Running, Value, call, frame, old_call};
+use thrift::protocol::{
+    TBinaryOutputProtocol, TFieldIdentifier, TMessageIdentifier, TMessageType, TOutputProtocol,
+    TType,
+};
+use thrift::transport::TFramedWriteTransport;
+
+const ONE: ConsistencyLevel = ConsistencyLevel::One;
+
+fn encoded<T: alexandra::wire::codec::WireType>(value: impl Encode<T>) -> Vec<u8> {
+    let mut out = vec![];
+    value.encode(&mut out);
+    out
+}
+
+fn insert_args(key: &str) -> Vec<u8> {
+    encoded::<InsertArgs<'_>>(InsertArgs {
+        keyspace: "Keyspace1".into(),
+        key: key.into(),
+        column_path: path(),
+        value: b"value",
+        timestamp: 1,
+        consistency_level: ONE,
+    })
+}
+
+fn get_args(key: &str) -> Vec<u8> {
+    encoded::<GetArgs<'_>>(GetArgs {
+        keyspace: "Keyspace1".into(),
+        key: key.into(),
+        column_path: path(),
+        consistency_level: ONE,
+    })
+}
+
+fn path() -> ColumnPath<'static> {
+    ColumnPath { column_family: "Standard1".into(), super_column: None, column: Some(b"c") }
+}
+
+fn slice_args(key: &str, count: i32) -> Vec<u8> {
+    let slice_range = Some(SliceRange { start: b"", finish: b"", reversed: false, count });
+    encoded::<GetSliceArgs<'_>>(GetSliceArgs {
+        keyspace: "Keyspace1".into(),
+        key: key.into(),
+        column_parent: ColumnParent { column_family: "Standard1".into(), super_column: None },
+        predicate: SlicePredicate { column_names: None, slice_range },
+        consistency_level: ONE,
+    })
+}
+
+fn count_args() -> Vec<u8> {
+    encoded::<GetCountArgs<'_>>(GetCountArgs {
+        keyspace: "Keyspace1".into(),
+        key: "k".into(),
+        column_parent: ColumnParent { column_family: "Standard1".into(), super_column: None },
+        consistency_level: ONE,
+    })
+}
+
+fn text_args(text: &[u8]) -> Vec<u8> {
+    let mut args = vec![11, 0, 1];
+    args.extend_from_slice(&(text.len() as i32).to_be_bytes());
+    args.extend_from_slice(text);
+    args.push(0);
+    args
+}
+
+fn column(name: &str, value: &str, timestamp: i64) -> Value {
+    let (name, value) = (Value::bytes(name), Value::bytes(value));
+    Value::Struct(vec![(1, name), (2, value), (3, Value::I64(timestamp))])
+}
+
+/// The four forms of one request.
+fn forms(method: &str, seqid: i32, args: &[u8]) -> [(bool, Vec<u8>); 4] {
+    let (new, old) = (call(method, seqid, args), old_call(method, seqid, args));
+    [(false, new.clone()), (false, old.clone()), (true, frame(&new)), (true, frame(&old))]
+}
+
+/// Requests that clients sent to an original.
+fn recorded() -> Vec<Vec<u8>> {
+    let packed = include_bytes!("data/requests-0.6.hex.gz");
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(packed.as_slice()).read_to_string(&mut text).unwrap();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    text.lines().map(|line| line.as_bytes().chunks(2).map(byte).collect()).collect()
+}
+
+/// Sends a request with the output side of the stock library.
+fn stock_call(stream: &TcpStream, framed: bool, strict: bool) {
+    fn write(output: &mut dyn TOutputProtocol) -> thrift::Result<()> {
+        let head = TMessageIdentifier::new("get_string_property", TMessageType::Call, 77);
+        output.write_message_begin(&head)?;
+        output.write_field_begin(&TFieldIdentifier::new("property", TType::String, 1))?;
+        output.write_string("token map")?;
+        output.write_field_end()?;
+        output.write_field_stop()?;
+        output.write_message_end()?;
+        output.flush()
+    }
+    if framed {
+        let transport = TFramedWriteTransport::new(stream);
+        write(&mut TBinaryOutputProtocol::new(transport, strict)).unwrap();
+    } else {
+        write(&mut TBinaryOutputProtocol::new(stream, strict)).unwrap();
+    }
+}
+
+#[test]
+fn the_stock_library_is_understood_in_all_four_forms() {
+    for prefer_framed in [false, true] {
+        let server = Running::start(|options| options.prefer_framed = prefer_framed);
+        for (framed, strict) in [(false, true), (false, false), (true, true), (true, false)] {
+            let mut client = server.connect();
+            client.framed = framed;
+            for _ in 0..3 {
+                stock_call(&client.stream, framed, strict);
+                let answer = client.reply();
+                assert_eq!(answer.seqid, 77);
+                assert_eq!(answer.result(), Some(&Value::bytes("token map")));
+            }
+        }
+    }
+}
+
+#[test]
+fn headers_may_change_from_message_to_message() {
+    let server = Running::start(|_| ());
+    let mut client = server.connect();
+    for strict in [true, false, false, true] {
+        stock_call(&client.stream, false, strict);
+        assert_eq!(client.reply().seqid, 77);
+    }
+}
+
+#[test]
+fn requests_that_arrive_byte_by_byte() {
+    let server = Running::start(|_| ());
+    for (framed, request) in forms("get", -9, &get_args("row")) {
+        let mut client = server.connect();
+        client.framed = framed;
+        for byte in request.repeat(2) {
+            client.send(&[byte]);
+        }
+        for _ in 0..2 {
+            let answer = client.reply();
+            assert_eq!(answer.seqid, -9);
+            let expected = Value::Struct(vec![(1, column("c", "row", 1))]);
+            assert_eq!(answer.result(), Some(&expected));
+        }
+    }
+}
+
+#[test]
+fn recorded_requests_in_odd_pieces_are_all_answered_in_order() {
+    let server = Running::start(|_| ());
+    let requests = recorded();
+    let mut rng = fastrand::Rng::with_seed(5);
+    for framed in [false, true] {
+        let mut client = server.connect();
+        client.framed = framed;
+        let mut stream = client.stream.try_clone().unwrap();
+        let stream_bytes: Vec<u8> = requests
+            .iter()
+            .flat_map(|request| if framed { frame(request) } else { request.clone() })
+            .collect();
+        let pieces = {
+            let mut rest = stream_bytes.as_slice();
+            let mut pieces = vec![];
+            while !rest.is_empty() {
+                let (piece, after) = rest.split_at(rng.usize(1..=3000).min(rest.len()));
+                pieces.push(piece.to_vec());
+                rest = after;
+            }
+            pieces
+        };
+        let writer = std::thread::spawn(move || {
+            pieces.iter().for_each(|piece| stream.write_all(piece).unwrap());
+        });
+        for request in &requests {
+            let answer = client.reply();
+            let name_end = 8 + answer.name.len();
+            assert_eq!(answer.name.as_bytes(), &request[8..name_end]);
+            assert_eq!(answer.seqid.to_be_bytes(), request[name_end..name_end + 4]);
+        }
+        writer.join().unwrap();
+    }
+    assert!(server.service.mutations.load(Ordering::SeqCst) > 100);
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let server = Running::start(|_| ());
+    for framed in [false, true] {
+        let mut client = server.connect();
+        client.framed = framed;
+        let requests = (0..2000).flat_map(|seqid| {
+            let request = call("get_slice", seqid, &slice_args("k", seqid % 3));
+            if framed { frame(&request) } else { request }
+        });
+        client.send(&requests.collect::<Vec<u8>>());
+        for seqid in 0..2000 {
+            let answer = client.reply();
+            assert_eq!(answer.seqid, seqid);
+            let Some(Value::List(columns)) = answer.result() else { panic!("{answer:?}") };
+            assert_eq!(columns.len(), seqid as usize % 3);
+        }
+    }
+}
+
+#[test]
+fn several_requests_in_one_frame_get_one_frame_each() {
+    let server = Running::start(|_| ());
+    let mut client = server.connect();
+    client.framed = true;
+    let requests = [
+        call("describe_version", 1, &[0]),
+        old_call("describe_partitioner", 2, &[0]),
+        call("no_such_method", 3, &[0]),
+        call("get", 4, &get_args("k")),
+    ];
+    client.send(&frame(&requests.concat()));
+    for seqid in 1..=4 {
+        assert_eq!(client.reply().seqid, seqid);
+    }
+    client.send(&frame(&[]));
+    client.send(&frame(&requests[0]));
+    assert_eq!(client.reply().seqid, 1, "an empty frame is passed over");
+    let request = &requests[3];
+    client.send(&frame(&request[..request.len() - 1]));
+    assert_eq!(client.wait_for_end(), 0, "a frame that ends inside a message is refused");
+}
+
+#[test]
+fn the_message_type_of_a_request_is_not_looked_at() {
+    let server = Running::start(|_| ());
+    let mut client = server.connect();
+    for message_type in [1, 2, 3, 4, 99] {
+        let mut request = call("describe_version", i32::MIN, &[0]);
+        request[3] = message_type;
+        client.send(&request);
+        let answer = client.reply();
+        assert_eq!((answer.kind, answer.seqid), (TMessageType::Reply, i32::MIN));
+    }
+}
+
+#[test]
+fn results_of_every_shape_are_understood_by_the_stock_library() {
+    let server = Running::start(|_| ());
+    let mut client = server.connect();
+    let text = |text: &str| Value::bytes(text);
+    let keys = Value::List(vec![text("Keyspace1"), text("system")]);
+    assert_eq!(client.call("describe_keyspaces", &[0]).result(), Some(&keys));
+    assert!(client.call("insert", &insert_args("k")).is_void());
+    assert_eq!(client.call("get_count", &count_args()).result(), Some(&Value::I32(1)));
+    let described = client.call("describe_keyspace", &text_args(b"Ks"));
+    let family = Value::Map(vec![(text("Type"), text("Standard"))]);
+    assert_eq!(described.result(), Some(&Value::Map(vec![(text("Ks"), family)])));
+    let ring = client.call("describe_ring", &text_args(b"2"));
+    let endpoints = Value::List(vec![text("127.0.0.1")]);
+    let range = Value::Struct(vec![(1, text("1")), (2, text("2")), (3, endpoints)]);
+    assert_eq!(ring.result(), Some(&Value::List(vec![range])));
+    let range = encoded::<GetRangeSlicesArgs<'_>>(GetRangeSlicesArgs {
+        keyspace: "Ks".into(),
+        column_parent: ColumnParent { column_family: "Cf".into(), super_column: None },
+        predicate: SlicePredicate { column_names: Some(vec![b"a"]), slice_range: None },
+        range: KeyRange {
+            start_key: Some("from".into()),
+            end_key: None,
+            start_token: None,
+            end_token: None,
+            count: 3,
+        },
+        consistency_level: ONE,
+    });
+    let group =
+        Value::Struct(vec![(1, text("group")), (2, Value::List(vec![column("member", "", 2)]))]);
+    let columns = Value::List(vec![Value::Struct(vec![(2, group)])]);
+    let slice = Value::Struct(vec![(1, text("from")), (2, columns)]);
+    let slices = client.call("get_range_slices", &range);
+    assert_eq!(slices.result(), Some(&Value::List(vec![slice])));
+    let keys = encoded::<MultigetArgs<'_>>(MultigetArgs {
+        keyspace: "Ks".into(),
+        keys: vec!["a".into(), "b".into()],
+        column_path: path(),
+        consistency_level: ONE,
+    });
+    let entry = |key: &str| (text(key), Value::Struct(vec![(1, column("", key, 1))]));
+    let map = Value::Map(vec![entry("a"), entry("b")]);
+    assert_eq!(client.call("multiget", &keys).result(), Some(&map));
+}
+
+#[test]
+fn text_that_is_not_utf8_is_replaced_and_not_refused() {
+    let server = Running::start(|_| ());
+    let mut client = server.connect();
+    let answer = client.call("get_string_property", &text_args(b"\xFF\xFEk\xED\xA0\x80"));
+    assert_eq!(answer.result(), Some(&Value::bytes("\u{FFFD}\u{FFFD}k\u{FFFD}")));
+}
+
+#[test]
+fn a_session_belongs_to_one_connection() {
+    let server = Running::start(|_| ());
+    let (mut one, mut other) = (server.connect(), server.connect());
+    for _ in 0..3 {
+        assert!(one.call("insert", &insert_args("k")).is_void());
+    }
+    assert_eq!(one.call("get_count", &count_args()).result(), Some(&Value::I32(3)));
+    assert_eq!(other.call("get_count", &count_args()).result(), Some(&Value::I32(0)));
+}
+
+#[test]
+fn unknown_methods_are_answered_and_their_arguments_passed_over() {
+    let server = Running::start(|_| ());
+    let mut client = server.connect();
+    let answer = client.call("set_keyspace", &insert_args("k"));
+    assert_eq!(answer.error(), Some((1, "Invalid method name: 'set_keyspace'".into())));
+    for byte in call("system_add_keyspace", 6, &insert_args("k")) {
+        client.send(&[byte]);
+    }
+    assert_eq!(client.reply().error().map(|(number, _)| number), Some(1));
+    assert!(client.call("insert", &insert_args("k")).is_void());
+}
+
+#[test]
+fn a_field_missing_in_a_nested_struct_keeps_the_connection_in_step() {
+    let server = Running::start(|_| ());
+    // A slice range without `reversed` and `count`, in the middle of the arguments.
+    let mut args = vec![12, 0, 4, 12, 0, 2, 11, 0, 1, 0, 0, 0, 0, 11, 0, 2, 0, 0, 0, 0, 0, 0];
+    args.extend_from_slice(&get_args("k"));
+    let expected = "Required field 'reversed' was not found in serialized data! Struct: \
+                    SliceRange(start:, finish:, reversed:false, count:100)";
+    for (framed, request) in forms("get_slice", 1, &args) {
+        let mut client = server.connect();
+        client.framed = framed;
+        client.send(&request.repeat(2));
+        for _ in 0..2 {
+            assert_eq!(client.reply().error(), Some((7, expected.into())));
+        }
+        let (start, end) = request.split_at(request.len() - 5);
+        for byte in start {
+            client.send(&[*byte]);
+        }
+        client.send(end);
+        assert_eq!(client.reply().error(), Some((7, expected.into())));
+        let [new, _, framed_new, _] = forms("insert", 2, &insert_args("k"));
+        client.send(if framed { &framed_new.1 } else { &new.1 });
+        assert!(client.reply().is_void());
+    }
+}
+
+#[test]
+fn declared_failures_travel_as_exceptions_and_others_as_internal_errors() {
+    let server = Running::start(|_| ());
+    let mut client = server.connect();
+    let mut get = |key: &str| client.call("get", &get_args(key));
+    assert_eq!(get("invalid").exception(), Some((1, Some("because".into()))));
+    assert_eq!(get("not found").exception(), Some((2, None)));
+    assert_eq!(get("unavailable").exception(), Some((3, None)));
+    assert_eq!(get("timed out").exception(), Some((4, None)));
+    let internal = Some((6, "Internal error processing get".to_owned()));
+    for undeclared in ["internal", "authentication", "authorization"] {
+        assert_eq!(get(undeclared).error(), internal);
+    }
+    let mut insert = |key: &str| client.call("insert", &insert_args(key));
+    assert_eq!(insert("unavailable").exception(), Some((2, None)));
+    assert_eq!(insert("timed out").exception(), Some((3, None)));
+    let internal = Some((6, "Internal error processing insert".to_owned()));
+    assert_eq!(insert("not found").error(), internal);
+    let absent = client.call("describe_keyspace", &text_args(b"not found"));
+    assert_eq!(absent.exception(), Some((1, None)));
+    let nameless = client.call("describe_cluster_name", &[0]).error();
+    assert_eq!(nameless, Some((6, "Internal error processing describe_cluster_name".into())));
+    let login = |keyspace: &'static str| {
+        let credentials = encoded::<AuthenticationRequest<'_>>(AuthenticationRequest::fields(
+            alexandra::wire::Each([("username", "jsmith")]),
+        ));
+        let mut args = vec![12, 0, 2];
+        args.extend_from_slice(&credentials);
+        args.extend_from_slice(&text_args(keyspace.as_bytes()));
+        args
+    };
+    assert!(client.call("login", &login("Keyspace1")).is_void());
+    let refused = client.call("login", &login("authentication")).exception();
+    assert_eq!(refused, Some((1, Some("who?".into()))));
+    let refused = client.call("login", &login("authorization")).exception();
+    assert_eq!(refused, Some((2, Some("no".into()))));
+}
+
+#[test]
+fn a_panic_is_an_internal_error_of_its_call() {
+    let server = Running::start(|options| options.workers = 1);
+    let (mut one, mut other) = (server.connect(), server.connect());
+    let internal = Some((6, "Internal error processing insert".to_owned()));
+    for key in ["panic", "late panic"] {
+        assert_eq!(one.call("insert", &insert_args(key)).error(), internal);
+        assert!(one.call("insert", &insert_args("k")).is_void(), "the connection lives on");
+        assert!(other.call("insert", &insert_args("k")).is_void(), "and so do the others");
+    }
+}
+
+#[test]
+fn older_generations_have_other_methods_and_exceptions() {
+    let server = Running::start(|options| options.version = ApiVersion::V04);
+    let mut client = server.connect();
+    let unknown = client.call("describe_version", &[0]).error();
+    assert_eq!(unknown, Some((1, "Invalid method name: 'describe_version'".into())));
+    let slice = |client: &mut Client, key| client.call("get_slice", &slice_args(key, 1));
+    assert_eq!(slice(&mut client, "unavailable").exception(), Some((3, None)));
+    assert_eq!(slice(&mut client, "timed out").exception(), Some((3, None)));
+    let timed_out = client.call("insert", &insert_args("timed out")).exception();
+    assert_eq!(timed_out, Some((2, None)), "0.4 has no timeout");
+    let range = encoded::<GetKeyRangeArgs<'_>>(GetKeyRangeArgs {
+        keyspace: "Ks".into(),
+        column_family: "Cf".into(),
+        start: "a".into(),
+        finish: "b".into(),
+        count: 2,
+        consistency_level: ONE,
+    });
+    let keys = Value::List(vec![Value::bytes("a"), Value::bytes("b")]);
+    assert_eq!(client.call("get_key_range", &range).result(), Some(&keys));
+
+    let server = Running::start(|_| ());
+    let unknown = server.connect().call("get_key_range", &range).error();
+    assert_eq!(unknown.map(|(number, _)| number), Some(1));
+}
+
+#[test]
+fn what_is_no_message_closes_the_connection_after_earlier_answers() {
+    let server = Running::start(|_| ());
+    let bad: [&[u8]; 6] = [
+        b"\x80\x02\x00\x01\x00\x00\x00\x03get\x00\x00\x00\x00\x00",
+        b"\x80\x01\x00\x01\xFF\xFF\xFF\xFF",
+        b"\x80\x01\x00\x01\x00\x01\x00\x00",
+        b"\xFF\xFF\xFF\xFF",
+        b"\x80\x01\x00\x01\x00\x00\x00\x03get\x00\x00\x00\x00\x0b\x00\x01\xFF\xFF\xFF\xFF",
+        b"GET / HTTP/1.1\r\n\r\n",
+    ];
+    for bytes in bad {
+        let mut client = server.connect();
+        client.send(bytes);
+        assert_eq!(client.wait_for_end(), 0, "{bytes:02X?}");
+    }
+    for bytes in &bad[..5] {
+        let mut client = server.connect();
+        client.send(&[&call("describe_version", 8, &[0]), *bytes].concat());
+        assert_eq!(client.reply().seqid, 8);
+        client.wait_for_end();
+    }
+    server.assert_alive();
+}
+
+#[test]
+fn garbage_of_every_kind_harms_nobody() {
+    let server = Running::start(|_| ());
+    let mut steady = server.connect();
+    let recorded: Vec<_> = recorded().into_iter().filter(|request| request.len() < 4096).collect();
+    let mut rng = fastrand::Rng::with_seed(99);
+    for round in 0..300 {
+        let mut bytes = match round % 3 {
+            0 => (0..rng.usize(1..2000)).map(|_| rng.u8(..)).collect(),
+            1 => recorded[rng.usize(..recorded.len())].clone(),
+            _ => frame(&recorded[rng.usize(..recorded.len())]),
+        };
+        for _ in 0..rng.usize(1..6) {
+            let at = rng.usize(..bytes.len());
+            bytes[at] = rng.u8(..);
+        }
+        let mut client = server.connect();
+        // The server may close while the bytes are on their way.
+        let _ = client.stream.write_all(&bytes);
+        client.end_sending();
+        client.wait_for_end();
+        assert!(steady.call("insert", &insert_args("k")).is_void());
+    }
+}
+
+#[test]
+fn two_gigabytes_declared_on_many_connections_close_them_at_once() {
+    let server = Running::start(|_| ());
+    let string = [&call("get", 1, &[11, 0, 1]), [0x7F, 0xFF, 0xFF, 0xFF].as_slice()].concat();
+    let mut list = call("multiget", 1, &[15, 0, 2, 10, 0x7F, 0xFF, 0xFF, 0xFF]);
+    list.extend_from_slice(&[0; 64]);
+    let mut clients: Vec<Client> = (0..500).map(|_| server.connect()).collect();
+    for (i, client) in clients.iter_mut().enumerate() {
+        let declared: [&[u8]; 3] = [&[0x7F, 0xFF, 0xFF, 0xFF], &string, &list];
+        client.send(declared[i % 3]);
+    }
+    for client in &mut clients {
+        assert_eq!(client.wait_for_end(), 0);
+    }
+    server.assert_alive();
+}
+
+#[test]
+fn a_declared_length_takes_no_memory_until_its_bytes_arrive() {
+    let server = Running::start(|options| options.limits.receive_budget_bytes = 64 << 10);
+    let declared = 50 << 20_i32;
+    let mut clients: Vec<Client> = (0..500).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send(&i32::to_be_bytes(declared));
+        client.send(&call("batch_mutate", 1, &[])[..8]);
+    }
+    server.assert_alive();
+    // Each of them holds a few bytes; with what it declared even one would be beyond the budget.
+    for client in &clients {
+        client.end_sending();
+    }
+    server.assert_alive();
+}
+
+#[test]
+fn an_unfinished_request_beyond_the_budget_closes_its_connection() {
+    let server = Running::start(|options| options.limits.receive_budget_bytes = 1 << 20);
+    let mut greedy = server.connect();
+    let value = vec![b'x'; 3 << 20];
+    let large = call("get_string_property", 1, &text_args(&value));
+    // The server closes before it has read all.
+    let _ = greedy.stream.write_all(&large);
+    assert_eq!(greedy.wait_for_end(), 0);
+    let mut modest = server.connect();
+    for _ in 0..5 {
+        let answer = modest.call("get_string_property", &text_args(&value[..300 << 10]));
+        assert_eq!(answer.result(), Some(&Value::bytes(&value[..300 << 10])));
+    }
+}
+
+#[test]
+fn a_message_above_the_limit_closes_its_connection() {
+    let server = Running::start(|options| options.limits.max_message_bytes = 1 << 20);
+    for framed in [false, true] {
+        let mut client = server.connect();
+        client.framed = framed;
+        let request = call("get_string_property", 1, &text_args(&vec![b'x'; (1 << 20) - 100]));
+        client.send(&if framed { frame(&request) } else { request });
+        assert_eq!(client.reply().seqid, 1);
+        let request = call("get_string_property", 1, &text_args(&vec![b'x'; 1 << 20]));
+        // The server closes before it has read all.
+        let _ = client.stream.write_all(&if framed { frame(&request) } else { request });
+        assert_eq!(client.wait_for_end(), 0);
+    }
+}
+
+#[test]
+fn a_client_that_never_reads_is_cut_off_and_holds_up_nobody_for_good() {
+    let server = Running::start(|options| {
+        options.workers = 1;
+        options.limits.unsent_budget_bytes = 1 << 20;
+        options.limits.write_stall = Duration::from_millis(50);
+    });
+    let mut deaf = server.connect();
+    // More than the kernel buffers for a connection.
+    deaf.send(&call("get_slice", 1, &slice_args("k", 40_000)));
+    let mut other = server.connect();
+    for _ in 0..3 {
+        assert!(other.call("insert", &insert_args("k")).is_void());
+    }
+    // Only after the cut can the next call be answered while the budget is exceeded.
+    let mut first = [0; 4];
+    deaf.stream.read_exact(&mut first).unwrap();
+    other.call("insert", &insert_args("k"));
+}
+
+#[test]
+fn a_slow_reader_gets_its_whole_reply() {
+    let server = Running::start(|options| options.limits.unsent_budget_bytes = 1);
+    let mut slow = server.connect();
+    slow.send(&call("get_slice", 1, &slice_args("k", 20_000)));
+    let answer = slow.reply();
+    let Some(Value::List(columns)) = answer.result() else { panic!("not a list") };
+    assert_eq!(columns.len(), 20_000);
+    server.assert_alive();
+}
+
+#[test]
+fn further_connections_wait_until_one_ends() {
+    let server = Running::start(|options| options.limits.max_connections = 2);
+    let (mut one, mut two) = (server.connect(), server.connect());
+    for client in [&mut one, &mut two] {
+        assert!(client.call("insert", &insert_args("k")).is_void());
+    }
+    let mut third = server.connect();
+    third.send(&call("describe_version", 3, &[0]));
+    assert!(one.call("insert", &insert_args("k")).is_void());
+    third.stream.set_nonblocking(true).unwrap();
+    let early = third.stream.peek(&mut [0]).unwrap_err();
+    assert_eq!(early.kind(), std::io::ErrorKind::WouldBlock);
+    third.stream.set_nonblocking(false).unwrap();
+    drop(two);
+    assert_eq!(third.reply().seqid, 3);
+}
+
+#[test]
+fn a_stopping_server_ends_calls_under_way_and_closes() {
+    let mut server = Running::start(|_| ());
+    let (mut busy, mut idle, mut half) = (server.connect(), server.connect(), server.connect());
+    assert!(idle.call("insert", &insert_args("k")).is_void());
+    half.send(&call("insert", 1, &insert_args("k"))[..20]);
+    busy.send(&call("insert", 4, &insert_args("wait")));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(server.service.waiting.acquire()).unwrap().forget();
+    server.stop.cancel();
+    idle.wait_for_end();
+    assert_eq!(half.wait_for_end(), 0);
+    TcpStream::connect(server.address).expect_err("no listener any more");
+    server.service.gate.add_permits(1);
+    let answer = busy.reply();
+    assert!(answer.is_void() && answer.seqid == 4);
+    assert_eq!(busy.wait_for_end(), 0);
+    server.join();
+}
+
+#[test]
+fn a_call_that_never_ends_does_not_hold_up_the_stop() {
+    let mut server = Running::start(|options| options.limits.drain = Duration::from_millis(20));
+    let mut busy = server.connect();
+    busy.send(&call("insert", 4, &insert_args("wait")));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(server.service.waiting.acquire()).unwrap().forget();
+    server.stop.cancel();
+    server.join();
+    assert_eq!(busy.wait_for_end(), 0);
+}
