@@ -103,17 +103,13 @@ impl<'a> Parser<'a> {
     fn fields(&mut self, end: &str) -> Vec<FieldLine> {
         let mut fields = vec![];
         while !self.accept(end) {
-            let mut line = format!("{}: ", self.next());
+            let id = self.next();
             self.expect(":");
-            for word in ["required", "optional"] {
-                if self.accept(word) {
-                    line += &format!("{word} ");
-                }
-            }
-            line += &format!("{} {}", self.type_name(), self.next());
-            if self.accept("=") {
-                line += &format!(" = {}", self.next());
-            }
+            let word = ["required ", "optional "].into_iter().find(|w| self.accept(w.trim_end()));
+            let declared = format!("{} {}", self.type_name(), self.next());
+            let default =
+                if self.accept("=") { format!(" = {}", self.next()) } else { String::new() };
+            let line = format!("{id}: {}{declared}{default}", word.unwrap_or_default());
             fields.push(line);
             self.accept(",");
         }

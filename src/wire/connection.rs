@@ -141,7 +141,7 @@ impl<S: Cassandra> Connection<S> {
             if self.form.is_none() {
                 self.form = match Form::recognise(rest, self.shared.prefer_framed) {
                     Ok(form) => form,
-                    Err(error) => return Self::unfinished(error).map(|()| done),
+                    Err(error) => return Self::unfinished(&error).map(|()| done),
                 };
             }
             let executed = match self.form {
@@ -154,7 +154,7 @@ impl<S: Cassandra> Connection<S> {
             };
             match executed {
                 Ok(length) => done += length,
-                Err(error) => return Self::unfinished(error).map(|()| done),
+                Err(error) => return Self::unfinished(&error).map(|()| done),
             }
             if out.len() >= self.shared.limits.write_batch_bytes {
                 self.flush(out).await?;
@@ -163,10 +163,10 @@ impl<S: Cassandra> Connection<S> {
         Ok(done)
     }
 
-    fn unfinished(error: DecodeError) -> Result<(), Close> {
+    fn unfinished(error: &DecodeError) -> Result<(), Close> {
         match error {
             DecodeError::Incomplete => Ok(()),
-            DecodeError::Malformed(malformed) => Err(malformed.into()),
+            DecodeError::Malformed(malformed) => Err((*malformed).into()),
             DecodeError::Missing(_) => unreachable!("a missing field is answered"),
         }
     }

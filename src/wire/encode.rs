@@ -86,14 +86,14 @@ encode_bytes_as! {
     Cow<'t, str>: &str, &&str, &String, String;
 }
 
-impl<'t> Encode<Cow<'t, str>> for &Cow<'_, str> {
+impl Encode<Cow<'_, str>> for &Cow<'_, str> {
     fn encode(self, out: &mut Vec<u8>) {
         encode_bytes(self.as_bytes(), out);
     }
 }
 
 /// Text that is at hand as UTF-8 bytes, such as a row key, goes out as it is.
-impl<'t> Encode<Cow<'t, str>> for &[u8] {
+impl Encode<Cow<'_, str>> for &[u8] {
     fn encode(self, out: &mut Vec<u8>) {
         encode_bytes(self, out);
     }

@@ -167,6 +167,7 @@ impl<'a, R: WireType> Reply<'a, R> {
     }
 
     /// Answers with an exception; one that the method does not declare becomes an internal error.
+    #[allow(clippy::needless_pass_by_value, reason = "callers hand over what they just made")]
     pub fn fail(self, failure: Failure) -> Replied {
         let declared =
             failure.declared().and_then(|(exception, why)| Some((self.field_of(exception)?, why)));

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::service::Scripted;
 
 /// A test that hangs for so long has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A server on a port of its own. Stops when dropped.
 pub(crate) struct Running {
