@@ -417,6 +417,25 @@ fn a_panic_is_an_internal_error_of_its_call() {
 }
 
 #[test]
+fn replies_that_are_ready_do_not_wait_for_a_later_call() {
+    let server = Running::start(|_| ());
+    let mut client = server.connect();
+    let requests = [
+        call("get", 1, &get_args("k")),
+        call("insert", 2, &insert_args("panic")),
+        call("insert", 3, &insert_args("wait")),
+        call("get", 4, &get_args("k")),
+    ];
+    client.send(&requests.concat());
+    assert_eq!(client.reply().seqid, 1);
+    let panicked = client.reply();
+    assert_eq!((panicked.seqid, panicked.error().map(|(number, _)| number)), (2, Some(6)));
+    server.service.gate.add_permits(1);
+    assert_eq!(client.reply().seqid, 3);
+    assert_eq!(client.reply().seqid, 4);
+}
+
+#[test]
 fn older_generations_have_other_methods_and_exceptions() {
     let server = Running::start(|options| options.version = ApiVersion::V04);
     let mut client = server.connect();

@@ -1,6 +1,8 @@
 //! One client: reads requests, has them executed one after the other, writes the replies.
 
+use std::future::poll_fn;
 use std::io;
+use std::mem::{swap, take};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -13,14 +15,20 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use super::ApiVersion;
 use super::buffers::{Input, OverBudget, Pool};
-use super::codec::{DecodeError, Malformed};
+use super::codec::{DecodeError, Malformed, Reader};
 use super::limits::{Budget, Charge, Limits};
 use super::message::{Form, Header};
-use super::reply::{Call, Head};
+use super::reply::{Answered, Call, Head, Method};
 use super::report::{Reason, Reporter};
 use super::scan::{Scanner, Step};
 use super::schema::wire_type;
 use super::service::{Cassandra, dispatch, method_named};
+
+impl From<Malformed> for Close {
+    fn from(malformed: Malformed) -> Self {
+        Self::Undecodable(malformed.into())
+    }
+}
 
 /// What the connections of a server have in common.
 #[derive(Debug)]
@@ -43,8 +51,9 @@ pub(super) struct Shared<S> {
 /// Why a connection ends.
 #[derive(Debug, thiserror::Error)]
 enum Close {
+    /// Incomplete only until more bytes have come.
     #[error(transparent)]
-    Malformed(#[from] Malformed),
+    Undecodable(#[from] DecodeError),
     #[error(transparent)]
     OverBudget(#[from] OverBudget),
     #[error("the client reads nothing")]
@@ -97,11 +106,11 @@ impl<S: Cassandra> Connection<S> {
             if self.stream.read_buf(input.room(&pool)?).await? == 0 {
                 return Ok(());
             }
-            let mut out = pool.take();
-            let executed = self.execute(input.bytes(), &mut out).await;
+            let mut ready = pool.take();
+            let executed = self.execute(input.bytes(), &mut ready).await;
             // Also what was answered before a malformed message is sent.
-            let flushed = self.flush(&mut out).await;
-            pool.give(out);
+            let flushed = flush(&self.stream, &self.shared, &mut ready).await;
+            pool.give(ready);
             let count = executed?;
             flushed?;
             input.consume(count, &pool)?;
@@ -114,7 +123,7 @@ impl<S: Cassandra> Connection<S> {
         mut stop: Pin<&mut WaitForCancellationFuture<'_>>,
         stop_seen: &mut bool,
     ) -> io::Result<bool> {
-        std::future::poll_fn(|context| {
+        poll_fn(|context| {
             if self.shared.stopping.load(Ordering::Acquire) {
                 return Poll::Ready(Ok(false));
             }
@@ -135,106 +144,130 @@ impl<S: Cassandra> Connection<S> {
     }
 
     /// Executes all whole requests in order, and says how many bytes they took.
-    async fn execute(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Close> {
+    async fn execute(&mut self, bytes: &[u8], ready: &mut Vec<u8>) -> Result<usize, Close> {
         let mut done = 0;
         while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
-            if self.form.is_none() {
-                self.form = match Form::recognise(rest, self.shared.prefer_framed) {
-                    Ok(form) => form,
-                    Err(error) => return Self::unfinished(&error).map(|()| done),
-                };
-            }
-            let executed = match self.form {
-                None => return Ok(done),
-                Some(Form::Unframed) => self.message(rest, out).await,
-                Some(Form::Framed) => match self.frame(rest)? {
-                    None => return Ok(done),
-                    Some(frame) => self.messages_of(frame, out).await.map(|()| 4 + frame.len()),
-                },
-            };
-            match executed {
+            match self.next(rest, ready).await {
                 Ok(length) => done += length,
-                Err(error) => return Self::unfinished(&error).map(|()| done),
-            }
-            if out.len() >= self.shared.limits.write_batch_bytes {
-                self.flush(out).await?;
+                Err(Close::Undecodable(DecodeError::Incomplete)) => break,
+                Err(close) => return Err(close),
             }
         }
         Ok(done)
     }
 
-    fn unfinished(error: &DecodeError) -> Result<(), Close> {
-        match error {
-            DecodeError::Incomplete => Ok(()),
-            DecodeError::Malformed(malformed) => Err((*malformed).into()),
-            DecodeError::Missing(_) => unreachable!("a missing field is answered"),
+    /// Executes the request or the frame at the start of these bytes, and says how long it is.
+    async fn next(&mut self, bytes: &[u8], ready: &mut Vec<u8>) -> Result<usize, Close> {
+        if self.form.is_none() {
+            self.form = Form::recognise(bytes, self.shared.prefer_framed)?;
+        }
+        match self.form {
+            None => Err(DecodeError::Incomplete.into()),
+            Some(Form::Unframed) => self.message(bytes, ready).await,
+            Some(Form::Framed) => {
+                let frame = self.frame(bytes)?;
+                let mut rest = frame;
+                while !rest.is_empty() {
+                    let length = match self.message(rest, ready).await {
+                        Err(Close::Undecodable(DecodeError::Incomplete)) => {
+                            return Err(Malformed::ShortFrame.into());
+                        }
+                        other => other?,
+                    };
+                    rest = rest.get(length..).unwrap_or_default();
+                }
+                Ok(size_of::<i32>() + frame.len())
+            }
         }
     }
 
-    /// The next frame without its length, if it has arrived.
-    fn frame<'a>(&self, bytes: &'a [u8]) -> Result<Option<&'a [u8]>, Malformed> {
-        let Some((length, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
-        let declared = i32::from_be_bytes(*length);
-        let length = usize::try_from(declared).map_err(|_| Malformed::NegativeLength(declared))?;
+    /// The next frame without its length.
+    fn frame<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let length = reader.length()?;
         self.check_length(length as u64)?;
-        Ok(rest.get(..length))
-    }
-
-    /// Executes the requests of one frame; usually there is one.
-    async fn messages_of(
-        &mut self,
-        mut frame: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Result<(), DecodeError> {
-        while !frame.is_empty() {
-            let length = match self.message(frame, out).await {
-                Err(DecodeError::Incomplete) => return Err(Malformed::ShortFrame.into()),
-                other => other?,
-            };
-            frame = frame.get(length..).unwrap_or_default();
-        }
-        Ok(())
+        reader.take(length)
     }
 
     /// Executes the request at the start of these bytes, and says how long it is.
-    async fn message(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, DecodeError> {
+    async fn message(&mut self, bytes: &[u8], ready: &mut Vec<u8>) -> Result<usize, Close> {
+        if ready.len() >= self.shared.limits.write_batch_bytes {
+            flush(&self.stream, &self.shared, ready).await?;
+        }
         let header = Header::decode(bytes)?;
         let args = bytes.get(header.length..).unwrap_or_default();
         if self.scanner.is_some() {
             self.end_of(args)?;
         }
-        self.shared.unsent.available().await;
         let version = self.shared.version;
         let framed = self.form == Some(Form::Framed);
         let head = Head { name: header.name, seqid: header.seqid, framed, version };
         let Some(method) = method_named(header.name, version) else {
             let length = self.end_of(args)?;
-            head.unknown_method(out);
+            head.unknown_method(ready);
             return Ok(header.length + length);
         };
-        let start = out.len();
-        let call = Call { method, head, args, out: &mut *out };
-        match dispatch(&*self.shared.service, &mut self.session, call).await {
-            Ok(answered) => {
-                if !answered.sound {
-                    log::error!("{} panicked; its caller gets an internal error", method.name);
-                    out.truncate(start);
-                    head.internal_error(out);
-                }
-                Ok(header.length + answered.length)
-            }
-            Err(DecodeError::Missing(why)) => {
+        match self.call(method, head, args, ready).await {
+            Ok(length) => Ok(header.length + length),
+            Err(Close::Undecodable(DecodeError::Missing(why))) => {
                 let length = self.end_of(args)?;
-                head.protocol_error(&why, out);
+                head.protocol_error(&why, ready);
                 Ok(header.length + length)
             }
-            Err(DecodeError::Incomplete) => {
+            Err(Close::Undecodable(DecodeError::Incomplete)) => {
                 // Decoding starts over when the scanner has seen the end, and not before.
                 self.end_of(args)?;
-                Err(DecodeError::Incomplete)
+                Err(DecodeError::Incomplete.into())
             }
-            Err(malformed) => Err(malformed),
+            Err(other) => Err(other),
         }
+    }
+
+    /// Has the service answer one call, and says how long its arguments are.
+    ///
+    /// If it does not answer at once, the replies that are ready go out meanwhile: who pipelines
+    /// waits for no later call. A call that has begun is always led to its end.
+    async fn call(
+        &mut self,
+        method: &'static Method,
+        head: Head<'_>,
+        args: &[u8],
+        ready: &mut Vec<u8>,
+    ) -> Result<usize, Close> {
+        let Self { shared, session, stream, .. } = self;
+        if shared.unsent.is_exceeded() {
+            flush(stream, shared, ready).await?;
+            shared.unsent.available().await;
+        }
+        let mut reply = if ready.is_empty() { take(ready) } else { self.pool.take() };
+        let mut flushed = Ok(());
+        let answered = {
+            let call = Call { method, head, args, out: &mut reply };
+            let mut answer = pin!(dispatch(&*shared.service, session, call));
+            match poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await {
+                Poll::Ready(answered) => answered,
+                Poll::Pending if ready.is_empty() => answer.await,
+                Poll::Pending => {
+                    let written = flush(stream, shared, ready);
+                    let (answered, written) = tokio::join!(answer, written);
+                    flushed = written;
+                    answered
+                }
+            }
+        };
+        if let Ok(Answered { sound: false, .. }) = answered {
+            log::error!("{} panicked; its caller gets an internal error", method.name);
+            reply.clear();
+            head.internal_error(&mut reply);
+        }
+        if ready.is_empty() {
+            swap(ready, &mut reply);
+        } else {
+            ready.extend_from_slice(&reply);
+        }
+        self.pool.give(reply);
+        flushed?;
+        Ok(answered?.length)
     }
 
     /// Length of the arguments. While they are incomplete the scanner remembers how far it came.
@@ -259,42 +292,18 @@ impl<S: Cassandra> Connection<S> {
         if length > limit { Err(Malformed::TooLong(length)) } else { Ok(()) }
     }
 
-    /// Writes the replies. While the client does not read they count as unsent.
-    async fn flush(&mut self, out: &mut Vec<u8>) -> Result<(), Close> {
-        let mut unsent = None;
-        let mut rest = out.as_slice();
-        while !rest.is_empty() {
-            match self.stream.try_write(rest) {
-                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
-                Ok(count) => rest = rest.get(count..).unwrap_or_default(),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    unsent
-                        .get_or_insert_with(|| Charge::new(self.shared.unsent.clone()))
-                        .set(rest.len());
-                    let stall = self.shared.limits.write_stall;
-                    tokio::time::timeout(stall, self.stream.writable())
-                        .await
-                        .map_err(|_| Close::Stalled)??;
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        out.clear();
-        Ok(())
-    }
-
     fn report(&self, close: &Close) {
         let (peer, reporter) = (self.peer, &self.shared.reporter);
         match close {
-            Close::Malformed(Malformed::TooLong(length)) => reporter.warn(
+            Close::Undecodable(DecodeError::Malformed(Malformed::TooLong(length))) => reporter.warn(
                 Reason::TooLong,
                 format_args!(
                     "closing {peer}: it announced {length} bytes, and ThriftMaxMessageInMB allows {}",
                     self.shared.limits.max_message_bytes >> 20,
                 ),
             ),
-            Close::Malformed(malformed) => reporter
-                .warn(Reason::Malformed, format_args!("closing {peer}: no message: {malformed}")),
+            Close::Undecodable(error) => reporter
+                .warn(Reason::Malformed, format_args!("closing {peer}: no message: {error}")),
             Close::OverBudget(_) => reporter.warn(
                 Reason::ReceiveBudget,
                 format_args!(
@@ -314,4 +323,30 @@ impl<S: Cassandra> Connection<S> {
             Close::Io(error) => log::debug!("closing {peer}: {error}"),
         }
     }
+}
+
+/// Writes the replies. While the client does not read they count as unsent.
+async fn flush<S>(
+    stream: &TcpStream,
+    shared: &Shared<S>,
+    ready: &mut Vec<u8>,
+) -> Result<(), Close> {
+    let mut unsent = None;
+    let mut rest = ready.as_slice();
+    while !rest.is_empty() {
+        match stream.try_write(rest) {
+            Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
+            Ok(count) => rest = rest.get(count..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let charge = unsent.get_or_insert_with(|| Charge::new(shared.unsent.clone()));
+                charge.set(rest.len());
+                tokio::time::timeout(shared.limits.write_stall, stream.writable())
+                    .await
+                    .map_err(|_| Close::Stalled)??;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    ready.clear();
+    Ok(())
 }

@@ -64,7 +64,7 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
-    fn is_exceeded(&self) -> bool {
+    pub(super) fn is_exceeded(&self) -> bool {
         self.used() > self.limit
     }
 
