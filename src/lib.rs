@@ -17,9 +17,12 @@
 //! [`model`] is the vocabulary that all of them share, [`config`] reads `storage-conf.xml`,
 //! [`base`] holds what knows nothing of a database: clock, file system, events.
 
+pub mod api;
 pub mod base;
 pub mod config;
+pub mod coordinator;
 pub mod model;
+pub mod replica;
 pub mod ring;
 pub mod storage;
 pub mod wire;

@@ -1,0 +1,123 @@
+//! The contract with clients: one function for each Thrift method that validates its arguments,
+//! translates them to the model, calls the coordinator and maps its errors.
+//!
+//! ```text
+//!   service                   the methods, one line each
+//!     reads, ranges, writes   data
+//!       row_batch             the elements of a batch
+//!       answers               what was found, written as the structs of the wire
+//!     describe, schema_text   properties, keyspaces, ring
+//!     login, authenticator    who may log in
+//!     family, keys, names, paths, predicates, levels    checks of arguments, in the order of 0.6
+//!       invalid_request       all that can be wrong, with the texts of 0.6
+//! ```
+
+mod answers;
+pub mod authenticator;
+mod describe;
+mod family;
+pub mod invalid_request;
+mod keys;
+mod levels;
+mod login;
+mod names;
+mod paths;
+mod predicates;
+mod ranges;
+mod reads;
+mod row_batch;
+mod schema_text;
+mod service;
+mod writes;
+
+pub use authenticator::{Authenticator, SimpleAuthenticator};
+pub use invalid_request::InvalidRequest;
+
+use crate::base::clock::Clock;
+use crate::config::settings::{ColumnFamilySettings, KeyspaceSettings};
+use crate::coordinator::Coordinator;
+use crate::model::schema::{ColumnFamilySchema, Schema};
+use crate::wire::{ApiVersion, Failure};
+use std::sync::Arc;
+
+/// What the API needs to know.
+#[derive(Debug)]
+pub struct ApiOptions {
+    /// `ClusterName`.
+    pub cluster_name: String,
+    /// Whose answers are given where generations differ (`ThriftApiVersion`).
+    pub version: ApiVersion,
+    /// All keyspaces and column families, `system` among them.
+    pub schema: Arc<Schema>,
+    /// The keyspaces as configured: what only `describe_keyspace` of 0.4 tells.
+    pub keyspaces: Vec<KeyspaceSettings>,
+    /// Text of the configuration file.
+    pub config_text: String,
+    /// `IndexInterval`: rows for each sampled key on disk.
+    pub index_interval: u32,
+    /// Who may log in.
+    pub authenticator: Authenticator,
+    /// Dates deletions.
+    pub clock: Arc<dyn Clock>,
+    /// Does the work.
+    pub coordinator: Coordinator,
+}
+
+/// Answers the calls of clients.
+#[derive(Debug)]
+pub struct Api {
+    cluster_name: String,
+    version: ApiVersion,
+    schema: Arc<Schema>,
+    keyspaces: Vec<KeyspaceSettings>,
+    config_text: String,
+    index_interval: u32,
+    authenticator: Authenticator,
+    clock: Arc<dyn Clock>,
+    coordinator: Coordinator,
+}
+
+/// What belongs to one connection.
+#[derive(Debug, Default)]
+pub struct Session {
+    logged_in: bool,
+}
+
+impl Api {
+    /// The API of a node.
+    pub fn new(options: ApiOptions) -> Self {
+        let ApiOptions { cluster_name, version, schema, keyspaces, config_text, .. } = options;
+        let ApiOptions { index_interval, authenticator, clock, coordinator, .. } = options;
+        Self {
+            cluster_name,
+            version,
+            schema,
+            keyspaces,
+            config_text,
+            index_interval,
+            authenticator,
+            clock,
+            coordinator,
+        }
+    }
+
+    /// What does the work.
+    pub fn coordinator(&self) -> &Coordinator {
+        &self.coordinator
+    }
+
+    fn family_settings(&self, family: &ColumnFamilySchema) -> Option<&ColumnFamilySettings> {
+        let keyspace = self.keyspaces.iter().find(|keyspace| keyspace.name == family.keyspace)?;
+        keyspace.column_family(&family.name)
+    }
+}
+
+impl Session {
+    /// Whether the connection may call methods that touch data.
+    fn check(&self, api: &Api) -> Result<(), Failure> {
+        if self.logged_in || !api.authenticator.requires_login() {
+            return Ok(());
+        }
+        Err(InvalidRequest::LoginRequired.into())
+    }
+}

@@ -1,0 +1,105 @@
+//! Reads of rows by key.
+
+use super::Api;
+use super::answers::{Columns, Found, KeyText};
+use super::family::Family;
+use super::invalid_request::InvalidRequest;
+use super::keys::check_key;
+use super::levels::read_level;
+use super::paths::{Target, check_parent, check_path};
+use super::predicates::check_predicate;
+use crate::model::key::RowKey;
+use crate::model::slice::{RowSlice, Slice};
+use crate::wire::service::{GetArgs, GetCountArgs, GetSliceArgs, MultigetArgs, MultigetSliceArgs};
+use crate::wire::types::{ColumnOrSuperColumn, ConsistencyLevel};
+use crate::wire::{Each, Encode, Failure, List, Map, Text};
+use std::collections::HashSet;
+
+pub(super) async fn get(api: &Api, args: GetArgs<'_>) -> Result<Found, Failure> {
+    let (family, target) = check_path(&api.schema, &args.keyspace, &args.column_path)?;
+    check_key(&args.key)?;
+    let level = read_level(args.consistency_level)?;
+    let slice = target.slice(family);
+    let row = api.coordinator.read(family.id, &RowKey::from(&*args.key), &slice, level).await?;
+    if row.cells.is_empty() {
+        return Err(Failure::NotFound);
+    }
+    Ok(found(target, row))
+}
+
+pub(super) async fn multiget<'a>(
+    api: &'a Api,
+    args: MultigetArgs<'a>,
+) -> Result<impl Encode<Map<Text<'static>, ColumnOrSuperColumn<'static>>>, Failure> {
+    let (family, target) = check_path(&api.schema, &args.keyspace, &args.column_path)?;
+    let keys = distinct_keys(&args.keys)?;
+    let slice = target.slice(family);
+    let rows = read_many(api, family, &keys, &slice, args.consistency_level).await?;
+    let found = rows.into_iter().map(move |row| found(target, row));
+    Ok(Each(keys.into_iter().map(KeyText).zip(found)))
+}
+
+pub(super) async fn get_slice<'a>(
+    api: &'a Api,
+    args: GetSliceArgs<'a>,
+) -> Result<Columns<'a>, Failure> {
+    let family = check_parent(&api.schema, &args.keyspace, &args.column_parent)?;
+    let super_name = args.column_parent.super_column;
+    let slice = check_predicate(family, super_name, &args.predicate)?;
+    check_key(&args.key)?;
+    let level = read_level(args.consistency_level)?;
+    let row = api.coordinator.read(family.id, &RowKey::from(&*args.key), &slice, level).await?;
+    Ok(columns(family, &slice, row))
+}
+
+pub(super) async fn multiget_slice<'a>(
+    api: &'a Api,
+    args: MultigetSliceArgs<'a>,
+) -> Result<impl Encode<Map<Text<'static>, List<ColumnOrSuperColumn<'static>>>>, Failure> {
+    let family = check_parent(&api.schema, &args.keyspace, &args.column_parent)?;
+    let super_name = args.column_parent.super_column;
+    let slice = check_predicate(family, super_name, &args.predicate)?;
+    let keys = distinct_keys(&args.keys)?;
+    let rows = read_many(api, family, &keys, &slice, args.consistency_level).await?;
+    let columns = rows.into_iter().map(move |row| columns(family, &slice, row));
+    Ok(Each(keys.into_iter().map(KeyText).zip(columns)))
+}
+
+pub(super) async fn get_count(api: &Api, args: GetCountArgs<'_>) -> Result<i32, Failure> {
+    let family = check_parent(&api.schema, &args.keyspace, &args.column_parent)?;
+    check_key(&args.key)?;
+    let level = read_level(args.consistency_level)?;
+    let slice = Slice::all(args.column_parent.super_column);
+    let key = RowKey::from(&*args.key);
+    let count = api.coordinator.count(family.id, &key, &slice, level).await?;
+    Ok(i32::try_from(count).unwrap_or(i32::MAX))
+}
+
+/// The answer that a slice gives of a row.
+pub(super) fn columns<'s>(family: Family<'s>, slice: &Slice, row: RowSlice) -> Columns<'s> {
+    let of_super_columns = family.schema.is_super() && slice.super_name().is_none();
+    Columns { family: family.schema, of_super_columns, row }
+}
+
+fn found(target: Target<'_>, row: RowSlice) -> Found {
+    Found { row, is_super_column: matches!(target, Target::SuperColumn(_)) }
+}
+
+/// Valid keys in the order of the request, each once: the answer is a map.
+fn distinct_keys(keys: &[Text<'_>]) -> Result<Vec<RowKey>, InvalidRequest> {
+    keys.iter().try_for_each(|key| check_key(key))?;
+    let mut seen = HashSet::with_capacity(keys.len());
+    let distinct = keys.iter().map(AsRef::as_ref).filter(|&key| seen.insert(key));
+    Ok(distinct.map(RowKey::from).collect())
+}
+
+async fn read_many(
+    api: &Api,
+    family: Family<'_>,
+    keys: &[RowKey],
+    slice: &Slice,
+    level: ConsistencyLevel,
+) -> Result<Vec<RowSlice>, Failure> {
+    let level = read_level(level)?;
+    Ok(api.coordinator.read_many(family.id, keys, slice, level).await?)
+}

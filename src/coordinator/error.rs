@@ -1,0 +1,18 @@
+//! Why a request was not served.
+
+use crate::replica::ReplicaError;
+
+/// Why a request was not served. Clients try `Unavailable` and `TimedOut` again, elsewhere or
+/// later.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum CoordinatorError {
+    /// Too few replicas are alive. Nothing has been sent to any of them.
+    #[error("too few replicas are alive")]
+    Unavailable,
+    /// Enough replicas seemed alive, but too few answered in time. A write may have happened.
+    #[error("too few replicas answered in time")]
+    TimedOut,
+    /// This node failed to do its part.
+    #[error(transparent)]
+    Failed(#[from] ReplicaError),
+}

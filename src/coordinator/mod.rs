@@ -1,0 +1,16 @@
+//! The distributed part of a request: which replicas a key has, how many must take part, and what
+//! to do when they do not.
+//!
+//! ```text
+//!   coordinator      Coordinator: write, read, count and scan at a consistency level
+//!     consistency    how many replicas a level asks for
+//! ```
+
+mod consistency;
+#[allow(clippy::module_inception, reason = "named after its one type")]
+mod coordinator;
+mod error;
+
+pub use consistency::ConsistencyLevel;
+pub use coordinator::{Coordinator, CoordinatorOptions};
+pub use error::CoordinatorError;

@@ -1,0 +1,93 @@
+//! What a node keeps its data in, as the layers above see it.
+
+use crate::model::key::RowKey;
+use crate::model::mutation::RowMutation;
+use crate::model::schema::FamilyId;
+use crate::model::slice::{RowSlice, Slice};
+use crate::ring::{RowRange, Token};
+use crate::storage::error::ReadError;
+use crate::storage::sstable::Access;
+use std::error::Error;
+use std::sync::Arc;
+
+/// The data of one node. All methods are called from many threads at once.
+///
+/// With [`Access::CachedOnly`], or `may_block` false, a method answers from memory or refuses with
+/// `WouldBlock`, and has done nothing then. It also refuses what would keep the calling thread
+/// busy for long, such as a scan of many rows.
+pub trait LocalStore: Send + Sync + 'static {
+    /// Writes a mutation to the commit log and to memory. Later reads on this node see it, also
+    /// while it is [`Applied::Pending`].
+    fn apply(&self, mutation: &RowMutation, may_block: bool) -> Result<Applied, WriteError>;
+
+    /// Calls back, on some thread, when the log is on disk up to this position, or never can be.
+    /// The callback must not block.
+    fn on_durable(
+        &self,
+        position: LogPosition,
+        callback: Box<dyn FnOnce(Result<(), WriteError>) + Send>,
+    );
+
+    /// The visible columns of a slice of one row.
+    fn read(
+        &self,
+        family: FamilyId,
+        key: &RowKey,
+        slice: &Slice,
+        access: Access,
+    ) -> Result<RowSlice, ReadError>;
+
+    /// How many columns, or super columns, [`LocalStore::read`] would find.
+    fn count(
+        &self,
+        family: FamilyId,
+        key: &RowKey,
+        slice: &Slice,
+        access: Access,
+    ) -> Result<usize, ReadError>;
+
+    /// The first `max_rows` rows of a range that have anything stored, tombstones included, in the
+    /// order of their tokens, with the slice of each.
+    fn scan(
+        &self,
+        family: FamilyId,
+        range: &RowRange,
+        slice: &Slice,
+        max_rows: usize,
+        access: Access,
+    ) -> Result<Vec<(RowKey, RowSlice)>, ReadError>;
+
+    /// Tokens of the row keys that are sampled from the indexes on disk, one of each
+    /// `IndexInterval`, of all column families of all keyspaces, in any order.
+    fn sampled_tokens(&self) -> Vec<Token>;
+}
+
+/// What has become of a mutation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Applied {
+    /// It may be acknowledged.
+    Durable,
+    /// It may be acknowledged when the log is on disk up to here.
+    Pending(LogPosition),
+}
+
+/// A place in the commit log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LogPosition {
+    /// Number of the segment.
+    pub segment: u64,
+    /// Bytes from its beginning.
+    pub offset: u64,
+}
+
+/// Why a mutation was not written.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum WriteError {
+    /// Writing would block the calling thread, and it may not. Nothing happened; ask again on a
+    /// thread that may block.
+    #[error("the write has to wait")]
+    WouldBlock,
+    /// The store takes no writes, and why.
+    #[error("the store refuses writes: {0}")]
+    Refused(Arc<dyn Error + Send + Sync>),
+}

@@ -1,0 +1,15 @@
+//! What one node does for a verb: apply a mutation, read a row, scan a range.
+//!
+//! ```text
+//!   verbs        Replica: tries the store inline, and hands to a worker what would block
+//!     workers    bounded threads with a bounded queue, for reads and for blocked writes
+//!     local_store    what a node keeps its data in, as this layer sees it
+//! ```
+
+mod local_store;
+mod verbs;
+mod workers;
+
+pub use local_store::{Applied, LocalStore, LogPosition, WriteError};
+pub use verbs::{Answer, Replica, ReplicaError, ReplicaOptions, Row};
+pub use workers::{Abandoned, QUEUE_LENGTH, WorkerPool};

@@ -1,0 +1,204 @@
+//! The verbs of a replica.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::local_store::{Applied, LocalStore, LogPosition, WriteError};
+use super::workers::{Abandoned, WorkerPool};
+use crate::model::key::RowKey;
+use crate::model::mutation::RowMutation;
+use crate::model::schema::FamilyId;
+use crate::model::slice::{RowSlice, Slice};
+use crate::ring::{RowRange, Token};
+use crate::storage::error::ReadError;
+use crate::storage::sstable::Access;
+
+/// A row of a scan: its key, and what the slice found in it.
+pub type Row = (RowKey, RowSlice);
+
+/// How many threads a replica has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplicaOptions {
+    /// `ConcurrentReads`: threads for reads that are not answered from memory.
+    pub concurrent_reads: usize,
+    /// `ConcurrentWrites`: threads for writes that have to wait.
+    pub concurrent_writes: usize,
+}
+
+/// This node's share of the data, and what it does with it on request of a coordinator.
+///
+/// Each verb first asks the store on the spot, since handing work to a thread costs as much as a
+/// whole read from memory. What would block goes to a bounded pool.
+pub struct Replica {
+    store: Arc<dyn LocalStore>,
+    reads: WorkerPool,
+    writes: WorkerPool,
+}
+
+/// Why a replica did not do what it was asked for.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ReplicaError {
+    /// The data cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The mutation was not written, or is not known to be on disk.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// The work panicked, or the node is shutting down.
+    #[error(transparent)]
+    Abandoned(#[from] Abandoned),
+}
+
+/// The answer to a verb: at hand, or still to come.
+#[derive(Debug)]
+#[must_use = "the verb is done only when its answer is here"]
+pub enum Answer<T> {
+    /// At hand.
+    Ready(Result<T, ReplicaError>),
+    /// To come from a worker.
+    Working(oneshot::Receiver<Result<T, ReplicaError>>),
+}
+
+impl<T> Answer<T> {
+    /// Waits for the answer.
+    pub async fn wait(self) -> Result<T, ReplicaError> {
+        match self {
+            Self::Ready(answer) => answer,
+            Self::Working(receiver) => receiver.await.map_err(|_| Abandoned)?,
+        }
+    }
+}
+
+impl Replica {
+    /// A replica over a store; fails if the threads cannot be started.
+    pub fn start(store: Arc<dyn LocalStore>, options: ReplicaOptions) -> io::Result<Self> {
+        let reads = WorkerPool::start("read", options.concurrent_reads)?;
+        let writes = WorkerPool::start("write", options.concurrent_writes)?;
+        Ok(Self { store, reads, writes })
+    }
+
+    /// Begins to apply a mutation. The answer comes when it may be acknowledged.
+    pub async fn apply(&self, mutation: &RowMutation) -> Answer<()> {
+        match self.store.apply(mutation, false) {
+            Ok(Applied::Durable) => Answer::Ready(Ok(())),
+            Ok(Applied::Pending(position)) => Answer::Working(self.when_durable(position)),
+            Err(WriteError::WouldBlock) => {
+                let (store, mutation) = (Arc::clone(&self.store), mutation.clone());
+                let (sender, receiver) = oneshot::channel();
+                let job = move || match store.apply(&mutation, true) {
+                    Ok(Applied::Pending(position)) => {
+                        notify_when_durable(&*store, position, sender)
+                    }
+                    applied => {
+                        let applied = applied.map(drop).map_err(ReplicaError::from);
+                        // The caller may have given up waiting.
+                        drop(sender.send(applied));
+                    }
+                };
+                match self.writes.submit(job).await {
+                    Ok(_) => Answer::Working(receiver),
+                    Err(abandoned) => Answer::Ready(Err(abandoned.into())),
+                }
+            }
+            Err(error) => Answer::Ready(Err(error.into())),
+        }
+    }
+
+    fn when_durable(&self, position: LogPosition) -> oneshot::Receiver<Result<(), ReplicaError>> {
+        let (sender, receiver) = oneshot::channel();
+        notify_when_durable(&*self.store, position, sender);
+        receiver
+    }
+
+    /// Begins to read a slice of a row.
+    pub async fn read(&self, family: FamilyId, key: &RowKey, slice: &Slice) -> Answer<RowSlice> {
+        let inline = self.store.read(family, key, slice, Access::CachedOnly);
+        self.or_on_a_worker(inline, || {
+            let (key, slice) = (key.clone(), slice.clone());
+            move |store: &dyn LocalStore| store.read(family, &key, &slice, Access::Cached)
+        })
+        .await
+    }
+
+    /// Begins to count the columns, or super columns, of a slice of a row.
+    pub async fn count(&self, family: FamilyId, key: &RowKey, slice: &Slice) -> Answer<usize> {
+        let inline = self.store.count(family, key, slice, Access::CachedOnly);
+        self.or_on_a_worker(inline, || {
+            let (key, slice) = (key.clone(), slice.clone());
+            move |store: &dyn LocalStore| store.count(family, &key, &slice, Access::Cached)
+        })
+        .await
+    }
+
+    /// Begins to read a slice of each of the first `max_rows` rows of a range.
+    pub async fn scan(
+        &self,
+        family: FamilyId,
+        range: &RowRange,
+        slice: &Slice,
+        max_rows: usize,
+    ) -> Answer<Vec<Row>> {
+        let inline = self.store.scan(family, range, slice, max_rows, Access::CachedOnly);
+        self.or_on_a_worker(inline, || {
+            let (range, slice) = (range.clone(), slice.clone());
+            move |store: &dyn LocalStore| {
+                store.scan(family, &range, &slice, max_rows, Access::Cached)
+            }
+        })
+        .await
+    }
+
+    /// Tokens of keys that are sampled from the indexes on disk, in any order.
+    pub fn sampled_tokens(&self) -> Vec<Token> {
+        self.store.sampled_tokens()
+    }
+
+    /// Finishes what is under way and ends the threads. Blocks.
+    pub fn shutdown(&self) {
+        self.reads.shutdown();
+        self.writes.shutdown();
+    }
+
+    /// The inline answer, or the same question asked where it may block. What the job needs is
+    /// only copied then.
+    async fn or_on_a_worker<T, J>(
+        &self,
+        inline: Result<T, ReadError>,
+        job: impl FnOnce() -> J,
+    ) -> Answer<T>
+    where
+        T: Send + 'static,
+        J: FnOnce(&dyn LocalStore) -> Result<T, ReadError> + Send + 'static,
+    {
+        if !matches!(inline, Err(ReadError::WouldBlock)) {
+            return Answer::Ready(inline.map_err(ReplicaError::from));
+        }
+        let (store, job) = (Arc::clone(&self.store), job());
+        match self.reads.submit(move || job(&*store).map_err(ReplicaError::from)).await {
+            Ok(receiver) => Answer::Working(receiver),
+            Err(abandoned) => Answer::Ready(Err(abandoned.into())),
+        }
+    }
+}
+
+impl std::fmt::Debug for Replica {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { store: _, reads, writes } = self;
+        f.debug_struct("Replica").field("reads", reads).field("writes", writes).finish()
+    }
+}
+
+/// Answers when the log is on disk up to this position, without a thread that waits.
+fn notify_when_durable(
+    store: &dyn LocalStore,
+    position: LogPosition,
+    sender: oneshot::Sender<Result<(), ReplicaError>>,
+) {
+    let callback = move |durable: Result<(), WriteError>| {
+        // The caller may have given up waiting.
+        drop(sender.send(durable.map_err(ReplicaError::from)));
+    };
+    store.on_durable(position, Box::new(callback));
+}

@@ -1,0 +1,204 @@
+//! Threads for work that may block.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+/// Jobs that may wait for each thread of a pool. Whoever has one more waits until there is room,
+/// so that a slow disk slows the callers down rather than filling the memory.
+pub const QUEUE_LENGTH: usize = 128;
+
+/// The job panicked, or the pool was shut down before its turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the work was given up")]
+pub struct Abandoned;
+
+/// A fixed number of threads that take jobs from one bounded queue. It outlives panicking jobs.
+/// Dropping it finishes what is queued and joins the threads.
+pub struct WorkerPool {
+    name: &'static str,
+    queue: Arc<Queue>,
+    room: Arc<Semaphore>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    state: Mutex<QueueState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct QueueState {
+    jobs: VecDeque<Job>,
+    closed: bool,
+}
+
+struct Job {
+    run: Box<dyn FnOnce() + Send>,
+    /// The place in the queue, free again when the job begins.
+    room: OwnedSemaphorePermit,
+}
+
+impl WorkerPool {
+    /// Starts this many threads, at least one, called `name` and a number.
+    pub fn start(name: &'static str, threads: usize) -> io::Result<Self> {
+        let threads = threads.max(1);
+        let queue = Arc::new(Queue::default());
+        let room = Arc::new(Semaphore::new(QUEUE_LENGTH * threads));
+        let pool = Self { name, queue, room, threads: Mutex::default() };
+        for number in 1..=threads {
+            let queue = Arc::clone(&pool.queue);
+            let builder = Builder::new().name(format!("{name}-{number}"));
+            // If this fails the drop of the pool ends the threads before.
+            let thread = builder.spawn(move || queue.work(name))?;
+            lock(&pool.threads).push(thread);
+        }
+        Ok(pool)
+    }
+
+    /// Queues a job, as soon as there is room. The receiver gets its result.
+    pub async fn submit<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<oneshot::Receiver<T>, Abandoned> {
+        let room = Arc::clone(&self.room).acquire_owned().await.map_err(|_| Abandoned)?;
+        let (sender, receiver) = oneshot::channel();
+        // Nobody listens any more when the caller has given up waiting.
+        let run = Box::new(move || drop(sender.send(job())));
+        self.queue.push(Job { run, room })?;
+        Ok(receiver)
+    }
+
+    /// Takes no more jobs, finishes those that are queued, and joins the threads. Blocks.
+    pub fn shutdown(&self) {
+        self.room.close();
+        self.queue.close();
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        for thread in threads {
+            if thread.join().is_err() {
+                log::error!("a thread of the pool {} panicked outside of a job", self.name);
+            }
+        }
+    }
+}
+
+impl Drop for WorkerPool {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}
+
+impl fmt::Debug for WorkerPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let room = self.room.available_permits();
+        f.debug_struct("WorkerPool").field("name", &self.name).field("room", &room).finish()
+    }
+}
+
+impl Queue {
+    fn push(&self, job: Job) -> Result<(), Abandoned> {
+        let mut state = lock(&self.state);
+        if state.closed {
+            return Err(Abandoned);
+        }
+        state.jobs.push_back(job);
+        drop(state);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    fn close(&self) {
+        lock(&self.state).closed = true;
+        self.changed.notify_all();
+    }
+
+    /// The next job; `None` when there are none and none will come.
+    fn next(&self) -> Option<Job> {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                return Some(job);
+            }
+            if state.closed {
+                return None;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn work(&self, pool: &str) {
+        while let Some(Job { run, room }) = self.next() {
+            drop(room);
+            // The sender of the result is dropped in the panic, so that the caller learns of it.
+            if catch_unwind(AssertUnwindSafe(run)).is_err() {
+                log::error!("a job of the pool {pool} panicked; its request fails");
+            }
+        }
+    }
+}
+
+/// What is guarded here is never left half changed, so a panic elsewhere does not matter.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn a_panicking_job_fails_alone() {
+        let pool = WorkerPool::start("test", 1).unwrap();
+        let bad = pool.submit(|| panic!("on purpose")).await.unwrap();
+        let good = pool.submit(|| 7).await.unwrap();
+        assert!(bad.await.is_err());
+        assert_eq!(good.await, Ok(7));
+    }
+
+    #[tokio::test]
+    async fn a_full_queue_makes_callers_wait() {
+        let pool = Arc::new(WorkerPool::start("test", 1).unwrap());
+        let (begun, has_begun) = oneshot::channel();
+        let (go_on, gate) = mpsc::channel::<()>();
+        let first = pool.submit(move || {
+            begun.send(()).unwrap();
+            gate.recv().unwrap();
+        });
+        let first = first.await.unwrap();
+        has_begun.await.unwrap();
+        let mut queued = Vec::new();
+        for number in 0..QUEUE_LENGTH {
+            queued.push(pool.submit(move || number).await.unwrap());
+        }
+        let one_more = tokio::time::timeout(Duration::from_millis(20), pool.submit(|| ())).await;
+        assert!(one_more.is_err(), "there is no room");
+        go_on.send(()).unwrap();
+        first.await.unwrap();
+        for (number, receiver) in queued.into_iter().enumerate() {
+            assert_eq!(receiver.await, Ok(number));
+        }
+        assert_eq!(pool.submit(|| 1).await.unwrap().await, Ok(1), "there is room again");
+    }
+
+    #[tokio::test]
+    async fn shutdown_finishes_what_is_queued_and_takes_no_more() {
+        let pool = WorkerPool::start("test", 2).unwrap();
+        let done = Arc::new(AtomicUsize::new(0));
+        for _ in 0..50 {
+            let done = Arc::clone(&done);
+            drop(pool.submit(move || done.fetch_add(1, Ordering::SeqCst)).await.unwrap());
+        }
+        pool.shutdown();
+        assert_eq!(done.load(Ordering::SeqCst), 50);
+        assert_eq!(pool.submit(|| ()).await.unwrap_err(), Abandoned);
+    }
+}
