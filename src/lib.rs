@@ -19,9 +19,11 @@
 
 pub mod api;
 pub mod base;
+pub mod commands;
 pub mod config;
 pub mod coordinator;
 pub mod model;
+pub mod node;
 pub mod replica;
 pub mod ring;
 pub mod storage;

@@ -1,3 +1,7 @@
-//! The one binary.
+//! The one binary: everything is in the library.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    alexandra::commands::run(std::env::args_os())
+}

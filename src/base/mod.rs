@@ -4,4 +4,5 @@ pub mod bytes;
 pub mod clock;
 pub mod events;
 pub mod fs;
+pub mod machine;
 pub mod sim_fs;

@@ -7,6 +7,7 @@
 //! ```
 
 mod local_store;
+mod storage;
 mod verbs;
 mod workers;
 

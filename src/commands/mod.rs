@@ -1,0 +1,57 @@
+//! The subcommands of the binary, a file each: parse flags, call the library, print.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "commands talk to their user")]
+
+mod check_config;
+mod serve;
+
+use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Exit code for arguments that make no sense.
+const USAGE: u8 = 1;
+
+/// Alexandra takes the place of an Apache Cassandra 0.4-0.6 server.
+#[derive(Debug, Parser)]
+#[command(name = "alexandra", version, about)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs a node
+    Serve(serve::Arguments),
+    /// Reads a storage-conf.xml and prints what a node would run with
+    CheckConfig(check_config::Arguments),
+    /// Prints the version
+    Version,
+}
+
+/// Runs the command that these arguments, the name of the program first, stand for.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let mut arguments: Vec<OsString> = arguments.into_iter().collect();
+    // Under the name of the original's start script it is that script.
+    let name = arguments.first().map(Path::new).and_then(Path::file_stem);
+    if name.is_some_and(|name| name == "cassandra") {
+        arguments.insert(1, "serve".into());
+    }
+    let parsed = match Arguments::try_parse_from(arguments) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            // Help and version are no errors; nobody is left to tell if printing fails.
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
+        }
+    };
+    match parsed.command {
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::CheckConfig(arguments) => check_config::run(&arguments),
+        Command::Version => {
+            println!("alexandra {}", env!("CARGO_PKG_VERSION"));
+            ExitCode::SUCCESS
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! `alexandra serve`: runs a node until it is told to stop.
+
+use super::check_config::refuse;
+use crate::base::clock::SystemClock;
+use crate::base::events::Events;
+use crate::base::fs::OsFileSystem;
+use crate::base::machine;
+use crate::config::{ConfigError, Loaded, NoteLevel, Properties, Settings};
+use crate::model::comparator::ComparatorRegistry;
+use crate::node::{Node, NodeError, NodeOptions};
+use crate::storage::engine::Components;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// Exit code for whatever the configuration is not to blame for.
+const START_FAILED: u8 = 3;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// A storage-conf.xml, or the directory that holds it; without it the built-in configuration
+    #[arg(long, value_name = "FILE_OR_DIR")]
+    config: Option<PathBuf>,
+
+    /// A system property as of old, such as -Dstorage-config=DIR or -Dpasswd.properties=FILE
+    #[arg(short = 'D', value_name = "NAME=VALUE")]
+    properties: Vec<String>,
+
+    /// Stays in the foreground; it always does
+    #[arg(short = 'f')]
+    _foreground: bool,
+
+    /// Writes the process id to this file and removes it at the end
+    #[arg(short = 'p', value_name = "PIDFILE")]
+    pid_file: Option<PathBuf>,
+
+    /// Starts although a part of the commit log is damaged, without what is lost
+    #[arg(long)]
+    accept_commitlog_loss: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    start_logging();
+    let properties = Properties::parse(&arguments.properties);
+    for unknown in properties.unknown() {
+        log::warn!("the system property {unknown} has no meaning here");
+    }
+    let loaded = match load(arguments, &properties) {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            log::error!("{}", error.log_line());
+            return refuse(&error);
+        }
+    };
+    for note in &loaded.notes {
+        match note.level {
+            NoteLevel::Info => log::info!("{note}"),
+            NoteLevel::Warning => log::warn!("{note}"),
+        }
+    }
+    if let Some(files) = machine::raise_file_limit() {
+        log::debug!("{files} files may be open at a time");
+    }
+    let pid_file = arguments.pid_file.clone().or_else(|| properties.pid_file());
+    let result = serve(loaded.settings, arguments.accept_commitlog_loss, properties, pid_file);
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            log::error!("{error}");
+            eprintln!("Exception encountered during startup.");
+            eprintln!("{error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn start_logging() {
+    let environment = env_logger::Env::default().default_filter_or("info");
+    // A second logger in one process is refused; the first then serves.
+    let _ = env_logger::Builder::from_env(environment).try_init();
+}
+
+fn load(arguments: &Arguments, properties: &Properties) -> Result<Loaded, ConfigError> {
+    let comparators = ComparatorRegistry::default();
+    let path = arguments.config.clone().or_else(|| properties.config_directory());
+    match path {
+        Some(path) => Settings::load(&path, &comparators),
+        None => {
+            log::info!("no configuration was named: the built-in one serves, data below ./data");
+            Settings::embedded(&comparators)
+        }
+    }
+}
+
+/// Why serving ended badly.
+#[derive(Debug, thiserror::Error)]
+enum ServeError {
+    #[error(transparent)]
+    Node(#[from] NodeError),
+    #[error("cannot write the process id to {file}: {source}", file = file.display())]
+    PidFile { file: PathBuf, source: io::Error },
+    #[error("the runtime cannot be started: {0}")]
+    Runtime(#[source] io::Error),
+    #[error("serving Thrift clients ended: {0}")]
+    Serving(#[source] io::Error),
+}
+
+impl ServeError {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Node(error) => error.exit_code(),
+            _ => START_FAILED,
+        }
+    }
+}
+
+fn serve(
+    settings: Settings,
+    accept_commitlog_loss: bool,
+    properties: Properties,
+    pid_file: Option<PathBuf>,
+) -> Result<(), ServeError> {
+    let components = Components {
+        fs: Arc::new(OsFileSystem),
+        clock: Arc::new(SystemClock::new()),
+        events: Events::logging(),
+    };
+    let options = NodeOptions { accept_commitlog_loss, properties, seed: fastrand::u64(..) };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(ServeError::Runtime)?;
+    let stop = CancellationToken::new();
+    runtime.block_on(async {
+        // Before anything that takes time, so that an early signal ends the start in order.
+        let signals = stop_on_signals(stop.clone()).map_err(ServeError::Runtime)?;
+        let node = Node::start(settings, &options, components)?;
+        let _pid_file = pid_file.map(PidFile::write).transpose()?;
+        announce(&node);
+        let served = node.run(stop).await.map_err(ServeError::Serving);
+        signals.abort();
+        served
+    })
+}
+
+/// One line that says where clients are served; scripts wait for it.
+fn announce(node: &Node) {
+    let version = env!("CARGO_PKG_VERSION");
+    println!("Alexandra {version} listening for Thrift clients on {}", node.thrift_address());
+    // Whoever closed our output does not want to know.
+    let _ = io::stdout().flush();
+}
+
+fn stop_on_signals(stop: CancellationToken) -> io::Result<tokio::task::JoinHandle<()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(tokio::spawn(async move {
+        let name = tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+        };
+        log::info!("{name}: stopping");
+        stop.cancel();
+    }))
+}
+
+/// The file with the process id; removed when the node ends.
+#[derive(Debug)]
+struct PidFile(PathBuf);
+
+impl PidFile {
+    fn write(file: PathBuf) -> Result<Self, ServeError> {
+        let written = std::fs::write(&file, format!("{}\n", std::process::id()));
+        match written {
+            Ok(()) => Ok(Self(file)),
+            Err(source) => Err(ServeError::PidFile { file, source }),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(self.path()) {
+            log::warn!("cannot remove {}: {error}", self.path().display());
+        }
+    }
+}

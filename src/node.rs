@@ -1,0 +1,294 @@
+//! A node, put together from its parts: the only place that knows every one of them. Several nodes
+//! may live in one process.
+
+use crate::api::{Api, ApiOptions, Authenticator, SimpleAuthenticator};
+use crate::base::clock::Clock;
+use crate::base::machine;
+use crate::config::classes::{AuthenticatorName, SnitchName, StrategyName};
+use crate::config::settings::{
+    ColumnFamilySettings, CommitLogSync, Compression, KeyspaceSettings, Release,
+};
+use crate::config::{Properties, Settings};
+use crate::coordinator::{Coordinator, CoordinatorOptions};
+use crate::model::schema::Schema;
+use crate::replica::{Replica, ReplicaOptions};
+use crate::ring::{
+    Partitioner, ReplicaPlacement, ReplicationStrategy, Snitch, Token, TokenMetadata,
+};
+use crate::storage::commitlog::SyncPolicy;
+use crate::storage::engine::{Components, StorageError};
+use crate::storage::error::ReadError;
+use crate::storage::store::OpenError;
+use crate::storage::system::{self, IdentityError};
+use crate::storage::{self, FamilyOptions, Storage};
+use crate::wire::ApiVersion;
+use crate::wire::limits::Limits;
+use crate::wire::server::{Server, ServerOptions};
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// Raw size of a data block, unless `ColumnIndexSizeInKB` asks for less: what a read of one column
+/// has to fetch and unpack. The index that 0.6 had to keep small by larger blocks is not in memory
+/// here.
+const MAX_BLOCK_BYTES: u64 = 16 << 10;
+
+/// Least memory for memtables and caches together, in bytes, however small the machine is.
+const MIN_MEMORY_BUDGET: u64 = 64 << 20;
+
+/// What the command line decides, besides the settings.
+#[derive(Debug, Clone, Default)]
+pub struct NodeOptions {
+    /// Whether a start goes on behind a damaged part of the commit log.
+    pub accept_commitlog_loss: bool,
+    /// The system properties as of old: `-Dpasswd.properties` and others.
+    pub properties: Properties,
+    /// Seed of whatever is left to chance.
+    pub seed: u64,
+}
+
+/// Why a node cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// Its data cannot be opened.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// Its data are of another node or cluster.
+    #[error("{0}")]
+    Identity(#[from] IdentityError),
+    /// The address of `ThriftAddress` and `ThriftPort` cannot be used.
+    #[error("cannot listen for Thrift clients on {address}: {source}. Is another server running?")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// The operating system gives no threads.
+    #[error("cannot start the threads of the replica: {0}")]
+    Threads(#[source] io::Error),
+}
+
+impl NodeError {
+    /// The exit code of the original for this failure: 100 for data of another partitioner, else 3.
+    pub fn exit_code(&self) -> u8 {
+        let other_partitioner = match self {
+            Self::Identity(error) => !matches!(error, IdentityError::ClusterName { .. }),
+            Self::Storage(StorageError::Open(OpenError::Read(error))) => {
+                matches!(error, ReadError::OtherPartitioner { .. })
+            }
+            _ => false,
+        };
+        if other_partitioner { 100 } else { 3 }
+    }
+}
+
+/// A node that holds its data and its port, and serves when it is [run](Node::run).
+#[derive(Debug)]
+pub struct Node {
+    server: Server,
+    address: SocketAddr,
+    api: Arc<Api>,
+    replica: Arc<Replica>,
+    storage: Arc<Storage>,
+}
+
+impl Node {
+    /// Opens the data and binds the port. Must be called within a tokio runtime.
+    pub fn start(
+        settings: Settings,
+        options: &NodeOptions,
+        components: Components,
+    ) -> Result<Self, NodeError> {
+        let clock = Arc::clone(&components.clock);
+        // The port first: whoever finds it taken has not touched any data.
+        let (server, address) = bind(&settings, &clock)?;
+        let storage = Arc::new(open_storage(&settings, options, components)?);
+        let token = establish_token(&settings, options, &storage, &*clock)?;
+        let replica = Replica::start(
+            Arc::clone(&storage) as _,
+            ReplicaOptions {
+                concurrent_reads: settings.storage.concurrent_reads as usize,
+                concurrent_writes: settings.storage.concurrent_writes as usize,
+            },
+        );
+        let replica = Arc::new(replica.map_err(NodeError::Threads)?);
+        let coordinator = Coordinator::new(CoordinatorOptions {
+            schema: Arc::clone(storage.schema()),
+            partitioner: settings.partitioner,
+            placements: placements(&settings.keyspaces),
+            ring: TokenMetadata::single(token, settings.network.listen_address),
+            local: settings.network.listen_address,
+            rpc_timeout: settings.network.rpc_timeout,
+            replica: Arc::clone(&replica),
+        });
+        let api = Arc::new(Api::new(ApiOptions {
+            cluster_name: settings.cluster_name,
+            version: api_version(settings.thrift.api_version),
+            schema: Arc::clone(storage.schema()),
+            keyspaces: settings.keyspaces,
+            config_text: settings.text,
+            index_interval: settings.storage.index_interval,
+            authenticator: authenticator(settings.authenticator, &options.properties),
+            clock,
+            coordinator,
+        }));
+        Ok(Self { server, address, api, replica, storage })
+    }
+
+    /// Where Thrift clients are served.
+    pub fn thrift_address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `stop` is cancelled; then ends calls under way, writes everything to disk and
+    /// closes.
+    pub async fn run(self, stop: CancellationToken) -> io::Result<()> {
+        let Self { server, api, replica, storage, .. } = self;
+        let served = server.run(api, stop).await;
+        replica.shutdown();
+        storage.close();
+        served
+    }
+}
+
+fn bind(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Server, SocketAddr), NodeError> {
+    let thrift = &settings.thrift;
+    let address = SocketAddr::new(thrift.address, thrift.port);
+    let options = ServerOptions {
+        version: api_version(thrift.api_version),
+        prefer_framed: thrift.framed,
+        limits: Limits {
+            max_message_bytes: thrift.max_message_bytes as usize,
+            max_connections: thrift.max_connections as usize,
+            receive_budget_bytes: thrift.receive_budget_bytes as usize,
+            ..Limits::default()
+        },
+        ..ServerOptions::new(Arc::clone(clock))
+    };
+    let bound = Server::bind(address, options).and_then(|server| {
+        let address = server.local_addr()?;
+        Ok((server, address))
+    });
+    bound.map_err(|source| NodeError::Bind { address, source })
+}
+
+fn open_storage(
+    settings: &Settings,
+    options: &NodeOptions,
+    components: Components,
+) -> Result<Storage, StorageError> {
+    let system = settings.system_column_families();
+    let configured = settings.keyspaces.iter().flat_map(|keyspace| &keyspace.column_families);
+    let families: Vec<&ColumnFamilySettings> = system.iter().chain(configured).collect();
+    let mut schema = Schema::new(families.iter().map(|family| Arc::clone(&family.schema)));
+    for keyspace in &settings.keyspaces {
+        schema.add_keyspace(&keyspace.name);
+    }
+    let memory = &settings.memory;
+    let budget = memory.budget_bytes.unwrap_or_else(|| machine::memory_bytes() / 4);
+    let budget = budget.max(MIN_MEMORY_BUDGET);
+    let block_cache_bytes = memory.block_cache_bytes.unwrap_or(budget / 4);
+    let storage_options = storage::Options {
+        data_directories: settings.directories.data.clone(),
+        commit_log_directory: settings.directories.commit_log.clone(),
+        sync: match settings.commit_log.sync {
+            CommitLogSync::Periodic { period } => SyncPolicy::Periodic { every: period },
+            CommitLogSync::Batch { window } => SyncPolicy::Batch { window },
+        },
+        segment_bytes: settings.commit_log.rotation_threshold_bytes,
+        memtable_budget_bytes: budget.saturating_sub(block_cache_bytes) / 2,
+        block_cache_bytes,
+        accept_commitlog_loss: options.accept_commitlog_loss,
+        seed: options.seed,
+    };
+    let family_options =
+        |id: crate::model::schema::FamilyId| family_options(settings, families[id.0 as usize]);
+    let partitioner = settings.partitioner;
+    Storage::open(components, storage_options, partitioner, Arc::new(schema), family_options)
+}
+
+fn family_options(settings: &Settings, family: &ColumnFamilySettings) -> FamilyOptions {
+    let (memory, storage) = (&settings.memory, &settings.storage);
+    let age = family.flush_period.unwrap_or(memory.memtable_flush_after);
+    FamilyOptions {
+        memtable_bytes: memory.memtable_throughput_bytes,
+        memtable_operations: memory.memtable_operations,
+        memtable_age: age.min(memory.memtable_flush_after),
+        block_bytes: storage.column_index_bytes.min(MAX_BLOCK_BYTES) as usize,
+        index_interval: storage.index_interval as usize,
+        compression: match family.compression {
+            Compression::None => storage::sstable::Compression::None,
+            Compression::Lz4 => storage::sstable::Compression::Lz4,
+        },
+        min_compaction_threshold: family.min_compaction_threshold as usize,
+        max_compaction_threshold: family.max_compaction_threshold as usize,
+        gc_grace_seconds: i32::try_from(family.gc_grace.as_secs()).unwrap_or(i32::MAX),
+        row_warning_bytes: storage.row_warning_threshold_bytes,
+    }
+}
+
+/// The token of the first start is `InitialToken` or a random one; later the saved one counts.
+fn establish_token(
+    settings: &Settings,
+    options: &NodeOptions,
+    storage: &Storage,
+    clock: &dyn Clock,
+) -> Result<Token, IdentityError> {
+    let partitioner: Partitioner = settings.partitioner;
+    let first_token = || {
+        let configured = settings.initial_token.as_deref();
+        configured.and_then(|text| partitioner.parse_token(text).ok()).unwrap_or_else(|| {
+            partitioner.random_token(&mut fastrand::Rng::with_seed(options.seed))
+        })
+    };
+    let (cluster, now) = (&settings.cluster_name, clock.now_secs());
+    let identity = system::establish_identity(storage, cluster, now, first_token)?;
+    let token = partitioner.display_token(&identity.token);
+    if identity.is_new {
+        log::info!("Saved Token not found. Using {token}");
+    } else {
+        log::info!("Saved Token found: {token}");
+    }
+    Ok(identity.token)
+}
+
+fn placements(keyspaces: &[KeyspaceSettings]) -> HashMap<String, ReplicaPlacement> {
+    let placement = |keyspace: &KeyspaceSettings| ReplicaPlacement {
+        strategy: match keyspace.strategy {
+            // In a ring of one all strategies choose the same node.
+            StrategyName::RackUnaware | StrategyName::DatacenterShard => {
+                ReplicationStrategy::RackUnaware
+            }
+            StrategyName::RackAware => ReplicationStrategy::RackAware,
+        },
+        replication_factor: keyspace.replication_factor as usize,
+        snitch: match keyspace.snitch {
+            SnitchName::EndPoint | SnitchName::PropertyFile | SnitchName::Datacenter => {
+                Snitch::EndPoint
+            }
+        },
+    };
+    keyspaces.iter().map(|keyspace| (keyspace.name.clone(), placement(keyspace))).collect()
+}
+
+fn api_version(release: Release) -> ApiVersion {
+    match release {
+        Release::V04 => ApiVersion::V04,
+        Release::V05 => ApiVersion::V05,
+        Release::V06 => ApiVersion::V06,
+    }
+}
+
+fn authenticator(name: AuthenticatorName, properties: &Properties) -> Authenticator {
+    match name {
+        AuthenticatorName::AllowAll => Authenticator::AllowAll,
+        AuthenticatorName::Simple => Authenticator::Simple(SimpleAuthenticator {
+            password_file: properties.password_file(),
+            access_file: properties.access_file(),
+            password_mode: properties.password_mode(),
+        }),
+    }
+}

@@ -1,0 +1,73 @@
+//! The storage core as the store of a replica.
+
+use super::local_store::{Applied, LocalStore, LogPosition, WriteError};
+use crate::model::key::RowKey;
+use crate::model::mutation::RowMutation;
+use crate::model::schema::FamilyId;
+use crate::model::slice::{RowSlice, Slice};
+use crate::ring::{RowRange, Token};
+use crate::storage::commitlog::Position;
+use crate::storage::error::ReadError;
+use crate::storage::sstable::Access;
+use crate::storage::{Storage, engine};
+use std::sync::Arc;
+
+impl LocalStore for Storage {
+    fn apply(&self, mutation: &RowMutation, may_block: bool) -> Result<Applied, WriteError> {
+        match Self::apply(self, mutation, may_block) {
+            Ok(engine::Applied::Done) => Ok(Applied::Durable),
+            Ok(engine::Applied::Pending(Position { segment, offset })) => {
+                Ok(Applied::Pending(LogPosition { segment, offset }))
+            }
+            Err(engine::WriteError::WouldBlock) => Err(WriteError::WouldBlock),
+            Err(refused) => Err(WriteError::Refused(Arc::new(refused))),
+        }
+    }
+
+    fn on_durable(
+        &self,
+        position: LogPosition,
+        callback: Box<dyn FnOnce(Result<(), WriteError>) + Send>,
+    ) {
+        let LogPosition { segment, offset } = position;
+        let report = move |result: Result<(), _>| {
+            callback(result.map_err(|error| WriteError::Refused(Arc::new(error))));
+        };
+        Self::on_durable(self, Position { segment, offset }, Box::new(report));
+    }
+
+    fn read(
+        &self,
+        family: FamilyId,
+        key: &RowKey,
+        slice: &Slice,
+        access: Access,
+    ) -> Result<RowSlice, ReadError> {
+        Self::read(self, family, key, slice, access)
+    }
+
+    fn count(
+        &self,
+        family: FamilyId,
+        key: &RowKey,
+        slice: &Slice,
+        access: Access,
+    ) -> Result<usize, ReadError> {
+        Self::count(self, family, key, slice, access)
+    }
+
+    fn scan(
+        &self,
+        family: FamilyId,
+        range: &RowRange,
+        slice: &Slice,
+        max_rows: usize,
+        access: Access,
+    ) -> Result<Vec<(RowKey, RowSlice)>, ReadError> {
+        Self::scan(self, family, range, slice, max_rows, access)
+    }
+
+    fn sampled_tokens(&self) -> Vec<Token> {
+        Self::sampled_tokens(self)
+    }
+}
