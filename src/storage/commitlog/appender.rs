@@ -233,14 +233,14 @@ impl Appender {
                 if !is_due(&queue.live) {
                     return Ok(Vec::new());
                 }
-                let list_bytes = Control::needed_bytes(queue.live.len());
-                if queue.fits(list_bytes) {
+                if queue.fits(Control::needed_bytes(queue.live.len())) {
                     let obsolete = take(&mut queue.live);
                     let needed = Control::Needed(queue.live.ids());
                     queue.push_control(&needed);
                     break (queue.tickets, obsolete);
                 }
-                list_bytes
+                // A new segment will be on the list, too.
+                Control::needed_bytes(queue.live.len() + 1)
             };
             self.rotate(list_bytes)?;
         };

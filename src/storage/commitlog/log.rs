@@ -59,7 +59,7 @@ pub struct CommitLog {
 }
 
 impl CommitLog {
-    /// Opens the log behind what [`super::replay`] has found. Never writes to an old segment;
+    /// Opens the log behind what [`super::replay()`] has found. Never writes to an old segment;
     /// they stay until [`CommitLog::delete_replayed`]. Removes the files that replay had no use
     /// for. `rng` salts the segments.
     pub fn open(
@@ -76,6 +76,10 @@ impl CommitLog {
         let run = (replayed.newest_id + 1).max(millis).max(first_segment).max(1);
         let mut live = LiveSegments::default();
         for segment in replayed.segments {
+            // After a mere end of the process its tail may be in the page cache only, and it has
+            // been replayed all the same: from here on it must survive a power loss as well.
+            let synced = fs.open(&segment.path).and_then(|file| file.sync());
+            synced.map_err(|source| LogError::io("sync", &segment.path, source))?;
             live.add_replayed(segment.id, segment.path, segment.bytes);
         }
         let maker = SegmentMaker::new(fs, dir.clone(), run, segment_bytes, rng);

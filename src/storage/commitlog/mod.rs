@@ -1,6 +1,6 @@
 //! The commit log: what has been written and is not yet flushed.
 //!
-//! One log serves all column families. [`replay`] reads what earlier runs of the program have
+//! One log serves all column families. [`replay()`] reads what earlier runs of the program have
 //! left, [`CommitLog::open`] starts a new run behind it, [`CommitLog::append`] takes a record and
 //! returns when the operating system has it, so that the end of the process loses nothing. One
 //! thread makes records durable, by period or in batches ([`SyncPolicy`]).
@@ -28,7 +28,8 @@
 //!   the process it is there at once). An unreadable part that begins before the greatest such
 //!   position of its run is damage; behind it, it is torn. The last sync before a power loss may
 //!   thus be unknown: damage to exactly those records would look torn. That is the price of not
-//!   syncing twice.
+//!   syncing twice. Nor can a segment speak for itself if its end was cut off, marks included,
+//!   and no later segment speaks for it.
 //! * The last record of a segment is its *seal*, which names the next segment; a segment that
 //!   must be durable and has no seal was cut.
 //! * The first record of a segment, and one before each removal, lists the segments that are
@@ -38,7 +39,8 @@
 //!
 //! Synced records speak of their own run only. The tail that a crash has torn therefore stays
 //! torn, and is not taken for damage, when the runs after it crash in their turn before it was
-//! flushed; new runs never write to old segments.
+//! flushed; new runs never write to old segments, but sync them once, because what has been
+//! replayed from the page cache must not get lost with the power later.
 //!
 //! Behind an unreadable part replay looks for the next valid record and goes on there: a record
 //! that survived in a torn tail was acknowledged like the others. Records cannot be mistaken,

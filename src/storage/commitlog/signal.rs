@@ -9,6 +9,9 @@ use crate::base::clock::Clock;
 use super::error::LogError;
 use super::{Position, SyncPolicy};
 
+/// Shortest period of periodic sync: with none, the sync thread would never sleep.
+const MIN_PERIOD: Duration = Duration::from_millis(1);
+
 /// Called once, on the sync thread or at once on the caller's, when a position is durable or
 /// never will be.
 pub type SyncCallback = Box<dyn FnOnce(Result<(), LogError>) + Send>;
@@ -183,7 +186,7 @@ impl SyncSignal {
                 }
                 SyncPolicy::Periodic { every } => {
                     let passed = clock.monotonic().saturating_sub(*last_sync);
-                    let left = every.saturating_sub(passed);
+                    let left = every.max(MIN_PERIOD).saturating_sub(passed);
                     let (state, woken) = self.wake.wait_timeout(state, left).expect(NO_PANIC);
                     if (left.is_zero() || woken.timed_out()) && !state.is_hurried() {
                         *last_sync = clock.monotonic();

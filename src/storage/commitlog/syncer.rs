@@ -74,8 +74,10 @@ impl Syncer {
         for segment in &work.segments {
             self.sync_segment(segment)?;
         }
+        // The mark first, so that it outlives the process whenever somebody knows of the sync.
+        let marked = self.appender.mark_synced(work.target);
         self.appender.signal.completed(work.target);
-        self.appender.mark_synced(work.target)
+        marked
     }
 
     fn close(&self) -> Result<(), LogError> {

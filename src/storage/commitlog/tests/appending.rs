@@ -127,6 +127,37 @@ fn one_sync_serves_all_who_wait_for_it() {
 }
 
 #[test]
+fn the_window_gathers_and_an_urgent_sync_ends_it() {
+    let disk = Disk::default();
+    let window = Duration::from_hours(1);
+    let log = open(&disk, SyncPolicy::Batch { window }, 1 << 20);
+    let (tell, told) = mpsc::channel();
+    let before = disk.counts().syncs;
+    for (position, _) in fill(&log, 1, 10) {
+        let tell = tell.clone();
+        log.on_synced(position, Box::new(move |result| tell.send(result).unwrap()));
+    }
+    assert!(told.try_recv().is_err(), "the window is still open");
+    log.sync_now().unwrap();
+    assert_eq!(told.try_iter().flatten().count(), 10);
+    assert_eq!(disk.counts().syncs, before + 1);
+}
+
+#[test]
+fn a_callback_that_panics_stops_the_log_and_leaves_nobody_waiting() {
+    let log = open(&Disk::default(), ON_DEMAND, 1 << 20);
+    let first = log.append(b"x", &[1]).unwrap();
+    log.on_synced(first, Box::new(|_| panic!("on purpose")));
+    let second = log.append(b"y", &[1]).unwrap();
+    let (tell, told) = mpsc::channel();
+    log.on_synced(second, Box::new(move |result| drop(tell.send(result))));
+    assert!(matches!(log.sync_now(), Err(LogError::Closed)));
+    assert!(told.recv().is_err(), "dropped with the thread");
+    wait_until(|| matches!(log.append(b"z", &[1]), Err(LogError::Closed)));
+    assert!(matches!(log.close(), Err(LogError::Closed)));
+}
+
+#[test]
 fn waiting_for_a_position_that_was_never_handed_out_ends() {
     let log = open(&Disk::default(), BATCH, 1 << 20);
     log.append(b"x", &[1]).unwrap();

@@ -42,6 +42,7 @@ struct Inode {
 
 /// What goes wrong from now on.
 #[derive(Debug, Default, Clone)]
+#[allow(clippy::struct_excessive_bools, reason = "independent switches")]
 pub(super) struct Faults {
     /// No space for allocation.
     pub(super) full: bool,

@@ -1,6 +1,8 @@
 //! Tests of the whole log on a disk in memory.
 
 mod appending;
+mod crashes;
+mod damage;
 mod disk;
 mod segments;
 
@@ -15,7 +17,7 @@ use super::*;
 use disk::Disk;
 
 /// Syncs only when told to.
-const ON_DEMAND: SyncPolicy = SyncPolicy::Periodic { every: Duration::from_secs(3600) };
+const ON_DEMAND: SyncPolicy = SyncPolicy::Periodic { every: Duration::from_hours(1) };
 
 const BATCH: SyncPolicy = SyncPolicy::Batch { window: Duration::ZERO };
 

@@ -1,0 +1,260 @@
+//! What replay says about logs that are not as they were written.
+
+use crate::base::fs::FileSystem;
+
+use super::*;
+
+/// A log of several segments, everything synced, not closed: killed right after the sync.
+fn synced_log() -> (Disk, Records) {
+    let disk = Disk::default();
+    let log = open(&disk, ON_DEMAND, 400);
+    let records = fill(&log, 1, 20);
+    log.sync_now().unwrap();
+    // A segment may just be being made ahead of need, or not.
+    (disk.after_kill(), records)
+}
+
+fn damage_of(disk: &Disk) -> Damage {
+    match try_read_back(disk, false) {
+        Err(ReplayError::Damaged(damage)) => damage,
+        other => panic!("not damaged but {other:?}"),
+    }
+}
+
+/// Records that came back, all of them known to be right, as their numbers in `all`.
+fn survivors(all: &Records, found: &Records) -> Vec<usize> {
+    let number = |record| all.iter().position(|known| known == record);
+    found.iter().map(|record| number(record).expect("a record that was never written")).collect()
+}
+
+#[test]
+fn the_last_record_may_be_torn_at_every_byte() {
+    let disk = Disk::default();
+    let log = open(&disk, ON_DEMAND, 2000);
+    let records = fill(&log, 1, 5);
+    let disk = disk.after_kill();
+    let path = path_of(5000);
+    let content = disk.content(&path);
+    let (last, before) = (records[4].0.offset as usize, records[3].0.offset as usize);
+    for torn_at in before..last {
+        for cut in [true, false] {
+            let disk = disk.after_kill();
+            let mut torn = content.clone();
+            if cut {
+                torn.truncate(torn_at);
+            } else {
+                torn[torn_at..last].fill(0);
+            }
+            // The body may end with zeroes of its own.
+            let is_whole = torn == content;
+            disk.put(&path, &torn);
+            let (replayed, found) = read_back(&disk);
+            assert_eq!(found, records[..if is_whole { 5 } else { 4 }], "at {torn_at}");
+            let begun = torn_at > before && !is_whole;
+            assert_eq!(replayed.torn.len(), usize::from(begun), "at {torn_at}: {replayed:?}");
+
+            // The runs after it do not take it for damage.
+            let log = open_behind(&disk, ON_DEMAND, 2000, replayed);
+            let more = fill(&log, 2, 2);
+            log.sync_now().unwrap();
+            let (_, again) = read_back(&disk.after_kill());
+            assert_eq!(again, [found, more].concat());
+        }
+    }
+}
+
+#[test]
+fn a_record_behind_a_hole_that_was_never_synced_is_kept() {
+    let disk = Disk::default();
+    let log = open(&disk, ON_DEMAND, 2000);
+    let records = fill(&log, 1, 5);
+    let disk = disk.after_kill();
+    let mut content = disk.content(&path_of(5000));
+    content[records[1].0.offset as usize..records[2].0.offset as usize].fill(0);
+    disk.put(&path_of(5000), &content);
+    let (replayed, found) = read_back(&disk);
+    assert_eq!(survivors(&records, &found), vec![0, 1, 3, 4]);
+    let [torn] = replayed.torn.as_slice() else { panic!("{:?}", replayed.torn) };
+    assert_eq!((torn.offset, torn.reason), (records[1].0.offset, Reason::Zeroes));
+    assert_eq!(torn.bytes, records[2].0.offset - records[1].0.offset);
+}
+
+#[test]
+fn every_flipped_bit_is_found_or_harmless() {
+    let (disk, records) = synced_log();
+    let paths = disk.files();
+    assert!(paths.len() >= 3);
+    let mut damaged = 0;
+    for path in &paths {
+        let content = disk.content(path);
+        for bit in (0..content.len() * 8).step_by(3) {
+            let mut flipped = content.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            disk.put(path, &flipped);
+            match try_read_back(&disk, false) {
+                Ok((replayed, found)) => {
+                    assert_eq!(found, records, "bit {bit} of {}", path.display());
+                    assert_eq!(replayed.lost, vec![]);
+                }
+                Err(ReplayError::Damaged(damage)) => {
+                    damaged += 1;
+                    assert_eq!(damage.file, *path);
+                    assert!(damage.offset <= bit as u64 / 8);
+                    let (replayed, found) = try_read_back(&disk, true).unwrap();
+                    let survivors = survivors(&records, &found);
+                    assert!(survivors.is_sorted());
+                    assert!(damage.reason == Reason::Header || survivors.len() >= 19);
+                    assert!(!replayed.lost.is_empty());
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+        disk.put(path, &content);
+    }
+    let record_bits: usize = records.iter().map(|record| 8 * (12 + record.1.len())).sum();
+    assert!(damaged >= record_bits / 3, "{damaged} of {record_bits} bits in records");
+}
+
+#[test]
+fn damage_says_where_and_the_loss_can_be_accepted() {
+    let (disk, records) = synced_log();
+    let position = records[7].0;
+    let path = path_of(position.segment);
+    let mut content = disk.content(&path);
+    content[position.offset as usize - 1] ^= 0x40;
+    disk.put(&path, &content);
+    let start = position.offset - 12 - records[7].1.len() as u64;
+    let damage = damage_of(&disk);
+    let bytes = position.offset - start;
+    assert_eq!(damage, Damage { file: path, offset: start, bytes, reason: Reason::Checksum });
+    let text = format!("at offset {start}: the checksum of a record does not match");
+    assert!(damage.to_string().contains(&text), "{damage}");
+
+    let (replayed, found) = try_read_back(&disk, true).unwrap();
+    assert_eq!(replayed.lost, vec![damage]);
+    let expected: Vec<_> = (0..20).filter(|n| *n != 7).collect();
+    assert_eq!(survivors(&records, &found), expected);
+}
+
+#[test]
+fn nothing_is_applied_when_the_start_is_refused() {
+    let (disk, records) = synced_log();
+    let path = path_of(records[19].0.segment);
+    let mut content = disk.content(&path);
+    content[records[19].0.offset as usize - 1] ^= 1;
+    disk.put(&path, &content);
+    let mut applied = 0;
+    let result = replay::<Infallible>(dir(), &disk, false, &mut |_, _| {
+        applied += 1;
+        Ok(())
+    });
+    assert!(matches!(result, Err(ReplayError::Damaged(_))));
+    assert_eq!(applied, 0);
+}
+
+#[test]
+fn a_cut_segment_is_damage_as_far_as_it_was_synced() {
+    let (disk, records) = synced_log();
+    // Of the last segment a cut takes the marks along, so that nothing is known of what was there.
+    let last = records[19].0.segment;
+    let known = records.iter().filter(|record| record.0.segment < last);
+    for (n, (position, body)) in known.enumerate() {
+        let disk = disk.after_kill();
+        let path = path_of(position.segment);
+        let content = disk.content(&path);
+        let start = position.offset as usize - 12 - body.len();
+        disk.put(&path, &content[..start]);
+        let damage = damage_of(&disk);
+        assert_eq!((&damage.file, damage.offset), (&path, start as u64), "record {n}");
+        assert_eq!(damage.reason, Reason::CutShort);
+        disk.put(&path, &[&content[..start], &vec![0; content.len() - start]].concat());
+        let damage = damage_of(&disk);
+        assert_eq!((&damage.file, damage.offset), (&path, start as u64), "record {n}");
+    }
+}
+
+#[test]
+fn a_missing_segment_is_damage_wherever_it_was() {
+    let (disk, records) = synced_log();
+    let last = records[19].0.segment;
+    for id in 5000..=last {
+        let disk = disk.after_kill();
+        disk.remove_file(&path_of(id)).unwrap();
+        let damage = damage_of(&disk);
+        assert_eq!((damage.file, damage.reason), (path_of(id), Reason::Missing));
+        let (replayed, found) = try_read_back(&disk, true).unwrap();
+        assert_eq!(replayed.lost.len(), 1);
+        let kept = records.iter().filter(|record| record.0.segment != id).cloned();
+        assert_eq!(found, kept.collect::<Records>());
+        // Accepted once: the next run's list does not name it.
+        drop(open_behind(&disk, ON_DEMAND, 400, replayed));
+        assert_eq!(read_back(&disk).1, found);
+    }
+}
+
+#[test]
+fn a_segment_without_its_header_is_damage() {
+    let (disk, records) = synced_log();
+    for content in [vec![0; 400], Vec::new()] {
+        let disk = disk.after_kill();
+        disk.put(&path_of(5001), &content);
+        let damage = damage_of(&disk);
+        assert_eq!((damage.file, damage.reason), (path_of(5001), Reason::Header));
+        let (_, found) = try_read_back(&disk, true).unwrap();
+        let kept = records.iter().filter(|record| record.0.segment != 5001).cloned();
+        assert_eq!(found, kept.collect::<Records>());
+    }
+    // Under another name the records are out of place.
+    let content = disk.content(&path_of(5001));
+    disk.put(&path_of(4000), &content);
+    let (replayed, found) = read_back(&disk);
+    assert!(replayed.leftovers.contains(&path_of(4000)));
+    assert_eq!(found, records);
+}
+
+#[test]
+fn a_segment_of_a_later_version_stops_the_start_in_any_case() {
+    let (disk, _) = synced_log();
+    let mut content = disk.content(&path_of(5001));
+    content[8] = 1;
+    let crc = crc32fast::hash(&content[..36]);
+    content[36..40].copy_from_slice(&crc.to_le_bytes());
+    disk.put(&path_of(5001), &content);
+    for accept_loss in [false, true] {
+        let result = try_read_back(&disk, accept_loss);
+        assert!(matches!(result, Err(ReplayError::Version { version: 1, .. })), "{result:?}");
+    }
+}
+
+#[test]
+fn a_record_image_inside_a_value_is_never_replayed() {
+    let disk = Disk::default();
+    let log = open(&disk, ON_DEMAND, 4000);
+    let first = log.append(b"drop everything", &[1]).unwrap();
+    let image = disk.content(&path_of(5000));
+    let image = &image[first.offset as usize - 12 - 15..first.offset as usize];
+    let carrier = log.append(&image.repeat(20), &[1]).unwrap();
+    let last = log.append(b"last", &[1]).unwrap();
+    let disk = disk.after_kill();
+    let mut content = disk.content(&path_of(5000));
+    content[first.offset as usize] ^= 1;
+    disk.put(&path_of(5000), &content);
+    let positions: Vec<_> = read_back(&disk).1.into_iter().map(|record| record.0).collect();
+    assert_eq!(positions, vec![first, last], "without {carrier}");
+}
+
+#[test]
+fn an_error_of_the_caller_ends_replay() {
+    let (disk, records) = synced_log();
+    let mut left = 3;
+    let result = replay(dir(), &disk, false, &mut |_, _| {
+        left -= 1;
+        if left == 0 { Err("no such keyspace") } else { Ok(()) }
+    });
+    match result {
+        Err(ReplayError::Apply { position, source: "no such keyspace" }) => {
+            assert_eq!(position, records[2].0);
+        }
+        other => panic!("{other:?}"),
+    }
+}
