@@ -1,6 +1,6 @@
 //! Rotation, discarding, full disks, and what is found at the start.
 
-use crate::base::fs::FileSystem;
+use crate::base::fs::{FileSystem, OsFileSystem};
 
 use super::appending::wait_until;
 use super::*;
@@ -146,6 +146,36 @@ fn positions_grow_whatever_the_clock_says() {
     let rng = fastrand::Rng::with_seed(1);
     let log = CommitLog::open(fs, clock, rng, options, Replayed::default()).unwrap();
     assert_eq!(log.position().segment, 77);
+}
+
+#[test]
+fn a_real_directory_works_like_the_one_in_memory() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("new").join("commitlog");
+    let mut records = Records::new();
+    for run in 0..3 {
+        let mut found = Records::new();
+        let replayed = replay::<Infallible>(&dir, &OsFileSystem, false, &mut |position, body| {
+            found.push((position, body.to_vec()));
+            Ok(())
+        });
+        assert_eq!(found, records);
+        let options = LogOptions { dir: dir.clone(), ..options(BATCH, 1000) };
+        let clock = Arc::new(ManualClock::at_micros(5_000_000));
+        let rng = fastrand::Rng::with_seed(run);
+        let fs = Arc::new(OsFileSystem);
+        let log = CommitLog::open(fs, clock, rng, options, replayed.unwrap()).unwrap();
+        records.extend(fill(&log, 1, 50));
+        log.wait_synced(log.position()).unwrap();
+        log.discard_completed(1, records[records.len() - 20].0).unwrap();
+        if run == 1 {
+            log.delete_replayed().unwrap();
+        }
+        let before = records.len();
+        records.retain(|record| files::segment_path(&dir, record.0.segment).exists());
+        assert!(records.len() <= before - 20, "segments have been discarded");
+        assert!(records.len() >= 20, "not those that are needed");
+    }
 }
 
 #[test]
