@@ -71,9 +71,7 @@ impl Cassandra for Constant {
     ) -> Replied {
         let column = Column { name: b"C0", value: &[b'v'; 34], timestamp: 1 };
         let columns = std::iter::repeat_n(column, 5);
-        reply.ok(Each(
-            columns.map(|column| ColumnOrSuperColumn { column: Some(column), super_column: None }),
-        ))
+        reply.ok(Each(columns.map(ColumnOrSuperColumn::from)))
     }
 
     succeed! {

@@ -94,6 +94,10 @@ impl Charge {
 
     /// Holds so many bytes from now on, if the budget allows. False, and as before, if not.
     pub(super) fn try_set(&mut self, bytes: usize) -> bool {
+        // The usual case, of a connection that holds nothing: no core has to fetch the counter.
+        if bytes == self.bytes {
+            return true;
+        }
         if let Some(more) = bytes.checked_sub(self.bytes).filter(|more| *more > 0) {
             let used = self.budget.used.fetch_add(more, Ordering::AcqRel) + more;
             if used > self.budget.limit {
@@ -109,7 +113,10 @@ impl Charge {
 
     /// Holds so many bytes from now on, also beyond the budget.
     pub(super) fn set(&mut self, bytes: usize) {
-        if bytes >= self.bytes {
+        if bytes == self.bytes {
+            return;
+        }
+        if bytes > self.bytes {
             self.budget.used.fetch_add(bytes - self.bytes, Ordering::AcqRel);
         } else {
             let freed = self.bytes - bytes;

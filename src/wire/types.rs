@@ -94,6 +94,18 @@ thrift_struct! {
     }
 }
 
+impl<'a> From<Column<'a>> for ColumnOrSuperColumn<'a> {
+    fn from(column: Column<'a>) -> Self {
+        Self { column: Some(column), super_column: None }
+    }
+}
+
+impl<'a> From<SuperColumn<'a>> for ColumnOrSuperColumn<'a> {
+    fn from(super_column: SuperColumn<'a>) -> Self {
+        Self { column: None, super_column: Some(super_column) }
+    }
+}
+
 thrift_struct! {
     /// What holds a group of columns: a row of a column family, or a super column in it.
     pub struct ColumnParent<'a> {

@@ -58,8 +58,7 @@ macro_rules! answer {
 }
 
 fn standard<'a>(name: &'a [u8], value: &'a [u8]) -> ColumnOrSuperColumn<'a> {
-    let column = Some(Column { name, value, timestamp: 1 });
-    ColumnOrSuperColumn { column, super_column: None }
+    Column { name, value, timestamp: 1 }.into()
 }
 
 impl Cassandra for Scripted {
