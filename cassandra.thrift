@@ -171,14 +171,16 @@ service Cassandra {
                                         3: required ColumnParent column_parent,
                                         4: required SlicePredicate predicate,
                                         5: required ConsistencyLevel consistency_level = ONE)
-        throws (1: InvalidRequestException ire, 2: UnavailableException ue, 3: TimedOutException te),
+        throws (1: InvalidRequestException ire, 2: UnavailableException ue,
+                3: TimedOutException te),
 
     /** `get` for several keys. Deprecated: `multiget_slice` can do it. */
     map<string, ColumnOrSuperColumn> multiget(1: required string keyspace,
                                               2: required list<string> keys,
                                               3: required ColumnPath column_path,
                                               4: required ConsistencyLevel consistency_level = ONE)
-        throws (1: InvalidRequestException ire, 2: UnavailableException ue, 3: TimedOutException te),
+        throws (1: InvalidRequestException ire, 2: UnavailableException ue,
+                3: TimedOutException te),
 
     /** `get_slice` for several keys. */
     map<string, list<ColumnOrSuperColumn>> multiget_slice(
@@ -187,14 +189,16 @@ service Cassandra {
             3: required ColumnParent column_parent,
             4: required SlicePredicate predicate,
             5: required ConsistencyLevel consistency_level = ONE)
-        throws (1: InvalidRequestException ire, 2: UnavailableException ue, 3: TimedOutException te),
+        throws (1: InvalidRequestException ire, 2: UnavailableException ue,
+                3: TimedOutException te),
 
     /** Number of columns of a row or of a super column. Reads them all. */
     i32 get_count(1: required string keyspace,
                   2: required string key,
                   3: required ColumnParent column_parent,
                   4: required ConsistencyLevel consistency_level = ONE)
-        throws (1: InvalidRequestException ire, 2: UnavailableException ue, 3: TimedOutException te),
+        throws (1: InvalidRequestException ire, 2: UnavailableException ue,
+                3: TimedOutException te),
 
     /** Columns of neighbouring rows. Deprecated: `get_range_slices` knows tokens as well. */
     list<KeySlice> get_range_slice(1: required string keyspace,
@@ -204,7 +208,8 @@ service Cassandra {
                                    5: required string finish_key = "",
                                    6: required i32 row_count = 100,
                                    7: required ConsistencyLevel consistency_level = ONE)
-        throws (1: InvalidRequestException ire, 2: UnavailableException ue, 3: TimedOutException te),
+        throws (1: InvalidRequestException ire, 2: UnavailableException ue,
+                3: TimedOutException te),
 
     /** Columns of neighbouring rows, in the order of the partitioner. */
     list<KeySlice> get_range_slices(1: required string keyspace,
@@ -212,7 +217,8 @@ service Cassandra {
                                     3: required SlicePredicate predicate,
                                     4: required KeyRange range,
                                     5: required ConsistencyLevel consistency_level = ONE)
-        throws (1: InvalidRequestException ire, 2: UnavailableException ue, 3: TimedOutException te),
+        throws (1: InvalidRequestException ire, 2: UnavailableException ue,
+                3: TimedOutException te),
 
     # -- writing
 
@@ -223,14 +229,16 @@ service Cassandra {
                 4: required binary value,
                 5: required i64 timestamp,
                 6: required ConsistencyLevel consistency_level = ONE)
-        throws (1: InvalidRequestException ire, 2: UnavailableException ue, 3: TimedOutException te),
+        throws (1: InvalidRequestException ire, 2: UnavailableException ue,
+                3: TimedOutException te),
 
     /** Columns of one row, by column family. Deprecated: `batch_mutate` can do it. */
     void batch_insert(1: required string keyspace,
                       2: required string key,
                       3: required map<string, list<ColumnOrSuperColumn>> cfmap,
                       4: required ConsistencyLevel consistency_level = ONE)
-        throws (1: InvalidRequestException ire, 2: UnavailableException ue, 3: TimedOutException te),
+        throws (1: InvalidRequestException ire, 2: UnavailableException ue,
+                3: TimedOutException te),
 
     /** Deletes a column, a super column or a row. */
     void remove(1: required string keyspace,
@@ -238,13 +246,15 @@ service Cassandra {
                 3: required ColumnPath column_path,
                 4: required i64 timestamp,
                 5: ConsistencyLevel consistency_level = ONE)
-        throws (1: InvalidRequestException ire, 2: UnavailableException ue, 3: TimedOutException te),
+        throws (1: InvalidRequestException ire, 2: UnavailableException ue,
+                3: TimedOutException te),
 
     /** Insertions and deletions, by row key and column family. */
     void batch_mutate(1: required string keyspace,
                       2: required map<string, map<string, list<Mutation>>> mutation_map,
                       3: required ConsistencyLevel consistency_level = ONE)
-        throws (1: InvalidRequestException ire, 2: UnavailableException ue, 3: TimedOutException te),
+        throws (1: InvalidRequestException ire, 2: UnavailableException ue,
+                3: TimedOutException te),
 
     # -- about the server
 

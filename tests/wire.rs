@@ -8,6 +8,7 @@ mod service;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -20,6 +21,32 @@ use thrift::protocol::{
     TType,
 };
 use thrift::transport::TFramedWriteTransport;
+
+/// The log lines of all servers of this process.
+static LOG: Log = Log(Mutex::new(vec![]));
+
+struct Log(Mutex<Vec<String>>);
+
+impl log::Log for Log {
+    fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+        metadata.level() <= log::Level::Warn
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        if self.enabled(record.metadata()) {
+            self.0.lock().unwrap().push(record.args().to_string());
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+impl Log {
+    fn about(&self, client: &Client) -> Vec<String> {
+        let peer = client.stream.local_addr().unwrap().to_string();
+        self.0.lock().unwrap().iter().filter(|line| line.contains(&peer)).cloned().collect()
+    }
+}
 
 const ONE: ConsistencyLevel = ConsistencyLevel::One;
 
@@ -576,6 +603,33 @@ fn a_message_above_the_limit_closes_its_connection() {
         let _ = client.stream.write_all(&if framed { frame(&request) } else { request });
         assert_eq!(client.wait_for_end(), 0);
     }
+}
+
+#[test]
+fn the_log_names_the_peer_and_the_setting_once_per_reason() {
+    // The first test that comes here installs it for all.
+    let _ = log::set_logger(&LOG);
+    log::set_max_level(log::LevelFilter::Warn);
+    let server = Running::start(|options| options.limits.receive_budget_bytes = 1 << 20);
+    let closed_after = |bytes: &[u8]| {
+        let mut client = server.connect();
+        // The server may close before it has read all.
+        let _ = client.stream.write_all(bytes);
+        client.wait_for_end();
+        client
+    };
+    let declared = closed_after(&[0x7F, 0xFF, 0xFF, 0xFF]);
+    let [line] = LOG.about(&declared).try_into().unwrap();
+    assert!(line.contains("2147483647 bytes"), "{line}");
+    assert!(line.contains("ThriftMaxMessageInMB allows 64"), "{line}");
+    let again = closed_after(&[0x7F, 0xFF, 0xFF, 0xFF]);
+    let malformed = closed_after(b"\x80\x02\x00\x01");
+    let [line] = LOG.about(&malformed).try_into().unwrap();
+    assert!(line.contains("unknown protocol version 0x80020001"), "{line}");
+    let greedy = closed_after(&call("x", 1, &text_args(&vec![b'x'; 3 << 20])));
+    let [line] = LOG.about(&greedy).try_into().unwrap();
+    assert!(line.contains("ThriftReceiveBudgetInMB allows (1)"), "{line}");
+    assert_eq!(LOG.about(&again), Vec::<String>::new(), "one line for a reason in a moment");
 }
 
 #[test]

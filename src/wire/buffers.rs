@@ -67,18 +67,23 @@ impl Input {
         &self.bytes
     }
 
-    /// The buffer with room for more bytes.
-    pub(super) fn room(&mut self, pool: &Pool) -> Result<&mut Vec<u8>, OverBudget> {
+    /// The buffer with room for more bytes. It does not grow far beyond the longest message.
+    pub(super) fn room(
+        &mut self,
+        pool: &Pool,
+        max_message_bytes: usize,
+    ) -> Result<&mut Vec<u8>, OverBudget> {
         if self.bytes.capacity() < BUFFER_BYTES {
             let mut buffer = pool.take();
             buffer.extend_from_slice(&self.bytes);
             self.bytes = buffer;
         } else if self.bytes.len() == self.bytes.capacity() {
-            let doubled = self.bytes.capacity() * 2;
-            if !self.charge.try_set(doubled) {
+            let full = self.bytes.len();
+            let grown = (full * 2).min(max_message_bytes).max(full + BUFFER_BYTES);
+            if !self.charge.try_set(grown) {
                 return Err(OverBudget);
             }
-            self.bytes.reserve_exact(doubled - self.bytes.len());
+            self.bytes.reserve_exact(grown - full);
         }
         Ok(&mut self.bytes)
     }
@@ -106,6 +111,8 @@ mod tests {
     use super::super::limits::Budget;
     use super::*;
 
+    const MAX: usize = 1 << 20;
+
     fn input(budget: &Arc<Budget>) -> Input {
         Input::new(Charge::new(budget.clone()))
     }
@@ -114,7 +121,7 @@ mod tests {
     fn nothing_is_held_at_rest() {
         let (budget, pool) = (Budget::new(1 << 20), Pool::default());
         let mut input = input(&budget);
-        input.room(&pool).unwrap().extend_from_slice(b"one request");
+        input.room(&pool, MAX).unwrap().extend_from_slice(b"one request");
         assert_eq!(input.bytes(), b"one request");
         input.consume(11, &pool).unwrap();
         assert_eq!((input.bytes.capacity(), budget.used()), (0, 0));
@@ -125,10 +132,10 @@ mod tests {
     fn the_beginning_of_a_request_costs_about_its_size() {
         let (budget, pool) = (Budget::new(1 << 20), Pool::default());
         let mut input = input(&budget);
-        input.room(&pool).unwrap().extend_from_slice(b"doneunfinished");
+        input.room(&pool, MAX).unwrap().extend_from_slice(b"doneunfinished");
         input.consume(4, &pool).unwrap();
         assert_eq!((input.bytes(), budget.used()), (b"unfinished".as_slice(), 10));
-        input.room(&pool).unwrap().extend_from_slice(b" no more");
+        input.room(&pool, MAX).unwrap().extend_from_slice(b" no more");
         assert_eq!(input.bytes(), b"unfinished no more");
         input.consume(18, &pool).unwrap();
         assert_eq!(budget.used(), 0);
@@ -139,13 +146,15 @@ mod tests {
         let (budget, pool) = (Budget::new(100 << 10), Pool::default());
         let mut input = input(&budget);
         for expected in [16, 32, 64] {
-            let room = input.room(&pool).unwrap();
+            let room = input.room(&pool, MAX).unwrap();
             assert_eq!(room.capacity(), expected << 10);
             room.resize(room.capacity(), b'x');
             input.consume(0, &pool).unwrap();
             assert_eq!(budget.used(), expected << 10);
         }
-        assert_eq!(input.room(&pool), Err(OverBudget));
+        assert_eq!(input.room(&pool, MAX), Err(OverBudget));
+        let near_the_limit = input.room(&pool, 70 << 10).unwrap();
+        assert_eq!(near_the_limit.capacity(), 80 << 10, "a little more than the longest message");
         input.consume((64 << 10) - (8 << 10), &pool).unwrap();
         assert_eq!((input.bytes().len(), budget.used()), (8 << 10, 16 << 10), "shrunk");
         drop(input);

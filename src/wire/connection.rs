@@ -103,7 +103,8 @@ impl<S: Cassandra> Connection<S> {
             if !self.readable(stop.as_mut(), &mut stop_seen).await? {
                 return Ok(());
             }
-            if self.stream.read_buf(input.room(&pool)?).await? == 0 {
+            if self.stream.read_buf(input.room(&pool, shared.limits.max_message_bytes)?).await? == 0
+            {
                 return Ok(());
             }
             let mut ready = pool.take();
@@ -295,13 +296,15 @@ impl<S: Cassandra> Connection<S> {
     fn report(&self, close: &Close) {
         let (peer, reporter) = (self.peer, &self.shared.reporter);
         match close {
-            Close::Undecodable(DecodeError::Malformed(Malformed::TooLong(length))) => reporter.warn(
-                Reason::TooLong,
-                format_args!(
-                    "closing {peer}: it announced {length} bytes, and ThriftMaxMessageInMB allows {}",
-                    self.shared.limits.max_message_bytes >> 20,
+            Close::Undecodable(DecodeError::Malformed(Malformed::TooLong(length))) => reporter
+                .warn(
+                    Reason::TooLong,
+                    format_args!(
+                        "closing {peer}: it announced {length} bytes, and ThriftMaxMessageInMB \
+                     allows {}",
+                        self.shared.limits.max_message_bytes >> 20,
+                    ),
                 ),
-            ),
             Close::Undecodable(error) => reporter
                 .warn(Reason::Malformed, format_args!("closing {peer}: no message: {error}")),
             Close::OverBudget(_) => reporter.warn(

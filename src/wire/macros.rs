@@ -207,7 +207,8 @@ macro_rules! decoded_struct {
                 reader: &mut $crate::wire::codec::Reader<$life>,
             ) -> Result<Self, $crate::wire::codec::DecodeError> {
                 use $crate::wire::codec::WireType;
-                $(let mut $field: Option<$type> = $crate::wire::macros::initial!($type $(, $default)?);)*
+                $(let mut $field: Option<$type> =
+                    $crate::wire::macros::initial!($type $(, $default)?);)*
                 while let Some((field_type, id)) = reader.field()? {
                     match id {
                         $($id if field_type == <$type>::TYPE => {
@@ -222,7 +223,8 @@ macro_rules! decoded_struct {
                     $(
                         let optional = !$crate::wire::macros::is_due!($requiredness);
                         let default = $crate::wire::macros::printed!($type $(, $default)?);
-                        dump.field(stringify!($field), optional, $field.as_ref().or(default.as_ref()));
+                        let value = $field.as_ref().or(default.as_ref());
+                        dump.field(stringify!($field), optional, value);
                     )*
                     dump.end();
                     let fields = [$((

@@ -8,9 +8,13 @@ use super::types::{
 };
 
 thrift_service! {
-    /// What answers the calls. Each method consumes its [`Reply`](super::reply::Reply) by answering,
-    /// and hands the receipt back. Arguments borrow from the request, so that answers and writes
-    /// copy only what they keep. A panic is answered as an internal error of that call.
+    /// What answers the calls. Each method consumes its [`Reply`](super::reply::Reply) by
+    /// answering, and hands the receipt back. Arguments borrow from the request, so that answers
+    /// and writes copy only what they keep. A panic is answered as an internal error of that call.
+    ///
+    /// The connections of a worker share its thread: a method that would block, or compute for
+    /// long, does so elsewhere and awaits the outcome. Once begun, a call is never dropped before
+    /// its end, unless a stopping server runs out of patience.
     pub trait Cassandra {
         /// Binds the connection to a user.
         [V06 V06] login(LoginArgs<'a> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use alexandra::base::clock::SystemClock;
+use alexandra::base::clock::ManualClock;
 use alexandra::wire::{Server, ServerOptions};
 use thrift::protocol::{TBinaryInputProtocol, TInputProtocol, TMessageType, TType};
 use thrift::transport::TFramedReadTransport;
@@ -27,7 +27,8 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(change: impl FnOnce(&mut ServerOptions)) -> Self {
-        let mut options = ServerOptions::new(Arc::new(SystemClock::new()));
+        // Time stands still, so that each server logs a reason once.
+        let mut options = ServerOptions::new(Arc::new(ManualClock::default()));
         options.workers = 2;
         change(&mut options);
         let service = Arc::new(Scripted::default());
