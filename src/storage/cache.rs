@@ -2,7 +2,8 @@
 
 use super::sstable::block::Block;
 use quick_cache::Weighter;
-use quick_cache::sync::Cache;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bookkeeping that a cached block costs besides its bytes.
@@ -14,7 +15,7 @@ const TYPICAL_BLOCK_SIZE: u64 = 8 * 1024;
 /// A cache of blocks by file and offset.
 #[derive(Debug)]
 pub struct BlockCache {
-    blocks: Cache<(u64, u64), Block, BlockWeighter>,
+    blocks: Cache<(u64, u64), Block, BlockWeighter, BlockHashing>,
     next_file: AtomicU64,
 }
 
@@ -27,11 +28,40 @@ impl Weighter<(u64, u64), Block> for BlockWeighter {
     }
 }
 
+/// Hashes file numbers and offsets. Both are ours, so that nobody can choose them to collide.
+#[derive(Debug, Clone, Default)]
+struct BlockHasher(u64);
+
+type BlockHashing = BuildHasherDefault<BlockHasher>;
+
+impl Hasher for BlockHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        let product = u128::from(self.0 ^ number ^ 0xf39c_c060_5ced_c835) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = product as u64 ^ (product >> 64) as u64;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 impl BlockCache {
     /// A cache that holds at most this many bytes.
     pub fn new(capacity_bytes: u64) -> Self {
         let items = (capacity_bytes / TYPICAL_BLOCK_SIZE).max(16) as usize;
-        let blocks = Cache::with_weighter(items, capacity_bytes, BlockWeighter);
+        let blocks = Cache::with(
+            items,
+            capacity_bytes,
+            BlockWeighter,
+            BlockHashing::default(),
+            DefaultLifecycle::default(),
+        );
         Self { blocks, next_file: AtomicU64::new(0) }
     }
 

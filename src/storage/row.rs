@@ -102,6 +102,9 @@ impl<'a> MergedCells<'a> {
 
     /// The next cell.
     pub fn advance(&mut self) -> Result<Option<Cell>, ReadError> {
+        if self.sources.len() == 1 {
+            return self.take(0).map(Some);
+        }
         let mut first = 0;
         for other in 1..self.sources.len() {
             if self.order(&self.sources[other].1, &self.sources[first].1) == Ordering::Less {

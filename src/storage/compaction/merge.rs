@@ -8,7 +8,7 @@ use crate::storage::error::{FileContext, FileError, ReadError};
 use crate::storage::files;
 use crate::storage::row::RowReader;
 use crate::storage::rows::{MergedRows, RowStream};
-use crate::storage::sstable::{Access, Blocks, SsTable, SsTableWriter};
+use crate::storage::sstable::{Access, Blocks, SsTable, SsTableWriter, filter};
 use crate::storage::store::{NewTable, Store, View, discard};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -127,6 +127,7 @@ fn write(
 fn is_elsewhere(view: &View, inputs: &[Arc<SsTable>], key: &DecoratedKey) -> bool {
     let is_input =
         |table: &SsTable| inputs.iter().any(|input| input.generation() == table.generation());
+    let hash = filter::hash(key.key().as_bytes());
     view.memtables().any(|memtable| memtable.contains(key))
-        || view.tables.iter().any(|table| !is_input(table) && table.may_contain(key))
+        || view.tables.iter().any(|table| !is_input(table) && table.may_contain(key, hash))
 }

@@ -1,61 +1,65 @@
 //! The Bloom filter over the row keys of an SSTable: "surely not here" without touching the disk.
 //!
-//! Stored form: u32 number of probes, then the bits as u64 words, little-endian bit order within a
-//! word, all numbers big-endian. A key is hashed to 64 bits ([`hash`]); probe i looks at the bit
-//! that stands as far into the filter as `hash + i * step` does into the 64-bit numbers, where step
-//! is the hash with its halves swapped, made odd.
+//! A key is hashed to 64 bits ([`hash`]). The upper half chooses a group of 512 bits, one line of
+//! the processor's cache; the lower half gives the bits of the key within that group. So an answer
+//! costs one access to memory.
+//!
+//! Stored form: the groups one after the other, each as eight big-endian u64 words.
 
 use crate::base::bytes::{ByteReader, Malformed};
 
-/// Bits for each key; with [`PROBES`] about 1 of 300 absent keys is taken for present.
+/// Bits for each key; with [`PROBES`] about 1 of 150 absent keys is taken for present.
 const BITS_PER_KEY: u64 = 12;
 
 /// Bits that are looked at for a key.
-const PROBES: u32 = 8;
+const PROBES: u32 = 7;
+
+/// Words of a group.
+const GROUP_WORDS: usize = 8;
+
+type Group = [u64; GROUP_WORDS];
 
 /// A set of keys that may say yes wrongly, never no.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filter {
-    probes: u32,
-    words: Vec<u64>,
+    groups: Vec<Group>,
 }
 
 impl Filter {
     /// An empty filter that suits this many keys.
     pub fn for_keys(keys: u64) -> Self {
-        let words = (keys * BITS_PER_KEY).div_ceil(64).max(1);
-        Self { probes: PROBES, words: vec![0; words as usize] }
+        let groups = (keys * BITS_PER_KEY).div_ceil(GROUP_WORDS as u64 * 64).max(1);
+        Self { groups: vec![[0; GROUP_WORDS]; groups as usize] }
+    }
+
+    /// The group of a hash: as far into the filter as the hash is into the 64-bit numbers.
+    fn group_index(&self, hash: u64) -> usize {
+        ((u128::from(hash) * self.groups.len() as u128) >> 64) as usize
     }
 
     /// Adds a key.
     pub fn insert(&mut self, key: &[u8]) {
-        let bits = self.words.len() as u64 * 64;
-        for bit in probes(hash(key), self.probes, bits) {
-            self.words[(bit / 64) as usize] |= 1 << (bit % 64);
+        let hash = hash(key);
+        let at = self.group_index(hash);
+        for (word, wanted) in self.groups[at].iter_mut().zip(mask(hash)) {
+            *word |= wanted;
         }
     }
 
-    /// Whether the key may have been added.
-    pub fn may_contain(&self, key: &[u8]) -> bool {
-        self.may_contain_hash(hash(key))
-    }
-
-    /// As [`Filter::may_contain`], for who looks into many filters.
-    pub fn may_contain_hash(&self, hash: u64) -> bool {
-        let bits = self.words.len() as u64 * 64;
-        probes(hash, self.probes, bits)
-            .all(|bit| self.words[(bit / 64) as usize] & 1 << (bit % 64) != 0)
+    /// Whether the key of this hash may have been added.
+    pub fn may_contain(&self, hash: u64) -> bool {
+        let group = &self.groups[self.group_index(hash)];
+        group.iter().zip(mask(hash)).all(|(word, wanted)| word & wanted == wanted)
     }
 
     /// Bytes in memory.
     pub fn size_bytes(&self) -> usize {
-        self.words.len() * 8
+        self.groups.len() * GROUP_WORDS * 8
     }
 
     /// Appends the stored form.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.probes.to_be_bytes());
-        for word in &self.words {
+        for word in self.groups.iter().flatten() {
             out.extend_from_slice(&word.to_be_bytes());
         }
     }
@@ -63,24 +67,32 @@ impl Filter {
     /// Reads the stored form.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut reader = ByteReader::new(bytes);
-        let probes = reader.u32()?;
-        let mut words = Vec::with_capacity(bytes.len() / 8);
+        let mut groups = Vec::with_capacity(bytes.len() / (GROUP_WORDS * 8));
         while !reader.is_empty() {
-            words.push(reader.u64()?);
+            let mut group = [0; GROUP_WORDS];
+            for word in &mut group {
+                *word = reader.u64()?;
+            }
+            groups.push(group);
         }
-        if words.is_empty() || !(1..=64).contains(&probes) {
+        if groups.is_empty() {
             return Err(Malformed(0));
         }
-        Ok(Self { probes, words })
+        Ok(Self { groups })
     }
 }
 
-fn probes(hash: u64, count: u32, bits: u64) -> impl Iterator<Item = u64> {
-    let step = hash.rotate_left(32) | 1;
-    (0..u64::from(count)).map(move |i| {
-        let point = hash.wrapping_add(i.wrapping_mul(step));
-        ((u128::from(point) * u128::from(bits)) >> 64) as u64
-    })
+/// The bits of a hash within its group.
+fn mask(hash: u64) -> Group {
+    let mut group = [0; GROUP_WORDS];
+    let (mut bit, step) = (hash as u32, (hash >> 16) as u32 | 1);
+    for _ in 0..PROBES {
+        // The upper bits of a product are the well-mixed ones.
+        let place = bit.wrapping_mul(0x9e37_79b1) >> 23;
+        group[place as usize / 64] |= 1 << (place % 64);
+        bit = bit.wrapping_add(step);
+    }
+    group
 }
 
 /// A 64-bit hash of a row key. Stored filters depend on it: do not change it.
@@ -118,9 +130,10 @@ mod tests {
             let mut stored = Vec::new();
             filter.encode(&mut stored);
             assert_eq!(Filter::decode(&stored).as_ref(), Ok(&filter));
-            assert!((0..keys).all(|i| filter.may_contain(format!("key{i:010}").as_bytes())));
-            let wrong = (0..100_000).filter(|i| filter.may_contain(format!("no{i}").as_bytes()));
-            assert!(wrong.count() < 1000, "more than 1 % of absent keys look present");
+            let has = |key: String| filter.may_contain(hash(key.as_bytes()));
+            assert!((0..keys).all(|i| has(format!("key{i:010}"))));
+            let wrong = (0..100_000).filter(|i| has(format!("no{i}"))).count();
+            assert!(wrong < 1500, "{wrong} of 100,000 absent keys look present");
         }
     }
 
@@ -140,8 +153,8 @@ mod tests {
     #[test]
     fn damaged_filters_are_refused() {
         assert!(Filter::decode(b"").is_err());
-        assert!(Filter::decode(&[0, 0, 0, 8]).is_err());
-        assert!(Filter::decode(&[0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]).is_err());
-        assert!(Filter::decode(&[0, 0, 0, 8, 1, 2, 3]).is_err());
+        assert!(Filter::decode(&[0; 63]).is_err());
+        assert!(Filter::decode(&[0; 65]).is_err());
+        assert!(Filter::decode(&[0; 64]).is_ok());
     }
 }

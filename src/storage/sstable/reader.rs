@@ -125,10 +125,10 @@ impl SsTable {
         self.filter.size_bytes() + keys
     }
 
-    /// Whether the file may hold something of the row. Never no wrongly.
-    pub fn may_contain(&self, key: &DecoratedKey) -> bool {
-        self.summary.first().is_some_and(|first| first.first <= *key)
-            && self.filter.may_contain(key.key().as_bytes())
+    /// Whether the file may hold something of the row. Never no wrongly. `hash` is that of the
+    /// row key by [`super::filter::hash`]: who asks many files computes it once.
+    pub fn may_contain(&self, key: &DecoratedKey, hash: u64) -> bool {
+        self.filter.may_contain(hash) && self.summary.first().is_some_and(|s| s.first <= *key)
     }
 
     /// Tokens of every so many-th row, the first included, as `IndexInterval` says.
@@ -141,16 +141,14 @@ impl SsTable {
         self.obsolete.store(true, AtomicOrdering::Release);
     }
 
-    /// What the file says of a row.
+    /// What the file says of a row, which [`SsTable::may_contain`] was asked about.
     pub fn find(
         &self,
         key: &DecoratedKey,
         blocks: &Blocks<'_>,
     ) -> Result<Option<RowEntry>, ReadError> {
-        if !self.may_contain(key) {
-            return Ok(None);
-        }
-        let at = self.summary.partition_point(|entry| entry.first <= *key) - 1;
+        let before = self.summary.partition_point(|entry| entry.first <= *key);
+        let Some(at) = before.checked_sub(1) else { return Ok(None) };
         let handle = self.summary[at].block;
         let block = blocks.block(handle, BlockKind::RowIndex)?;
         match self.search(&block, key).map_err(|m| self.malformed(handle, m))? {

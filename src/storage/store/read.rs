@@ -7,7 +7,7 @@ use crate::ring::{DecoratedKey, RowRange, Token};
 use crate::storage::error::ReadError;
 use crate::storage::row::{RowReader, RowSource};
 use crate::storage::rows::{MergedRows, RowStream};
-use crate::storage::sstable::{Access, Blocks};
+use crate::storage::sstable::{Access, Blocks, filter};
 use std::ops::{Bound, RangeBounds};
 
 /// Rows of a range that are read at once when the thread must not be kept.
@@ -23,7 +23,8 @@ impl Store {
         access: Access,
     ) -> Result<RowSlice, ReadError> {
         let view = self.view();
-        let holders = view.tables.iter().filter(|table| table.may_contain(key));
+        let hash = filter::hash(key.key().as_bytes());
+        let holders = view.tables.iter().filter(|table| table.may_contain(key, hash));
         let blocks: Vec<_> = holders.map(|table| Blocks::new(table, access)).collect();
         let mut sources = Vec::with_capacity(1 + view.flushing.len() + blocks.len());
         for memtable in view.memtables() {

@@ -1,0 +1,129 @@
+//! What the storage core itself costs, without network and threads of clients: nanoseconds for each
+//! call, one thread. `cargo bench --bench storage`
+
+use alexandra::base::clock::{Clock, SystemClock};
+use alexandra::base::events::Events;
+use alexandra::base::fs::OsFileSystem;
+use alexandra::model::comparator::Comparator;
+use alexandra::model::key::RowKey;
+use alexandra::model::mutation::{MutationBuilder, RowMutation};
+use alexandra::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
+use alexandra::model::slice::Slice;
+use alexandra::ring::{Partitioner, RowRange};
+use alexandra::storage::commitlog::SyncPolicy;
+use alexandra::storage::engine::Components;
+use alexandra::storage::sstable::Access;
+use alexandra::storage::{FamilyOptions, Options, Storage};
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const ROWS: u64 = 200_000;
+const WIDE_COLUMNS: u64 = 1_000_000;
+const VALUE: [u8; 34] = *b"a value of thirty-four bytes, yes.";
+
+fn open(directory: &Path, clock: &Arc<dyn Clock>) -> Storage {
+    let components = Components {
+        fs: Arc::new(OsFileSystem),
+        clock: Arc::clone(clock),
+        events: Events::ignored(),
+    };
+    let options = Options {
+        data_directories: vec![directory.join("data")],
+        commit_log_directory: directory.join("log"),
+        sync: SyncPolicy::Periodic { every: Duration::from_secs(10) },
+        segment_bytes: 128 << 20,
+        memtable_budget_bytes: 1 << 30,
+        block_cache_bytes: 1 << 30,
+        accept_commitlog_loss: false,
+        seed: 1,
+    };
+    let family = |name: &str| ColumnFamilySchema {
+        keyspace: "Keyspace1".into(),
+        name: name.into(),
+        kind: ColumnFamilyKind::Standard { columns: Comparator::Bytes },
+        comment: None,
+    };
+    let schema = Arc::new(Schema::new([family("Rows"), family("Wide")].map(Arc::new)));
+    let family_options = |_| FamilyOptions { min_compaction_threshold: 0, ..Default::default() };
+    Storage::open(components, options, Partitioner::Random, schema, family_options)
+        .expect("a fresh directory can be opened")
+}
+
+fn measure(clock: &dyn Clock, name: &str, calls: u64, mut call: impl FnMut(u64)) {
+    let begun = clock.monotonic();
+    for i in 0..calls {
+        call(i);
+    }
+    let nanos = (clock.monotonic() - begun).as_nanos() / u128::from(calls);
+    println!("{name:<40} {nanos:>8} ns");
+}
+
+fn row(storage: &Storage, family: FamilyId, key: &str, columns: u64) -> RowMutation {
+    let mut builder = MutationBuilder::new(storage.schema(), "Keyspace1", key.as_bytes());
+    builder.family(family);
+    for i in 0..columns {
+        builder.insert((b"", format!("C{i}").as_bytes()), &VALUE, 1);
+    }
+    builder.finish()
+}
+
+fn reads(clock: &dyn Clock, storage: &Storage, rows: FamilyId, state: &str) {
+    let schema = storage.schema().family(rows).clone();
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut key = move || RowKey::from(format!("key{:010}", rng.u64(..ROWS)).as_str());
+    let one = Slice::names(&schema, None, [b"C3".as_slice()]);
+    let five = Slice::range(None, b"", b"", false, 5);
+    measure(clock, &format!("get, {state}"), 300_000, |_| {
+        let found = storage.read(rows, &key(), &one, Access::Cached).expect("reads work");
+        assert_eq!(found.count, 1);
+    });
+    measure(clock, &format!("get_slice of 5, {state}"), 300_000, |_| {
+        let found = storage.read(rows, &key(), &five, Access::Cached).expect("reads work");
+        assert_eq!(found.count, 5);
+    });
+    measure(clock, &format!("10 rows of 5 by range, {state}"), 30_000, |_| {
+        let token = Partitioner::Random.token(key().as_bytes());
+        let range = RowRange { start: Bound::Included(token), end: Bound::Unbounded };
+        storage.scan(rows, &range, &five, 10, Access::Cached).expect("scans work");
+    });
+}
+
+fn main() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let storage = open(directory.path(), &clock);
+    let (rows, wide) = (FamilyId(0), FamilyId(1));
+    let clock = &*clock;
+    measure(clock, "write a row of 5", ROWS, |i| {
+        let mutation = row(&storage, rows, &format!("key{i:010}"), 5);
+        storage.apply(&mutation, true).expect("writes work");
+    });
+    let mut rng = fastrand::Rng::with_seed(2);
+    measure(clock, "write 1 column of an existing row", 200_000, |_| {
+        let mutation = row(&storage, rows, &format!("key{:010}", rng.u64(..1000)), 1);
+        storage.apply(&mutation, true).expect("writes work");
+    });
+    reads(clock, &storage, rows, "several SSTables");
+    storage.flush(rows).expect("flushing works");
+    storage.compact(rows).expect("compacting works");
+    reads(clock, &storage, rows, "one SSTable");
+    measure(clock, "append a column to a wide row", WIDE_COLUMNS, |i| {
+        let mut builder = MutationBuilder::new(storage.schema(), "Keyspace1", b"wide");
+        builder.family(wide).insert((b"", format!("{i:010}").as_bytes()), &VALUE, 1);
+        storage.apply(&builder.finish(), true).expect("writes work");
+    });
+    for state in ["as written", "one SSTable"] {
+        let mut rng = fastrand::Rng::with_seed(3);
+        measure(clock, &format!("10 anywhere in a wide row, {state}"), 100_000, |_| {
+            let start = format!("{:010}", rng.u64(..WIDE_COLUMNS - 10));
+            let slice = Slice::range(None, start.as_bytes(), b"", false, 10);
+            let key = RowKey::from("wide");
+            let found = storage.read(wide, &key, &slice, Access::Cached).expect("reads work");
+            assert_eq!(found.count, 10);
+        });
+        storage.flush(wide).expect("flushing works");
+        storage.compact(wide).expect("compacting works");
+    }
+}
