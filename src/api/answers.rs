@@ -71,15 +71,15 @@ impl<'t> Encode<ColumnOrSuperColumn<'t>> for Found {
 pub(super) struct Columns<'s> {
     /// Where the cells are from.
     pub(super) family: &'s ColumnFamilySchema,
-    /// Whether the slice was one of super columns.
-    pub(super) of_super_columns: bool,
+    /// Whether they are grouped by super column.
+    pub(super) is_grouped: bool,
     /// The cells.
     pub(super) row: RowSlice,
 }
 
 impl<'t> Encode<List<ColumnOrSuperColumn<'t>>> for Columns<'_> {
     fn encode(self, out: &mut Vec<u8>) {
-        if self.of_super_columns {
+        if self.is_grouped {
             let comparator = self.family.comparator();
             let same = |a: &Cell, b: &Cell| {
                 comparator.compare(a.super_name(), b.super_name()) == Ordering::Equal

@@ -17,53 +17,41 @@ use std::fmt::Write;
 /// What is answered to a property that does not exist.
 const UNKNOWN_PROPERTY: &str = "?";
 
-pub(super) fn get_string_property(
-    api: &Api,
-    args: &GetStringPropertyArgs<'_>,
-) -> Result<String, Failure> {
-    Ok(match args.property.as_ref() {
+pub(super) fn get_string_property(api: &Api, args: &GetStringPropertyArgs<'_>) -> String {
+    match args.property.as_ref() {
         "cluster name" => api.cluster_name.clone(),
         "version" => version(api).to_owned(),
         "token map" => token_map(api),
         "config file" => api.config_text.clone(),
         _ => UNKNOWN_PROPERTY.to_owned(),
-    })
+    }
 }
 
 pub(super) fn get_string_list_property<'a>(
     api: &'a Api,
     args: &GetStringListPropertyArgs<'_>,
-) -> Result<impl Encode<List<Text<'static>>> + use<'a>, Failure> {
+) -> impl Encode<List<Text<'static>>> + use<'a> {
     let asked = args.property == "keyspaces";
-    Ok(Each(api.schema.keyspaces().filter(move |_| asked)))
+    Each(api.schema.keyspaces().filter(move |_| asked))
 }
 
 pub(super) fn describe_keyspaces<'a>(
     api: &'a Api,
     _args: &DescribeKeyspacesArgs<'_>,
-) -> Result<impl Encode<Set<Text<'static>>> + use<'a>, Failure> {
-    Ok(Each(api.schema.keyspaces()))
+) -> impl Encode<Set<Text<'static>>> + use<'a> {
+    Each(api.schema.keyspaces())
 }
 
-pub(super) fn describe_cluster_name(
-    api: &Api,
-    _args: &DescribeClusterNameArgs<'_>,
-) -> Result<String, Failure> {
-    Ok(api.cluster_name.clone())
+pub(super) fn describe_cluster_name(api: &Api, _args: &DescribeClusterNameArgs<'_>) -> String {
+    api.cluster_name.clone()
 }
 
-pub(super) fn describe_version(
-    api: &Api,
-    _args: &DescribeVersionArgs<'_>,
-) -> Result<&'static str, Failure> {
-    Ok(version(api))
+pub(super) fn describe_version(api: &Api, _args: &DescribeVersionArgs<'_>) -> &'static str {
+    version(api)
 }
 
-pub(super) fn describe_partitioner(
-    api: &Api,
-    _args: &DescribePartitionerArgs<'_>,
-) -> Result<&'static str, Failure> {
-    Ok(api.coordinator.partitioner().class_name())
+pub(super) fn describe_partitioner(api: &Api, _args: &DescribePartitionerArgs<'_>) -> &'static str {
+    api.coordinator.partitioner().class_name()
 }
 
 /// The ranges of the ring, each with the nodes that hold it, the owner first.

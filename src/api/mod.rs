@@ -28,6 +28,8 @@ mod reads;
 mod row_batch;
 mod schema_text;
 mod service;
+#[cfg(test)]
+mod tests;
 mod writes;
 
 pub use authenticator::{Authenticator, SimpleAuthenticator};

@@ -77,8 +77,8 @@ pub(super) async fn get_count(api: &Api, args: GetCountArgs<'_>) -> Result<i32, 
 
 /// The answer that a slice gives of a row.
 pub(super) fn columns<'s>(family: Family<'s>, slice: &Slice, row: RowSlice) -> Columns<'s> {
-    let of_super_columns = family.schema.is_super() && slice.super_name().is_none();
-    Columns { family: family.schema, of_super_columns, row }
+    let is_grouped = family.schema.is_super() && slice.super_name().is_none();
+    Columns { family: family.schema, is_grouped, row }
 }
 
 fn found(target: Target<'_>, row: RowSlice) -> Found {

@@ -33,8 +33,22 @@ macro_rules! data_methods {
     )* };
 }
 
-/// Methods that only tell of the cluster: open to all, and answered on the spot.
+/// Methods that tell of the cluster and cannot fail: open to all, and answered on the spot.
 macro_rules! open_methods {
+    ($($method:ident($args:ident) -> $result:ty = $function:path;)*) => { $(
+        async fn $method<'a>(
+            &'a self,
+            _session: &'a mut Session,
+            args: $args<'a>,
+            reply: Reply<'a, $result>,
+        ) -> Replied {
+            reply.ok($function(self, &args))
+        }
+    )* };
+}
+
+/// The same for methods that can fail.
+macro_rules! checked_open_methods {
     ($($method:ident($args:ident) -> $result:ty = $function:path;)*) => { $(
         async fn $method<'a>(
             &'a self,
@@ -93,10 +107,13 @@ impl Cassandra for Api {
         describe_cluster_name(DescribeClusterNameArgs)
             -> Text<'static> = describe::describe_cluster_name;
         describe_version(DescribeVersionArgs) -> Text<'static> = describe::describe_version;
-        describe_ring(DescribeRingArgs)
-            -> List<TokenRange<'static>> = describe::describe_ring;
         describe_partitioner(DescribePartitionerArgs)
             -> Text<'static> = describe::describe_partitioner;
+    }
+
+    checked_open_methods! {
+        describe_ring(DescribeRingArgs)
+            -> List<TokenRange<'static>> = describe::describe_ring;
         describe_keyspace(DescribeKeyspaceArgs)
             -> Map<Text<'static>, Map<Text<'static>, Text<'static>>> = describe::describe_keyspace;
         describe_splits(DescribeSplitsArgs) -> List<Text<'static>> = describe::describe_splits;

@@ -8,6 +8,10 @@
 
 mod local_store;
 mod storage;
+#[cfg(test)]
+pub(crate) mod memory_store;
+#[cfg(test)]
+mod tests;
 mod verbs;
 mod workers;
 

@@ -89,7 +89,7 @@ impl Replica {
                 let (sender, receiver) = oneshot::channel();
                 let job = move || match store.apply(&mutation, true) {
                     Ok(Applied::Pending(position)) => {
-                        notify_when_durable(&*store, position, sender)
+                        notify_when_durable(&*store, position, sender);
                     }
                     applied => {
                         let applied = applied.map(drop).map_err(ReplicaError::from);
@@ -186,7 +186,10 @@ impl Replica {
 impl std::fmt::Debug for Replica {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { store: _, reads, writes } = self;
-        f.debug_struct("Replica").field("reads", reads).field("writes", writes).finish()
+        f.debug_struct("Replica")
+            .field("reads", reads)
+            .field("writes", writes)
+            .finish_non_exhaustive()
     }
 }
 

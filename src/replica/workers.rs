@@ -97,7 +97,10 @@ impl Drop for WorkerPool {
 impl fmt::Debug for WorkerPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let room = self.room.available_permits();
-        f.debug_struct("WorkerPool").field("name", &self.name).field("room", &room).finish()
+        f.debug_struct("WorkerPool")
+            .field("name", &self.name)
+            .field("room", &room)
+            .finish_non_exhaustive()
     }
 }
 

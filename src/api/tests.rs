@@ -1,0 +1,3 @@
+//! The API over a store in memory.
+
+mod fixture;

@@ -1,0 +1,194 @@
+//! A store in memory for tests, which does each thing in the simplest way and blocks or fails when
+//! it is told to.
+
+use super::local_store::{Applied, LocalStore, LogPosition, WriteError};
+use crate::model::cell::Cell;
+use crate::model::deletion::Deletion;
+use crate::model::key::RowKey;
+use crate::model::mutation::{FamilyMutation, RowMutation};
+use crate::model::schema::{ColumnFamilySchema, FamilyId, Schema};
+use crate::model::slice::{CellRange, Flow, Resolver, RowSlice, Slice};
+use crate::ring::{DecoratedKey, Partitioner, RowRange, Token};
+use crate::storage::error::ReadError;
+use crate::storage::sstable::Access;
+use std::collections::BTreeMap;
+use std::ops::RangeBounds;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+type Callback = Box<dyn FnOnce(Result<(), WriteError>) + Send>;
+
+/// The store.
+pub(crate) struct MemoryStore {
+    schema: Arc<Schema>,
+    partitioner: Partitioner,
+    rows: Mutex<BTreeMap<(FamilyId, DecoratedKey), StoredRow>>,
+    /// Whether everything would block.
+    pub(crate) blocks: AtomicBool,
+    /// Whether whatever may block panics.
+    pub(crate) panics: AtomicBool,
+    /// Whether writes wait for [`MemoryStore::sync`].
+    pub(crate) batches: AtomicBool,
+    /// How often it was asked and allowed to block.
+    pub(crate) blocked: AtomicUsize,
+    waiting: Mutex<Vec<Callback>>,
+}
+
+struct StoredRow {
+    deletion: Deletion,
+    cells: Vec<Cell>,
+}
+
+impl MemoryStore {
+    pub(crate) fn new(schema: Arc<Schema>, partitioner: Partitioner) -> Self {
+        Self {
+            schema,
+            partitioner,
+            rows: Mutex::default(),
+            blocks: AtomicBool::new(false),
+            panics: AtomicBool::new(false),
+            batches: AtomicBool::new(false),
+            blocked: AtomicUsize::new(0),
+            waiting: Mutex::default(),
+        }
+    }
+
+    /// Lets all writes that wait be durable, or fail. Returns how many there were.
+    pub(crate) fn sync(&self, result: &Result<(), WriteError>) -> usize {
+        let waiting = std::mem::take(&mut *self.waiting.lock().unwrap());
+        let count = waiting.len();
+        waiting.into_iter().for_each(|callback| callback(result.clone()));
+        count
+    }
+
+    /// Whether the caller has to come back on a thread that may block.
+    fn would_block(&self, may_block: bool) -> bool {
+        if !self.blocks.load(Ordering::SeqCst) {
+            return false;
+        }
+        if may_block {
+            self.blocked.fetch_add(1, Ordering::SeqCst);
+            assert!(!self.panics.load(Ordering::SeqCst), "on purpose");
+        }
+        !may_block
+    }
+
+    fn apply_family(&self, key: &RowKey, mutation: &FamilyMutation) {
+        let family = self.schema.family(mutation.family);
+        let place = (mutation.family, self.partitioner.decorate(key.clone()));
+        let mut rows = self.rows.lock().unwrap();
+        let empty = || StoredRow { deletion: Deletion::NONE, cells: Vec::new() };
+        let row = rows.entry(place).or_insert_with(empty);
+        row.deletion = row.deletion.merge(mutation.deletion);
+        for cell in &mutation.cells {
+            match row.cells.binary_search_by(|c| family.compare(c.place(), cell.place())) {
+                Ok(i) => row.cells[i] = row.cells[i].clone().reconcile(cell.clone()),
+                Err(i) => row.cells.insert(i, cell.clone()),
+            }
+        }
+    }
+}
+
+impl StoredRow {
+    fn slice(&self, family: &ColumnFamilySchema, slice: &Slice) -> RowSlice {
+        let super_deletion = slice.super_name().map_or(Deletion::NONE, |name| {
+            let range = CellRange::super_tombstone(name);
+            let tombstone = self.within(family, range).next().and_then(Cell::deletion);
+            tombstone.unwrap_or(Deletion::NONE)
+        });
+        let mut resolver = Resolver::new(family, slice, self.deletion, super_deletion);
+        if resolver.is_done() {
+            return resolver.finish();
+        }
+        'ranges: for range in slice.ranges(family) {
+            let mut cells: Vec<_> = self.within(family, range).cloned().collect();
+            if slice.is_reversed() {
+                cells.reverse();
+            }
+            for cell in cells {
+                if resolver.push(cell) == Flow::Done {
+                    break 'ranges;
+                }
+            }
+        }
+        resolver.finish()
+    }
+
+    fn within<'r>(
+        &'r self,
+        family: &'r ColumnFamilySchema,
+        range: CellRange<'r>,
+    ) -> impl Iterator<Item = &'r Cell> {
+        self.cells.iter().filter(move |cell| {
+            range.from.is_before(family, cell.place()) && !range.to.is_before(family, cell.place())
+        })
+    }
+}
+
+impl LocalStore for MemoryStore {
+    fn apply(&self, mutation: &RowMutation, may_block: bool) -> Result<Applied, WriteError> {
+        if self.would_block(may_block) {
+            return Err(WriteError::WouldBlock);
+        }
+        for family in &mutation.families {
+            self.apply_family(&mutation.key, family);
+        }
+        if self.batches.load(Ordering::SeqCst) {
+            return Ok(Applied::Pending(LogPosition { segment: 1, offset: 0 }));
+        }
+        Ok(Applied::Durable)
+    }
+
+    fn on_durable(&self, _position: LogPosition, callback: Callback) {
+        self.waiting.lock().unwrap().push(callback);
+    }
+
+    fn read(
+        &self,
+        family: FamilyId,
+        key: &RowKey,
+        slice: &Slice,
+        access: Access,
+    ) -> Result<RowSlice, ReadError> {
+        if self.would_block(access != Access::CachedOnly) {
+            return Err(ReadError::WouldBlock);
+        }
+        let place = (family, self.partitioner.decorate(key.clone()));
+        let rows = self.rows.lock().unwrap();
+        let family = self.schema.family(family);
+        Ok(rows.get(&place).map(|row| row.slice(family, slice)).unwrap_or_default())
+    }
+
+    fn count(
+        &self,
+        family: FamilyId,
+        key: &RowKey,
+        slice: &Slice,
+        access: Access,
+    ) -> Result<usize, ReadError> {
+        self.read(family, key, slice, access).map(|row| row.count)
+    }
+
+    fn scan(
+        &self,
+        family: FamilyId,
+        range: &RowRange,
+        slice: &Slice,
+        max_rows: usize,
+        access: Access,
+    ) -> Result<Vec<(RowKey, RowSlice)>, ReadError> {
+        if self.would_block(access != Access::CachedOnly) {
+            return Err(ReadError::WouldBlock);
+        }
+        let rows = self.rows.lock().unwrap();
+        let schema = self.schema.family(family);
+        let within =
+            rows.iter().filter(|((id, key), _)| *id == family && range.contains(key.token()));
+        let answer = within.map(|((_, key), row)| (key.key().clone(), row.slice(schema, slice)));
+        Ok(answer.take(max_rows).collect())
+    }
+
+    fn sampled_tokens(&self) -> Vec<Token> {
+        self.rows.lock().unwrap().keys().map(|(_, key)| key.token().clone()).collect()
+    }
+}

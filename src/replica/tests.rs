@@ -1,0 +1,124 @@
+//! The verbs, on a store that blocks, panics and syncs when it is told to.
+
+use super::memory_store::MemoryStore;
+use super::*;
+use crate::model::comparator::Comparator;
+use crate::model::key::RowKey;
+use crate::model::mutation::{MutationBuilder, RowMutation};
+use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
+use crate::model::slice::Slice;
+use crate::ring::{Partitioner, RowRange};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+const FAMILY: FamilyId = FamilyId(0);
+
+struct Fixture {
+    schema: Arc<Schema>,
+    store: Arc<MemoryStore>,
+    replica: Replica,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let schema = Arc::new(Schema::new([Arc::new(ColumnFamilySchema {
+            keyspace: "Blog".to_owned(),
+            name: "Authors".to_owned(),
+            kind: ColumnFamilyKind::Standard { columns: Comparator::Bytes },
+            comment: None,
+        })]));
+        let store = Arc::new(MemoryStore::new(schema.clone(), Partitioner::OrderPreserving));
+        let options = ReplicaOptions { concurrent_reads: 2, concurrent_writes: 2 };
+        let replica = Replica::start(store.clone(), options).unwrap();
+        Self { schema, store, replica }
+    }
+
+    fn mutation(&self, key: &str) -> RowMutation {
+        let mut builder = MutationBuilder::new(&self.schema, "Blog", key.as_bytes());
+        builder.family(FAMILY).insert((b"", b"name"), b"Ada", 1);
+        builder.finish()
+    }
+
+    /// How many columns the row has.
+    async fn read(&self, key: &str) -> Result<usize, ReplicaError> {
+        let key = RowKey::from(key);
+        let answer = self.replica.read(FAMILY, &key, &Slice::all(None)).await;
+        answer.wait().await.map(|row| row.cells.len())
+    }
+}
+
+#[tokio::test]
+async fn what_is_in_memory_is_answered_on_the_spot() {
+    let fixture = Fixture::new();
+    let applied = fixture.replica.apply(&fixture.mutation("ada")).await;
+    assert!(matches!(applied, Answer::Ready(Ok(()))));
+    let slice = Slice::all(None);
+    let read = fixture.replica.read(FAMILY, &RowKey::from("ada"), &slice).await;
+    assert!(matches!(read, Answer::Ready(Ok(row)) if row.count == 1));
+    assert_eq!(fixture.store.blocked.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn what_would_block_is_answered_by_a_worker() {
+    let fixture = Fixture::new();
+    fixture.store.blocks.store(true, Ordering::SeqCst);
+    fixture.replica.apply(&fixture.mutation("ada")).await.wait().await.unwrap();
+    assert_eq!(fixture.read("ada").await.unwrap(), 1);
+    let (key, slice) = (RowKey::from("ada"), Slice::all(None));
+    assert_eq!(fixture.replica.count(FAMILY, &key, &slice).await.wait().await.unwrap(), 1);
+    let rows = fixture.replica.scan(FAMILY, &RowRange::all(), &slice, 10).await.wait().await;
+    assert_eq!(rows.unwrap().len(), 1);
+    assert_eq!(fixture.store.blocked.load(Ordering::SeqCst), 4);
+}
+
+#[tokio::test]
+async fn a_panic_fails_its_request_only() {
+    let fixture = Fixture::new();
+    fixture.replica.apply(&fixture.mutation("ada")).await.wait().await.unwrap();
+    fixture.store.blocks.store(true, Ordering::SeqCst);
+    fixture.store.panics.store(true, Ordering::SeqCst);
+    for _ in 0..5 {
+        assert!(matches!(fixture.read("ada").await, Err(ReplicaError::Abandoned(_))));
+        let applied = fixture.replica.apply(&fixture.mutation("ada")).await.wait().await;
+        assert!(matches!(applied, Err(ReplicaError::Abandoned(_))));
+    }
+    fixture.store.panics.store(false, Ordering::SeqCst);
+    assert_eq!(fixture.read("ada").await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_batched_write_is_acknowledged_when_it_is_on_disk() {
+    let fixture = Fixture::new();
+    fixture.store.batches.store(true, Ordering::SeqCst);
+    for blocks in [false, true] {
+        fixture.store.blocks.store(blocks, Ordering::SeqCst);
+        let mut done = Box::pin(fixture.replica.apply(&fixture.mutation("ada")).await.wait());
+        let early = tokio::time::timeout(Duration::from_millis(20), &mut done).await;
+        assert!(early.is_err(), "not on disk yet");
+        assert_eq!(fixture.store.sync(&Ok(())), 1);
+        done.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_write_whose_sync_fails_is_not_acknowledged() {
+    let fixture = Fixture::new();
+    fixture.store.batches.store(true, Ordering::SeqCst);
+    let answer = fixture.replica.apply(&fixture.mutation("ada")).await;
+    let refused = WriteError::Refused(Arc::new(io::Error::other("disk on fire")));
+    fixture.store.sync(&Err(refused));
+    let error = answer.wait().await.unwrap_err();
+    assert_eq!(error.to_string(), "the store refuses writes: disk on fire");
+}
+
+#[tokio::test]
+async fn after_shutdown_only_memory_answers() {
+    let fixture = Fixture::new();
+    fixture.replica.apply(&fixture.mutation("ada")).await.wait().await.unwrap();
+    fixture.replica.shutdown();
+    assert_eq!(fixture.read("ada").await.unwrap(), 1);
+    fixture.store.blocks.store(true, Ordering::SeqCst);
+    assert!(matches!(fixture.read("ada").await, Err(ReplicaError::Abandoned(_))));
+}
