@@ -10,6 +10,8 @@ mod consistency;
 #[allow(clippy::module_inception, reason = "named after its one type")]
 mod coordinator;
 mod error;
+#[cfg(test)]
+pub(crate) mod tests;
 
 pub use consistency::ConsistencyLevel;
 pub use coordinator::{Coordinator, CoordinatorOptions};

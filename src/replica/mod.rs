@@ -9,9 +9,7 @@
 mod local_store;
 mod storage;
 #[cfg(test)]
-pub(crate) mod memory_store;
-#[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod verbs;
 mod workers;
 

@@ -1,6 +1,9 @@
 //! The verbs, on a store that blocks, panics and syncs when it is told to.
 
-use super::memory_store::MemoryStore;
+mod memory_store;
+
+pub(crate) use memory_store::MemoryStore;
+
 use super::*;
 use crate::model::comparator::Comparator;
 use crate::model::key::RowKey;

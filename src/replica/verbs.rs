@@ -91,11 +91,7 @@ impl Replica {
                     Ok(Applied::Pending(position)) => {
                         notify_when_durable(&*store, position, sender);
                     }
-                    applied => {
-                        let applied = applied.map(drop).map_err(ReplicaError::from);
-                        // The caller may have given up waiting.
-                        drop(sender.send(applied));
-                    }
+                    applied => acknowledge(sender, applied.map(drop)),
                 };
                 match self.writes.submit(job).await {
                     Ok(_) => Answer::Working(receiver),
@@ -199,9 +195,13 @@ fn notify_when_durable(
     position: LogPosition,
     sender: oneshot::Sender<Result<(), ReplicaError>>,
 ) {
-    let callback = move |durable: Result<(), WriteError>| {
-        // The caller may have given up waiting.
-        drop(sender.send(durable.map_err(ReplicaError::from)));
-    };
+    let callback = move |durable: Result<(), WriteError>| acknowledge(sender, durable);
     store.on_durable(position, Box::new(callback));
+}
+
+/// Tells the caller, or the log where the caller has given up waiting or never did.
+fn acknowledge(sender: oneshot::Sender<Result<(), ReplicaError>>, applied: Result<(), WriteError>) {
+    if let Err(Err(error)) = sender.send(applied.map_err(ReplicaError::from)) {
+        log::warn!("a write that nobody waits for failed: {error}");
+    }
 }

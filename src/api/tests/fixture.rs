@@ -1,135 +1,211 @@
-//! A node with its API, and a connection to it.
+//! A node with its API; requests in few words, and answers as text.
 
-use super::super::{Api, ApiOptions, Authenticator};
+use crate::api::{Api, ApiOptions, Authenticator, reads, writes};
 use crate::base::clock::ManualClock;
-use crate::coordinator::{Coordinator, CoordinatorOptions};
+use crate::coordinator::tests::{Ring, start};
 use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
-use crate::replica::memory_store::MemoryStore;
-use crate::replica::{Replica, ReplicaOptions};
-use crate::ring::{
-    Partitioner, ReplicaPlacement, ReplicationStrategy, Snitch, Token, TokenMetadata,
+use crate::ring::{Partitioner, Token, TokenMetadata};
+use crate::wire::codec::{Decode, Reader};
+use crate::wire::service::{BatchMutateArgs, GetSliceArgs};
+use crate::wire::types::{
+    Column, ColumnOrSuperColumn, ColumnParent, ColumnPath, ConsistencyLevel, Deletion, Mutation,
+    SlicePredicate, SliceRange, SuperColumn,
 };
-use crate::wire::{ApiVersion, Server, ServerOptions};
-use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use crate::wire::{ApiVersion, Each, Encode, Failure, List, Map, Text};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio_util::sync::CancellationToken;
 
-/// Where the clock of the node stands, in seconds.
-pub(crate) const NOW: i64 = 1_300_000_000;
+pub(super) const ONE: ConsistencyLevel = ConsistencyLevel::One;
 
 /// What a test node is like.
-pub(crate) struct Node {
-    pub(crate) version: ApiVersion,
-    pub(crate) partitioner: Partitioner,
-    pub(crate) token: Token,
-    pub(crate) authenticator: Authenticator,
-    pub(crate) replication_factor: usize,
-    pub(crate) families: Vec<ColumnFamilySchema>,
-}
-
-/// A node that runs.
-pub(crate) struct Running {
-    pub(crate) api: Arc<Api>,
-    pub(crate) store: Arc<MemoryStore>,
-    pub(crate) address: SocketAddr,
-    stop: CancellationToken,
-}
-
-pub(crate) fn standard(keyspace: &str, name: &str, columns: Comparator) -> ColumnFamilySchema {
-    let kind = ColumnFamilyKind::Standard { columns };
-    ColumnFamilySchema { keyspace: keyspace.to_owned(), name: name.to_owned(), kind, comment: None }
-}
-
-pub(crate) fn super_family(
-    keyspace: &str,
-    name: &str,
-    super_columns: Comparator,
-    columns: Comparator,
-) -> ColumnFamilySchema {
-    let kind = ColumnFamilyKind::Super { super_columns, columns };
-    ColumnFamilySchema { kind, ..standard(keyspace, name, Comparator::Bytes) }
+pub(super) struct Node {
+    pub(super) version: ApiVersion,
+    pub(super) partitioner: Partitioner,
+    pub(super) token: Token,
+    pub(super) authenticator: Authenticator,
 }
 
 impl Default for Node {
     fn default() -> Self {
-        let comment = |text: &str| Some(text.to_owned());
-        let families = vec![
-            standard("Blog", "Bytes", Comparator::Bytes),
-            standard("Blog", "Long", Comparator::Long),
-            ColumnFamilySchema {
-                comment: comment("what was said"),
-                ..super_family("Blog", "Super", Comparator::Utf8, Comparator::Long)
-            },
-            ColumnFamilySchema {
-                comment: comment("persistent metadata for the local node"),
-                ..standard("system", "LocationInfo", Comparator::Bytes)
-            },
-        ];
         Self {
             version: ApiVersion::V06,
             partitioner: Partitioner::OrderPreserving,
             token: Token::ordered(b"m".as_slice().into()),
             authenticator: Authenticator::AllowAll,
-            replication_factor: 1,
-            families,
         }
     }
 }
 
 impl Node {
-    /// Starts the node, and a server for it on some port.
-    pub(crate) async fn start(self) -> Running {
-        let schema = Arc::new(Schema::new(self.families.into_iter().map(Arc::new)));
-        let store = Arc::new(MemoryStore::new(schema.clone(), self.partitioner));
-        let options = ReplicaOptions { concurrent_reads: 1, concurrent_writes: 1 };
-        let replica = Arc::new(Replica::start(store.clone(), options).unwrap());
-        let placement = ReplicaPlacement {
-            strategy: ReplicationStrategy::RackUnaware,
-            replication_factor: self.replication_factor,
-            snitch: Snitch::EndPoint,
-        };
-        let user_keyspaces = schema.keyspaces().filter(|&name| name != "system");
-        let placements: HashMap<_, _> =
-            user_keyspaces.map(|name| (name.to_owned(), placement)).collect();
+    /// The API of the node, which holds no data yet.
+    pub(super) fn api(self) -> Api {
+        let schema = Arc::new(schema());
         let local = IpAddr::from(Ipv4Addr::LOCALHOST);
-        let coordinator = Coordinator::new(CoordinatorOptions {
-            schema: schema.clone(),
+        let ring = Ring {
             partitioner: self.partitioner,
-            placements,
-            ring: TokenMetadata::single(self.token, local),
-            local,
-            rpc_timeout: Duration::from_secs(5),
-            replica,
-        });
-        let clock = Arc::new(ManualClock::at_micros(NOW * 1_000_000));
-        let api = Arc::new(Api::new(ApiOptions {
-            cluster_name: "Golden".to_owned(),
+            members: TokenMetadata::single(self.token, local),
+            replication_factor: 1,
+            rpc_timeout: Duration::from_secs(30),
+        };
+        let (coordinator, _store) = start(&schema, ring);
+        Api::new(ApiOptions {
+            cluster_name: "Test Cluster".to_owned(),
             version: self.version,
             schema,
             keyspaces: Vec::new(),
             config_text: "<Storage/>".to_owned(),
             index_interval: 1,
             authenticator: self.authenticator,
-            clock: clock.clone(),
+            clock: Arc::new(ManualClock::at_micros(1_300_000_000_000_000)),
             coordinator,
-        }));
-        let options =
-            ServerOptions { version: self.version, workers: 1, ..ServerOptions::new(clock) };
-        let port = std::env::var("TEST_PORT").ok().and_then(|p| p.parse().ok()).unwrap_or(0);
-        let server = Server::bind(SocketAddr::new(local, port), options).unwrap();
-        let address = server.local_addr().unwrap();
-        let stop = CancellationToken::new();
-        let (service, stopped) = (api.clone(), stop.clone());
-        tokio::spawn(async move { server.run(service, stopped).await.unwrap() });
-        Running { api, store, address, stop }
+        })
     }
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.stop.cancel();
+fn schema() -> Schema {
+    let family = |keyspace: &str, name: &str, kind, comment: Option<&str>| {
+        let (keyspace, name) = (keyspace.to_owned(), name.to_owned());
+        Arc::new(ColumnFamilySchema { keyspace, name, kind, comment: comment.map(str::to_owned) })
+    };
+    let standard = |columns| ColumnFamilyKind::Standard { columns };
+    let of_super = |super_columns, columns| ColumnFamilyKind::Super { super_columns, columns };
+    Schema::new([
+        family("Blog", "Bytes", standard(Comparator::Bytes), None),
+        family("Blog", "Long", standard(Comparator::Long), None),
+        family("Blog", "Super", of_super(Comparator::Utf8, Comparator::Bytes), Some("said")),
+        family("Blog", "SuperLong", of_super(Comparator::Long, Comparator::Bytes), None),
+        family("system", "LocationInfo", standard(Comparator::Bytes), None),
+    ])
+}
+
+pub(super) fn path<'a>(
+    family: &'a str,
+    super_column: Option<&'a str>,
+    column: Option<&'a str>,
+) -> ColumnPath<'a> {
+    let [super_column, column] = [super_column, column].map(|name| name.map(str::as_bytes));
+    ColumnPath { column_family: family.into(), super_column, column }
+}
+
+pub(super) fn parent<'a>(family: &'a str, super_column: Option<&'a str>) -> ColumnParent<'a> {
+    let super_column = super_column.map(str::as_bytes);
+    ColumnParent { column_family: family.into(), super_column }
+}
+
+pub(super) fn names<'a>(names: &[&'a str]) -> SlicePredicate<'a> {
+    let names = names.iter().map(|name| name.as_bytes()).collect();
+    SlicePredicate { column_names: Some(names), slice_range: None }
+}
+
+pub(super) fn range<'a>(
+    start: &'a str,
+    finish: &'a str,
+    reversed: bool,
+    count: i32,
+) -> SlicePredicate<'a> {
+    let [start, finish] = [start, finish].map(str::as_bytes);
+    let range = SliceRange { start, finish, reversed, count };
+    SlicePredicate { column_names: None, slice_range: Some(range) }
+}
+
+pub(super) fn all() -> SlicePredicate<'static> {
+    range("", "", false, 100)
+}
+
+pub(super) fn column(name: &str, timestamp: i64) -> Column<'_> {
+    Column { name: name.as_bytes(), value: b"v", timestamp }
+}
+
+/// An insertion of a column.
+pub(super) fn set(name: &str, timestamp: i64) -> Mutation<'_> {
+    let column = Some(column(name, timestamp));
+    let element = ColumnOrSuperColumn { column, super_column: None };
+    Mutation { column_or_supercolumn: Some(element), deletion: None }
+}
+
+/// An insertion of a super column with these columns.
+pub(super) fn set_super<'a>(name: &'a str, columns: &[(&'a str, i64)]) -> Mutation<'a> {
+    let columns = columns.iter().map(|&(name, timestamp)| column(name, timestamp)).collect();
+    let super_column = Some(SuperColumn { name: name.as_bytes(), columns });
+    let element = ColumnOrSuperColumn { column: None, super_column };
+    Mutation { column_or_supercolumn: Some(element), deletion: None }
+}
+
+pub(super) fn delete<'a>(
+    timestamp: i64,
+    super_column: Option<&'a str>,
+    predicate: Option<SlicePredicate<'a>>,
+) -> Mutation<'a> {
+    let super_column = super_column.map(str::as_bytes);
+    let deletion = Some(Deletion { timestamp, super_column, predicate });
+    Mutation { column_or_supercolumn: None, deletion }
+}
+
+/// What a value is after its way over the wire. Its few bytes live as long as the test.
+pub(super) fn transfer<T: Decode<'static>>(value: impl Encode<T>) -> T {
+    let mut bytes = Vec::new();
+    value.encode(&mut bytes);
+    T::decode(&mut Reader::new(bytes.leak())).unwrap()
+}
+
+/// A batch by row key and column family.
+pub(super) type Batch<'a> = [(&'a str, &'a str, Vec<Mutation<'a>>)];
+
+/// Runs `batch_mutate`; each row has one column family.
+pub(super) async fn mutate(api: &Api, batch: &Batch<'_>) -> Result<(), Failure> {
+    mutate_in(api, "Blog", batch).await
+}
+
+pub(super) async fn mutate_in(api: &Api, keyspace: &str, batch: &Batch<'_>) -> Result<(), Failure> {
+    let rows = batch.iter().map(|(key, family, mutations)| (*key, Each([(*family, mutations)])));
+    let mutation_map = transfer(Each(rows));
+    let keyspace = keyspace.into();
+    let args = BatchMutateArgs { keyspace, mutation_map, consistency_level: ONE };
+    writes::batch_mutate(api, args).await
+}
+
+/// The elements of `batch_insert` for one column family.
+pub(super) fn cfmap(
+    family: &str,
+    elements: &[ColumnOrSuperColumn<'_>],
+) -> Map<Text<'static>, List<ColumnOrSuperColumn<'static>>> {
+    transfer(Each([(family, elements)]))
+}
+
+/// Runs `get_slice` and prints what it finds.
+pub(super) async fn slice(
+    api: &Api,
+    key: &str,
+    parent: ColumnParent<'_>,
+    predicate: SlicePredicate<'_>,
+) -> Result<String, Failure> {
+    let (keyspace, key) = ("Blog".into(), key.into());
+    let column_parent = parent;
+    let args = GetSliceArgs { keyspace, key, column_parent, predicate, consistency_level: ONE };
+    let columns = reads::get_slice(api, args).await?;
+    Ok(show(&transfer::<List<ColumnOrSuperColumn<'static>>>(columns)))
+}
+
+/// Prints columns as `name@timestamp` and super columns as `name{columns}`.
+pub(super) fn show(elements: &[ColumnOrSuperColumn<'_>]) -> String {
+    let elements: Vec<_> = elements.iter().map(show_one).collect();
+    elements.join(" ")
+}
+
+pub(super) fn show_one(element: &ColumnOrSuperColumn<'_>) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let column = |c: &Column<'_>| format!("{}@{}", text(c.name), c.timestamp);
+    match element {
+        ColumnOrSuperColumn { column: Some(c), super_column: None } => column(c),
+        ColumnOrSuperColumn { column: None, super_column: Some(s) } => {
+            let columns: Vec<_> = s.columns.iter().map(column).collect();
+            format!("{}{{{}}}", text(s.name), columns.join(" "))
+        }
+        other => {
+            assert_eq!(*other, ColumnOrSuperColumn { column: None, super_column: None });
+            "nothing".to_owned()
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! A store in memory for tests, which does each thing in the simplest way and blocks or fails when
 //! it is told to.
 
-use super::local_store::{Applied, LocalStore, LogPosition, WriteError};
+use super::super::{Applied, LocalStore, LogPosition, WriteError};
 use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;

@@ -1,0 +1,195 @@
+//! The coordinator, over a replica whose store is in memory.
+
+pub(crate) use crate::replica::tests::MemoryStore;
+
+use super::*;
+use crate::model::comparator::Comparator;
+use crate::model::key::RowKey;
+use crate::model::mutation::{MutationBuilder, RowMutation};
+use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
+use crate::model::slice::Slice;
+use crate::replica::{Replica, ReplicaOptions};
+use crate::ring::{
+    Partitioner, ReplicaPlacement, ReplicationStrategy, RowRange, Snitch, Token, TokenMetadata,
+};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// The ring that a coordinator sees. It is at the loopback address.
+pub(crate) struct Ring {
+    pub(crate) partitioner: Partitioner,
+    pub(crate) members: TokenMetadata,
+    pub(crate) replication_factor: usize,
+    pub(crate) rpc_timeout: Duration,
+}
+
+/// A coordinator, with the store of its local replica. All keyspaces but `system` are replicated.
+pub(crate) fn start(schema: &Arc<Schema>, ring: Ring) -> (Coordinator, Arc<MemoryStore>) {
+    let store = Arc::new(MemoryStore::new(schema.clone(), ring.partitioner));
+    let options = ReplicaOptions { concurrent_reads: 1, concurrent_writes: 1 };
+    let replica = Arc::new(Replica::start(store.clone(), options).unwrap());
+    let placement = ReplicaPlacement {
+        strategy: ReplicationStrategy::RackUnaware,
+        replication_factor: ring.replication_factor,
+        snitch: Snitch::EndPoint,
+    };
+    let keyspaces = schema.keyspaces().filter(|&keyspace| keyspace != "system");
+    let coordinator = Coordinator::new(CoordinatorOptions {
+        schema: schema.clone(),
+        partitioner: ring.partitioner,
+        placements: keyspaces.map(|keyspace| (keyspace.to_owned(), placement)).collect(),
+        ring: ring.members,
+        local: Ipv4Addr::LOCALHOST.into(),
+        rpc_timeout: ring.rpc_timeout,
+        replica,
+    });
+    (coordinator, store)
+}
+
+const FAMILY: FamilyId = FamilyId(0);
+const SYSTEM: FamilyId = FamilyId(1);
+
+struct Fixture {
+    schema: Arc<Schema>,
+    store: Arc<MemoryStore>,
+    coordinator: Coordinator,
+}
+
+impl Fixture {
+    /// A ring with a node at each of these tokens; the first node is the local one.
+    fn new(tokens: &[&str], replication_factor: usize) -> Self {
+        Self::with_timeout(tokens, replication_factor, Duration::from_secs(30))
+    }
+
+    fn with_timeout(tokens: &[&str], replication_factor: usize, rpc_timeout: Duration) -> Self {
+        let family = |keyspace: &str| {
+            Arc::new(ColumnFamilySchema {
+                keyspace: keyspace.to_owned(),
+                name: "Rows".to_owned(),
+                kind: ColumnFamilyKind::Standard { columns: Comparator::Bytes },
+                comment: None,
+            })
+        };
+        let schema = Arc::new(Schema::new([family("Blog"), family("system")]));
+        let mut members = TokenMetadata::default();
+        for (number, token) in (1..).zip(tokens) {
+            let token = Token::ordered(token.as_bytes().into());
+            members.insert(token, IpAddr::from([127, 0, 0, number]));
+        }
+        let partitioner = Partitioner::OrderPreserving;
+        let ring = Ring { partitioner, members, replication_factor, rpc_timeout };
+        let (coordinator, store) = start(&schema, ring);
+        Self { schema, store, coordinator }
+    }
+
+    fn mutation(&self, family: FamilyId, key: &str) -> RowMutation {
+        let keyspace = &self.schema.family(family).keyspace;
+        let mut builder = MutationBuilder::new(&self.schema, keyspace, key.as_bytes());
+        builder.family(family).insert((b"", b"name"), b"value", 1);
+        builder.finish()
+    }
+
+    async fn write(&self, keys: &[&str], level: ConsistencyLevel) -> Result<(), CoordinatorError> {
+        let mutations: Vec<_> = keys.iter().map(|key| self.mutation(FAMILY, key)).collect();
+        self.coordinator.write(&mutations, level).await
+    }
+
+    async fn read(&self, key: &str, level: ConsistencyLevel) -> Result<usize, CoordinatorError> {
+        let (key, slice) = (RowKey::from(key), Slice::all(None));
+        let row = self.coordinator.read(FAMILY, &key, &slice, level).await?;
+        assert_eq!(row.count, self.coordinator.count(FAMILY, &key, &slice, level).await?);
+        let rows = self.coordinator.read_many(FAMILY, &[key], &slice, level).await?;
+        assert_eq!(rows, [row.clone()]);
+        Ok(row.count)
+    }
+
+    async fn scan(&self, max: usize) -> Result<Vec<String>, CoordinatorError> {
+        let (all, slice) = ([RowRange::all()], Slice::all(None));
+        let level = ConsistencyLevel::One;
+        let rows = self.coordinator.scan(FAMILY, &all, &slice, max, level).await?;
+        Ok(rows.into_iter().map(|(key, _)| key.to_string()).collect())
+    }
+}
+
+const WRITE_LEVELS: [ConsistencyLevel; 6] = [
+    ConsistencyLevel::Any,
+    ConsistencyLevel::One,
+    ConsistencyLevel::Quorum,
+    ConsistencyLevel::DcQuorum,
+    ConsistencyLevel::DcQuorumSync,
+    ConsistencyLevel::All,
+];
+
+#[tokio::test]
+async fn one_node_takes_writes_that_it_cannot_read_at_quorum() {
+    let fixture = Fixture::new(&["m"], 3);
+    for level in WRITE_LEVELS {
+        fixture.write(&["k"], level).await.unwrap();
+    }
+    assert_eq!(fixture.read("k", ConsistencyLevel::One).await.unwrap(), 1);
+    for level in [ConsistencyLevel::Quorum, ConsistencyLevel::All, ConsistencyLevel::DcQuorum] {
+        let read = fixture.read("k", level).await;
+        assert!(matches!(read, Err(CoordinatorError::Unavailable)), "{level:?}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_of_a_batch_is_written_if_one_row_is_unavailable() {
+    let fixture = Fixture::new(&["m", "t"], 1);
+    let written = fixture.write(&["a", "p"], ConsistencyLevel::One).await;
+    assert!(matches!(written, Err(CoordinatorError::Unavailable)));
+    assert_eq!(fixture.read("a", ConsistencyLevel::One).await.unwrap(), 0);
+    fixture.write(&["a"], ConsistencyLevel::All).await.unwrap();
+    assert_eq!(fixture.read("a", ConsistencyLevel::All).await.unwrap(), 1);
+    let read = fixture.read("p", ConsistencyLevel::One).await;
+    assert!(matches!(read, Err(CoordinatorError::Unavailable)));
+}
+
+#[tokio::test]
+async fn a_scan_needs_the_replicas_of_each_stretch_it_gets_to() {
+    let fixture = Fixture::new(&["m", "t"], 1);
+    fixture.write(&["a", "b", "c"], ConsistencyLevel::One).await.unwrap();
+    assert_eq!(fixture.scan(3).await.unwrap(), ["a", "b", "c"]);
+    assert!(matches!(fixture.scan(4).await, Err(CoordinatorError::Unavailable)));
+    fixture.coordinator.set_ring(TokenMetadata::single(
+        Token::ordered(b"m".as_slice().into()),
+        Ipv4Addr::LOCALHOST.into(),
+    ));
+    assert_eq!(fixture.scan(4).await.unwrap(), ["a", "b", "c"]);
+}
+
+#[tokio::test]
+async fn the_system_keyspace_is_always_at_hand() {
+    let fixture = Fixture::new(&[], 3);
+    let mutation = fixture.mutation(SYSTEM, "k");
+    fixture.coordinator.write(&[mutation], ConsistencyLevel::All).await.unwrap();
+    let (key, slice) = (RowKey::from("k"), Slice::all(None));
+    let row = fixture.coordinator.read(SYSTEM, &key, &slice, ConsistencyLevel::All).await;
+    assert_eq!(row.unwrap().count, 1);
+    let written = fixture.write(&["k"], ConsistencyLevel::One).await;
+    assert!(matches!(written, Err(CoordinatorError::Unavailable)), "no node has a token");
+}
+
+#[tokio::test]
+async fn a_write_that_is_not_on_disk_in_time_has_timed_out() {
+    let fixture = Fixture::with_timeout(&["m"], 1, Duration::from_millis(20));
+    fixture.store.batches.store(true, Ordering::SeqCst);
+    let written = fixture.write(&["a", "b"], ConsistencyLevel::One).await;
+    assert!(matches!(written, Err(CoordinatorError::TimedOut)));
+    assert_eq!(fixture.store.sync(&Ok(())), 2, "both rows wait for one sync");
+}
+
+#[tokio::test]
+async fn zero_waits_for_nothing_and_hides_failures() {
+    let fixture = Fixture::new(&["m"], 1);
+    fixture.store.batches.store(true, Ordering::SeqCst);
+    fixture.write(&["a"], ConsistencyLevel::Zero).await.unwrap();
+    assert_eq!(fixture.read("a", ConsistencyLevel::One).await.unwrap(), 1);
+    fixture.store.blocks.store(true, Ordering::SeqCst);
+    fixture.store.panics.store(true, Ordering::SeqCst);
+    fixture.write(&["a"], ConsistencyLevel::Zero).await.unwrap();
+    let written = fixture.write(&["a"], ConsistencyLevel::One).await;
+    assert!(matches!(written, Err(CoordinatorError::Failed(_))));
+}
