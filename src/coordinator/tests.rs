@@ -101,7 +101,7 @@ impl Fixture {
         let row = self.coordinator.read(FAMILY, &key, &slice, level).await?;
         assert_eq!(row.count, self.coordinator.count(FAMILY, &key, &slice, level).await?);
         let rows = self.coordinator.read_many(FAMILY, &[key], &slice, level).await?;
-        assert_eq!(rows, [row.clone()]);
+        assert_eq!(rows, std::slice::from_ref(&row));
         Ok(row.count)
     }
 

@@ -201,6 +201,18 @@ async fn reads_have_levels_that_promise_an_answer() {
     }
 }
 
+#[tokio::test]
+async fn every_generation_may_read_at_all() {
+    for version in [ApiVersion::V04, ApiVersion::V05, ApiVersion::V06] {
+        let api = Node { version, ..Node::default() }.api();
+        let (keyspace, key) = ("Blog".into(), "k".into());
+        let column_parent = parent("Bytes", None);
+        let consistency_level = ConsistencyLevel::All;
+        let args = GetCountArgs { keyspace, key, column_parent, consistency_level };
+        assert_eq!(why(reads::get_count(&api, args).await), "ok", "{version:?}");
+    }
+}
+
 fn keys_between<'a>(start: Option<&'a str>, end: Option<&'a str>, count: i32) -> KeyRange<'a> {
     let [start_key, end_key] = [start, end].map(|key| key.map(Into::into));
     KeyRange { start_key, end_key, start_token: None, end_token: None, count }

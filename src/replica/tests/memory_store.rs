@@ -57,7 +57,9 @@ impl MemoryStore {
     pub(crate) fn sync(&self, result: &Result<(), WriteError>) -> usize {
         let waiting = std::mem::take(&mut *self.waiting.lock().unwrap());
         let count = waiting.len();
-        waiting.into_iter().for_each(|callback| callback(result.clone()));
+        for callback in waiting {
+            callback(result.clone());
+        }
         count
     }
 
