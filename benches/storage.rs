@@ -1,5 +1,6 @@
 //! What the storage core itself costs, without network and threads of clients: nanoseconds for each
 //! call, one thread. `cargo bench --bench storage`
+#![allow(clippy::print_stdout, reason = "a bench tells its figures")]
 
 use alexandra::base::clock::{Clock, SystemClock};
 use alexandra::base::events::Events;
@@ -56,7 +57,7 @@ fn measure(clock: &dyn Clock, name: &str, calls: u64, mut call: impl FnMut(u64))
     for i in 0..calls {
         call(i);
     }
-    let nanos = (clock.monotonic() - begun).as_nanos() / u128::from(calls);
+    let nanos = clock.monotonic().saturating_sub(begun).as_nanos() / u128::from(calls);
     println!("{name:<40} {nanos:>8} ns");
 }
 

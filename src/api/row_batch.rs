@@ -6,6 +6,7 @@ use super::names::{check_name, check_names, check_super_name, comparator};
 use super::paths::check_target;
 use super::predicates::check_slice_range;
 use crate::config::settings::SYSTEM_KEYSPACE;
+use crate::model::cell::MAX_NAME_LENGTH;
 use crate::model::deletion::Deletion;
 use crate::model::mutation::{MutationBuilder, RowMutation};
 use crate::model::schema::Schema;
@@ -126,8 +127,7 @@ impl<'a> FamilyBatch<'_, 'a> {
         Ok(())
     }
 
-    /// The checks of the original in their order; but an unknown family is refused, and so is the
-    /// name of a super column that the comparator cannot take.
+    /// The checks of the original in their order; but an unknown family is refused.
     fn delete(&mut self, deletion: &WireDeletion<'_>) -> Result<(), InvalidRequest> {
         let super_name = deletion.super_column;
         if let Some(predicate) = &deletion.predicate {
@@ -140,12 +140,12 @@ impl<'a> FamilyBatch<'_, 'a> {
             }
         }
         let family = self.resolve()?;
-        if let Some(super_name) = super_name {
-            match super_name {
-                // The original takes the empty name. No such super column can exist.
-                b"" => return Ok(()),
-                super_name => check_names(family, None, [super_name])?,
-            }
+        if let Some(name) = super_name
+            && let Err(refusal) = check_names(family, None, [name])
+        {
+            // The original does not check this name. No such super column can exist, so that there
+            // is nothing to delete; only what no name can be as long as is refused.
+            return if name.len() > MAX_NAME_LENGTH { Err(refusal) } else { Ok(()) };
         }
         let tombstone = Deletion::at(deletion.timestamp, self.row.now);
         let names = deletion.predicate.as_ref().map(|p| p.column_names.as_deref());

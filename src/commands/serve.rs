@@ -86,13 +86,11 @@ fn start_logging() {
 fn load(arguments: &Arguments, properties: &Properties) -> Result<Loaded, ConfigError> {
     let comparators = ComparatorRegistry::default();
     let path = arguments.config.clone().or_else(|| properties.config_directory());
-    match path {
-        Some(path) => Settings::load(&path, &comparators),
-        None => {
-            log::info!("no configuration was named: the built-in one serves, data below ./data");
-            Settings::embedded(&comparators)
-        }
+    if let Some(path) = path {
+        return Settings::load(&path, &comparators);
     }
+    log::info!("no configuration was named: the built-in one serves, data below ./data");
+    Settings::embedded(&comparators)
 }
 
 /// Why serving ended badly.

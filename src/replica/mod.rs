@@ -4,6 +4,7 @@
 //!   verbs        Replica: tries the store inline, and hands to a worker what would block
 //!     workers    bounded threads with a bounded queue, for reads and for blocked writes
 //!     local_store    what a node keeps its data in, as this layer sees it
+//!     storage    the storage core as such a store
 //! ```
 
 mod local_store;

@@ -36,7 +36,10 @@ pub enum OpenError {
         manifest: PathBuf,
     },
     /// A file has another size than the manifest says.
-    #[error("{file} has {found} bytes instead of {expected}: it is truncated or another file", file = file.display())]
+    #[error(
+        "{file} has {found} bytes instead of {expected}: it is truncated or another file",
+        file = file.display()
+    )]
     WrongSize {
         /// The file.
         file: PathBuf,
@@ -204,7 +207,7 @@ impl Store {
                 self.environment.events.emit(SSTableEvent::Deleted { file: path });
             } else {
                 log::warn!(
-                    "{} is not in the manifest and is not read: it was put there by hand. Remove it.",
+                    "{} is not in the manifest and is not read: was it put there by hand?",
                     path.display()
                 );
             }

@@ -1,9 +1,7 @@
 //! The Thrift border over TCP: real listeners, and replies judged by the stock Thrift library.
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
-#[path = "wire/client.rs"]
 mod client;
-#[path = "wire/service.rs"]
 mod service;
 
 use std::io::{Read, Write};
