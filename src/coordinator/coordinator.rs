@@ -136,26 +136,16 @@ impl Coordinator {
             return self.write_unwaited(mutations).await;
         }
         let work = async {
-            let mut working = Vec::new();
-            for mutation in mutations {
-                match self.replica.apply(mutation).await {
-                    Answer::Ready(done) => done?,
-                    answer @ Answer::Working(_) => working.push(answer),
-                }
-            }
-            for answer in working {
-                answer.wait().await?;
-            }
+            self.replica.apply(mutations).await.wait().await?;
             Ok(())
         };
         self.in_time(Some(self.rpc_timeout), work).await
     }
 
     async fn write_unwaited(&self, mutations: &[RowMutation]) -> Result<(), CoordinatorError> {
-        for mutation in mutations {
-            if let Answer::Ready(Err(error)) = self.replica.apply(mutation).await {
-                log::warn!("a write at ZERO to row {} failed: {error}", mutation.key);
-            }
+        if let Answer::Ready(Err(error)) = self.replica.apply(mutations).await {
+            let rows = mutations.len();
+            log::warn!("a write at ZERO to {rows} rows failed: {error}");
         }
         Ok(())
     }

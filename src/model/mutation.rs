@@ -24,6 +24,7 @@ pub struct RowMutation {
     pub key: RowKey,
     /// What happens in each column family; a family may stand here more than once.
     pub families: Vec<FamilyMutation>,
+    family_numbers: Vec<u32>,
     record: Arc<[u8]>,
 }
 
@@ -60,6 +61,11 @@ impl RowMutation {
         &self.record
     }
 
+    /// Numbers of the column families, in their order.
+    pub fn family_numbers(&self) -> &[u32] {
+        &self.family_numbers
+    }
+
     /// Reads a record. Its cells share the bytes.
     pub fn decode(record: &[u8], schema: &Schema) -> Result<Self, DecodeError> {
         let record: Arc<[u8]> = record.into();
@@ -77,7 +83,7 @@ impl RowMutation {
         if !reader.is_empty() {
             return Err(DecodeError::Malformed(reader.position()));
         }
-        Ok(Self { key, families, record })
+        Ok(Self { key, family_numbers: numbers(&families), families, record })
     }
 }
 
@@ -212,9 +218,13 @@ impl<'a> MutationBuilder<'a> {
             self.out[at..at + 4].copy_from_slice(&draft.cells.to_be_bytes());
         }
         let record: Arc<[u8]> = self.out.into();
-        let families = self.families.iter().map(|draft| draft.view(&record)).collect();
-        RowMutation { key: self.key, families, record }
+        let families: Vec<_> = self.families.iter().map(|draft| draft.view(&record)).collect();
+        RowMutation { key: self.key, family_numbers: numbers(&families), families, record }
     }
+}
+
+fn numbers(families: &[FamilyMutation]) -> Vec<u32> {
+    families.iter().map(|family| family.family.0).collect()
 }
 
 impl FamilyDraft {

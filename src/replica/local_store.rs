@@ -16,9 +16,9 @@ use std::sync::Arc;
 /// `WouldBlock`, and has done nothing then. It also refuses what would keep the calling thread
 /// busy for long, such as a scan of many rows.
 pub trait LocalStore: Send + Sync + 'static {
-    /// Writes a mutation to the commit log and to memory. Later reads on this node see it, also
-    /// while it is [`Applied::Pending`].
-    fn apply(&self, mutation: &RowMutation, may_block: bool) -> Result<Applied, WriteError>;
+    /// Writes mutations to the commit log and to memory. Later reads on this node see them, also
+    /// while they are [`Applied::Pending`].
+    fn apply(&self, mutations: &[RowMutation], may_block: bool) -> Result<Applied, WriteError>;
 
     /// Calls back, on some thread, when the log is on disk up to this position, or never can be.
     /// The callback must not block.

@@ -13,8 +13,8 @@ use crate::storage::{Storage, engine};
 use std::sync::Arc;
 
 impl LocalStore for Storage {
-    fn apply(&self, mutation: &RowMutation, may_block: bool) -> Result<Applied, WriteError> {
-        match Self::apply(self, mutation, may_block) {
+    fn apply(&self, mutations: &[RowMutation], may_block: bool) -> Result<Applied, WriteError> {
+        match self.apply_all(mutations, may_block) {
             Ok(engine::Applied::Done) => Ok(Applied::Durable),
             Ok(engine::Applied::Pending(Position { segment, offset })) => {
                 Ok(Applied::Pending(LogPosition { segment, offset }))

@@ -55,7 +55,7 @@ impl Fixture {
 #[tokio::test]
 async fn what_is_in_memory_is_answered_on_the_spot() {
     let fixture = Fixture::new();
-    let applied = fixture.replica.apply(&fixture.mutation("ada")).await;
+    let applied = fixture.replica.apply(&[fixture.mutation("ada")]).await;
     assert!(matches!(applied, Answer::Ready(Ok(()))));
     let slice = Slice::all(None);
     let read = fixture.replica.read(FAMILY, &RowKey::from("ada"), &slice).await;
@@ -67,7 +67,7 @@ async fn what_is_in_memory_is_answered_on_the_spot() {
 async fn what_would_block_is_answered_by_a_worker() {
     let fixture = Fixture::new();
     fixture.store.blocks.store(true, Ordering::SeqCst);
-    fixture.replica.apply(&fixture.mutation("ada")).await.wait().await.unwrap();
+    fixture.replica.apply(&[fixture.mutation("ada")]).await.wait().await.unwrap();
     assert_eq!(fixture.read("ada").await.unwrap(), 1);
     let (key, slice) = (RowKey::from("ada"), Slice::all(None));
     assert_eq!(fixture.replica.count(FAMILY, &key, &slice).await.wait().await.unwrap(), 1);
@@ -79,12 +79,12 @@ async fn what_would_block_is_answered_by_a_worker() {
 #[tokio::test]
 async fn a_panic_fails_its_request_only() {
     let fixture = Fixture::new();
-    fixture.replica.apply(&fixture.mutation("ada")).await.wait().await.unwrap();
+    fixture.replica.apply(&[fixture.mutation("ada")]).await.wait().await.unwrap();
     fixture.store.blocks.store(true, Ordering::SeqCst);
     fixture.store.panics.store(true, Ordering::SeqCst);
     for _ in 0..5 {
         assert!(matches!(fixture.read("ada").await, Err(ReplicaError::Abandoned(_))));
-        let applied = fixture.replica.apply(&fixture.mutation("ada")).await.wait().await;
+        let applied = fixture.replica.apply(&[fixture.mutation("ada")]).await.wait().await;
         assert!(matches!(applied, Err(ReplicaError::Abandoned(_))));
     }
     fixture.store.panics.store(false, Ordering::SeqCst);
@@ -97,7 +97,7 @@ async fn a_batched_write_is_acknowledged_when_it_is_on_disk() {
     fixture.store.batches.store(true, Ordering::SeqCst);
     for blocks in [false, true] {
         fixture.store.blocks.store(blocks, Ordering::SeqCst);
-        let mut done = Box::pin(fixture.replica.apply(&fixture.mutation("ada")).await.wait());
+        let mut done = Box::pin(fixture.replica.apply(&[fixture.mutation("ada")]).await.wait());
         let early = tokio::time::timeout(Duration::from_millis(20), &mut done).await;
         assert!(early.is_err(), "not on disk yet");
         assert_eq!(fixture.store.sync(&Ok(())), 1);
@@ -109,7 +109,7 @@ async fn a_batched_write_is_acknowledged_when_it_is_on_disk() {
 async fn a_write_whose_sync_fails_is_not_acknowledged() {
     let fixture = Fixture::new();
     fixture.store.batches.store(true, Ordering::SeqCst);
-    let answer = fixture.replica.apply(&fixture.mutation("ada")).await;
+    let answer = fixture.replica.apply(&[fixture.mutation("ada")]).await;
     let refused = WriteError::Refused(Arc::new(io::Error::other("disk on fire")));
     fixture.store.sync(&Err(refused));
     let error = answer.wait().await.unwrap_err();
@@ -119,7 +119,7 @@ async fn a_write_whose_sync_fails_is_not_acknowledged() {
 #[tokio::test]
 async fn after_shutdown_only_memory_answers() {
     let fixture = Fixture::new();
-    fixture.replica.apply(&fixture.mutation("ada")).await.wait().await.unwrap();
+    fixture.replica.apply(&[fixture.mutation("ada")]).await.wait().await.unwrap();
     fixture.replica.shutdown();
     assert_eq!(fixture.read("ada").await.unwrap(), 1);
     fixture.store.blocks.store(true, Ordering::SeqCst);

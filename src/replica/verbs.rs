@@ -79,15 +79,15 @@ impl Replica {
         Ok(Self { store, reads, writes })
     }
 
-    /// Begins to apply a mutation. The answer comes when it may be acknowledged.
-    pub async fn apply(&self, mutation: &RowMutation) -> Answer<()> {
-        match self.store.apply(mutation, false) {
+    /// Begins to apply mutations. The answer comes when they may be acknowledged.
+    pub async fn apply(&self, mutations: &[RowMutation]) -> Answer<()> {
+        match self.store.apply(mutations, false) {
             Ok(Applied::Durable) => Answer::Ready(Ok(())),
             Ok(Applied::Pending(position)) => Answer::Working(self.when_durable(position)),
             Err(WriteError::WouldBlock) => {
-                let (store, mutation) = (Arc::clone(&self.store), mutation.clone());
+                let (store, mutations) = (Arc::clone(&self.store), mutations.to_vec());
                 let (sender, receiver) = oneshot::channel();
-                let job = move || match store.apply(&mutation, true) {
+                let job = move || match store.apply(&mutations, true) {
                     Ok(Applied::Pending(position)) => {
                         notify_when_durable(&*store, position, sender);
                     }

@@ -213,7 +213,17 @@ impl Storage {
     /// Writes to the log and to the memtables. With `may_block` it waits when memtables are at
     /// their bound, else that is [`WriteError::WouldBlock`].
     pub fn apply(&self, mutation: &RowMutation, may_block: bool) -> Result<Applied, WriteError> {
-        self.shared.apply(mutation, may_block)
+        self.apply_all(std::slice::from_ref(mutation), may_block)
+    }
+
+    /// [`Storage::apply`] for several rows, logged by one write. After an error of the log some of
+    /// the rows may be written at the next start, each whole or not at all.
+    pub fn apply_all(
+        &self,
+        mutations: &[RowMutation],
+        may_block: bool,
+    ) -> Result<Applied, WriteError> {
+        self.shared.apply(mutations, may_block)
     }
 
     /// Calls back, on a thread that must not be kept, when everything up to the position is
@@ -334,44 +344,38 @@ impl Shared {
         &self.stores[family.0 as usize]
     }
 
-    fn apply(&self, mutation: &RowMutation, may_block: bool) -> Result<Applied, WriteError> {
+    fn apply(&self, mutations: &[RowMutation], may_block: bool) -> Result<Applied, WriteError> {
         self.wait_for_memory(may_block)?;
-        let mut families = [0; 4];
-        let touched = mutation.families.iter().map(|f| f.family.0);
-        let many: Vec<u32>;
-        let families: &[u32] = if mutation.families.len() <= families.len() {
-            for (slot, family) in families.iter_mut().zip(touched) {
-                *slot = family;
-            }
-            &families[..mutation.families.len()]
-        } else {
-            many = touched.collect();
-            &many
-        };
-        for family in &mutation.families {
-            let store = self.store(family.family);
-            if let Some(reason) = store.failure() {
-                let (family, reason) = (store.schema().to_string(), reason.to_owned());
-                return Err(WriteError::Failed { family, reason });
-            }
+        for family in mutations.iter().flat_map(|mutation| &mutation.families) {
+            check_takes_writes(self.store(family.family))?;
         }
-        let key = self.environment.partitioner.decorate(mutation.key.clone());
         let gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         if self.stopping.load(Ordering::Relaxed) {
             return Err(WriteError::Closed);
         }
-        let position = self.log.append(mutation.record(), families)?;
-        for family in &mutation.families {
-            self.store(family.family).apply(&key, family.clone());
-        }
-        drop(gate);
-        for family in families {
-            let store = &self.stores[*family as usize];
-            if let Some(cause) = store.full_cause() {
-                self.flushes.push(Work::Flush(store.id(), cause));
+        let records = mutations.iter().map(|m| (m.record(), m.family_numbers()));
+        let position = self.log.append_all(records)?;
+        for mutation in mutations {
+            let key = self.environment.partitioner.decorate(mutation.key.clone());
+            for family in &mutation.families {
+                self.store(family.family).apply(&key, family);
             }
         }
-        Ok(if self.waits_for_sync { Applied::Pending(position) } else { Applied::Done })
+        drop(gate);
+        let mut last = None;
+        for family in mutations.iter().flat_map(|mutation| &mutation.families) {
+            // The rows of a batch are mostly of one family.
+            if last.replace(family.family) != Some(family.family) {
+                let store = self.store(family.family);
+                if let Some(cause) = store.full_cause() {
+                    self.flushes.push(Work::Flush(store.id(), cause));
+                }
+            }
+        }
+        Ok(match position {
+            Some(position) if self.waits_for_sync => Applied::Pending(position),
+            _ => Applied::Done,
+        })
     }
 
     /// Memtables being full is no reason to fail: writers go as fast as the disk does.
@@ -525,6 +529,16 @@ impl Shared {
     }
 }
 
+fn check_takes_writes(store: &Store) -> Result<(), WriteError> {
+    match store.failure() {
+        None => Ok(()),
+        Some(reason) => {
+            let (family, reason) = (store.schema().to_string(), reason.to_owned());
+            Err(WriteError::Failed { family, reason })
+        }
+    }
+}
+
 fn spawn(
     name: &str,
     shared: &Arc<Shared>,
@@ -594,7 +608,7 @@ fn replay(
             }
         };
         let key = environment.partitioner.decorate(mutation.key.clone());
-        for family in mutation.families {
+        for family in &mutation.families {
             stores[family.family.0 as usize].apply(&key, family);
         }
         if environment.memtable_memory.load(Ordering::Relaxed) > options.memtable_budget_bytes {

@@ -128,12 +128,14 @@ impl StoredRow {
 }
 
 impl LocalStore for MemoryStore {
-    fn apply(&self, mutation: &RowMutation, may_block: bool) -> Result<Applied, WriteError> {
+    fn apply(&self, mutations: &[RowMutation], may_block: bool) -> Result<Applied, WriteError> {
         if self.would_block(may_block) {
             return Err(WriteError::WouldBlock);
         }
-        for family in &mutation.families {
-            self.apply_family(&mutation.key, family);
+        for mutation in mutations {
+            for family in &mutation.families {
+                self.apply_family(&mutation.key, family);
+            }
         }
         if self.batches.load(Ordering::SeqCst) {
             return Ok(Applied::Pending(LogPosition { segment: 1, offset: 0 }));

@@ -6,7 +6,7 @@
 //! for that, many get one `write` for all who waited.
 //!
 //! Locks are taken in the order writer, segment maker, queue, sync state. What is queued needs no
-//! bound of its own: each caller waits for its record, so that it is one record per thread.
+//! bound of its own: each caller waits for its records, so that it is one batch per thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -180,6 +180,28 @@ impl Appender {
 
     /// Appends a record and returns where it ends, when the operating system has it.
     pub(super) fn append(&self, parts: &[&[u8]], families: &[u32]) -> Result<Position, LogError> {
+        let (ticket, position) = self.enqueue(parts, families)?;
+        self.write_out(ticket)?;
+        Ok(position)
+    }
+
+    /// Appends records by one write, and returns where the last one ends; `None` for no records.
+    /// After an error some of them may be there.
+    pub(super) fn append_all<'a>(
+        &self,
+        records: impl Iterator<Item = (&'a [u8], &'a [u32])>,
+    ) -> Result<Option<Position>, LogError> {
+        let mut last = None;
+        for (body, families) in records {
+            last = Some(self.enqueue(&[body], families)?);
+        }
+        let Some((ticket, position)) = last else { return Ok(None) };
+        self.write_out(ticket)?;
+        Ok(Some(position))
+    }
+
+    /// Gives a record its place in the queue; [`Self::write_out`] takes the ticket.
+    fn enqueue(&self, parts: &[&[u8]], families: &[u32]) -> Result<(u64, Position), LogError> {
         let body: u64 = parts.iter().map(|part| part.len() as u64).sum();
         if body > MAX_BODY_BYTES {
             return Err(LogError::TooLarge { bytes: body, limit: MAX_BODY_BYTES });
@@ -207,8 +229,7 @@ impl Appender {
         if want_spare {
             self.signal.want_spare();
         }
-        self.write_out(ticket)?;
-        Ok(position)
+        Ok((ticket, position))
     }
 
     /// Notes that the family's data up to this position are flushed.

@@ -105,6 +105,15 @@ impl CommitLog {
         self.appender.append(&[body], families)
     }
 
+    /// Appends records, each a body and its families, by one write. Returns where the last one
+    /// ends, `None` for no records. After an error some of them may be replayed.
+    pub fn append_all<'a>(
+        &self,
+        records: impl Iterator<Item = (&'a [u8], &'a [u32])>,
+    ) -> Result<Option<Position>, LogError> {
+        self.appender.append_all(records)
+    }
+
     /// [`CommitLog::append`] for a body that lies in several pieces.
     pub fn append_parts(&self, parts: &[&[u8]], families: &[u32]) -> Result<Position, LogError> {
         self.appender.append(parts, families)

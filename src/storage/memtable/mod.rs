@@ -78,7 +78,7 @@ impl Memtable {
 
     /// Writes to a row, whole or not at all as far as readers can see. Returns how many bytes of
     /// memory that took.
-    pub fn apply(&self, key: &DecoratedKey, mutation: FamilyMutation) -> u64 {
+    pub fn apply(&self, key: &DecoratedKey, mutation: &FamilyMutation) -> u64 {
         let weight: u64 = mutation.cells.iter().map(|cell| cell.weight() as u64).sum();
         let operations = mutation.cells.len() as u64 + u64::from(!mutation.deletion.is_none());
         let mut memory = weight + operations * CELL_OVERHEAD;
@@ -99,11 +99,11 @@ impl Memtable {
         memory
     }
 
-    fn change(&self, row: &Mutex<MemtableRow>, mutation: FamilyMutation) {
+    fn change(&self, row: &Mutex<MemtableRow>, mutation: &FamilyMutation) {
         let mut row = row.lock().unwrap_or_else(PoisonError::into_inner);
         row.deletion = row.deletion.merge(mutation.deletion);
-        for cell in mutation.cells {
-            row.cells.insert(&self.family, cell);
+        for cell in &mutation.cells {
+            row.cells.insert(&self.family, cell.clone());
         }
     }
 

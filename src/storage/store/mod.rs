@@ -123,7 +123,7 @@ impl Store {
     }
 
     /// Writes to the active memtable. The caller holds the gate that keeps it active.
-    pub fn apply(&self, key: &DecoratedKey, mutation: FamilyMutation) {
+    pub fn apply(&self, key: &DecoratedKey, mutation: &FamilyMutation) {
         let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
         let memory = view.active.apply(key, mutation);
         self.environment.memtable_memory.fetch_add(memory, Ordering::Relaxed);
