@@ -119,7 +119,7 @@ fn forms(method: &str, seqid: i32, args: &[u8]) -> [(bool, Vec<u8>); 4] {
 
 /// Requests that clients sent to an original.
 fn recorded() -> Vec<Vec<u8>> {
-    let packed = include_bytes!("data/requests-0.6.hex.gz");
+    let packed = include_bytes!("../data/requests-0.6.hex.gz");
     let mut text = String::new();
     flate2::read::GzDecoder::new(packed.as_slice()).read_to_string(&mut text).unwrap();
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
