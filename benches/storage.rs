@@ -20,6 +20,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// As in the server.
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const ROWS: u64 = 200_000;
 const WIDE_COLUMNS: u64 = 1_000_000;
 const VALUE: [u8; 34] = *b"a value of thirty-four bytes, yes.";
