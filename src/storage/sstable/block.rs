@@ -8,7 +8,9 @@
 //! ```
 //!
 //! The raw payload of a block of entries ends with a directory: the u32 offset of each entry, then
-//! their u32 number. Entries can so be found by halving.
+//! their u32 number. Entries can so be found by halving. In a row index block the u32 tags of all
+//! entries stand before the directory: looking for one key walks over these few neighbouring bytes
+//! instead of halving through entries all over the block.
 
 use crate::base::bytes::ByteReader;
 use crate::base::fs::File;
@@ -93,10 +95,22 @@ impl Block {
         Some(ByteReader::at(&self.bytes, at).u32().ok()? as usize)
     }
 
+    /// The entries that were tagged so, by their numbers. For row index blocks only.
+    pub fn tagged(&self, tag: u32) -> impl Iterator<Item = usize> {
+        let end = self.directory as usize;
+        let tags = self.bytes.get(end - self.len() * 4..end).unwrap_or_default();
+        let tag = tag.to_be_bytes();
+        let (tags, _) = tags.as_chunks::<4>();
+        tags.iter().enumerate().filter(move |(_, other)| **other == tag).map(|(index, _)| index)
+    }
+
     /// Takes a payload apart whose directory is to be used.
-    fn with_directory(bytes: Arc<[u8]>) -> Option<Self> {
+    fn with_directory(bytes: Arc<[u8]>, is_tagged: bool) -> Option<Self> {
         let count = u32::from_be_bytes(*bytes.last_chunk()?) as usize;
         let directory = bytes.len().checked_sub(4 + count.checked_mul(4)?)?;
+        if is_tagged && directory < count * 4 {
+            return None;
+        }
         Some(Self { bytes, directory: u32::try_from(directory).ok()? })
     }
 }
@@ -105,6 +119,7 @@ impl Block {
 #[derive(Debug, Default)]
 pub struct BlockBuilder {
     payload: Vec<u8>,
+    tags: Vec<u32>,
     offsets: Vec<u32>,
 }
 
@@ -113,6 +128,12 @@ impl BlockBuilder {
     pub fn entry(&mut self) -> &mut Vec<u8> {
         self.offsets.push(self.payload.len() as u32);
         &mut self.payload
+    }
+
+    /// [`BlockBuilder::entry`] for a row index block, all of whose entries are tagged.
+    pub fn tagged_entry(&mut self, tag: u32) -> &mut Vec<u8> {
+        self.tags.push(tag);
+        self.entry()
     }
 
     /// Bytes so far.
@@ -133,8 +154,9 @@ impl BlockBuilder {
     /// Appends the directory, hands out the raw payload, and begins anew.
     pub fn finish(&mut self) -> Vec<u8> {
         let mut payload = std::mem::take(&mut self.payload);
-        for offset in &self.offsets {
-            payload.extend_from_slice(&offset.to_be_bytes());
+        debug_assert!(self.tags.is_empty() || self.tags.len() == self.offsets.len());
+        for number in self.tags.drain(..).chain(self.offsets.iter().copied()) {
+            payload.extend_from_slice(&number.to_be_bytes());
         }
         payload.extend_from_slice(&(self.offsets.len() as u32).to_be_bytes());
         self.payload = Vec::with_capacity(payload.len());
@@ -214,7 +236,8 @@ fn open(mut sealed: Vec<u8>, kind: BlockKind) -> Result<Block, &'static str> {
     }
     match kind {
         BlockKind::Data | BlockKind::ColumnIndex | BlockKind::RowIndex => {
-            Block::with_directory(raw).ok_or("the directory of a block is broken")
+            let is_tagged = kind == BlockKind::RowIndex;
+            Block::with_directory(raw, is_tagged).ok_or("the directory of a block is broken")
         }
         BlockKind::Summary | BlockKind::Filter | BlockKind::Properties => {
             let directory = raw.len() as u32;
@@ -271,9 +294,10 @@ mod tests {
         fn arbitrary_bytes_with_a_right_checksum_do_no_harm(mut bytes: Vec<u8>) {
             let crc = crc32fast::hash(&bytes);
             bytes.extend_from_slice(&crc.to_be_bytes());
-            for kind in [BlockKind::Data, BlockKind::Filter] {
+            for kind in [BlockKind::Data, BlockKind::RowIndex, BlockKind::Filter] {
                 if let Ok(block) = open(bytes.clone(), kind) {
                     let _ = block.entry(block.len().saturating_sub(1));
+                    let _ = kind == BlockKind::RowIndex && block.tagged(7).count() > 0;
                 }
             }
         }

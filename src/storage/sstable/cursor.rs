@@ -6,7 +6,7 @@ use super::reader::{Blocks, SsTable};
 use crate::base::bytes::Malformed;
 use crate::model::cell::Cell;
 use crate::model::schema::ColumnFamilySchema;
-use crate::model::slice::CellRange;
+use crate::model::slice::{CellBound, CellRange};
 use crate::storage::error::ReadError;
 
 /// The cells of a row within a range. Reads only blocks that the range touches.
@@ -218,7 +218,13 @@ impl<'a> CellCursor<'a> {
         if end > block.len() {
             return Err(self.table.malformed(extent.block, Malformed(0)));
         }
-        if seek {
+        // A walk that begins at an end of the row begins at an end of the extent.
+        let at_end = if self.reversed {
+            self.range.to == CellBound::Last
+        } else {
+            self.range.from == CellBound::First
+        };
+        if seek && !at_end {
             let at = self.first_behind_edge(extent.block, &block, first, end)?;
             if self.reversed {
                 end = at;

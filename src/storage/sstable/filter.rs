@@ -95,6 +95,11 @@ fn mask(hash: u64) -> Group {
     group
 }
 
+/// What tells the rows of one row index block apart: a part of the hash of the row key.
+pub fn tag(hash: u64) -> u32 {
+    hash as u32
+}
+
 /// A 64-bit hash of a row key. Stored filters depend on it: do not change it.
 ///
 /// Eight bytes at a time are mixed in by a multiplication to 128 bits whose halves are folded.

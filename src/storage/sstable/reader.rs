@@ -3,7 +3,7 @@
 use super::block::{self, Block, BlockHandle, BlockKind};
 use super::cursor::CellCursor;
 use super::entry::{self, RowEntry};
-use super::filter::Filter;
+use super::filter::{self, Filter};
 use super::properties::Properties;
 use super::{FOOTER_LENGTH, HEADER_LENGTH, MAGIC, VERSION};
 use crate::base::bytes::{ByteReader, Malformed};
@@ -145,16 +145,22 @@ impl SsTable {
     pub fn find(
         &self,
         key: &DecoratedKey,
+        hash: u64,
         blocks: &Blocks<'_>,
     ) -> Result<Option<RowEntry>, ReadError> {
         let before = self.summary.partition_point(|entry| entry.first <= *key);
         let Some(at) = before.checked_sub(1) else { return Ok(None) };
         let handle = self.summary[at].block;
         let block = blocks.block(handle, BlockKind::RowIndex)?;
-        match self.search(&block, key).map_err(|m| self.malformed(handle, m))? {
-            Ok(index) => self.entry(&block, handle, index),
-            Err(_) => Ok(None),
+        for index in block.tagged(filter::tag(hash)) {
+            let at = block.entry(index).ok_or(Malformed(0));
+            let order =
+                at.and_then(|at| entry::compare_key(key, self.partitioner, block.bytes(), at));
+            if order.map_err(|malformed| self.malformed(handle, malformed))? == Ordering::Equal {
+                return self.entry(&block, handle, index);
+            }
         }
+        Ok(None)
     }
 
     /// Halving within a row index block: the entry of the key, or where it would stand.

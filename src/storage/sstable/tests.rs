@@ -158,7 +158,8 @@ proptest! {
         };
         for (key, deletion, cells) in &rows {
             let blocks = Blocks::new(&table, Access::Cached);
-            let entry = table.find(key, &blocks).unwrap().expect("the row was written");
+            let hash = filter::hash(key.key().as_bytes());
+            let entry = table.find(key, hash, &blocks).unwrap().expect("the row was written");
             prop_assert_eq!(entry.deletion, *deletion);
             prop_assert_eq!(entry.cells, cells.len() as u64);
             prop_assert_eq!(&entry.decorated_key(partitioner).unwrap(), key);
@@ -175,7 +176,9 @@ proptest! {
             prop_assert_eq!(&backwards, &within);
         }
         let absent = fixture.key("no such row");
-        prop_assert!(table.find(&absent, &Blocks::new(&table, Access::Cached)).unwrap().is_none());
+        let hash = filter::hash(absent.key().as_bytes());
+        let found = table.find(&absent, hash, &Blocks::new(&table, Access::Cached));
+        prop_assert!(found.unwrap().is_none());
     }
 
     #[test]
@@ -216,7 +219,8 @@ fn cached_reads_say_when_the_disk_is_needed() {
     let (key, _, cells) = &rows[20];
     let read = |access| -> Result<Vec<Cell>, ReadError> {
         let blocks = Blocks::new(&table, access);
-        let entry = table.find(key, &blocks)?.expect("the row was written");
+        let hash = filter::hash(key.key().as_bytes());
+        let entry = table.find(key, hash, &blocks)?.expect("the row was written");
         let mut cursor = table.cells(&fixture.family, &entry, CellRange::ALL, false, &blocks);
         let mut found = Vec::new();
         while let Some(cell) = cursor.advance()? {
@@ -241,7 +245,8 @@ fn read_with_flipped_bit(fixture: &Fixture, rows: &Rows, bit: usize) -> Result<b
         let table = fixture.open()?;
         for (key, deletion, cells) in rows {
             let blocks = Blocks::new(&table, Access::Bypass);
-            let Some(entry) = table.find(key, &blocks)? else { return Ok(false) };
+            let hash = filter::hash(key.key().as_bytes());
+            let Some(entry) = table.find(key, hash, &blocks)? else { return Ok(false) };
             let found = fixture.cells(&table, &entry, CellRange::ALL, false)?;
             if entry.deletion != *deletion || &found != cells {
                 return Ok(false);

@@ -3,7 +3,7 @@
 
 use super::block::{self, BlockBuilder, BlockHandle, BlockKind, Compression};
 use super::entry::{ExtentDraft, RowEntryDraft};
-use super::filter::Filter;
+use super::filter::{self, Filter};
 use super::properties::Properties;
 use super::{HEADER_LENGTH, MAGIC, VERSION};
 use crate::base::bytes::ByteWriter;
@@ -312,7 +312,8 @@ impl SsTableWriter {
             self.index_first_key.put_prefixed(row.key.key().as_bytes());
             row.key.encode_token(&mut self.index_first_key);
         }
-        draft.encode(self.row_index.entry());
+        let tag = filter::tag(filter::hash(row.key.key().as_bytes()));
+        draft.encode(self.row_index.tagged_entry(tag));
         if self.row_index.len() >= self.options.index_interval {
             self.close_row_index_block()?;
         }

@@ -31,7 +31,7 @@ impl Store {
             sources.extend(memtable.row(key).map(RowSource::Memtable));
         }
         for blocks in &blocks {
-            if let Some(entry) = blocks.table().find(key, blocks)? {
+            if let Some(entry) = blocks.table().find(key, hash, blocks)? {
                 sources.push(RowSource::SsTable { entry, blocks });
             }
         }
