@@ -6,6 +6,7 @@ use super::background::{Next, Work, WorkQueue};
 use super::cache::BlockCache;
 use super::commitlog::{self, CommitLog, LogError, LogOptions, Position, SyncPolicy};
 use super::compaction::{self, CompactionError};
+use super::directory;
 use super::error::{FileContext, FileError, ReadError};
 use super::files;
 use super::options::{FamilyOptions, Options};
@@ -20,7 +21,7 @@ use crate::model::schema::{FamilyId, Schema};
 use crate::model::slice::{RowSlice, Slice};
 use crate::ring::{Partitioner, RowRange, Token};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
@@ -562,7 +563,7 @@ fn prepare_directories(
     let mut locks = Vec::new();
     let directories = options.data_directories.iter().chain([&options.commit_log_directory]);
     for directory in directories {
-        fs.create_dir_all(directory).context("create", directory)?;
+        directory::create(fs, directory).context("create", directory)?;
         let path = directory.join(files::LOCK_FILE);
         match fs.lock(&path) {
             Ok(lock) => locks.push(lock),
@@ -575,9 +576,9 @@ fn prepare_directories(
     for directory in &options.data_directories {
         for keyspace in schema.keyspaces() {
             let folder = files::keyspace_folder(directory, keyspace);
-            fs.create_dir_all(&folder).context("create", &folder)?;
+            directory::create(fs, &folder).context("create", &folder)?;
         }
-        sync_folder(fs, directory)?;
+        fs.sync_dir(directory).context("sync", directory)?;
     }
     Ok(locks)
 }

@@ -12,6 +12,7 @@ pub mod background;
 pub mod cache;
 pub mod commitlog;
 pub mod compaction;
+pub mod directory;
 pub mod engine;
 pub mod error;
 pub mod files;

@@ -1,6 +1,6 @@
 //! The commit log as the store sees it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -10,6 +10,7 @@ use log::{error, info};
 
 use crate::base::clock::Clock;
 use crate::base::fs::FileSystem;
+use crate::storage::directory;
 
 use super::Position;
 use super::appender::Appender;
@@ -70,7 +71,7 @@ impl CommitLog {
         replayed: Replayed,
     ) -> Result<Self, LogError> {
         let LogOptions { dir, segment_bytes, sync, first_segment } = options;
-        create_dir(&*fs, &dir).map_err(|source| LogError::io("create", &dir, source))?;
+        directory::create(&*fs, &dir).map_err(|source| LogError::io("create", &dir, source))?;
         // Milliseconds, as the names of 0.6 had them: operators see when a run began.
         let millis = u64::try_from(clock.now_micros() / 1000).unwrap_or(0);
         let run = (replayed.newest_id + 1).max(millis).max(first_segment).max(1);
@@ -220,19 +221,4 @@ impl Drop for CommitLog {
             error!("closing the commit log: {failure}");
         }
     }
-}
-
-/// Creates a directory in such a way that it survives a power loss: each new level is made
-/// durable in the level above it.
-fn create_dir(fs: &dyn FileSystem, dir: &Path) -> std::io::Result<()> {
-    let missing: Vec<_> = dir
-        .ancestors()
-        .take_while(|level| !level.as_os_str().is_empty() && !fs.exists(level))
-        .collect();
-    fs.create_dir_all(dir)?;
-    for level in missing {
-        let parent = level.parent().filter(|parent| !parent.as_os_str().is_empty());
-        fs.sync_dir(parent.unwrap_or(Path::new(".")))?;
-    }
-    Ok(())
 }

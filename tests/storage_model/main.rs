@@ -1,0 +1,15 @@
+//! The storage core against a model that is too simple to be wrong: a list of all writes, from
+//! which every answer is worked out anew by the rules of reconciliation.
+//!
+//! * `random`: random writes, reads, flushes, compactions, restarts and crashes. A failure prints
+//!   its seed; `ALEXANDRA_SEED=n` repeats it, `ALEXANDRA_CASES=n` asks for more than the default.
+//! * `regressions`: what was found, one test for each bug.
+//! * `crash`: power fails after each single change to the disk of a fixed scenario.
+//! * `faults`: each write, sync and rename fails once; the disk is full; a bit flips.
+//! * `threads`: many threads on the same rows, on the real file system.
+
+#![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
+
+mod model;
+mod regressions;
+mod rig;

@@ -1,0 +1,273 @@
+//! A storage core on a simulated disk, with small thresholds, so that a few writes make files.
+
+use crate::model::{Family, Filter, Order, Query, Target, Visible, Write};
+use alexandra::base::clock::{Clock, ManualClock};
+use alexandra::base::events::Events;
+use alexandra::base::fs::FileSystem;
+use alexandra::base::sim_fs::{SimFileSystem, Survival};
+use alexandra::model::comparator::Comparator;
+use alexandra::model::deletion::Deletion;
+use alexandra::model::key::RowKey;
+use alexandra::model::mutation::{MutationBuilder, RowMutation};
+use alexandra::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
+use alexandra::model::slice::{RowSlice, Slice};
+use alexandra::ring::Partitioner;
+use alexandra::storage::commitlog::{LogError, SyncPolicy};
+use alexandra::storage::engine::{Applied, Components, StorageError, WriteError};
+use alexandra::storage::error::ReadError;
+use alexandra::storage::sstable::{Access, Compression};
+use alexandra::storage::{FamilyOptions, Options, Storage};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+pub(crate) const KEYSPACE: &str = "Blog";
+
+/// What the model knows of the three column families, by number.
+pub(crate) const FAMILIES: [Family; 3] = [
+    Family { is_super: false, order: Order::Bytes, suborder: Order::Bytes },
+    Family { is_super: true, order: Order::Long, suborder: Order::Bytes },
+    Family { is_super: false, order: Order::Long, suborder: Order::Bytes },
+];
+
+fn schema() -> Arc<Schema> {
+    let kinds = [
+        ColumnFamilyKind::Standard { columns: Comparator::Utf8 },
+        ColumnFamilyKind::Super { super_columns: Comparator::Long, columns: Comparator::Bytes },
+        ColumnFamilyKind::Standard { columns: Comparator::Long },
+    ];
+    let named = ["Authors", "Comments", "Entries"].into_iter().zip(kinds);
+    let families = named.map(|(name, kind)| {
+        let (keyspace, name) = (KEYSPACE.to_owned(), name.to_owned());
+        Arc::new(ColumnFamilySchema { keyspace, name, kind, comment: None })
+    });
+    Arc::new(Schema::new(families))
+}
+
+/// How a rig is set up.
+#[derive(Debug, Clone)]
+pub(crate) struct Setup {
+    pub(crate) partitioner: Partitioner,
+    pub(crate) sync: SyncPolicy,
+    pub(crate) gc_grace_seconds: i32,
+    pub(crate) min_compaction_threshold: usize,
+    pub(crate) data_directories: usize,
+    pub(crate) memtable_operations: u64,
+}
+
+pub(crate) const BATCH: SyncPolicy = SyncPolicy::Batch { window: Duration::ZERO };
+pub(crate) const PERIODIC: SyncPolicy = SyncPolicy::Periodic { every: Duration::from_hours(1) };
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            partitioner: Partitioner::Random,
+            sync: BATCH,
+            gc_grace_seconds: 10,
+            min_compaction_threshold: 3,
+            data_directories: 1,
+            memtable_operations: 20,
+        }
+    }
+}
+
+/// A storage core, its disk and its clock.
+#[derive(Debug)]
+pub(crate) struct Rig {
+    pub(crate) setup: Setup,
+    pub(crate) disk: SimFileSystem,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) schema: Arc<Schema>,
+    storage: Option<Storage>,
+}
+
+/// What became of a write.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// Acknowledged.
+    Done,
+    /// Refused, and surely not there.
+    Refused(WriteError),
+    /// Not acknowledged: it may be there.
+    Unknown(LogError),
+}
+
+impl Rig {
+    /// A rig on an empty disk.
+    pub(crate) fn new(setup: Setup, seed: u64) -> Self {
+        let disk = SimFileSystem::new(seed);
+        let clock = Arc::new(ManualClock::at_micros(1_000_000_000));
+        let mut rig = Self { setup, disk, clock, schema: schema(), storage: None };
+        rig.open().expect("an empty disk can be opened");
+        rig
+    }
+
+    /// Starts the storage.
+    pub(crate) fn open(&mut self) -> Result<(), StorageError> {
+        assert!(self.storage.is_none(), "it is stopped before");
+        let setup = self.setup.clone();
+        let names = (0..setup.data_directories).map(|i| format!("/var/data{i}").into());
+        let options = Options {
+            data_directories: names.collect(),
+            commit_log_directory: "/var/commitlog".into(),
+            sync: setup.sync,
+            segment_bytes: 4096,
+            memtable_budget_bytes: 1 << 20,
+            block_cache_bytes: 1 << 14,
+            accept_commitlog_loss: false,
+            seed: 1,
+        };
+        let fs = Arc::new(self.disk.clone());
+        let components = Components { fs, clock: self.clock.clone(), events: Events::logging() };
+        let family_options = move |_| FamilyOptions {
+            memtable_operations: setup.memtable_operations,
+            block_bytes: 200,
+            index_interval: 3,
+            compression: Compression::Lz4,
+            min_compaction_threshold: setup.min_compaction_threshold,
+            gc_grace_seconds: setup.gc_grace_seconds,
+            ..FamilyOptions::default()
+        };
+        let partitioner = self.setup.partitioner;
+        let schema = Arc::clone(&self.schema);
+        self.storage =
+            Some(Storage::open(components, options, partitioner, schema, family_options)?);
+        Ok(())
+    }
+
+    pub(crate) fn storage(&self) -> &Storage {
+        self.storage.as_ref().expect("the storage is open")
+    }
+
+    /// Seconds on the clock.
+    pub(crate) fn now(&self) -> i32 {
+        self.clock.now_secs()
+    }
+
+    /// Stops it cleanly.
+    pub(crate) fn close(&mut self) {
+        drop(self.storage.take());
+    }
+
+    /// The machine stops at once and comes back. With [`Survival::Everything`] it is as if only the
+    /// process had been killed.
+    pub(crate) fn crash(&mut self, survival: Survival, rng: &mut fastrand::Rng) {
+        self.disk.power_off();
+        self.close();
+        self.disk.crash_keeping(survival, rng);
+    }
+
+    /// One mutation of one row.
+    pub(crate) fn mutation(&self, key: &[u8], parts: &[(u32, Vec<Write>)]) -> RowMutation {
+        let mut builder = MutationBuilder::new(&self.schema, KEYSPACE, key);
+        for (family, writes) in parts {
+            builder.family(FamilyId(*family));
+            for Write { target, value, timestamp, deleted_at, .. } in writes {
+                let deletion = Deletion::at(*timestamp, *deleted_at);
+                match (target, value) {
+                    (Target::Row, _) => builder.delete_row(deletion),
+                    (Target::SuperColumn(name), _) => builder.delete_super_column(name, deletion),
+                    (Target::Column(s, n), None) => builder.delete_column((s, n), deletion),
+                    (Target::Column(s, n), Some(value)) => {
+                        builder.insert((s, n), value, *timestamp)
+                    }
+                };
+            }
+        }
+        builder.finish()
+    }
+
+    /// Writes, and in batch mode waits until it is durable.
+    pub(crate) fn write(&self, key: &[u8], parts: &[(u32, Vec<Write>)]) -> Outcome {
+        match self.storage().apply(&self.mutation(key, parts), true) {
+            Ok(Applied::Done) => Outcome::Done,
+            Ok(Applied::Pending(position)) => {
+                let (tell, told) = mpsc::channel();
+                let callback = Box::new(move |result| tell.send(result).unwrap());
+                self.storage().on_durable(position, callback);
+                match told.recv().expect("every callback is called") {
+                    Ok(()) => Outcome::Done,
+                    Err(error) => Outcome::Unknown(error),
+                }
+            }
+            Err(WriteError::Log(error @ LogError::Failed { .. })) => Outcome::Unknown(error),
+            Err(error) => Outcome::Refused(error),
+        }
+    }
+
+    /// Writes a column of a standard family; it must be acknowledged.
+    pub(crate) fn insert(&self, family: u32, key: &str, column: (&str, i64), value: &[u8]) {
+        let (name, timestamp) = column;
+        let outcome =
+            self.write(key.as_bytes(), &[(family, vec![insertion(name, timestamp, value)])]);
+        assert!(matches!(outcome, Outcome::Done), "{outcome:?}");
+    }
+
+    /// Deletes a column of a standard family.
+    pub(crate) fn delete(&self, family: u32, key: &str, name: &str, timestamp: i64) {
+        let deletion =
+            Write { value: None, deleted_at: self.now(), ..insertion(name, timestamp, b"") };
+        let outcome = self.write(key.as_bytes(), &[(family, vec![deletion])]);
+        assert!(matches!(outcome, Outcome::Done), "{outcome:?}");
+    }
+
+    /// The value of a column of a standard family.
+    pub(crate) fn get(&self, family: u32, key: &str, name: &str) -> Option<Vec<u8>> {
+        let query =
+            Query { super_name: None, filter: Filter::Names(vec![name.as_bytes().to_vec()]) };
+        let slice = self.slice(family, &query);
+        let answer = self.read(family, key.as_bytes(), &slice).unwrap();
+        answer.cells.first().map(|cell| cell.value().to_vec())
+    }
+
+    /// Names of the files in the folder of the keyspace of the first data directory, sorted.
+    pub(crate) fn files(&self) -> Vec<String> {
+        let folder = format!("/var/data0/{KEYSPACE}");
+        let entries = self.disk.list(folder.as_ref()).unwrap();
+        let mut names: Vec<_> = entries.into_iter().map(|entry| entry.name).collect();
+        names.sort();
+        names
+    }
+
+    /// The slice that a query stands for.
+    pub(crate) fn slice(&self, family: u32, query: &Query) -> Slice {
+        let super_name = query.super_name.as_deref();
+        match &query.filter {
+            Filter::Names(names) => {
+                let family = self.schema.family(FamilyId(family));
+                Slice::names(family, super_name, names.iter().map(Vec::as_slice))
+            }
+            Filter::Range { start, finish, reversed, limit } => {
+                Slice::range(super_name, start, finish, *reversed, *limit)
+            }
+        }
+    }
+
+    /// Reads a slice of a row, first from memory alone.
+    pub(crate) fn read(
+        &self,
+        family: u32,
+        key: &[u8],
+        slice: &Slice,
+    ) -> Result<RowSlice, ReadError> {
+        let (family, key) = (FamilyId(family), RowKey::new(key));
+        match self.storage().read(family, &key, slice, Access::CachedOnly) {
+            Err(ReadError::WouldBlock) => self.storage().read(family, &key, slice, Access::Cached),
+            answer => answer,
+        }
+    }
+}
+
+/// A column of a standard family.
+pub(crate) fn insertion(name: &str, timestamp: i64, value: &[u8]) -> Write {
+    let target = Target::Column(Vec::new(), name.as_bytes().to_vec());
+    Write { target, value: Some(value.to_vec()), timestamp, deleted_at: 0, number: 0 }
+}
+
+/// The cells of an answer in the terms of the model.
+pub(crate) fn visible(answer: &RowSlice) -> Vec<Visible> {
+    let parts = answer.cells.iter().map(|cell| {
+        let (super_name, name) = cell.place();
+        (super_name.to_vec(), name.to_vec(), cell.value().to_vec(), cell.timestamp())
+    });
+    parts.collect()
+}
