@@ -443,6 +443,12 @@ impl Shared {
             });
             store.flush(&memtable)?;
         }
+            // Else a power loss could leave a mutation of two families by half: in the SSTable of
+            // the one, and not in the log for the other. A log that has failed is no reason to
+            // keep from the disk what was acknowledged.
+            if let Err(error) = self.log.sync_now() {
+                log::warn!("{} is flushed, but not the commit log: {error}", store.schema());
+            }
         if let Err(error) = self.log.discard_completed(store.id().0, position) {
             log::warn!("commit log segments stay longer than needed: {error}");
         }
