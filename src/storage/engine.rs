@@ -163,11 +163,13 @@ impl Storage {
             stores.push(Arc::new(store));
         }
         let replayed = replay(&*fs, &options, &schema, &environment, &stores)?;
+        let flushed = stores.iter().map(|store| store.flushed_position()).max();
+        let flushed = flushed.unwrap_or_default();
         let log_options = LogOptions {
             dir: options.commit_log_directory.clone(),
             segment_bytes: options.segment_bytes,
             sync: options.sync,
-            first_segment: 0,
+            first_segment: flushed.segment + 1,
         };
         let rng = fastrand::Rng::with_seed(options.seed);
         let has_replayed = !replayed.segments.is_empty();
@@ -432,7 +434,7 @@ impl Shared {
         }
         let gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
         let position = self.log.position();
-        let switched = store.switch_memtable();
+        let switched = store.switch_memtable(position);
         drop(gate);
         if let Some(memtable) = switched {
             self.environment.events.emit(FlushEvent::Switched {
@@ -441,14 +443,14 @@ impl Shared {
                 log_file: commitlog::segment_file(&self.log_directory, position),
                 log_position: position.offset,
             });
-            store.flush(&memtable)?;
-        }
             // Else a power loss could leave a mutation of two families by half: in the SSTable of
             // the one, and not in the log for the other. A log that has failed is no reason to
             // keep from the disk what was acknowledged.
             if let Err(error) = self.log.sync_now() {
                 log::warn!("{} is flushed, but not the commit log: {error}", store.schema());
             }
+            store.flush(&memtable)?;
+        }
         if let Err(error) = self.log.discard_completed(store.id().0, position) {
             log::warn!("commit log segments stay longer than needed: {error}");
         }
@@ -589,10 +591,6 @@ fn prepare_directories(
     Ok(locks)
 }
 
-fn sync_folder(fs: &dyn FileSystem, folder: &Path) -> Result<(), FileError> {
-    fs.sync_dir(folder).context("sync", folder)
-}
-
 /// Applies what the commit log holds to the memtables.
 fn replay(
     fs: &dyn FileSystem,
@@ -616,11 +614,16 @@ fn replay(
         };
         let key = environment.partitioner.decorate(mutation.key.clone());
         for family in &mutation.families {
-            stores[family.family.0 as usize].apply(&key, family);
+            let store = &stores[family.family.0 as usize];
+            // A segment stays as long as any family needs it. What others have flushed may have
+            // been deleted and purged since, and would come back.
+            if position > store.flushed_position() {
+                store.apply(&key, family);
+            }
         }
         if environment.memtable_memory.load(Ordering::Relaxed) > options.memtable_budget_bytes {
             for store in stores {
-                if let Some(memtable) = store.switch_memtable() {
+                if let Some(memtable) = store.switch_memtable(position) {
                     store.flush(&memtable)?;
                 }
             }

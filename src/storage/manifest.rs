@@ -7,9 +7,11 @@
 //! alexandra manifest 0
 //! sstable <generation> <bytes>       one line for each SSTable that counts
 //! obsolete <generation>              one for each that was replaced and may still be there
+//! flushed <segment> <offset>         what the commit log holds up to here is in SSTables
 //! crc <CRC32 of all lines before, in hexadecimal>
 //! ```
 
+use super::commitlog::Position;
 use super::error::{Corrupt, FileContext, FileError, ReadError};
 use super::files;
 use crate::base::fs::FileSystem;
@@ -26,6 +28,9 @@ pub struct Manifest {
     pub sstables: BTreeMap<u64, u64>,
     /// Generations that were replaced and whose files may still be there.
     pub obsolete: BTreeSet<u64>,
+    /// Everything that the commit log holds of the family up to here has gone to SSTables. It must
+    /// not be replayed: what deleted it may have been purged since.
+    pub flushed: Position,
 }
 
 impl Manifest {
@@ -66,6 +71,8 @@ impl Manifest {
         for generation in &self.obsolete {
             let _ = writeln!(text, "obsolete {generation}");
         }
+        let Position { segment, offset } = self.flushed;
+        let _ = writeln!(text, "flushed {segment} {offset}");
         let crc = crc32fast::hash(text.as_bytes());
         let _ = writeln!(text, "crc {crc:08x}");
         text
@@ -95,6 +102,10 @@ impl Manifest {
                 ["obsolete", generation] => {
                     manifest.obsolete.insert(number(generation)?);
                 }
+                ["flushed", segment, offset] => {
+                    let (segment, offset) = (number(segment)?, number(offset)?);
+                    manifest.flushed = Position { segment, offset };
+                }
                 _ => return Err((0, "it holds a line that is not known")),
             }
         }
@@ -116,6 +127,7 @@ mod tests {
         for generation in [3, 1, 12] {
             manifest.sstables.insert(generation, generation * 100);
             manifest.obsolete.insert(generation + 1);
+            manifest.flushed = Position { segment: generation, offset: 77 };
             manifest.store(&OsFileSystem, &path).unwrap();
             assert_eq!(Manifest::load(&OsFileSystem, &path).unwrap().as_ref(), Some(&manifest));
         }

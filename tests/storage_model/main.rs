@@ -11,5 +11,6 @@
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
 
 mod model;
+mod random;
 mod regressions;
 mod rig;

@@ -4,6 +4,7 @@ use crate::rig::{BATCH, PERIODIC, Rig, Setup, insertion};
 use alexandra::base::sim_fs::Survival;
 use alexandra::model::schema::FamilyId;
 use fastrand::Rng;
+use std::time::Duration;
 
 /// Two families that are flushed only on request.
 const FLUSHED: u32 = 0;
@@ -14,6 +15,34 @@ const NUMBER: &str = "12345678";
 
 fn rig(setup: Setup) -> Rig {
     Rig::new(Setup { memtable_operations: 1_000_000, min_compaction_threshold: 0, ..setup }, 1)
+}
+
+/// Writes more than a segment of the commit log takes.
+fn fill_segment(rig: &Rig, family: u32) {
+    for i in 0..5 {
+        rig.insert(family, "filler", (NUMBER, i), &[b'x'; 1000]);
+    }
+}
+
+/// A segment is replayed whole as long as one family needs it. The deletion of what another family
+/// had in it may stand in a later segment that is gone, and may have been purged.
+#[test]
+fn replay_does_not_bring_back_what_was_flushed_deleted_and_purged() {
+    let mut rig = rig(Setup { sync: PERIODIC, ..Setup::default() });
+    let flushed = FamilyId(FLUSHED);
+    rig.insert(FLUSHED, "ada", ("email", 5), b"ada@example.com");
+    rig.storage().flush(flushed).unwrap();
+    fill_segment(&rig, PINNING);
+    rig.delete(FLUSHED, "ada", "email", 6);
+    fill_segment(&rig, FLUSHED);
+    rig.storage().flush(flushed).unwrap();
+    rig.clock.advance(Duration::from_secs(100));
+    rig.storage().compact(flushed).unwrap();
+    assert_eq!(rig.get(FLUSHED, "ada", "email"), None);
+    rig.crash(Survival::Everything, &mut Rng::with_seed(1));
+    rig.open().unwrap();
+    assert_eq!(rig.get(FLUSHED, "ada", "email"), None);
+    assert!(rig.get(PINNING, "filler", NUMBER).is_some());
 }
 
 /// The directories themselves are new, and their names have to be durable as well.

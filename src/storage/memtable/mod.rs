@@ -10,6 +10,7 @@ mod tree;
 
 pub use tree::{CellTree, TreeCursor};
 
+use super::commitlog::Position;
 use crate::model::deletion::Deletion;
 use crate::model::mutation::FamilyMutation;
 use crate::model::schema::ColumnFamilySchema;
@@ -17,7 +18,7 @@ use crate::ring::DecoratedKey;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 /// Shards of a memtable. More than the machine has cores, few enough that scans can merge them.
@@ -41,6 +42,8 @@ pub struct Memtable {
     weight: AtomicU64,
     operations: AtomicU64,
     memory: AtomicU64,
+    /// Set when it takes no more writes.
+    log_end: OnceLock<Position>,
 }
 
 /// A row as it was at one moment. What is written later does not show.
@@ -68,6 +71,7 @@ impl Memtable {
             weight: AtomicU64::new(0),
             operations: AtomicU64::new(0),
             memory: AtomicU64::new(0),
+            log_end: OnceLock::new(),
         }
     }
 
@@ -165,6 +169,17 @@ impl Memtable {
     /// Estimate of the bytes of memory it takes, overwritten values included.
     pub fn memory(&self) -> u64 {
         self.memory.load(Ordering::Relaxed)
+    }
+
+    /// Notes that it takes no more writes: it and the memtables before it hold everything that the
+    /// commit log has of the family up to here.
+    pub fn seal(&self, log_end: Position) {
+        self.log_end.get_or_init(|| log_end);
+    }
+
+    /// How far the commit log was written when it was sealed; the beginning if it was not.
+    pub fn log_end(&self) -> Position {
+        self.log_end.get().copied().unwrap_or_default()
     }
 
     /// When it was created, on the monotonic clock.

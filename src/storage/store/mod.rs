@@ -14,6 +14,7 @@ pub use flush::discard;
 pub use open::OpenError;
 
 use super::cache::BlockCache;
+use super::commitlog::Position;
 use super::error::{FileContext, FileError, ReadError};
 use super::files;
 use super::manifest::Manifest;
@@ -130,12 +131,14 @@ impl Store {
     }
 
     /// Puts a fresh memtable in place of the active one, which is returned and stays readable until
-    /// it is flushed; `None` if nothing was written to it. The caller holds the gate exclusively.
-    pub fn switch_memtable(&self) -> Option<Arc<Memtable>> {
+    /// it is flushed; `None` if nothing was written to it. The caller holds the gate exclusively,
+    /// and says how far the commit log is written.
+    pub fn switch_memtable(&self, log_end: Position) -> Option<Arc<Memtable>> {
         let full = Arc::clone(&self.view().active);
         if full.is_empty() {
             return None;
         }
+        full.seal(log_end);
         let now = self.environment.clock.monotonic();
         let fresh = Arc::new(Memtable::new(Arc::clone(&self.schema), now));
         self.publish(|view| {
@@ -153,6 +156,11 @@ impl Store {
     /// Held during a compaction: an SSTable is the input of one at a time.
     pub fn compaction_lock(&self) -> MutexGuard<'_, ()> {
         self.compacting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Everything that the commit log holds of the family up to here is in SSTables.
+    pub fn flushed_position(&self) -> Position {
+        self.manifest.lock().unwrap_or_else(PoisonError::into_inner).flushed
     }
 
     /// Why the active memtable should be flushed, if it should.
@@ -230,6 +238,9 @@ impl Store {
         }
         for table in new {
             next.sstables.insert(table.generation, table.bytes);
+        }
+        if let Some(flushed) = flushed {
+            next.flushed = next.flushed.max(flushed.log_end());
         }
         next.store(fs, &self.manifest_path())?;
         *manifest = next;
