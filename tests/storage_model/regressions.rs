@@ -1,9 +1,10 @@
 //! What the other tests have found, each in the fewest steps that show it.
 
 use crate::rig::{BATCH, PERIODIC, Rig, Setup, insertion};
-use alexandra::base::sim_fs::Survival;
+use alexandra::base::sim_fs::{Fault, Operation, Survival};
 use alexandra::model::schema::FamilyId;
 use fastrand::Rng;
+use rustix::io::Errno;
 use std::time::Duration;
 
 /// Two families that are flushed only on request.
@@ -65,4 +66,44 @@ fn a_flush_does_not_save_half_of_a_mutation() {
     rig.crash(Survival::Nothing, &mut Rng::with_seed(1));
     rig.open().unwrap();
     assert_eq!(rig.get(FLUSHED, "ada", NUMBER), rig.get(PINNING, "ada", NUMBER));
+}
+
+/// The manifest names the new SSTable, so that it must not fall back to the old ones in memory:
+/// they would be merged again and the leftover, with what was purged since, count at the start.
+#[test]
+fn a_compaction_counts_once_its_manifest_does() {
+    let mut rig = rig(Setup::default());
+    let family = FamilyId(FLUSHED);
+    rig.insert(FLUSHED, "ada", ("email", 5), b"ada@example.com");
+    rig.storage().flush(family).unwrap();
+    let final_name = Fault::nth(Operation::Rename, 0, Errno::IO).on(".sst");
+    rig.disk.inject(final_name);
+    let _ = rig.storage().compact(family);
+    assert_eq!(rig.get(FLUSHED, "ada", "email").as_deref(), Some(&b"ada@example.com"[..]));
+    rig.delete(FLUSHED, "ada", "email", 6);
+    rig.storage().flush(family).unwrap();
+    rig.clock.advance(Duration::from_secs(100));
+    rig.storage().compact(family).unwrap();
+    for _ in 0..2 {
+        assert_eq!(rig.get(FLUSHED, "ada", "email"), None);
+        rig.close();
+        rig.open().unwrap();
+    }
+    assert_eq!(rig.files(), ["Authors.manifest"]);
+}
+
+/// Each attempt writes a file as large as the memtable, on a disk that is nearly full.
+#[test]
+fn attempts_to_flush_do_not_pile_up() {
+    let rig = rig(Setup::default());
+    rig.insert(FLUSHED, "ada", ("email", 5), b"ada@example.com");
+    let full = Fault::next(Operation::Write, Errno::NOSPC).on(".manifest");
+    rig.disk.inject(Fault { times: 5, ..full });
+    for _ in 0..5 {
+        rig.storage().flush(FamilyId(FLUSHED)).unwrap_err();
+    }
+    let left = rig.files().into_iter().filter(|name| name.contains(".sst")).count();
+    assert_eq!(left, 0, "{:?}", rig.files());
+    rig.storage().flush(FamilyId(FLUSHED)).unwrap();
+    assert!(rig.get(FLUSHED, "ada", "email").is_some());
 }

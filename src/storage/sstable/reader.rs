@@ -12,7 +12,7 @@ use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::CellRange;
 use crate::ring::{DecoratedKey, Partitioner, Token};
 use crate::storage::cache::BlockCache;
-use crate::storage::error::{Corrupt, FileContext, ReadError};
+use crate::storage::error::{Corrupt, FileContext, FileError, ReadError};
 use std::cmp::Ordering;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -134,6 +134,14 @@ impl SsTable {
     /// Tokens of every so many-th row, the first included, as `IndexInterval` says.
     pub fn sampled_tokens(&self) -> impl Iterator<Item = &Token> {
         self.summary.iter().map(|entry| entry.first.token())
+    }
+
+    /// Renames a file that was opened under its temporary name to the name without the suffix.
+    pub fn take_final_name(&mut self) -> Result<(), FileError> {
+        let path = self.path.with_extension("");
+        self.fs.rename(&self.path, &path).context("rename", &self.path)?;
+        self.path = path;
+        Ok(())
     }
 
     /// The file is not needed any more: it is removed as soon as nobody reads it.

@@ -218,6 +218,9 @@ impl Store {
     /// Makes new SSTables count in place of old ones, on disk and for readers, in one step. The
     /// new ones are complete under their temporary names. Also forgets memtables whose data are
     /// in the new ones.
+    ///
+    /// The manifest decides: before it is replaced everything is tried that can fail, after that
+    /// nothing may fail any more, or disk and readers would disagree on what counts.
     pub fn replace(
         &self,
         old: &[Arc<SsTable>],
@@ -225,6 +228,10 @@ impl Store {
         flushed: Option<&Arc<Memtable>>,
     ) -> Result<(), ReadError> {
         let fs = &*self.environment.fs;
+        let mut opened = Vec::with_capacity(new.len());
+        for table in new {
+            opened.push(self.open_table(&self.temporary_path(table), table.generation)?);
+        }
         let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = manifest.clone();
         next.obsolete.retain(|generation| {
@@ -242,18 +249,20 @@ impl Store {
         if let Some(flushed) = flushed {
             next.flushed = next.flushed.max(flushed.log_end());
         }
-        next.store(fs, &self.manifest_path())?;
+        if let Err(error) = next.store(fs, &self.manifest_path()) {
+            self.discard_uncounted(&manifest, new);
+            return Err(error.into());
+        }
         *manifest = next;
-        let mut opened = Vec::with_capacity(new.len());
-        for table in new {
-            let path = files::sstable(&table.folder, &self.schema.name, table.generation);
-            let temporary = files::temporary(&path);
-            fs.rename(&temporary, &path).context("rename", &temporary)?;
-            opened.push(Arc::new(self.open_table(&path, table.generation)?));
+        for table in &mut opened {
+            if let Err(error) = table.take_final_name() {
+                // The next start tries again. Until then it is read under the name that it has.
+                log::warn!("{error}");
+            }
         }
         self.publish(|view| {
             view.tables.retain(|t| !old.iter().any(|o| o.generation() == t.generation()));
-            view.tables.extend(opened);
+            view.tables.extend(opened.into_iter().map(Arc::new));
             view.tables.sort_by_key(|table| table.generation());
             if let Some(flushed) = flushed {
                 view.flushing.retain(|memtable| !Arc::ptr_eq(memtable, flushed));
@@ -263,6 +272,22 @@ impl Store {
             table.mark_obsolete();
         }
         Ok(())
+    }
+
+    fn temporary_path(&self, table: &NewTable) -> PathBuf {
+        files::temporary(&files::sstable(&table.folder, &self.schema.name, table.generation))
+    }
+
+    /// Removes new SSTables whose manifest could not be stored, so that attempts do not pile up on
+    /// a full disk. Only if the old manifest stands is it certain that they do not count.
+    fn discard_uncounted(&self, old: &Manifest, new: &[NewTable]) {
+        let fs = &*self.environment.fs;
+        let present = Manifest::load(fs, &self.manifest_path());
+        if present.is_ok_and(|present| present.unwrap_or_default() == *old) {
+            for table in new {
+                discard(fs, &self.temporary_path(table));
+            }
+        }
     }
 
     fn open_table(&self, path: &Path, generation: u64) -> Result<SsTable, ReadError> {
