@@ -331,6 +331,8 @@ impl Storage {
             }
         }
         if let Err(error) = self.shared.log.close() {
+        // The flush thread may not have come to it.
+        self.shared.forget_replayed();
             log::error!("the commit log was not closed cleanly: {error}");
         }
     }

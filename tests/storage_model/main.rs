@@ -10,7 +10,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
 
+mod crash;
 mod model;
 mod random;
 mod regressions;
 mod rig;
+mod scenario;

@@ -2,7 +2,7 @@
 
 use crate::model::{Family, Filter, Order, Query, Target, Visible, Write};
 use alexandra::base::clock::{Clock, ManualClock};
-use alexandra::base::events::Events;
+use alexandra::base::events::{Events, Recorder};
 use alexandra::base::fs::FileSystem;
 use alexandra::base::sim_fs::{SimFileSystem, Survival};
 use alexandra::model::comparator::Comparator;
@@ -20,6 +20,9 @@ use alexandra::storage::{FamilyOptions, Options, Storage};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+/// Two of the families, with columns of one level.
+pub(crate) const FLUSHABLE: [u32; 2] = [0, 2];
+
 pub(crate) const KEYSPACE: &str = "Blog";
 
 /// What the model knows of the three column families, by number.
@@ -29,7 +32,7 @@ pub(crate) const FAMILIES: [Family; 3] = [
     Family { is_super: false, order: Order::Long, suborder: Order::Bytes },
 ];
 
-fn schema() -> Arc<Schema> {
+pub(crate) fn schema() -> Arc<Schema> {
     let kinds = [
         ColumnFamilyKind::Standard { columns: Comparator::Utf8 },
         ColumnFamilyKind::Super { super_columns: Comparator::Long, columns: Comparator::Bytes },
@@ -77,6 +80,9 @@ pub(crate) struct Rig {
     pub(crate) disk: SimFileSystem,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) schema: Arc<Schema>,
+    events: Events,
+    /// What has happened so far.
+    pub(crate) heard: Arc<Recorder>,
     storage: Option<Storage>,
 }
 
@@ -86,19 +92,25 @@ pub(crate) enum Outcome {
     /// Acknowledged.
     Done,
     /// Refused, and surely not there.
-    Refused(WriteError),
+    Refused(#[allow(dead_code, reason = "printed")] WriteError),
     /// Not acknowledged: it may be there.
-    Unknown(LogError),
+    Unknown(#[allow(dead_code, reason = "printed")] LogError),
 }
 
 impl Rig {
     /// A rig on an empty disk.
     pub(crate) fn new(setup: Setup, seed: u64) -> Self {
-        let disk = SimFileSystem::new(seed);
-        let clock = Arc::new(ManualClock::at_micros(1_000_000_000));
-        let mut rig = Self { setup, disk, clock, schema: schema(), storage: None };
+        let mut rig = Self::unopened(setup, seed);
         rig.open().expect("an empty disk can be opened");
         rig
+    }
+
+    /// A rig on an empty disk whose storage was never started.
+    pub(crate) fn unopened(setup: Setup, seed: u64) -> Self {
+        let disk = SimFileSystem::new(seed);
+        let clock = Arc::new(ManualClock::at_micros(1_000_000_000));
+        let (events, heard) = Events::recording();
+        Self { setup, disk, clock, schema: schema(), events, heard, storage: None }
     }
 
     /// Starts the storage.
@@ -117,7 +129,7 @@ impl Rig {
             seed: 1,
         };
         let fs = Arc::new(self.disk.clone());
-        let components = Components { fs, clock: self.clock.clone(), events: Events::logging() };
+        let components = Components { fs, clock: self.clock.clone(), events: self.events.clone() };
         let family_options = move |_| FamilyOptions {
             memtable_operations: setup.memtable_operations,
             block_bytes: 200,
