@@ -1,8 +1,10 @@
 //! Directories that survive a power loss.
 
+use super::error::{FileContext, FileError};
 use crate::base::fs::FileSystem;
 use std::io;
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// Creates a directory with its parents, durably: each level that was missing is synced in the
 /// level above it. What is written into a directory whose own name is lost is lost with it.
@@ -17,4 +19,52 @@ pub fn create(fs: &dyn FileSystem, directory: &Path) -> io::Result<()> {
         fs.sync_dir(parent.unwrap_or(Path::new(".")))?;
     }
     Ok(())
+}
+
+/// Makes names in directories durable, until that fails once.
+///
+/// After a failed sync the system may have dropped the names that waited for it, those of other
+/// column families too, and a later sync reports a success that is none. A manifest that was
+/// stored then could name an SSTable that the next power loss takes away. So nothing counts as
+/// durable any more until the next start.
+#[derive(Debug, Default)]
+pub struct DirectorySync(OnceLock<FileError>);
+
+impl DirectorySync {
+    /// Makes the names in a directory durable; after the first failure always that failure.
+    pub fn sync(&self, fs: &dyn FileSystem, directory: &Path) -> Result<(), FileError> {
+        let synced = match self.0.get() {
+            Some(failure) => Err(failure.clone()),
+            None => fs.sync_dir(directory).map_err(lasting).context("sync", directory),
+        };
+        synced.map_err(|failure| self.0.get_or_init(|| failure).clone())
+    }
+}
+
+/// Even a full disk is no passing state here: what was dropped stays so.
+fn lasting(error: io::Error) -> io::Error {
+    io::Error::other(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::sim_fs::{Fault, Operation, SimFileSystem};
+    use rustix::io::Errno;
+
+    #[test]
+    fn nothing_is_durable_after_a_failed_sync() {
+        let fs = SimFileSystem::new(1);
+        for name in ["/a", "/b"] {
+            create(&fs, Path::new(name)).unwrap();
+        }
+        let sync = DirectorySync::default();
+        sync.sync(&fs, Path::new("/a")).unwrap();
+        fs.inject(Fault::next(Operation::SyncDir, Errno::NOSPC));
+        for name in ["/a", "/b", "/a"] {
+            let failure = sync.sync(&fs, Path::new(name)).unwrap_err();
+            assert_eq!(failure.path, Path::new("/a"));
+            assert_ne!(failure.source.kind(), io::ErrorKind::StorageFull);
+        }
+    }
 }

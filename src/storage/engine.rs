@@ -6,7 +6,7 @@ use super::background::{Next, Work, WorkQueue};
 use super::cache::BlockCache;
 use super::commitlog::{self, CommitLog, LogError, LogOptions, Position, SyncPolicy};
 use super::compaction::{self, CompactionError};
-use super::directory;
+use super::directory::{self, DirectorySync};
 use super::error::{FileContext, FileError, ReadError};
 use super::files;
 use super::options::{FamilyOptions, Options};
@@ -151,6 +151,7 @@ impl Storage {
             cache: Arc::new(BlockCache::new(options.block_cache_bytes)),
             partitioner,
             memtable_memory: AtomicU64::new(0),
+            directory_sync: DirectorySync::default(),
         });
         let mut stores = Vec::new();
         for (id, family) in schema.families() {
@@ -330,9 +331,9 @@ impl Storage {
                 log::warn!("{} stays in the commit log: {error}", store.schema());
             }
         }
-        if let Err(error) = self.shared.log.close() {
         // The flush thread may not have come to it.
         self.shared.forget_replayed();
+        if let Err(error) = self.shared.log.close() {
             log::error!("the commit log was not closed cleanly: {error}");
         }
     }

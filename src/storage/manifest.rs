@@ -49,7 +49,8 @@ impl Manifest {
         }
     }
 
-    /// Replaces the manifest on disk by this one, durably.
+    /// Replaces the manifest on disk by this one. Its content is durable then, that it is the
+    /// manifest only after a sync of its folder.
     pub fn store(&self, fs: &dyn FileSystem, path: &Path) -> Result<(), FileError> {
         let temporary = files::temporary(path);
         if fs.exists(&temporary) {
@@ -58,9 +59,7 @@ impl Manifest {
         let file = fs.create(&temporary).context("create", &temporary)?;
         file.write_all_at(self.render().as_bytes(), 0).context("write", &temporary)?;
         file.sync().context("sync", &temporary)?;
-        fs.rename(&temporary, path).context("rename", &temporary)?;
-        let folder = path.parent().unwrap_or(path);
-        fs.sync_dir(folder).context("sync", folder)
+        fs.rename(&temporary, path).context("rename", &temporary)
     }
 
     fn render(&self) -> String {

@@ -11,6 +11,7 @@
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
 
 mod crash;
+mod faults;
 mod model;
 mod random;
 mod regressions;

@@ -4,7 +4,7 @@ use super::purge::Purge;
 use crate::base::events::{CompactionEvent, CompactionKind};
 use crate::model::slice::CellRange;
 use crate::ring::DecoratedKey;
-use crate::storage::error::{FileContext, FileError, ReadError};
+use crate::storage::error::{FileError, ReadError};
 use crate::storage::files;
 use crate::storage::row::RowReader;
 use crate::storage::rows::{MergedRows, RowStream};
@@ -55,7 +55,7 @@ pub fn compact(
     let (bytes, rows) = written?;
     let mut new = Vec::new();
     if rows > 0 {
-        environment.fs.sync_dir(&folder).context("sync", &folder)?;
+        store.sync_folder(&folder)?;
         new.push(NewTable { generation, bytes, folder });
     }
     store.replace(inputs, &new, None)?;

@@ -4,7 +4,7 @@ use super::{NewTable, Store};
 use crate::base::events::{self, FlushEvent};
 use crate::base::fs::FileSystem;
 use crate::model::slice::CellRange;
-use crate::storage::error::{FileContext, FileError, ReadError};
+use crate::storage::error::{FileError, ReadError};
 use crate::storage::files;
 use crate::storage::memtable::Memtable;
 use crate::storage::sstable::SsTableWriter;
@@ -29,7 +29,7 @@ impl Store {
             discard(&*environment.fs, &temporary);
         }
         let (bytes, rows) = written?;
-        environment.fs.sync_dir(folder).context("sync", folder)?;
+        self.sync_folder(folder)?;
         let new = NewTable { generation, bytes, folder: folder.to_owned() };
         self.replace(&[], &[new], Some(memtable))?;
         environment.memtable_memory.fetch_sub(memtable.memory(), Ordering::Relaxed);

@@ -15,6 +15,7 @@ pub use open::OpenError;
 
 use super::cache::BlockCache;
 use super::commitlog::Position;
+use super::directory::DirectorySync;
 use super::error::{FileContext, FileError, ReadError};
 use super::files;
 use super::manifest::Manifest;
@@ -46,6 +47,8 @@ pub struct Environment {
     pub partitioner: Partitioner,
     /// Memory of all memtables, those being flushed included, in bytes.
     pub memtable_memory: AtomicU64,
+    /// Makes new files durable by name.
+    pub directory_sync: DirectorySync,
 }
 
 /// Everything that a reader of a column family has to look at, at one moment. Each write is in
@@ -249,7 +252,8 @@ impl Store {
         if let Some(flushed) = flushed {
             next.flushed = next.flushed.max(flushed.log_end());
         }
-        if let Err(error) = next.store(fs, &self.manifest_path()) {
+        let stored = next.store(fs, &self.manifest_path());
+        if let Err(error) = stored.and_then(|()| self.sync_folder(&self.folders[0])) {
             self.discard_uncounted(&manifest, new);
             return Err(error.into());
         }
@@ -272,6 +276,11 @@ impl Store {
             table.mark_obsolete();
         }
         Ok(())
+    }
+
+    /// Makes the names of new files in a folder durable.
+    pub fn sync_folder(&self, folder: &Path) -> Result<(), FileError> {
+        self.environment.directory_sync.sync(&*self.environment.fs, folder)
     }
 
     fn temporary_path(&self, table: &NewTable) -> PathBuf {

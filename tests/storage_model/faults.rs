@@ -1,0 +1,205 @@
+//! A disk that refuses: each operation fails once, the disk is full, a bit flips.
+
+use crate::rig::{BATCH, Outcome, PERIODIC, Rig, Setup, insertion};
+use crate::scenario::{Ended, Scenario};
+use alexandra::base::sim_fs::{Fault, Operation, Survival};
+use alexandra::model::schema::FamilyId;
+use alexandra::storage::compaction::CompactionError;
+use alexandra::storage::error::ReadError;
+use fastrand::Rng;
+use rustix::io::Errno;
+
+/// Every operation of this kind fails in its turn, and the scenario goes on as far as it can.
+/// Acknowledged writes stay readable, are there after a restart, and after a power loss as well.
+fn fail_each(operation: Operation, errno: Errno) {
+    let setup = Setup { sync: BATCH, memtable_operations: 1000, ..Setup::default() };
+    for skip in 0.. {
+        for crashes in [false, true] {
+            let mut scenario = Scenario::new(setup.clone(), skip);
+            scenario.goes_on = true;
+            let before = scenario.rig.disk.count(operation);
+            scenario.rig.disk.inject(Fault::nth(operation, skip, errno));
+            let ended = scenario.run();
+            assert_eq!(ended, Ended::Complete, "{operation:?} {skip}");
+            let happened = scenario.rig.disk.count(operation) - before > skip;
+            if !happened {
+                assert!(skip > 0, "the scenario has no {operation:?}");
+                return;
+            }
+            if crashes {
+                scenario.rig.crash(Survival::Nothing, &mut Rng::with_seed(skip));
+            } else {
+                scenario.rig.close();
+            }
+            // A removal that a failed sync has lost brings back a file after the next power loss.
+            // Nobody reads it.
+            scenario.may_leave_files = operation == Operation::SyncDir;
+            scenario.check_recovered(skip);
+        }
+    }
+}
+
+#[test]
+fn each_write_fails_once() {
+    fail_each(Operation::Write, Errno::IO);
+}
+
+#[test]
+fn each_sync_fails_once() {
+    fail_each(Operation::Sync, Errno::IO);
+}
+
+#[test]
+fn each_rename_fails_once() {
+    fail_each(Operation::Rename, Errno::IO);
+}
+
+#[test]
+fn each_sync_of_a_directory_fails_once() {
+    fail_each(Operation::SyncDir, Errno::IO);
+}
+
+#[test]
+fn each_creation_fails_once() {
+    fail_each(Operation::Create, Errno::IO);
+    fail_each(Operation::Allocate, Errno::NOSPC);
+}
+
+#[test]
+fn each_removal_fails_once() {
+    fail_each(Operation::Remove, Errno::IO);
+}
+
+#[test]
+fn each_opening_fails_once() {
+    fail_each(Operation::Open, Errno::MFILE);
+}
+
+/// A rig that flushes and compacts on request only.
+fn quiet(setup: Setup) -> Rig {
+    Rig::new(Setup { memtable_operations: 1000, min_compaction_threshold: 0, ..setup }, 1)
+}
+
+const NAME: &str = "12345678";
+
+#[test]
+fn a_failed_flush_stops_the_writes_of_its_family_and_says_why() {
+    let rig = Rig::new(Setup { memtable_operations: 10, ..Setup::default() }, 1);
+    rig.disk.inject(Fault { times: 1000, ..Fault::next(Operation::Sync, Errno::IO) }.on(".sst"));
+    let mut refused = None;
+    for i in 0..10_000 {
+        match rig.write(format!("row {i}").as_bytes(), &[(0, vec![insertion(NAME, 1, b"v")])]) {
+            Outcome::Done => {}
+            Outcome::Refused(error) => {
+                refused = Some((i, error.to_string()));
+                break;
+            }
+            Outcome::Unknown(error) => panic!("{error}"),
+        }
+    }
+    let (taken, reason) = refused.expect("writes are refused after a failed flush");
+    for part in ["Blog.Authors takes no more writes", "cannot sync", ".sst"] {
+        assert!(reason.contains(part), "{reason}");
+    }
+    for i in 0..taken {
+        assert!(rig.get(0, &format!("row {i}"), NAME).is_some());
+    }
+    rig.insert(2, "other family", (NAME, 1), b"goes on");
+}
+
+#[test]
+fn a_full_disk_refuses_and_goes_on_by_itself_when_there_is_room() {
+    for sync in [BATCH, PERIODIC] {
+        let rig = Rig::new(Setup { sync, ..Setup::default() }, 1);
+        rig.disk.set_capacity(Some(40_000));
+        let mut taken = Vec::new();
+        let refused = (0..1000).find_map(|i| {
+            let key = format!("row {i}");
+            let parts = [(0, vec![insertion(NAME, 1, &Rng::with_seed(i).u64(..).to_be_bytes())])];
+            match rig.write(key.as_bytes(), &parts) {
+                Outcome::Done => {
+                    taken.push(key);
+                    None
+                }
+                Outcome::Refused(error) => Some(error.to_string()),
+                Outcome::Unknown(error) => panic!("{error}"),
+            }
+        });
+        let reason = refused.expect("40 KB do not hold 1000 rows");
+        assert!(reason.contains("no space"), "{reason}");
+        assert!(taken.iter().all(|key| rig.get(0, key, NAME).is_some()));
+        rig.disk.set_capacity(None);
+        rig.insert(0, "later", (NAME, 1), b"v");
+        rig.storage().flush(FamilyId(0)).unwrap();
+        assert!(taken.iter().all(|key| rig.get(0, key, NAME).is_some()));
+        assert_eq!(rig.storage().store(FamilyId(0)).failure(), None);
+    }
+}
+
+#[test]
+fn a_full_disk_during_a_flush_is_waited_for() {
+    for operation in [Operation::Write, Operation::Create, Operation::Rename, Operation::SyncDir] {
+        let rig = quiet(Setup::default());
+        rig.insert(0, "ada", (NAME, 1), b"v");
+        let folder = "/Blog";
+        rig.disk.inject(Fault::next(operation, Errno::NOSPC).on(folder));
+        let _ = rig.storage().flush(FamilyId(0));
+        rig.insert(0, "bob", (NAME, 1), b"v");
+        if operation != Operation::SyncDir {
+            rig.storage().flush(FamilyId(0)).unwrap();
+        }
+        assert!(rig.get(0, "ada", NAME).is_some() && rig.get(0, "bob", NAME).is_some());
+    }
+}
+
+/// Two SSTables of some blocks each. Returns the path of the second.
+fn two_tables(rig: &Rig) -> String {
+    for table in 0..2 {
+        for i in 0..20 {
+            let value: Vec<u8> = Rng::with_seed(i).choose_multiple(0..=255, 150);
+            rig.insert(0, &format!("row {table} {i:02}"), (NAME, 1), &value);
+        }
+        rig.storage().flush(FamilyId(0)).unwrap();
+    }
+    let name = rig.files().into_iter().rfind(|name| name.ends_with(".sst")).unwrap();
+    format!("/var/data0/Blog/{name}")
+}
+
+fn read_error(rig: &Rig, key: &str) -> Option<ReadError> {
+    let slice = alexandra::model::slice::Slice::all(None);
+    rig.read(0, key.as_bytes(), &slice).err()
+}
+
+#[test]
+fn a_flipped_bit_fails_only_what_needs_it_and_compaction_drops_nothing() {
+    let partitioner = alexandra::ring::Partitioner::OrderPreserving;
+    let mut rig = quiet(Setup { partitioner, ..Setup::default() });
+    let path = two_tables(&rig);
+    rig.disk.corrupt(path.as_ref(), 20, 0x10).unwrap();
+    match read_error(&rig, "row 1 00") {
+        Some(ReadError::Corrupt(corrupt)) => {
+            assert_eq!((corrupt.file.to_str().unwrap(), corrupt.offset), (path.as_str(), 8));
+        }
+        other => panic!("{other:?}"),
+    }
+    let check_others = |rig: &Rig| {
+        for i in 0..20 {
+            assert!(rig.get(0, &format!("row 0 {i:02}"), NAME).is_some());
+            assert!(i < 2 || rig.get(0, &format!("row 1 {i:02}"), NAME).is_some());
+        }
+    };
+    check_others(&rig);
+    let before = rig.files();
+    let failed = rig.storage().compact(FamilyId(0)).unwrap_err();
+    assert!(matches!(failed, CompactionError::Failed(ReadError::Corrupt(_))), "{failed}");
+    assert_eq!(rig.files(), before);
+    check_others(&rig);
+    rig.insert(0, "still written", (NAME, 1), b"v");
+    rig.close();
+    rig.open().unwrap();
+    check_others(&rig);
+    // Only hidden until the file is whole again.
+    rig.disk.corrupt(path.as_ref(), 20, 0x10).unwrap();
+    assert!(rig.get(0, "row 1 00", NAME).is_some());
+    rig.storage().compact(FamilyId(0)).unwrap();
+}
