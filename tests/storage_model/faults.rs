@@ -2,12 +2,18 @@
 
 use crate::rig::{BATCH, Outcome, PERIODIC, Rig, Setup, insertion};
 use crate::scenario::{Ended, Scenario};
+use alexandra::base::events::{CompactionEvent, Event};
+use alexandra::base::fs::FileSystem;
 use alexandra::base::sim_fs::{Fault, Operation, Survival};
 use alexandra::model::schema::FamilyId;
 use alexandra::storage::compaction::CompactionError;
 use alexandra::storage::error::ReadError;
 use fastrand::Rng;
 use rustix::io::Errno;
+use std::time::Duration;
+
+/// Long enough for anything that the threads in the background do, short enough for a test.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Every operation of this kind fails in its turn, and the scenario goes on as far as it can.
 /// Acknowledged writes stay readable, are there after a restart, and after a power loss as well.
@@ -202,4 +208,31 @@ fn a_flipped_bit_fails_only_what_needs_it_and_compaction_drops_nothing() {
     rig.disk.corrupt(path.as_ref(), 20, 0x10).unwrap();
     assert!(rig.get(0, "row 1 00", NAME).is_some());
     rig.storage().compact(FamilyId(0)).unwrap();
+}
+
+fn failed_compactions(rig: &Rig) -> usize {
+    let failed = |e: &&Event| matches!(e, Event::Compaction(CompactionEvent::Failed { .. }));
+    rig.heard.events().iter().filter(failed).count()
+}
+
+/// One damaged file must not keep the others from being merged, nor be read again and again.
+#[test]
+fn minor_compaction_passes_over_a_damaged_file() {
+    let rig = Rig::new(
+        Setup { memtable_operations: 1000, min_compaction_threshold: 4, ..Setup::default() },
+        1,
+    );
+    let path = two_tables(&rig);
+    rig.disk.corrupt(path.as_ref(), 20, 0x10).unwrap();
+    for i in 0..10 {
+        rig.insert(0, &format!("more {i}"), (NAME, 1), b"v");
+        rig.storage().flush(FamilyId(0)).unwrap();
+    }
+    let merged = |e: &Event| matches!(e, Event::Compaction(CompactionEvent::End { .. }));
+    assert!(rig.heard.wait_for(PATIENCE, merged).is_some(), "nothing is merged");
+    assert!(failed_compactions(&rig) <= 1, "{} attempts", failed_compactions(&rig));
+    assert!(rig.disk.exists(path.as_ref()));
+    for i in 0..10 {
+        assert!(rig.get(0, &format!("more {i}"), NAME).is_some());
+    }
 }

@@ -52,6 +52,9 @@ pub fn compact(
     if written.is_err() || matches!(written, Ok((_, 0))) {
         discard(&*environment.fs, &temporary);
     }
+    if let Err(CompactionError::Failed(error)) = &written {
+        mark_damaged(inputs, error);
+    }
     let (bytes, rows) = written?;
     let mut new = Vec::new();
     if rows > 0 {
@@ -69,6 +72,18 @@ pub fn compact(
         took: environment.clock.monotonic().saturating_sub(begun),
     });
     Ok(())
+}
+
+/// Marks the input that could not be read, if that was the reason.
+fn mark_damaged(inputs: &[Arc<SsTable>], error: &ReadError) {
+    let path = match error {
+        ReadError::Corrupt(corrupt) => &corrupt.file,
+        ReadError::Io(file) => &file.path,
+        ReadError::WouldBlock => return,
+    };
+    for input in inputs.iter().filter(|input| input.path() == path) {
+        input.mark_damaged();
+    }
 }
 
 /// Writes the merged rows; returns the size of the file and the number of its rows.

@@ -12,7 +12,8 @@ const SMALL: u64 = 50 << 20;
 /// SSTables are put into buckets of similar size: between half and one and a half of the average,
 /// or both small. The first bucket that has enough of them is merged, the oldest first.
 pub fn next_minor(tables: &[Arc<SsTable>], options: &FamilyOptions) -> Option<Vec<Arc<SsTable>>> {
-    let sizes: Vec<_> = tables.iter().map(|table| (table.generation(), table.size())).collect();
+    let sound = tables.iter().filter(|table| !table.is_damaged());
+    let sizes: Vec<_> = sound.map(|table| (table.generation(), table.size())).collect();
     let (least, most) = (options.min_compaction_threshold, options.max_compaction_threshold);
     let chosen = choose(&sizes, least, most)?;
     Some(tables.iter().filter(|t| chosen.contains(&t.generation())).cloned().collect())

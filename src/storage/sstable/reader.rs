@@ -45,6 +45,8 @@ pub struct SsTable {
     cache: Arc<BlockCache>,
     cache_id: u64,
     obsolete: AtomicBool,
+    /// A compaction could not read it.
+    damaged: AtomicBool,
 }
 
 /// The first row of a row index block.
@@ -96,6 +98,7 @@ impl SsTable {
             cache: Arc::clone(cache),
             cache_id: cache.register_file(),
             obsolete: AtomicBool::new(false),
+            damaged: AtomicBool::new(false),
         })
     }
 
@@ -147,6 +150,17 @@ impl SsTable {
     /// The file is not needed any more: it is removed as soon as nobody reads it.
     pub fn mark_obsolete(&self) {
         self.obsolete.store(true, AtomicOrdering::Release);
+    }
+
+    /// A compaction could not read all of it: minor compactions leave it out until the next start,
+    /// so that it does not keep the others from being merged. Reads go on.
+    pub fn mark_damaged(&self) {
+        self.damaged.store(true, AtomicOrdering::Release);
+    }
+
+    /// Whether minor compactions leave it out.
+    pub fn is_damaged(&self) -> bool {
+        self.damaged.load(AtomicOrdering::Acquire)
     }
 
     /// What the file says of a row, which [`SsTable::may_contain`] was asked about.
