@@ -17,3 +17,4 @@ mod random;
 mod regressions;
 mod rig;
 mod scenario;
+mod threads;

@@ -1,0 +1,162 @@
+//! Many threads on the same rows, on the real file system.
+
+use crate::rig::{KEYSPACE, schema};
+use alexandra::base::clock::{Clock, SystemClock};
+use alexandra::base::events::Events;
+use alexandra::base::fs::OsFileSystem;
+use alexandra::model::deletion::Deletion;
+use alexandra::model::key::RowKey;
+use alexandra::model::mutation::MutationBuilder;
+use alexandra::model::schema::FamilyId;
+use alexandra::model::slice::{RowSlice, Slice};
+use alexandra::ring::{Partitioner, RowRange};
+use alexandra::storage::commitlog::SyncPolicy;
+use alexandra::storage::engine::Components;
+use alexandra::storage::sstable::Access;
+use alexandra::storage::{FamilyOptions, Options, Storage};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// How long the threads run.
+const RUN_TIME: Duration = Duration::from_millis(2500);
+
+const FAMILY: FamilyId = FamilyId(0);
+const ROWS: i64 = 4;
+const COLUMNS: usize = 100;
+
+fn open(directory: &std::path::Path, clock: &Arc<SystemClock>) -> Storage {
+    let options = Options {
+        data_directories: vec![directory.join("data")],
+        commit_log_directory: directory.join("commitlog"),
+        sync: SyncPolicy::Periodic { every: Duration::from_millis(50) },
+        segment_bytes: 1 << 18,
+        memtable_budget_bytes: 1 << 22,
+        block_cache_bytes: 1 << 16,
+        accept_commitlog_loss: false,
+        seed: 1,
+    };
+    let components = Components {
+        fs: Arc::new(OsFileSystem),
+        clock: Arc::clone(clock) as Arc<dyn Clock>,
+        events: Events::ignored(),
+    };
+    let family_options = |_| FamilyOptions {
+        memtable_operations: 5000,
+        block_bytes: 512,
+        index_interval: 2,
+        min_compaction_threshold: 2,
+        gc_grace_seconds: 0,
+        ..FamilyOptions::default()
+    };
+    Storage::open(components, options, Partitioner::Random, schema(), family_options).unwrap()
+}
+
+fn key(row: i64) -> RowKey {
+    RowKey::from(format!("row {row}").as_str())
+}
+
+/// Sets all columns of a row to the timestamp, or deletes the row just before.
+fn write(storage: &Storage, row: i64, timestamp: i64, now: i32) {
+    let key = key(row);
+    let mut builder = MutationBuilder::new(storage.schema(), KEYSPACE, key.as_bytes());
+    builder.family(FAMILY);
+    if timestamp % 5 == 0 {
+        builder.delete_row(Deletion::at(timestamp - 1, now));
+    }
+    for column in 0..COLUMNS {
+        let name = format!("column {column:03}");
+        builder.insert((b"", name.as_bytes()), &timestamp.to_be_bytes(), timestamp);
+    }
+    storage.apply(&builder.finish(), true).unwrap();
+}
+
+/// The value that all columns have; 0 for a row that was never written.
+fn the_value(row: &RowSlice) -> i64 {
+    let Some(first) = row.cells.first() else { return 0 };
+    assert_eq!(row.cells.len(), COLUMNS, "half of a row");
+    assert!(row.cells.iter().all(|cell| cell.value() == first.value()), "half of a mutation");
+    first.timestamp()
+}
+
+/// What the threads share.
+struct Run {
+    storage: Storage,
+    clock: Arc<SystemClock>,
+    stop: AtomicBool,
+    timestamps: AtomicI64,
+    /// The newest acknowledged timestamp of each row.
+    newest: [AtomicI64; ROWS as usize],
+    reads: AtomicU64,
+}
+
+impl Run {
+    fn repeat(&self, mut act: impl FnMut(i64)) {
+        let mut round = 0;
+        while !self.stop.load(Ordering::Relaxed) {
+            act(round);
+            round += 1;
+        }
+    }
+
+    fn write(&self, round: i64) {
+        let timestamp = self.timestamps.fetch_add(1, Ordering::Relaxed);
+        let row = (timestamp + round) % ROWS;
+        write(&self.storage, row, timestamp, self.clock.now_secs());
+        self.newest[row as usize].fetch_max(timestamp, Ordering::SeqCst);
+    }
+
+    fn read(&self, round: i64) {
+        let row = round % ROWS;
+        let (slice, newest) =
+            (Slice::range(None, b"", b"", round % 2 == 0, 1000), &self.newest[row as usize]);
+        let least = newest.load(Ordering::SeqCst);
+        let found = self.storage.read(FAMILY, &key(row), &slice, Access::Cached).unwrap();
+        assert!(the_value(&found) >= least, "an acknowledged write is not seen");
+        self.reads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn scan(&self) {
+        let all = Slice::all(None);
+        let rows = self.storage.scan(FAMILY, &RowRange::all(), &all, 100, Access::Cached).unwrap();
+        assert!(rows.len() <= ROWS as usize);
+        rows.iter().for_each(|(_, row)| assert!(the_value(row) > 0));
+    }
+}
+
+#[test]
+fn nobody_sees_half_of_a_row_mutation() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = Arc::new(SystemClock::new());
+    let run = Run {
+        storage: open(directory.path(), &clock),
+        clock: Arc::clone(&clock),
+        stop: AtomicBool::new(false),
+        timestamps: AtomicI64::new(1),
+        newest: Default::default(),
+        reads: AtomicU64::new(0),
+    };
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| run.repeat(|round| run.write(round)));
+            scope.spawn(|| run.repeat(|round| run.read(round)));
+        }
+        scope.spawn(|| run.repeat(|_| run.scan()));
+        scope.spawn(|| run.repeat(|_| run.storage.flush(FAMILY).unwrap()));
+        scope.spawn(|| run.repeat(|_| run.storage.compact(FAMILY).unwrap()));
+        let began = clock.monotonic();
+        while clock.monotonic().saturating_sub(began) < RUN_TIME {
+            thread::sleep(Duration::from_millis(50));
+        }
+        run.stop.store(true, Ordering::Relaxed);
+    });
+    assert!(run.reads.load(Ordering::Relaxed) > 100, "the readers were starved");
+    let newest = run.newest.map(AtomicI64::into_inner);
+    drop(run.storage);
+    let storage = open(directory.path(), &clock);
+    for (row, newest) in (0..).zip(newest) {
+        let found = storage.read(FAMILY, &key(row), &Slice::all(None), Access::Cached).unwrap();
+        assert!(the_value(&found) >= newest);
+    }
+}
