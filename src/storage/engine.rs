@@ -353,7 +353,9 @@ impl Shared {
     fn apply(&self, mutations: &[RowMutation], may_block: bool) -> Result<Applied, WriteError> {
         self.wait_for_memory(may_block)?;
         for family in mutations.iter().flat_map(|mutation| &mutation.families) {
-            check_takes_writes(self.store(family.family))?;
+            if let Some(refusal) = refusal(self.store(family.family)) {
+                return Err(refusal);
+            }
         }
         let gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         if self.stopping.load(Ordering::Relaxed) {
@@ -402,6 +404,11 @@ impl Shared {
             if self.stopping.load(Ordering::Relaxed) {
                 return Err(WriteError::Closed);
             }
+            if !self.can_free_memory()
+                && let Some(refusal) = self.stores.iter().find_map(|store| refusal(store))
+            {
+                return Err(refusal);
+            }
             self.request_largest();
             guard =
                 freed.wait_timeout(guard, RETRY_PAUSE).unwrap_or_else(PoisonError::into_inner).0;
@@ -414,10 +421,17 @@ impl Shared {
         if !self.flushes.is_empty() {
             return;
         }
-        let largest = self.stores.iter().max_by_key(|store| store.view().active.memory());
+        let sound = self.stores.iter().filter(|store| store.failure().is_none());
+        let largest = sound.max_by_key(|store| store.view().active.memory());
         if let Some(store) = largest.filter(|store| !store.view().active.is_empty()) {
             self.flushes.push(Work::Flush(store.id(), FlushCause::Memory));
         }
+    }
+
+    /// Whether a flush may free memory. What a failed family holds stays in memory, and readable.
+    fn can_free_memory(&self) -> bool {
+        let mut sound = self.stores.iter().filter(|store| store.failure().is_none());
+        sound.any(|store| store.view().memtables().any(|memtable| !memtable.is_empty()))
     }
 
     fn request_all(&self, cause: FlushCause) {
@@ -541,16 +555,6 @@ impl Shared {
     }
 }
 
-fn check_takes_writes(store: &Store) -> Result<(), WriteError> {
-    match store.failure() {
-        None => Ok(()),
-        Some(reason) => {
-            let (family, reason) = (store.schema().to_string(), reason.to_owned());
-            Err(WriteError::Failed { family, reason })
-        }
-    }
-}
-
 fn spawn(
     name: &str,
     shared: &Arc<Shared>,
@@ -561,8 +565,15 @@ fn spawn(
     builder.spawn(move || run(&shared)).map_err(StorageError::Thread)
 }
 
+/// What a writer to the family is told if it has failed.
+fn refusal(store: &Store) -> Option<WriteError> {
+    let reason = store.failure()?.to_owned();
+    Some(WriteError::Failed { family: store.schema().to_string(), reason })
+}
+
 fn is_disk_full(error: &ReadError) -> bool {
-    matches!(error, ReadError::Io(file) if file.source.kind() == io::ErrorKind::StorageFull)
+    let ReadError::Io(file) = error else { return false };
+    matches!(file.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Creates the directories and keeps other servers out of them.

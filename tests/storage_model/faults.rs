@@ -10,6 +10,8 @@ use alexandra::storage::compaction::CompactionError;
 use alexandra::storage::error::ReadError;
 use fastrand::Rng;
 use rustix::io::Errno;
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 /// Long enough for anything that the threads in the background do, short enough for a test.
@@ -111,6 +113,35 @@ fn a_failed_flush_stops_the_writes_of_its_family_and_says_why() {
         assert!(rig.get(0, &format!("row {i}"), NAME).is_some());
     }
     rig.insert(2, "other family", (NAME, 1), b"goes on");
+}
+
+/// Its memtables stay in memory. Writers that wait for room there would wait for ever.
+#[test]
+fn a_failed_family_that_uses_up_the_memory_refuses_all_writers() {
+    let setup = Setup { memtable_operations: 1_000_000, ..Setup::default() };
+    let rig = Rig::new(Setup { memtable_budget_bytes: 40_000, ..setup }, 1);
+    // While the flush waits for room, writers use up the memory.
+    rig.disk.inject(Fault::next(Operation::Create, Errno::NOSPC).on("Authors-"));
+    rig.disk
+        .inject(Fault { times: 1000, ..Fault::next(Operation::Sync, Errno::IO) }.on("Authors-"));
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        for family in [0, 2] {
+            let refused = (0..1000).find_map(|i| {
+                let parts = [(family, vec![insertion(NAME, 1, &[b'v'; 500])])];
+                match rig.write(format!("row {i}").as_bytes(), &parts) {
+                    Outcome::Refused(error) => Some(error.to_string()),
+                    _ => None,
+                }
+            });
+            tell.send(refused).unwrap();
+        }
+    });
+    for _ in 0..2 {
+        let refused = told.recv_timeout(PATIENCE).expect("the writer does not wait for ever");
+        let reason = refused.expect("the writer is refused");
+        assert!(reason.contains("Blog.Authors takes no more writes"), "{reason}");
+    }
 }
 
 #[test]

@@ -99,6 +99,7 @@ impl Case {
             min_compaction_threshold: [0, 2, 3, 4][rng.usize(..4)],
             data_directories: rng.usize(1..=2),
             memtable_operations: [10, 20, 60][rng.usize(..3)],
+            ..Setup::default()
         };
         let rig = Rig::new(setup, seed);
         let (model, unsynced) = (Model::default(), Vec::new());

@@ -55,6 +55,7 @@ pub(crate) struct Setup {
     pub(crate) min_compaction_threshold: usize,
     pub(crate) data_directories: usize,
     pub(crate) memtable_operations: u64,
+    pub(crate) memtable_budget_bytes: u64,
 }
 
 pub(crate) const BATCH: SyncPolicy = SyncPolicy::Batch { window: Duration::ZERO };
@@ -69,6 +70,7 @@ impl Default for Setup {
             min_compaction_threshold: 3,
             data_directories: 1,
             memtable_operations: 20,
+            memtable_budget_bytes: 1 << 20,
         }
     }
 }
@@ -123,7 +125,7 @@ impl Rig {
             commit_log_directory: "/var/commitlog".into(),
             sync: setup.sync,
             segment_bytes: 4096,
-            memtable_budget_bytes: 1 << 20,
+            memtable_budget_bytes: setup.memtable_budget_bytes,
             block_cache_bytes: 1 << 14,
             accept_commitlog_loss: false,
             seed: 1,
