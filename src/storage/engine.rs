@@ -538,18 +538,22 @@ impl Shared {
         }
     }
 
-    fn compact_minor(&self, family: FamilyId) {
-        let store = self.store(family);
+    fn compact_minor(&self, family_id: FamilyId) {
+        let store = self.store(family_id);
         let _one_at_a_time = store.compaction_lock();
         let Some(inputs) = compaction::next_minor(&store.view().tables, store.options()) else {
             return;
         };
         match compaction::compact(store, &inputs, CompactionKind::Minor, &self.stopping) {
-            Ok(()) => self.compactions.push(Work::Compact(family)),
+            Ok(()) => self.compactions.push(Work::Compact(family_id)),
             Err(CompactionError::Stopped) => {}
             Err(CompactionError::Failed(error)) => {
                 let (family, reason) = (store.event_family(), error.to_string());
                 self.environment.events.emit(CompactionEvent::Failed { family, reason });
+                if inputs.iter().any(|table| table.is_damaged()) {
+                    // The others may still be enough for a compaction.
+                    self.compactions.push(Work::Compact(family_id));
+                }
             }
         }
     }
