@@ -109,7 +109,7 @@ fn write(
     while let Some(key) = rows.key() {
         let reader = RowReader::new(schema, rows.sources(&key));
         let elsewhere = is_elsewhere(&view, inputs, &key);
-        let mut purge = Purge::new(reader.deletion(), (!elsewhere).then_some(gc_before));
+        let mut purge = Purge::new(schema, reader.deletion(), (!elsewhere).then_some(gc_before));
         writer.begin_row(&key, purge.row_deletion());
         let mut cells = reader.cells(CellRange::ALL, false)?;
         let mut row_bytes = 0;
