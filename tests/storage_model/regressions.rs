@@ -3,6 +3,9 @@
 use crate::rig::{BATCH, PERIODIC, Rig, Setup, insertion};
 use alexandra::base::sim_fs::{Fault, Operation, Survival};
 use alexandra::model::schema::FamilyId;
+use alexandra::model::slice::Slice;
+use alexandra::ring::RowRange;
+use alexandra::storage::sstable::Access;
 use fastrand::Rng;
 use rustix::io::Errno;
 use std::time::Duration;
@@ -106,4 +109,14 @@ fn attempts_to_flush_do_not_pile_up() {
     assert_eq!(left, 0, "{:?}", rig.files());
     rig.storage().flush(FamilyId(FLUSHED)).unwrap();
     assert!(rig.get(FLUSHED, "ada", "email").is_some());
+}
+
+/// A mutation may name a family and change nothing there.
+#[test]
+fn an_empty_mutation_makes_no_row() {
+    let rig = rig(Setup::default());
+    rig.write(b"ada", &[(FLUSHED, Vec::new())]);
+    let (family, all) = (FamilyId(FLUSHED), Slice::all(None));
+    let rows = rig.storage().scan(family, &RowRange::all(), &all, 9, Access::Cached).unwrap();
+    assert_eq!(rows, []);
 }

@@ -85,6 +85,10 @@ impl Memtable {
     pub fn apply(&self, key: &DecoratedKey, mutation: &FamilyMutation) -> u64 {
         let weight: u64 = mutation.cells.iter().map(|cell| cell.weight() as u64).sum();
         let operations = mutation.cells.len() as u64 + u64::from(!mutation.deletion.is_none());
+        if operations == 0 {
+            // Else range reads would show a row that nobody wrote, until the flush.
+            return 0;
+        }
         let mut memory = weight + operations * CELL_OVERHEAD;
         let shard = self.shard(key);
         let rows = read_lock(shard);
