@@ -207,7 +207,8 @@ impl Store {
                 self.environment.events.emit(SSTableEvent::Deleted { file: path });
             } else {
                 log::warn!(
-                    "{} is not in the manifest and is not read: was it put there by hand?",
+                    "{} is not in the manifest and is not read. It was put there by hand, or a \
+                     failing disk has brought it back: move it away",
                     path.display()
                 );
             }

@@ -42,7 +42,7 @@ struct Inode {
 
 /// What goes wrong from now on.
 #[derive(Debug, Default, Clone)]
-#[allow(clippy::struct_excessive_bools, reason = "independent switches")]
+#[allow(clippy::struct_excessive_bools, reason = "faults are independent of each other")]
 pub(super) struct Faults {
     /// No space for allocation.
     pub(super) full: bool,
