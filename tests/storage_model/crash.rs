@@ -6,11 +6,11 @@ use alexandra::base::sim_fs::Survival;
 use fastrand::Rng;
 
 /// Runs the scenario with a power failure after each number of changes, until it ends before.
-fn fail_everywhere(setup: &Setup, survival: Survival) {
+fn fail_everywhere(setup: Setup, survival: Survival) {
     for changes in 0.. {
         assert!(changes < 5000, "the scenario does not end");
         let mut rng = Rng::with_seed(changes);
-        let mut scenario = Scenario::new(setup.clone(), changes);
+        let mut scenario = Scenario::new(setup, changes);
         scenario.rig.disk.power_off_after(changes);
         let ended = scenario.run();
         scenario.rig.crash(survival, &mut rng);
@@ -28,23 +28,23 @@ fn fail_everywhere(setup: &Setup, survival: Survival) {
 
 #[test]
 fn power_loss_that_keeps_nothing() {
-    fail_everywhere(&Setup { sync: BATCH, ..scenario_setup() }, Survival::Nothing);
+    fail_everywhere(Setup { sync: BATCH, ..scenario_setup() }, Survival::Nothing);
 }
 
 #[test]
 fn power_loss_that_keeps_some() {
-    fail_everywhere(&Setup { sync: BATCH, ..scenario_setup() }, Survival::Partly);
+    fail_everywhere(Setup { sync: BATCH, ..scenario_setup() }, Survival::Partly);
 }
 
 #[test]
 fn power_loss_with_two_data_directories() {
     let setup = Setup { sync: BATCH, data_directories: 2, ..scenario_setup() };
-    fail_everywhere(&setup, Survival::Partly);
+    fail_everywhere(setup, Survival::Partly);
 }
 
 #[test]
 fn a_kill() {
-    fail_everywhere(&Setup { sync: PERIODIC, ..scenario_setup() }, Survival::Everything);
+    fail_everywhere(Setup { sync: PERIODIC, ..scenario_setup() }, Survival::Everything);
 }
 
 /// Only what the scenario asks for is flushed and compacted, nearly.

@@ -23,7 +23,7 @@ fn fail_each(operation: Operation, errno: Errno) {
     let setup = Setup { sync: BATCH, memtable_operations: 1000, ..Setup::default() };
     for skip in 0.. {
         for crashes in [false, true] {
-            let mut scenario = Scenario::new(setup.clone(), skip);
+            let mut scenario = Scenario::new(setup, skip);
             scenario.goes_on = true;
             let before = scenario.rig.disk.count(operation);
             scenario.rig.disk.inject(Fault::nth(operation, skip, errno));
@@ -198,8 +198,8 @@ fn two_tables(rig: &Rig) -> String {
         }
         rig.storage().flush(FamilyId(0)).unwrap();
     }
-    let name = rig.files().into_iter().rfind(|name| name.ends_with(".sst")).unwrap();
-    format!("/var/data0/Blog/{name}")
+    let newest = rig.storage().store(FamilyId(0)).view().tables.last().cloned().unwrap();
+    newest.path().to_str().unwrap().to_owned()
 }
 
 fn read_error(rig: &Rig, key: &str) -> Option<ReadError> {

@@ -9,6 +9,7 @@
 //! * `threads`: many threads on the same rows, on the real file system.
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
+#![allow(clippy::print_stderr, reason = "a failing case says which it is")]
 
 mod crash;
 mod faults;
@@ -18,3 +19,4 @@ mod regressions;
 mod rig;
 mod scenario;
 mod threads;
+mod uneven;

@@ -12,7 +12,7 @@ use std::ops::{Bound, RangeBounds};
 use std::time::Duration;
 
 /// Cases by default; `ALEXANDRA_CASES` says otherwise.
-const CASES: u64 = 120;
+const CASES: u64 = 300;
 
 /// Operations of a case.
 const STEPS: usize = 150;

@@ -1,6 +1,7 @@
 //! A storage core on a simulated disk, with small thresholds, so that a few writes make files.
 
 use crate::model::{Family, Filter, Order, Query, Target, Visible, Write};
+use crate::uneven::Uneven;
 use alexandra::base::clock::{Clock, ManualClock};
 use alexandra::base::events::{Events, Recorder};
 use alexandra::base::fs::FileSystem;
@@ -47,7 +48,7 @@ pub(crate) fn schema() -> Arc<Schema> {
 }
 
 /// How a rig is set up.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Setup {
     pub(crate) partitioner: Partitioner,
     pub(crate) sync: SyncPolicy,
@@ -118,7 +119,7 @@ impl Rig {
     /// Starts the storage.
     pub(crate) fn open(&mut self) -> Result<(), StorageError> {
         assert!(self.storage.is_none(), "it is stopped before");
-        let setup = self.setup.clone();
+        let setup = self.setup;
         let names = (0..setup.data_directories).map(|i| format!("/var/data{i}").into());
         let options = Options {
             data_directories: names.collect(),
@@ -130,7 +131,7 @@ impl Rig {
             accept_commitlog_loss: false,
             seed: 1,
         };
-        let fs = Arc::new(self.disk.clone());
+        let fs = Arc::new(Uneven::new(self.disk.clone()));
         let components = Components { fs, clock: self.clock.clone(), events: self.events.clone() };
         let family_options = move |_| FamilyOptions {
             memtable_operations: setup.memtable_operations,

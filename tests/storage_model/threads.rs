@@ -121,7 +121,7 @@ impl Run {
         let all = Slice::all(None);
         let rows = self.storage.scan(FAMILY, &RowRange::all(), &all, 100, Access::Cached).unwrap();
         assert!(rows.len() <= ROWS as usize);
-        rows.iter().for_each(|(_, row)| assert!(the_value(row) > 0));
+        assert!(rows.iter().all(|(_, row)| the_value(row) > 0));
     }
 }
 

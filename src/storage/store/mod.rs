@@ -237,11 +237,7 @@ impl Store {
         }
         let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = manifest.clone();
-        next.obsolete.retain(|generation| {
-            self.folders
-                .iter()
-                .any(|f| fs.exists(&files::sstable(f, &self.schema.name, *generation)))
-        });
+        self.forget_removed(&mut next)?;
         for table in old {
             next.sstables.remove(&table.generation());
             next.obsolete.insert(table.generation());
@@ -285,6 +281,22 @@ impl Store {
 
     fn temporary_path(&self, table: &NewTable) -> PathBuf {
         files::temporary(&files::sstable(&table.folder, &self.schema.name, table.generation))
+    }
+
+    /// Takes those generations from the obsolete ones whose files are gone for good. The folder of
+    /// the manifest itself is synced with it, later than its older names.
+    fn forget_removed(&self, manifest: &mut Manifest) -> Result<(), FileError> {
+        let fs = &*self.environment.fs;
+        let count = manifest.obsolete.len();
+        manifest.obsolete.retain(|generation| {
+            let path = |folder: &PathBuf| files::sstable(folder, &self.schema.name, *generation);
+            self.folders.iter().any(|folder| fs.exists(&path(folder)))
+        });
+        if manifest.obsolete.len() < count {
+            // Else a power loss could bring them back when no manifest knows them any more.
+            self.folders.iter().skip(1).try_for_each(|folder| self.sync_folder(folder))?;
+        }
+        Ok(())
     }
 
     /// Removes new SSTables whose manifest could not be stored, so that attempts do not pile up on

@@ -1,0 +1,66 @@
+//! The simulated disk as several data directories see it that fill up in turns.
+
+use alexandra::base::fs::{DirEntry, File, FileSystem, Lock};
+use alexandra::base::sim_fs::SimFileSystem;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Says each time that another directory has most room, so that all of them get files. The order
+/// is always the same.
+#[derive(Debug)]
+pub(crate) struct Uneven {
+    disk: SimFileSystem,
+    asked: AtomicU64,
+}
+
+impl Uneven {
+    pub(crate) fn new(disk: SimFileSystem) -> Self {
+        Self { disk, asked: AtomicU64::new(0) }
+    }
+}
+
+impl FileSystem for Uneven {
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        self.disk.create(path)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        self.disk.open(path)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        self.disk.exists(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        self.disk.list(path)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.disk.create_dir_all(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove_file(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.disk.sync_dir(path)
+    }
+
+    fn available_space(&self, path: &Path) -> io::Result<u64> {
+        // Out of three answers in a row no two are the same, and the greatest moves on.
+        let less = self.asked.fetch_add(1, Ordering::Relaxed) % 3;
+        Ok(self.disk.available_space(path)?.saturating_sub(less))
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
+        self.disk.lock(path)
+    }
+}
