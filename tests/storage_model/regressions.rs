@@ -37,6 +37,7 @@ fn replay_does_not_bring_back_what_was_flushed_deleted_and_purged() {
     rig.insert(FLUSHED, "ada", ("email", 5), b"ada@example.com");
     rig.storage().flush(flushed).unwrap();
     fill_segment(&rig, PINNING);
+    fill_segment(&rig, FLUSHED);
     rig.delete(FLUSHED, "ada", "email", 6);
     fill_segment(&rig, FLUSHED);
     rig.storage().flush(flushed).unwrap();
