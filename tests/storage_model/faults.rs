@@ -50,6 +50,7 @@ fn fail_each(operation: Operation, errno: Errno) {
 #[test]
 fn each_write_fails_once() {
     fail_each(Operation::Write, Errno::IO);
+    fail_each(Operation::Write, Errno::NOSPC);
 }
 
 #[test]
