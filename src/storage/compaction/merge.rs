@@ -79,7 +79,7 @@ fn mark_damaged(inputs: &[Arc<SsTable>], error: &ReadError) {
     let path = match error {
         ReadError::Corrupt(corrupt) => &corrupt.file,
         ReadError::Io(file) => &file.path,
-        ReadError::WouldBlock => return,
+        ReadError::WouldBlock | ReadError::OtherPartitioner { .. } => return,
     };
     for input in inputs.iter().filter(|input| input.path() == path) {
         input.mark_damaged();
