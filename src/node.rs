@@ -6,7 +6,7 @@ use crate::base::clock::Clock;
 use crate::base::machine;
 use crate::config::classes::{AuthenticatorName, SnitchName, StrategyName};
 use crate::config::settings::{
-    ColumnFamilySettings, CommitLogSync, Compression, KeyspaceSettings, Release,
+    CacheSize, ColumnFamilySettings, CommitLogSync, Compression, KeyspaceSettings, Release,
 };
 use crate::config::{Properties, Settings};
 use crate::coordinator::{Coordinator, CoordinatorOptions};
@@ -102,6 +102,7 @@ impl Node {
         options: &NodeOptions,
         components: Components,
     ) -> Result<Self, NodeError> {
+        warn_of_what_is_missing(&settings);
         let clock = Arc::clone(&components.clock);
         // The port first: whoever finds it taken has not touched any data.
         let (server, address) = bind(&settings, &clock)?;
@@ -151,6 +152,30 @@ impl Node {
         replica.shutdown();
         storage.close();
         served
+    }
+}
+
+/// Tells what the configuration asks for and this version does not do.
+fn warn_of_what_is_missing(settings: &Settings) {
+    let own = settings.network.listen_address;
+    let mut families = settings.keyspaces.iter().flat_map(|keyspace| &keyspace.column_families);
+    let missing = [
+        (
+            settings.seeds.iter().any(|seed| *seed != own && !seed.is_loopback()),
+            "Seeds names other nodes, but this version runs a node on its own",
+        ),
+        (settings.auto_bootstrap, "AutoBootstrap: this version runs a node on its own"),
+        (
+            settings.storage.snapshot_before_compaction,
+            "SnapshotBeforeCompaction: this version makes no snapshots",
+        ),
+        (
+            families.any(|family| family.rows_cached != CacheSize::Off),
+            "RowsCached: this version has no row cache; it caches blocks of data files",
+        ),
+    ];
+    for (_, what) in missing.iter().filter(|(asked, _)| *asked) {
+        log::warn!("{what}");
     }
 }
 
@@ -225,6 +250,7 @@ fn family_options(settings: &Settings, family: &ColumnFamilySettings) -> FamilyO
         },
         min_compaction_threshold: family.min_compaction_threshold as usize,
         max_compaction_threshold: family.max_compaction_threshold as usize,
+        compaction_bytes_per_second: storage.compaction_throughput_bytes,
         gc_grace_seconds: i32::try_from(family.gc_grace.as_secs()).unwrap_or(i32::MAX),
         row_warning_bytes: storage.row_warning_threshold_bytes,
     }

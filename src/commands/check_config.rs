@@ -25,13 +25,16 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
             print!("{}", describe(&loaded));
             ExitCode::SUCCESS
         }
-        Err(error) => refuse(&error),
+        Err(error) => {
+            eprintln!("{}", error.log_line());
+            refuse(&error)
+        }
     }
 }
 
-/// Prints why a configuration is refused, as the original does, and how to exit.
+/// Prints the line that the original prints for a configuration that it refuses, and says how to
+/// exit. What is wrong with it goes to the log.
 pub(super) fn refuse(error: &ConfigError) -> ExitCode {
-    eprintln!("{}", error.log_line());
     eprintln!("{}", error.class().stderr_line());
     ExitCode::from(error.exit_code())
 }

@@ -71,7 +71,6 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
         Err(error) => {
             log::error!("{error}");
             eprintln!("Exception encountered during startup.");
-            eprintln!("{error}");
             ExitCode::from(error.exit_code())
         }
     }

@@ -62,6 +62,13 @@ pub enum StorageError {
          without what is damaged"
     )]
     Replay(String),
+    /// There are writes of the original that would seem to be lost.
+    #[error(
+        "{path} is a commit log of Apache Cassandra, which this version cannot read: name an empty \
+         directory in CommitLogDirectory",
+        path = .0.display()
+    )]
+    LogOfTheOriginal(PathBuf),
     /// The commit log cannot be opened.
     #[error("the commit log cannot be opened: {0}")]
     Log(#[from] LogError),
@@ -164,6 +171,9 @@ impl Storage {
             stores.push(Arc::new(store));
         }
         let replayed = replay(&*fs, &options, &schema, &environment, &stores)?;
+        if let Some(path) = replayed.segment_of_the_original() {
+            return Err(StorageError::LogOfTheOriginal(path.to_owned()));
+        }
         let flushed = stores.iter().map(|store| store.flushed_position()).max();
         let flushed = flushed.unwrap_or_default();
         let log_options = LogOptions {

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Names of column families hold no hyphen, so the last one separates the generation. Files of the
-//! original in the same folders (`<family>-<generation>-Data.db` and so on) have other names.
+//! original in the same folders (`<family>-<generation>-Data.db` and so on) have other names, and
+//! are recognised so that nobody takes their data for lost.
 
 use std::path::{Path, PathBuf};
 
@@ -19,6 +20,7 @@ pub const LOCK_FILE: &str = "alexandra.lock";
 const SSTABLE_SUFFIX: &str = ".sst";
 const TEMPORARY_SUFFIX: &str = ".tmp";
 const MANIFEST_SUFFIX: &str = ".manifest";
+const ORIGINAL_SUFFIX: &str = "-Data.db";
 
 /// What a file in the folder of a keyspace is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +33,8 @@ pub enum FileName {
     Manifest(String),
     /// A manifest that was not finished.
     UnfinishedManifest(String),
+    /// The data file of an SSTable of the original, of this column family.
+    OfTheOriginal(String),
     /// Not one of ours.
     Other,
 }
@@ -49,6 +53,12 @@ impl FileName {
             } else {
                 Self::UnfinishedManifest(family)
             };
+        }
+        if let Some((family, _)) =
+            name.strip_suffix(ORIGINAL_SUFFIX).and_then(|n| n.split_once('-'))
+            && finished
+        {
+            return Self::OfTheOriginal(family.to_owned());
         }
         let numbered = name.strip_suffix(SSTABLE_SUFFIX).and_then(|name| {
             let (family, generation) = name.rsplit_once('-')?;
@@ -99,7 +109,9 @@ mod tests {
         let manifest = manifest(folder, "Authors");
         assert_eq!(parse(&manifest), FileName::Manifest("Authors".into()));
         assert_eq!(parse(&temporary(&manifest)), FileName::UnfinishedManifest("Authors".into()));
-        for other in ["Authors-12-Data.db", "snapshots", "Authors.sst", "x-y.sst", "notes.tmp"] {
+        let of_the_original = FileName::OfTheOriginal("Authors".into());
+        assert_eq!(FileName::parse("Authors-12-Data.db"), of_the_original);
+        for other in ["Authors-12-Index.db", "snapshots", "Authors.sst", "x-y.sst", "notes.tmp"] {
             assert_eq!(FileName::parse(other), FileName::Other, "{other}");
         }
     }

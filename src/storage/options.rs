@@ -45,6 +45,9 @@ pub struct FamilyOptions {
     pub min_compaction_threshold: usize,
     /// Most SSTables of one minor compaction; 0 for no minor compactions.
     pub max_compaction_threshold: usize,
+    /// `CompactionThroughputInMBPerSecond`, in bytes: how fast a compaction may write; `None` for as
+    /// fast as it can.
+    pub compaction_bytes_per_second: Option<u64>,
     /// `GCGraceSeconds`: how long tombstones are kept.
     pub gc_grace_seconds: i32,
     /// `RowWarningThresholdInMB`, in bytes: compaction reports larger rows.
@@ -63,6 +66,7 @@ impl Default for FamilyOptions {
             compression: Compression::Lz4,
             min_compaction_threshold: 4,
             max_compaction_threshold: 32,
+            compaction_bytes_per_second: None,
             gc_grace_seconds: 864_000,
             row_warning_bytes: 64 << 20,
         }

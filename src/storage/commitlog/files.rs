@@ -7,6 +7,9 @@ const PREFIX: &str = "CommitLog-";
 /// Not the `.log` of 0.6, so that neither server takes the other's segments for its own.
 const SUFFIX: &str = ".alog";
 
+/// What the segments of 0.6 end with.
+const ORIGINAL_SUFFIX: &str = ".log";
+
 /// Largest id; so far below the end of the numbers that counting up from any file cannot overflow.
 const MAX_ID: u64 = i64::MAX as u64;
 
@@ -22,6 +25,13 @@ pub(super) fn segment_id(name: &str) -> Option<u64> {
     ((1..=MAX_ID).contains(&id) && id.to_string() == digits).then_some(id)
 }
 
+/// Whether the name is that of a segment of the original.
+pub(super) fn is_of_the_original(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let digits = name.and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(ORIGINAL_SUFFIX));
+    digits.is_some_and(|digits| digits.parse::<u64>().is_ok())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -33,6 +43,9 @@ mod tests {
         assert_eq!(name, "CommitLog-1290000000123.alog");
         assert_eq!(segment_id(name), Some(1_290_000_000_123));
         assert_eq!(segment_id("CommitLog-9223372036854775807.alog"), Some(MAX_ID));
+        assert!(is_of_the_original(Path::new("/log/CommitLog-1290000000123.log")));
+        assert!(!is_of_the_original(path.as_path()));
+        assert!(!is_of_the_original(Path::new("/log/notes.log")));
         for foreign in [
             "CommitLog-1290000000123.log",
             "CommitLog-1290000000123.alog.bak",

@@ -13,6 +13,7 @@ use super::files;
 use super::format::HEADER_BYTES;
 use super::reader::{Found, SegmentReader};
 use super::survey::{Survey, Surveyed, Unread, Verdict};
+use crate::storage::files::LOCK_FILE;
 
 /// What replay has found; [`super::CommitLog::open`] goes on from here.
 #[derive(Debug, Default)]
@@ -34,6 +35,13 @@ pub struct Replayed {
     pub foreign: Vec<PathBuf>,
     /// Greatest id that a file has.
     pub(super) newest_id: u64,
+}
+
+impl Replayed {
+    /// A segment of Apache Cassandra among the foreign files: writes that this log does not know.
+    pub fn segment_of_the_original(&self) -> Option<&Path> {
+        self.foreign.iter().map(PathBuf::as_path).find(|path| files::is_of_the_original(path))
+    }
 }
 
 /// A segment of an earlier run.
@@ -112,6 +120,7 @@ fn list<E>(
     for entry in fs.list(dir).map_err(cannot_read(dir))? {
         match files::segment_id(&entry.name) {
             Some(id) if !entry.is_dir => ids.push(id),
+            _ if entry.name == LOCK_FILE => {}
             _ => foreign.push(dir.join(entry.name)),
         }
     }

@@ -1,6 +1,7 @@
 //! Merges SSTables into one, row by row and cell by cell, in memory that does not grow with them.
 
 use super::purge::Purge;
+use super::throttle::Throttle;
 use crate::base::events::{CompactionEvent, CompactionKind};
 use crate::model::slice::CellRange;
 use crate::ring::DecoratedKey;
@@ -106,6 +107,8 @@ fn write(
         RowStream::sstable(Blocks::new(table, Access::Bypass), Bound::Unbounded, partitioner)
     });
     let mut rows = MergedRows::new(partitioner, streams.collect::<Result<_, _>>()?);
+    let rate = store.options().compaction_bytes_per_second;
+    let mut throttle = Throttle::new(&*environment.clock, rate);
     while let Some(key) = rows.key() {
         let reader = RowReader::new(schema, rows.sources(&key));
         let elsewhere = is_elsewhere(&view, inputs, &key);
@@ -117,6 +120,7 @@ fn write(
             if purge.keeps(&cell) {
                 row_bytes += cell.encoded_length() as u64;
                 writer.push(&cell)?;
+                throttle.pace(writer.size(), stop);
             }
             if stop.load(Ordering::Relaxed) {
                 return Err(CompactionError::Stopped);

@@ -3,6 +3,7 @@
 mod merge;
 mod purge;
 mod strategy;
+mod throttle;
 
 pub use merge::{CompactionError, compact};
 pub use strategy::next_minor;

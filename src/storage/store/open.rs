@@ -64,6 +64,13 @@ pub enum OpenError {
         /// Class name of the configured comparator.
         configured: String,
     },
+    /// There are data files of the original, which would seem to be lost.
+    #[error(
+        "{file} is an SSTable of Apache Cassandra, which this version cannot read: name empty \
+         directories in DataFileDirectories",
+        file = .0.display()
+    )]
+    OfTheOriginal(PathBuf),
     /// There are SSTables but no manifest.
     #[error(
         "{folder} has SSTables of {family} but the manifest {family}.manifest is missing: put it \
@@ -217,7 +224,7 @@ impl Store {
     }
 }
 
-fn find(environment: &Environment, folders: &[PathBuf], family: &str) -> Result<Found, FileError> {
+fn find(environment: &Environment, folders: &[PathBuf], family: &str) -> Result<Found, OpenError> {
     let mut found = Found::default();
     for folder in folders {
         for entry in environment.fs.list(folder).context("list", folder)? {
@@ -232,6 +239,9 @@ fn find(environment: &Environment, folders: &[PathBuf], family: &str) -> Result<
                 FileName::Manifest(name) if name == family => found.manifest = Some(path),
                 FileName::UnfinishedManifest(name) if name == family => {
                     found.unfinished_manifests.push(path);
+                }
+                FileName::OfTheOriginal(name) if name == family => {
+                    return Err(OpenError::OfTheOriginal(path));
                 }
                 _ => {}
             }
