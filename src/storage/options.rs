@@ -45,8 +45,8 @@ pub struct FamilyOptions {
     pub min_compaction_threshold: usize,
     /// Most SSTables of one minor compaction; 0 for no minor compactions.
     pub max_compaction_threshold: usize,
-    /// `CompactionThroughputInMBPerSecond`, in bytes: how fast a compaction may write; `None` for as
-    /// fast as it can.
+    /// `CompactionThroughputInMBPerSecond`, in bytes: how fast a compaction may write; `None` for
+    /// as fast as it can.
     pub compaction_bytes_per_second: Option<u64>,
     /// `GCGraceSeconds`: how long tombstones are kept.
     pub gc_grace_seconds: i32,

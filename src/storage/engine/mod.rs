@@ -1,0 +1,254 @@
+//! All column families of a node together with the commit log: what the rest of the server uses.
+//!
+//! ```text
+//!   open   directories, locks, replay of the commit log
+//!   write  the path of a mutation; back pressure
+//!   work   the threads behind it: flushes and compactions
+//! ```
+//!
+//! Locks: the gate before everything else; then as [`super::store`] and [`super::memtable`] say.
+
+mod open;
+mod work;
+mod write;
+
+pub use open::StorageError;
+
+use super::background::WorkQueue;
+use super::commitlog::{CommitLog, LogError, Position};
+use super::compaction::{self, CompactionError};
+use super::error::ReadError;
+use super::sstable::Access;
+use super::store::{Environment, Store};
+use crate::base::clock::Clock;
+use crate::base::events::{CompactionKind, Events, FlushCause};
+use crate::base::fs::{FileSystem, Lock};
+use crate::model::key::RowKey;
+use crate::model::mutation::RowMutation;
+use crate::model::schema::{FamilyId, Schema};
+use crate::model::slice::{RowSlice, Slice};
+use crate::ring::{Partitioner, RowRange, Token};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::thread::JoinHandle;
+
+/// The outer world of a storage core.
+#[derive(Debug, Clone)]
+pub struct Components {
+    /// Where files are.
+    pub fs: Arc<dyn FileSystem>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Who hears of what happens.
+    pub events: Events,
+}
+
+/// Why a write was not taken.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum WriteError {
+    /// Memtables are at their bound and the caller must not wait. Nothing happened.
+    #[error("memtables are at their bound")]
+    WouldBlock,
+    /// The store has failed and takes no more writes. Nothing happened.
+    #[error("{family} takes no more writes: {reason}")]
+    Failed {
+        /// The column family.
+        family: String,
+        /// What went wrong.
+        reason: String,
+    },
+    /// The commit log did not take it.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The node is stopping. Nothing happened.
+    #[error("the node is stopping")]
+    Closed,
+}
+
+/// When a write may be acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Applied {
+    /// Now.
+    Done,
+    /// When [`Storage::on_durable`] has called back for this position.
+    Pending(Position),
+}
+
+/// All column families of a node.
+#[derive(Debug)]
+pub struct Storage {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What the caller and the threads in the background share.
+#[derive(Debug)]
+struct Shared {
+    schema: Arc<Schema>,
+    stores: Vec<Arc<Store>>,
+    environment: Arc<Environment>,
+    log: CommitLog,
+    log_directory: PathBuf,
+    segment_bytes: u64,
+    waits_for_sync: bool,
+    /// Shared by writers, exclusive for who switches a memtable: a position of the log then tells
+    /// what the old memtable holds.
+    gate: RwLock<()>,
+    flushes: WorkQueue,
+    compactions: WorkQueue,
+    memtable_budget: u64,
+    /// Woken when a flush has freed memory.
+    memory_freed: (Mutex<()>, Condvar),
+    stopping: AtomicBool,
+    /// Keep other servers out of the directories.
+    _locks: Vec<Box<dyn Lock>>,
+}
+
+impl Storage {
+    /// The column families.
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.shared.schema
+    }
+
+    /// Decides on the order of rows.
+    pub fn partitioner(&self) -> Partitioner {
+        self.shared.environment.partitioner
+    }
+
+    /// Writes to the log and to the memtables. With `may_block` it waits when memtables are at
+    /// their bound, else that is [`WriteError::WouldBlock`].
+    pub fn apply(&self, mutation: &RowMutation, may_block: bool) -> Result<Applied, WriteError> {
+        self.apply_all(std::slice::from_ref(mutation), may_block)
+    }
+
+    /// [`Storage::apply`] for several rows, logged by one write. After an error of the log some of
+    /// the rows may be written at the next start, each whole or not at all.
+    pub fn apply_all(
+        &self,
+        mutations: &[RowMutation],
+        may_block: bool,
+    ) -> Result<Applied, WriteError> {
+        self.shared.apply(mutations, may_block)
+    }
+
+    /// Calls back, on a thread that must not be kept, when everything up to the position is
+    /// durable or never will be.
+    pub fn on_durable(
+        &self,
+        position: Position,
+        callback: Box<dyn FnOnce(Result<(), LogError>) + Send>,
+    ) {
+        self.shared.log.on_synced(position, callback);
+    }
+
+    /// The visible part of a slice of one row.
+    pub fn read(
+        &self,
+        family: FamilyId,
+        key: &RowKey,
+        slice: &Slice,
+        access: Access,
+    ) -> Result<RowSlice, ReadError> {
+        let key = self.partitioner().decorate(key.clone());
+        self.shared.store(family).read(&key, slice, false, access)
+    }
+
+    /// How many columns or super columns of the slice are visible.
+    pub fn count(
+        &self,
+        family: FamilyId,
+        key: &RowKey,
+        slice: &Slice,
+        access: Access,
+    ) -> Result<usize, ReadError> {
+        let key = self.partitioner().decorate(key.clone());
+        Ok(self.shared.store(family).read(&key, slice, true, access)?.count)
+    }
+
+    /// The slice of each row of a range, in token order, rows without visible columns included.
+    pub fn scan(
+        &self,
+        family: FamilyId,
+        range: &RowRange,
+        slice: &Slice,
+        max_rows: usize,
+        access: Access,
+    ) -> Result<Vec<(RowKey, RowSlice)>, ReadError> {
+        self.shared.store(family).scan(range, slice, max_rows, access)
+    }
+
+    /// Tokens of every so many-th row on disk, of all column families, in no order.
+    pub fn sampled_tokens(&self) -> Vec<Token> {
+        let views = self.shared.stores.iter().map(|store| store.view());
+        views
+            .flat_map(|view| view.tables.clone())
+            .flat_map(|table| table.sampled_tokens().cloned().collect::<Vec<_>>())
+            .collect()
+    }
+
+    /// One column family.
+    pub fn store(&self, family: FamilyId) -> &Arc<Store> {
+        self.shared.store(family)
+    }
+
+    /// Writes what is in the memtable of a column family to disk before it returns.
+    pub fn flush(&self, family: FamilyId) -> Result<(), ReadError> {
+        self.shared.flush(self.shared.store(family), FlushCause::Request)
+    }
+
+    /// Merges all SSTables of a column family into one before it returns. Nothing happens if there
+    /// is none.
+    pub fn compact(&self, family: FamilyId) -> Result<(), CompactionError> {
+        let store = self.shared.store(family);
+        let _one_at_a_time = store.compaction_lock();
+        let tables = store.view().tables.clone();
+        if tables.is_empty() {
+            return Ok(());
+        }
+        compaction::compact(store, &tables, CompactionKind::Major, &self.shared.stopping)
+    }
+
+    /// Makes everything durable that was written so far.
+    pub fn sync(&self) -> Result<(), LogError> {
+        self.shared.log.sync_now()
+    }
+
+    /// Stops the threads, writes memtables to disk, and closes the log. What cannot be flushed
+    /// stays in the log.
+    pub fn close(&self) {
+        if self.shared.stopping.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        self.shared.flushes.close();
+        self.shared.compactions.close();
+        self.shared.memory_freed.1.notify_all();
+        for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            if thread.join().is_err() {
+                log::error!("a background thread of the storage ended by a panic");
+            }
+        }
+        for store in &self.shared.stores {
+            if let Err(error) = self.shared.flush(store, FlushCause::Shutdown) {
+                log::warn!("{} stays in the commit log: {error}", store.schema());
+            }
+        }
+        // The flush thread may not have come to it.
+        self.shared.forget_replayed();
+        if let Err(error) = self.shared.log.close() {
+            log::error!("the commit log was not closed cleanly: {error}");
+        }
+    }
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Shared {
+    fn store(&self, family: FamilyId) -> &Arc<Store> {
+        &self.stores[family.0 as usize]
+    }
+}

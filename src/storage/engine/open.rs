@@ -1,0 +1,227 @@
+//! The start: directories, locks, column families, and what the commit log holds.
+
+use super::super::background::{Work, WorkQueue};
+use super::super::cache::BlockCache;
+use super::super::commitlog::{self, CommitLog, LogError, LogOptions, Position, SyncPolicy};
+use super::super::directory::{self, DirectorySync};
+use super::super::error::{FileContext, FileError, ReadError};
+use super::super::files;
+use super::super::options::{FamilyOptions, Options};
+use super::super::store::{Environment, OpenError, Store};
+use super::{Components, Shared, Storage};
+use crate::base::events::FlushCause;
+use crate::base::fs::{FileSystem, Lock};
+use crate::model::mutation::{DecodeError, RowMutation};
+use crate::model::schema::{ColumnFamilySchema, FamilyId, Schema};
+use crate::ring::Partitioner;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, RwLock};
+use std::thread::JoinHandle;
+
+/// Why the storage cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum StorageError {
+    /// Another server uses the directory.
+    #[error("{path} is used by another server: stop it first", path = .0.display())]
+    Locked(PathBuf),
+    /// A directory or file cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A column family cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The commit log cannot be replayed.
+    #[error(
+        "the commit log cannot be replayed: {0}. Start with --accept-commitlog-loss to go on \
+         without what is damaged"
+    )]
+    Replay(String),
+    /// There are writes of the original that would seem to be lost.
+    #[error(
+        "{path} is a commit log of Apache Cassandra, which this version cannot read: name an empty \
+         directory in CommitLogDirectory",
+        path = .0.display()
+    )]
+    LogOfTheOriginal(PathBuf),
+    /// The commit log cannot be opened.
+    #[error("the commit log cannot be opened: {0}")]
+    Log(#[from] LogError),
+    /// A flush during replay failed.
+    #[error(transparent)]
+    Flush(#[from] ReadError),
+    /// The operating system gives no thread.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[source] io::Error),
+}
+
+impl Storage {
+    /// Opens all column families and replays the commit log.
+    pub fn open(
+        components: Components,
+        options: Options,
+        partitioner: Partitioner,
+        schema: Arc<Schema>,
+        family_options: impl Fn(FamilyId) -> FamilyOptions,
+    ) -> Result<Self, StorageError> {
+        let Components { fs, clock, events } = components;
+        let locks = prepare_directories(&*fs, &options, &schema)?;
+        let environment = Arc::new(Environment {
+            fs: Arc::clone(&fs),
+            clock: Arc::clone(&clock),
+            events,
+            cache: Arc::new(BlockCache::new(options.block_cache_bytes)),
+            partitioner,
+            memtable_memory: AtomicU64::new(0),
+            directory_sync: DirectorySync::default(),
+        });
+        let stores = open_stores(&environment, &options, &schema, family_options)?;
+        let replayed = replay(&*fs, &options, &schema, &environment, &stores)?;
+        if let Some(path) = replayed.segment_of_the_original() {
+            return Err(StorageError::LogOfTheOriginal(path.to_owned()));
+        }
+        let flushed = stores.iter().map(|store| store.flushed_position()).max();
+        let flushed = flushed.unwrap_or_default();
+        let log_options = LogOptions {
+            dir: options.commit_log_directory.clone(),
+            segment_bytes: options.segment_bytes,
+            sync: options.sync,
+            first_segment: flushed.segment + 1,
+        };
+        let rng = fastrand::Rng::with_seed(options.seed);
+        let has_replayed = !replayed.segments.is_empty();
+        let log = CommitLog::open(fs, clock, rng, log_options, replayed)?;
+        let shared = Arc::new(Shared {
+            schema,
+            stores,
+            environment,
+            log,
+            log_directory: options.commit_log_directory,
+            segment_bytes: options.segment_bytes,
+            waits_for_sync: matches!(options.sync, SyncPolicy::Batch { .. }),
+            gate: RwLock::new(()),
+            flushes: WorkQueue::default(),
+            compactions: WorkQueue::default(),
+            memtable_budget: options.memtable_budget_bytes,
+            memory_freed: (Mutex::new(()), Condvar::new()),
+            stopping: AtomicBool::new(false),
+            _locks: locks,
+        });
+        if has_replayed {
+            shared.request_all(FlushCause::Replay);
+            shared.flushes.push(Work::ReplayIsFlushed);
+        }
+        for store in &shared.stores {
+            shared.compactions.push(Work::Compact(store.id()));
+        }
+        let threads = vec![
+            spawn("flush", &shared, Shared::run_flushes)?,
+            spawn("compaction", &shared, Shared::run_compactions)?,
+        ];
+        Ok(Self { shared, threads: Mutex::new(threads) })
+    }
+}
+
+fn open_stores(
+    environment: &Arc<Environment>,
+    options: &Options,
+    schema: &Schema,
+    family_options: impl Fn(FamilyId) -> FamilyOptions,
+) -> Result<Vec<Arc<Store>>, OpenError> {
+    let directories = &options.data_directories;
+    let open = |(id, family): (FamilyId, &Arc<ColumnFamilySchema>)| {
+        let folders = directories.iter().map(|d| files::keyspace_folder(d, &family.keyspace));
+        let store = Store::open(environment, id, family, family_options(id), folders.collect())?;
+        Ok(Arc::new(store))
+    };
+    schema.families().map(open).collect()
+}
+
+fn spawn(
+    name: &str,
+    shared: &Arc<Shared>,
+    run: fn(&Shared),
+) -> Result<JoinHandle<()>, StorageError> {
+    let shared = Arc::clone(shared);
+    let builder = std::thread::Builder::new().name(name.to_owned());
+    builder.spawn(move || run(&shared)).map_err(StorageError::Thread)
+}
+
+/// What a writer to the family is told if it has failed.
+/// Creates the directories and keeps other servers out of them.
+fn prepare_directories(
+    fs: &dyn FileSystem,
+    options: &Options,
+    schema: &Schema,
+) -> Result<Vec<Box<dyn Lock>>, StorageError> {
+    let mut locks = Vec::new();
+    let directories = options.data_directories.iter().chain([&options.commit_log_directory]);
+    for directory in directories {
+        directory::create(fs, directory).context("create", directory)?;
+        let path = directory.join(files::LOCK_FILE);
+        match fs.lock(&path) {
+            Ok(lock) => locks.push(lock),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(StorageError::Locked(directory.clone()));
+            }
+            Err(error) => return Err(FileError::new("lock", &path, error).into()),
+        }
+    }
+    for directory in &options.data_directories {
+        for keyspace in schema.keyspaces() {
+            let folder = files::keyspace_folder(directory, keyspace);
+            directory::create(fs, &folder).context("create", &folder)?;
+        }
+        fs.sync_dir(directory).context("sync", directory)?;
+    }
+    Ok(locks)
+}
+
+/// Applies what the commit log holds to the memtables.
+fn replay(
+    fs: &dyn FileSystem,
+    options: &Options,
+    schema: &Schema,
+    environment: &Environment,
+    stores: &[Arc<Store>],
+) -> Result<commitlog::Replayed, StorageError> {
+    let mut apply = |position: Position, record: &[u8]| -> Result<(), StorageError> {
+        let mutation = match RowMutation::decode(record, schema) {
+            Ok(mutation) => mutation,
+            Err(error @ DecodeError::UnknownFamily { .. }) if options.accept_commitlog_loss => {
+                log::warn!("a replayed mutation is dropped: {error}");
+                return Ok(());
+            }
+            Err(error) => {
+                let Position { segment, offset } = position;
+                let place = format!("segment {segment}, record ending at {offset}: {error}");
+                return Err(StorageError::Replay(place));
+            }
+        };
+        let key = environment.partitioner.decorate(mutation.key.clone());
+        for family in &mutation.families {
+            let store = &stores[family.family.0 as usize];
+            // A segment stays as long as any family needs it. What others have flushed may have
+            // been deleted and purged since, and would come back.
+            if position > store.flushed_position() {
+                store.apply(&key, family);
+            }
+        }
+        if environment.memtable_memory.load(Ordering::Relaxed) > options.memtable_budget_bytes {
+            for store in stores {
+                if let Some(memtable) = store.switch_memtable(position) {
+                    store.flush(&memtable)?;
+                }
+            }
+        }
+        Ok(())
+    };
+    let accept_loss = options.accept_commitlog_loss;
+    commitlog::replay(&options.commit_log_directory, fs, accept_loss, &mut apply).map_err(|error| {
+        match error {
+            commitlog::ReplayError::Apply { source, .. } => source,
+            other => StorageError::Replay(other.to_string()),
+        }
+    })
+}

@@ -1,0 +1,174 @@
+//! What the threads in the background do: flushes on one, compactions on the other.
+
+use super::super::background::{Next, Work};
+use super::super::commitlog;
+use super::super::compaction::{self, CompactionError};
+use super::super::error::ReadError;
+use super::super::store::Store;
+use super::Shared;
+use crate::base::events::{CompactionEvent, CompactionKind, FlushCause, FlushEvent};
+use crate::model::schema::FamilyId;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+/// How often the flush thread looks for memtables that have become too old.
+const AGE_CHECK: Duration = Duration::from_secs(1);
+
+/// Pause before a flush or compaction is tried again for which there was no room on the disk.
+pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// Segments of the commit log from which on the families that pin the oldest one are flushed.
+const MAX_LOG_SEGMENTS: u64 = 8;
+
+impl Shared {
+    /// Switches the memtable and writes the old one to disk.
+    pub(super) fn flush(&self, store: &Arc<Store>, cause: FlushCause) -> Result<(), ReadError> {
+        let _one_at_a_time = store.flush_lock();
+        // What an earlier flush could not write goes first: the log forgets in order.
+        for memtable in store.view().flushing.clone() {
+            store.flush(&memtable)?;
+        }
+        let gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let position = self.log.position();
+        let switched = store.switch_memtable(position);
+        drop(gate);
+        if let Some(memtable) = switched {
+            self.environment.events.emit(FlushEvent::Switched {
+                memtable: store.memtable_event(&memtable, position.segment),
+                cause,
+                log_file: commitlog::segment_file(&self.log_directory, position),
+                log_position: position.offset,
+            });
+            // Else a power loss could leave a mutation of two families by half: in the SSTable of
+            // the one, and not in the log for the other. A log that has failed is no reason to
+            // keep from the disk what was acknowledged.
+            if let Err(error) = self.log.sync_now() {
+                log::warn!("{} is flushed, but not the commit log: {error}", store.schema());
+            }
+            store.flush(&memtable)?;
+        }
+        if let Err(error) = self.log.discard_completed(store.id().0, position) {
+            log::warn!("commit log segments stay longer than needed: {error}");
+        }
+        self.memory_freed.1.notify_all();
+        self.compactions.push(Work::Compact(store.id()));
+        Ok(())
+    }
+
+    pub(super) fn run_flushes(&self) {
+        loop {
+            match self.flushes.next(AGE_CHECK) {
+                Next::Closed => return,
+                Next::Work(Work::Flush(family, cause)) => self.guarded(family, "flush", || {
+                    self.flush_until_done(family, cause);
+                }),
+                Next::Work(Work::ReplayIsFlushed) => self.forget_replayed(),
+                Next::Idle | Next::Work(Work::Compact(_)) => {}
+            }
+            self.request_oldest();
+            self.request_what_pins_the_log();
+        }
+    }
+
+    /// Keeps a thread alive when a bug makes its work panic. The family takes no more writes, since
+    /// nobody knows what the bug would do to them; what it has stays in the log and readable.
+    fn guarded(&self, family: FamilyId, what: &str, work: impl FnOnce()) {
+        if catch_unwind(AssertUnwindSafe(work)).is_err() {
+            let store = self.store(family);
+            store.fail(format!("its {what} panicked: please report the lines above"));
+        }
+    }
+
+    /// Flushes; a full disk is waited for, any other failure stops writing to the family.
+    fn flush_until_done(&self, family: FamilyId, cause: FlushCause) {
+        let store = self.store(family);
+        while let Err(error) = self.flush(store, cause) {
+            if !is_disk_full(&error) {
+                store.fail(format!("its memtable cannot be written to disk: {error}"));
+                return;
+            }
+            log::error!("{}: no room to write its memtable: {error}", store.schema());
+            std::thread::park_timeout(RETRY_PAUSE);
+            if self.stopping.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn forget_replayed(&self) {
+        if self.stores.iter().any(|store| !store.view().flushing.is_empty()) {
+            // A flush failed. The segments stay for the next start.
+            return;
+        }
+        if let Err(error) = self.log.delete_replayed() {
+            log::warn!("replayed commit log segments cannot be removed: {error}");
+        }
+    }
+
+    /// One memtable at a time, so that those which began together do not all end together.
+    fn request_oldest(&self) {
+        let now = self.environment.clock.monotonic();
+        let age = |store: &Store| {
+            let active = Arc::clone(&store.view().active);
+            let age = now.saturating_sub(active.created_at());
+            (!active.is_empty() && age >= store.options().memtable_age).then_some(age)
+        };
+        let aged = self.stores.iter().filter_map(|store| Some((age(store)?, store.id())));
+        if let Some((_, family)) = aged.max() {
+            self.flushes.push(Work::Flush(family, FlushCause::Age));
+        }
+    }
+
+    /// A family that is hardly written to must not keep the log of all others from shrinking.
+    fn request_what_pins_the_log(&self) {
+        if self.log.total_bytes() <= MAX_LOG_SEGMENTS * self.segment_bytes {
+            return;
+        }
+        for family in self.log.oldest_dirty().into_iter().flat_map(|oldest| oldest.families) {
+            let sound = self.stores.get(family as usize).filter(|s| s.failure().is_none());
+            if let Some(store) = sound {
+                self.flushes.push(Work::Flush(store.id(), FlushCause::CommitLogSize));
+            }
+        }
+    }
+
+    pub(super) fn run_compactions(&self) {
+        loop {
+            match self.compactions.next(AGE_CHECK) {
+                Next::Closed => return,
+                Next::Work(Work::Compact(family)) => self.guarded(family, "compaction", || {
+                    self.compact_minor(family);
+                }),
+                Next::Idle | Next::Work(_) => {}
+            }
+        }
+    }
+
+    fn compact_minor(&self, family_id: FamilyId) {
+        let store = self.store(family_id);
+        let _one_at_a_time = store.compaction_lock();
+        let Some(inputs) = compaction::next_minor(&store.view().tables, store.options()) else {
+            return;
+        };
+        match compaction::compact(store, &inputs, CompactionKind::Minor, &self.stopping) {
+            Ok(()) => self.compactions.push(Work::Compact(family_id)),
+            Err(CompactionError::Stopped) => {}
+            Err(CompactionError::Failed(error)) => {
+                let (family, reason) = (store.event_family(), error.to_string());
+                self.environment.events.emit(CompactionEvent::Failed { family, reason });
+                if inputs.iter().any(|table| table.is_damaged()) {
+                    // The others may still be enough for a compaction.
+                    self.compactions.push(Work::Compact(family_id));
+                }
+            }
+        }
+    }
+}
+
+fn is_disk_full(error: &ReadError) -> bool {
+    let ReadError::Io(file) = error else { return false };
+    matches!(file.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}

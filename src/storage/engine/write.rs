@@ -1,0 +1,113 @@
+//! The path of a mutation: log, memtables, and waiting when there is no room for more.
+
+use super::super::background::Work;
+use super::super::store::Store;
+use super::work::RETRY_PAUSE;
+use super::{Applied, Shared, WriteError};
+use crate::base::events::FlushCause;
+use crate::model::mutation::RowMutation;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+impl Shared {
+    pub(super) fn apply(
+        &self,
+        mutations: &[RowMutation],
+        may_block: bool,
+    ) -> Result<Applied, WriteError> {
+        self.wait_for_memory(may_block)?;
+        for family in mutations.iter().flat_map(|mutation| &mutation.families) {
+            if let Some(refusal) = refusal(self.store(family.family)) {
+                return Err(refusal);
+            }
+        }
+        let gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        if self.stopping.load(Ordering::Relaxed) {
+            return Err(WriteError::Closed);
+        }
+        let records = mutations.iter().map(|m| (m.record(), m.family_numbers()));
+        let position = self.log.append_all(records)?;
+        for mutation in mutations {
+            let key = self.environment.partitioner.decorate(mutation.key.clone());
+            for family in &mutation.families {
+                self.store(family.family).apply(&key, family);
+            }
+        }
+        drop(gate);
+        let mut last = None;
+        for family in mutations.iter().flat_map(|mutation| &mutation.families) {
+            // The rows of a batch are mostly of one family.
+            if last.replace(family.family) != Some(family.family) {
+                let store = self.store(family.family);
+                if let Some(cause) = store.full_cause() {
+                    self.flushes.push(Work::Flush(store.id(), cause));
+                }
+            }
+        }
+        Ok(match position {
+            Some(position) if self.waits_for_sync => Applied::Pending(position),
+            _ => Applied::Done,
+        })
+    }
+
+    /// Memtables being full is no reason to fail: writers go as fast as the disk does.
+    fn wait_for_memory(&self, may_block: bool) -> Result<(), WriteError> {
+        let used = || self.environment.memtable_memory.load(Ordering::Relaxed);
+        if used() * 2 > self.memtable_budget {
+            self.request_largest();
+        }
+        if used() <= self.memtable_budget {
+            return Ok(());
+        }
+        if !may_block {
+            return Err(WriteError::WouldBlock);
+        }
+        let (lock, freed) = &self.memory_freed;
+        let mut guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        while used() > self.memtable_budget {
+            if self.stopping.load(Ordering::Relaxed) {
+                return Err(WriteError::Closed);
+            }
+            if !self.can_free_memory()
+                && let Some(refusal) = self.stores.iter().find_map(|store| refusal(store))
+            {
+                return Err(refusal);
+            }
+            self.request_largest();
+            guard =
+                freed.wait_timeout(guard, RETRY_PAUSE).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Ok(())
+    }
+
+    /// Asks for a flush of the largest memtable, unless flushes are waiting already.
+    fn request_largest(&self) {
+        if !self.flushes.is_empty() {
+            return;
+        }
+        let sound = self.stores.iter().filter(|store| store.failure().is_none());
+        let largest = sound.max_by_key(|store| store.view().active.memory());
+        if let Some(store) = largest.filter(|store| !store.view().active.is_empty()) {
+            self.flushes.push(Work::Flush(store.id(), FlushCause::Memory));
+        }
+    }
+
+    /// Whether a flush may free memory. What a failed family holds stays in memory, and readable.
+    fn can_free_memory(&self) -> bool {
+        let mut sound = self.stores.iter().filter(|store| store.failure().is_none());
+        sound.any(|store| store.view().memtables().any(|memtable| !memtable.is_empty()))
+    }
+
+    pub(super) fn request_all(&self, cause: FlushCause) {
+        for store in &self.stores {
+            if !store.view().active.is_empty() {
+                self.flushes.push(Work::Flush(store.id(), cause));
+            }
+        }
+    }
+}
+
+fn refusal(store: &Store) -> Option<WriteError> {
+    let reason = store.failure()?.to_owned();
+    Some(WriteError::Failed { family: store.schema().to_string(), reason })
+}
