@@ -1,19 +1,27 @@
-//! A server process for the tests: the built binary on a directory and ports of its own.
+//! A server process for the tests: the built binary on a directory and ports of its own, and
+//! [`client`]s for it.
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
 #![allow(dead_code, reason = "every test file takes the part of this that it needs")]
 
+pub(crate) mod calls;
+pub(crate) mod client;
+
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::mpsc;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
 /// How long a start may take, on a machine that is busy with other tests.
 const START_LIMIT: Duration = Duration::from_mins(1);
+
+/// How long an orderly end may take, and a start that is refused.
+const END_LIMIT: Duration = Duration::from_mins(1);
 
 /// Ports below those that the system hands out for outgoing connections, so that none of these
 /// takes a port between its choice and the start of the server.
@@ -36,35 +44,96 @@ impl Options {
     }
 }
 
+/// The built program.
+pub(crate) fn program() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_alexandra"))
+}
+
+/// Writes a configuration into `directory`, with ports on which nobody listens and with all data
+/// below it, and tells where Thrift clients will be served.
+pub(crate) fn configure(directory: &Path, options: &Options) -> SocketAddr {
+    let [thrift, storage, admin] = free_ports();
+    let below = |name: &str| directory.join(name).display().to_string();
+    let mut configuration = TEMPLATE.to_owned();
+    let own = Options::default()
+        .with("ThriftPort", &thrift.to_string())
+        .with("StoragePort", &storage.to_string())
+        .with("AdminPort", &admin.to_string())
+        .with("DataFileDirectory", &below("data"))
+        .with("CommitLogDirectory", &below("commitlog"))
+        .with("SavedCachesDirectory", &below("saved_caches"));
+    for (element, text) in own.elements.iter().chain(&options.elements) {
+        set(&mut configuration, element, text);
+    }
+    fs::write(configuration_file(directory), configuration).unwrap();
+    SocketAddr::from((Ipv4Addr::LOCALHOST, thrift))
+}
+
+/// Changes the configuration in `directory` and leaves the rest of it, ports above all, as it is.
+pub(crate) fn reconfigure(directory: &Path, options: &Options) {
+    let mut configuration = fs::read_to_string(configuration_file(directory)).unwrap();
+    for (element, text) in &options.elements {
+        set(&mut configuration, element, text);
+    }
+    fs::write(configuration_file(directory), configuration).unwrap();
+}
+
+/// `alexandra serve` on the configuration in `directory`, and in it.
+pub(crate) fn serve(directory: &Path) -> Command {
+    let mut command = Command::new(program());
+    command.args(["serve", "--config"]).arg(directory).current_dir(directory);
+    command
+}
+
+/// How a start ended that came to nothing.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) exit_code: Option<i32>,
+    /// Standard error.
+    pub(crate) text: String,
+}
+
+/// Runs a command that is to end by itself, and soon.
+pub(crate) fn refused(command: &Command) -> Refusal {
+    let mut bounded = Command::new("timeout");
+    bounded.arg(END_LIMIT.as_secs().to_string()).arg(command.get_program());
+    bounded.args(command.get_args()).current_dir(command.get_current_dir().unwrap());
+    let output = bounded.stdin(Stdio::null()).output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(!printed.contains("listening"), "it was to refuse and serves: {printed}");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    Refusal { exit_code: output.status.code(), text }
+}
+
 /// A running server. It is killed when this is dropped; its directory belongs to the caller.
 #[derive(Debug)]
 pub(crate) struct Server {
     directory: PathBuf,
     thrift: SocketAddr,
     process: Child,
+    /// Breaks off when the process has closed its output, by ending.
+    output: Receiver<()>,
 }
 
 impl Server {
     /// Writes a configuration into `directory`, starts the server on it and waits until it
     /// accepts Thrift calls. Panics with the end of its log if it does not come so far.
     pub(crate) fn start(directory: &Path, options: &Options) -> Self {
-        let [thrift, storage, admin] = free_ports();
-        let below = |name: &str| directory.join(name).display().to_string();
-        let mut configuration = TEMPLATE.to_owned();
-        let own = Options::default()
-            .with("ThriftPort", &thrift.to_string())
-            .with("StoragePort", &storage.to_string())
-            .with("AdminPort", &admin.to_string())
-            .with("DataFileDirectory", &below("data"))
-            .with("CommitLogDirectory", &below("commitlog"))
-            .with("SavedCachesDirectory", &below("saved_caches"));
-        for (element, text) in own.elements.iter().chain(&options.elements) {
-            set(&mut configuration, element, text);
+        let thrift = configure(directory, options);
+        Self::launch(directory, thrift, serve(directory))
+    }
+
+    /// Runs a command that starts a server for `thrift`, and waits until it accepts Thrift calls.
+    /// Its log goes to `directory`. Panics with the end of it if it does not come so far.
+    pub(crate) fn launch(directory: &Path, thrift: SocketAddr, command: Command) -> Self {
+        let (mut process, output) = spawn(directory, thrift, command);
+        if let Err(error) = output.recv_timeout(START_LIMIT) {
+            let _ = process.kill();
+            let status = process.wait().unwrap();
+            let log = log_end(directory);
+            panic!("the server did not start ({error:?}, {status}); its log ends with:\n{log}");
         }
-        fs::write(directory.join("storage-conf.xml"), configuration).unwrap();
-        let thrift = SocketAddr::from((Ipv4Addr::LOCALHOST, thrift));
-        let process = launch(directory, thrift);
-        Self { directory: directory.to_owned(), thrift, process }
+        Self { directory: directory.to_owned(), thrift, process, output }
     }
 
     /// Ends the process as a power cut would: no signal handler runs, nothing is flushed.
@@ -74,10 +143,29 @@ impl Server {
         self.process.wait().unwrap();
     }
 
+    /// Asks the process to end, as `kill` without a number does, and waits until it has.
+    pub(crate) fn stop(&mut self) -> ExitStatus {
+        kill_process(self.pid(), Signal::TERM).unwrap();
+        let ended = self.output.recv_timeout(END_LIMIT);
+        assert_eq!(ended, Err(RecvTimeoutError::Disconnected), "SIGTERM does not end the server");
+        self.process.wait().unwrap()
+    }
+
     /// Kills the process, if it still runs, and starts it anew on the same directory and ports.
     pub(crate) fn restart(&mut self) {
         self.kill();
-        self.process = launch(&self.directory, self.thrift);
+        let directory = self.directory.clone();
+        *self = Self::launch(&directory, self.thrift, serve(&directory));
+    }
+
+    /// Kills the process, starts it anew and kills it once more: after a pause, or when it is
+    /// ready, whichever comes first.
+    pub(crate) fn kill_within_restart(&mut self, pause: Duration) {
+        self.kill();
+        (self.process, self.output) = spawn(&self.directory, self.thrift, serve(&self.directory));
+        // How far it came does not matter.
+        let _ = self.output.recv_timeout(pause);
+        self.kill();
     }
 
     /// Where it accepts Thrift calls.
@@ -85,9 +173,27 @@ impl Server {
         self.thrift
     }
 
+    /// Its directory: the configuration, the log, and whatever the configuration leaves there.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Physical memory that the process holds, in bytes.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let status = format!("/proc/{}/status", self.pid().as_raw_nonzero());
+        let status = fs::read_to_string(status).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        let kib: u64 = line.trim().strip_suffix(" kB").unwrap().parse().unwrap();
+        kib << 10
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.process)
+    }
+
     /// All that it has written to its standard output and error, over all of its starts.
-    pub(crate) fn log_path(&self) -> PathBuf {
-        log_path(&self.directory)
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(log_path(&self.directory)).unwrap()
     }
 
     /// The last lines of its log, for the message of a test that fails: the log itself is gone
@@ -103,45 +209,36 @@ impl Drop for Server {
     }
 }
 
-fn launch(directory: &Path, thrift: SocketAddr) -> Child {
-    let mut process = Command::new(env!("CARGO_BIN_EXE_alexandra"))
-        .args(["serve", "--config"])
-        .arg(directory)
-        .current_dir(directory)
+fn spawn(directory: &Path, thrift: SocketAddr, mut command: Command) -> (Child, Receiver<()>) {
+    let mut process = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(open_log(directory))
         .spawn()
         .unwrap();
     let output = process.stdout.take().expect("its standard output is a pipe");
-    if let Err(error) = wait_until_ready(output, open_log(directory), thrift) {
-        let _ = process.kill();
-        let status = process.wait().unwrap();
-        let log = log_end(directory);
-        panic!("the server did not start ({error:?}, {status}); its log ends with:\n{log}");
-    }
-    process
+    (process, copy_output(output, open_log(directory), thrift))
 }
 
-/// Copies the output of a server to its log for as long as there is any, and returns at the line
-/// that says that it is ready. An error says whether its output ended or the time was up.
-fn wait_until_ready(
-    output: ChildStdout,
-    mut log: File,
-    thrift: SocketAddr,
-) -> Result<(), mpsc::RecvTimeoutError> {
+/// Copies the output of a server to its log for as long as there is any, and tells of the line
+/// that says that it is ready. The channel breaks off with the output.
+fn copy_output(output: ChildStdout, mut log: File, thrift: SocketAddr) -> Receiver<()> {
     let announcement = format!("listening for Thrift clients on {thrift}");
     let (ready, is_ready) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(output).lines().map_while(Result::ok) {
             writeln!(log, "{line}").unwrap();
             if line.contains(&announcement) {
-                // Nobody waits for a second one.
+                // Nobody waits for it any more if the server has been killed meanwhile.
                 let _ = ready.send(());
             }
         }
     });
-    is_ready.recv_timeout(START_LIMIT)
+    is_ready
+}
+
+fn configuration_file(directory: &Path) -> PathBuf {
+    directory.join("storage-conf.xml")
 }
 
 fn log_path(directory: &Path) -> PathBuf {
