@@ -58,6 +58,8 @@ enum Close {
     OverBudget(#[from] OverBudget),
     #[error("the client reads nothing")]
     Stalled,
+    #[error("unread replies hold all memory that there is for them")]
+    TooMuchUnsent,
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -236,10 +238,6 @@ impl<S: Cassandra> Connection<S> {
         ready: &mut Vec<u8>,
     ) -> Result<usize, Close> {
         let Self { shared, session, stream, .. } = self;
-        if shared.unsent.is_exceeded() {
-            flush(stream, shared, ready).await?;
-            shared.unsent.available().await;
-        }
         let mut reply = if ready.is_empty() { take(ready) } else { self.pool.take() };
         let mut flushed = Ok(());
         let answered = {
@@ -322,13 +320,22 @@ impl<S: Cassandra> Connection<S> {
                     self.shared.limits.write_stall
                 ),
             ),
+            Close::TooMuchUnsent => reporter.warn(
+                Reason::UnsentBudget,
+                format_args!(
+                    "closing {peer}: it does not read its reply at once, and replies that clients \
+                     have not read hold all memory that there is for them ({} MB)",
+                    self.shared.limits.unsent_budget_bytes >> 20
+                ),
+            ),
             // Clients of the time close by resetting.
             Close::Io(error) => log::debug!("closing {peer}: {error}"),
         }
     }
 }
 
-/// Writes the replies. While the client does not read they count as unsent.
+/// Writes the replies. While the client does not read they count as unsent; if others hold the
+/// whole budget already, the client is given up, so that those who do read are never held up.
 async fn flush<S>(
     stream: &TcpStream,
     shared: &Shared<S>,
@@ -341,8 +348,15 @@ async fn flush<S>(
             Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
             Ok(count) => rest = rest.get(count..).unwrap_or_default(),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let charge = unsent.get_or_insert_with(|| Charge::new(shared.unsent.clone()));
-                charge.set(rest.len());
+                if unsent.is_none() {
+                    if shared.unsent.is_used_up() {
+                        return Err(Close::TooMuchUnsent);
+                    }
+                    // The buffer stays whole until its last byte is written.
+                    let mut charge = Charge::new(shared.unsent.clone());
+                    charge.set(ready.capacity());
+                    unsent = Some(charge);
+                }
                 tokio::time::timeout(shared.limits.write_stall, stream.writable())
                     .await
                     .map_err(|_| Close::Stalled)??;

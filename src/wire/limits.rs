@@ -4,8 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Notify;
-
 /// Every limit of the border. Nesting and the length of method names are limited by constants,
 /// since no client has a reason to change them: [`super::scan::MAX_DEPTH`],
 /// [`super::message::MAX_METHOD_NAME_BYTES`].
@@ -18,8 +16,9 @@ pub struct Limits {
     /// Memory for unfinished requests in the whole server (`ThriftReceiveBudgetInMB`); a
     /// connection that would need more is closed.
     pub receive_budget_bytes: usize,
-    /// Replies in the whole server that wait for clients to read. While there are more, no further
-    /// request is executed.
+    /// Replies in the whole server that wait for clients to read. When there are so many, a client
+    /// that does not read its reply at once is cut off. The last that fits may be larger than what
+    /// is left.
     pub unsent_budget_bytes: usize,
     /// Replies to pipelined requests that are collected before they are written.
     pub write_batch_bytes: usize,
@@ -51,32 +50,19 @@ impl Default for Limits {
 pub(super) struct Budget {
     used: AtomicUsize,
     limit: usize,
-    /// Wakes those who wait until the budget is no longer exceeded.
-    freed: Notify,
 }
 
 impl Budget {
     pub(super) fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { used: AtomicUsize::new(0), limit, freed: Notify::new() })
+        Arc::new(Self { used: AtomicUsize::new(0), limit })
     }
 
     pub(super) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
-    pub(super) fn is_exceeded(&self) -> bool {
-        self.used() > self.limit
-    }
-
-    /// Waits until the budget is not exceeded.
-    pub(super) async fn available(&self) {
-        while self.is_exceeded() {
-            let freed = self.freed.notified();
-            // Whatever is freed after `notified` wakes it; what was freed before shows here.
-            if self.is_exceeded() {
-                freed.await;
-            }
-        }
+    pub(super) fn is_used_up(&self) -> bool {
+        self.used() >= self.limit
     }
 }
 
@@ -119,11 +105,7 @@ impl Charge {
         if bytes > self.bytes {
             self.budget.used.fetch_add(bytes - self.bytes, Ordering::AcqRel);
         } else {
-            let freed = self.bytes - bytes;
-            let before = self.budget.used.fetch_sub(freed, Ordering::AcqRel);
-            if before > self.budget.limit && before - freed <= self.budget.limit {
-                self.budget.freed.notify_waiters();
-            }
+            self.budget.used.fetch_sub(self.bytes - bytes, Ordering::AcqRel);
         }
         self.bytes = bytes;
     }
@@ -153,19 +135,14 @@ mod tests {
         assert_eq!(budget.used(), 0);
     }
 
-    #[tokio::test]
-    async fn who_waits_for_the_budget_goes_on_when_it_is_freed() {
+    #[test]
+    fn a_charge_beyond_the_budget_uses_it_up_until_it_shrinks() {
         let budget = Budget::new(100);
-        budget.available().await;
         let mut charge = Charge::new(budget.clone());
+        assert!(!budget.is_used_up());
         charge.set(150);
-        let waiting = tokio::spawn({
-            let budget = budget.clone();
-            async move { budget.available().await }
-        });
-        tokio::task::yield_now().await;
-        assert!(!waiting.is_finished());
-        charge.set(100);
-        waiting.await.unwrap();
+        assert!(budget.is_used_up());
+        charge.set(99);
+        assert!(!budget.is_used_up());
     }
 }

@@ -20,11 +20,13 @@ pub(super) enum Reason {
     ReceiveBudget,
     /// A client that does not read.
     Stalled,
+    /// No memory left for replies that clients do not read.
+    UnsentBudget,
     /// A connection that could not be accepted.
     Accept,
 }
 
-const REASONS: usize = 5;
+const REASONS: usize = 6;
 
 /// Decides whether a line is due.
 #[derive(Debug)]

@@ -180,10 +180,19 @@ impl Server {
 
     /// Physical memory that the process holds, in bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    /// The most physical memory that the process ever held, in bytes.
+    pub(crate) fn peak_resident_bytes(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, line: &str) -> u64 {
         let status = format!("/proc/{}/status", self.pid().as_raw_nonzero());
         let status = fs::read_to_string(status).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        let kib: u64 = line.trim().strip_suffix(" kB").unwrap().parse().unwrap();
+        let text = status.lines().find_map(|text| text.strip_prefix(line)).unwrap();
+        let kib: u64 = text.trim().strip_suffix(" kB").unwrap().parse().unwrap();
         kib << 10
     }
 

@@ -1,0 +1,277 @@
+//! How the server starts, refuses to start, and ends: exit codes, what it says, what it leaves.
+
+#![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
+
+mod server;
+
+use server::calls::{self, Path as ColumnPath, STANDARD, plain_families};
+use server::client::Client;
+use server::{Options, Refusal, Server, configure, program, reconfigure, refused, serve};
+use std::fs::{self, OpenOptions};
+use std::net::TcpListener;
+use std::os::unix::fs::{FileExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What stands in the log when a start has found mutations in the commit log.
+const REPLAYED: &str = "replayed mutations";
+
+fn insert(server: &Server, count: usize) {
+    let mut client = Client::connect(server.thrift_address());
+    for number in 0..count {
+        let (key, value) = (format!("row {number}"), [b'v'; 300]);
+        client.insert(&key, ColumnPath::column(STANDARD, b"column"), &value, 1).unwrap();
+    }
+}
+
+/// How many of the rows of [`insert`] are there.
+fn count_rows(server: &Server) -> usize {
+    let rows = Client::connect(server.thrift_address()).scan(STANDARD).unwrap();
+    assert!(rows.iter().all(|(_, columns)| columns.len() == 1));
+    rows.len()
+}
+
+#[track_caller]
+fn assert_refused(refusal: &Refusal, exit_code: i32, texts: &[&str]) {
+    assert_eq!(refusal.exit_code, Some(exit_code), "{}", refusal.text);
+    for text in texts {
+        assert!(refusal.text.contains(text), "{text:?} is not in:\n{}", refusal.text);
+    }
+}
+
+/// Paths of all files below a directory.
+fn files_below(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut directories = vec![directory.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { directories.push(path) } else { found.push(path) }
+        }
+    }
+    found
+}
+
+#[test]
+fn a_port_that_is_taken_is_named_and_no_data_are_touched() {
+    let directory = tempfile::tempdir().unwrap();
+    let address = configure(directory.path(), &Options::default());
+    let _taken = TcpListener::bind(address).unwrap();
+    let refusal = refused(&serve(directory.path()));
+    let text = format!("cannot listen for Thrift clients on {address}");
+    assert_refused(&refusal, 3, &[&text, "Exception encountered during startup."]);
+    assert!(
+        !directory.path().join("data").exists() && !directory.path().join("commitlog").exists()
+    );
+}
+
+#[test]
+fn a_second_server_on_the_same_directories_is_refused_and_the_first_goes_on() {
+    let [first, second] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let server = Server::start(first.path(), &plain_families());
+    for (element, folder) in [("DataFileDirectory", "data"), ("CommitLogDirectory", "commitlog")] {
+        let shared = first.path().join(folder).display().to_string();
+        configure(second.path(), &plain_families().with(element, &shared));
+        let refusal = refused(&serve(second.path()));
+        let text = format!("{shared} is used by another server");
+        assert_refused(&refusal, 3, &[&text, "Exception encountered during startup."]);
+    }
+    insert(&server, 1);
+    assert_eq!(count_rows(&server), 1);
+}
+
+#[test]
+fn configurations_that_cannot_be_end_with_the_exit_codes_of_old() {
+    let bad = "Bad configuration; unable to start server";
+    let hosts = "Unable to start with unknown hosts configured.  \
+                 Use IP addresses instead of hostnames.";
+    let startup = "Exception encountered during startup.";
+    let cases = [
+        ("CommitLogSync", "never", 1, bad, "either 'periodic' or 'batch'"),
+        ("Partitioner", "NoPartitioner", 1, bad, "Invalid partitioner class NoPartitioner"),
+        ("AutoBootstrap", "maybe", 1, bad, "Unrecognized value for AutoBootstrap."),
+        ("Keyspaces", "", 1, bad, "No keyspaces configured"),
+        ("Seed", "no-such-host.invalid", 2, hosts, "no-such-host.invalid"),
+        ("ThriftAddress", "no-such-host.invalid", 2, hosts, "no-such-host.invalid"),
+        ("ThriftPort", "many", 3, startup, "many"),
+        ("DiskAccessMode", "", 3, startup, "DiskAccessMode"),
+        ("ClusterName", "", 3, startup, "ClusterName"),
+    ];
+    for (element, text, exit_code, line, why) in cases {
+        let directory = tempfile::tempdir().unwrap();
+        configure(directory.path(), &Options::default().with(element, text));
+        let refusal = refused(&serve(directory.path()));
+        assert_refused(&refusal, exit_code, &[line, why, "storage-conf.xml:"]);
+        assert!(!directory.path().join("data").exists(), "{element}");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let missing = refused(&serve(directory.path()));
+    assert_refused(&missing, 3, &[startup, "Cannot locate storage-conf.xml"]);
+    fs::write(directory.path().join("storage-conf.xml"), "<Storage><ClusterName>").unwrap();
+    assert_refused(&refused(&serve(directory.path())), 3, &[startup, "storage-conf.xml:1:"]);
+}
+
+#[test]
+fn data_of_another_cluster_or_partitioner_are_refused_and_stay_as_they_are() {
+    for is_flushed in [true, false] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut server = Server::start(directory.path(), &plain_families());
+        insert(&server, 10);
+        if is_flushed {
+            assert!(server.stop().success());
+        }
+        server.kill();
+
+        let change = |element: &str, text: &str| {
+            reconfigure(directory.path(), &Options::default().with(element, text));
+        };
+        change("ClusterName", "Other");
+        let refusal = refused(&serve(directory.path()));
+        assert_refused(&refusal, 3, &["ClusterName mismatch: Tests != Other"]);
+        change("ClusterName", "Tests");
+        for partitioner in ["OrderPreservingPartitioner", "CollatingOrderPreservingPartitioner"] {
+            change("Partitioner", &format!("org.apache.cassandra.dht.{partitioner}"));
+            let refusal = refused(&serve(directory.path()));
+            assert_refused(&refusal, 100, &["Did you change the partitioner?"]);
+        }
+        change("Partitioner", "org.apache.cassandra.dht.RandomPartitioner");
+        server.restart();
+        assert_eq!(count_rows(&server), 10);
+    }
+}
+
+#[test]
+fn sigterm_flushes_and_the_next_start_replays_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Server::start(directory.path(), &plain_families());
+    insert(&server, 100);
+    // A client at rest does not hold up the end.
+    let _at_rest = Client::connect(server.thrift_address());
+    let status = server.stop();
+    assert_eq!(status.code(), Some(0), "{status}\n{}", server.log_end());
+    assert!(server.log().contains("SIGTERM: stopping"));
+    server.restart();
+    assert!(!server.log().contains(REPLAYED), "{}", server.log_end());
+    assert_eq!(count_rows(&server), 100);
+    // A start that does replay says so: the line above is the right one to look for.
+    server.restart();
+    insert(&server, 101);
+    server.restart();
+    assert!(server.log().contains(REPLAYED), "{}", server.log_end());
+    assert_eq!(count_rows(&server), 101);
+}
+
+/// Where the commit log holds the key of a row, of the rows in the middle.
+fn place_of_key(directory: &Path, key: &str) -> (PathBuf, u64) {
+    let found = files_below(&directory.join("commitlog")).into_iter().find_map(|path| {
+        let content = fs::read(&path).unwrap();
+        let at = content.windows(key.len()).position(|bytes| bytes == key.as_bytes())?;
+        Some((path, at as u64))
+    });
+    found.expect("the commit log holds the row")
+}
+
+#[test]
+fn a_damaged_commit_log_stops_the_start_until_the_loss_is_accepted() {
+    let directory = tempfile::tempdir().unwrap();
+    // In batch mode all that is acknowledged has been synced: damage there is no torn end.
+    let options = plain_families()
+        .with("CommitLogSync", "batch")
+        .with("CommitLogSyncPeriodInMS", "")
+        .with("CommitLogSyncBatchWindowInMS", "1");
+    let mut server = Server::start(directory.path(), &options);
+    insert(&server, 100);
+    server.kill();
+    let (segment, offset) = place_of_key(directory.path(), "row 50");
+    let file = OpenOptions::new().write(true).open(&segment).unwrap();
+    file.write_all_at(b"rot", offset).unwrap();
+
+    let damaged = segment.display().to_string();
+    for _ in 0..2 {
+        let refusal = refused(&serve(directory.path()));
+        assert_refused(&refusal, 3, &[&damaged, "at offset", "--accept-commitlog-loss"]);
+    }
+    let mut accepting = serve(directory.path());
+    accepting.arg("--accept-commitlog-loss");
+    let address = server.thrift_address();
+    let server = Server::launch(directory.path(), address, accepting);
+    assert!(server.log().contains("loss accepted"), "{}", server.log_end());
+    let mut client = Client::connect(server.thrift_address());
+    let mut is_there = |number: usize| {
+        let key = format!("row {number}");
+        !client.get_slice(&key, STANDARD, calls::first(1, false)).unwrap().is_empty()
+    };
+    let lost: Vec<usize> = (0..100).filter(|number| !is_there(*number)).collect();
+    assert_eq!(lost, [50], "only the damaged record is lost");
+}
+
+#[test]
+fn relative_directories_begin_where_the_server_was_started() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = plain_families()
+        .with("DataFileDirectory", "relative/data")
+        .with("CommitLogDirectory", "relative/commitlog")
+        .with("SavedCachesDirectory", "relative/saved_caches");
+    let address = configure(directory.path(), &options);
+    let working = directory.path().join("working");
+    fs::create_dir(&working).unwrap();
+    let mut command = serve(directory.path());
+    command.current_dir(&working);
+    let mut server = Server::launch(directory.path(), address, command);
+    insert(&server, 3);
+    assert!(server.stop().success());
+    let keyspace = working.join("relative/data").join(calls::KEYSPACE);
+    assert!(!files_below(&keyspace).is_empty() && working.join("relative/commitlog").is_dir());
+}
+
+#[test]
+fn all_data_directories_get_files_and_all_are_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = ["a", "b", "c"].map(|name| directory.path().join(name));
+    let element =
+        |path: &PathBuf| format!("<DataFileDirectory>{}</DataFileDirectory>", path.display());
+    let options = plain_families()
+        .with("DataFileDirectories", &data.each_ref().map(element).concat())
+        .with("MemtableOperationsInMillions", "0.0001")
+        .with("MemtableThroughputInMB", "1");
+    let mut server = Server::start(directory.path(), &options);
+    insert(&server, 2000);
+    assert!(server.stop().success());
+    server.restart();
+    assert_eq!(count_rows(&server), 2000);
+    let files = data.each_ref().map(|path| files_below(&path.join(calls::KEYSPACE)).len());
+    assert!(!files.contains(&0), "{files:?}");
+}
+
+#[test]
+fn the_options_of_the_old_start_script_work_under_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let address = configure(directory.path(), &plain_families());
+    let script = directory.path().join("cassandra");
+    symlink(program(), &script).unwrap();
+    let pid_file = directory.path().join("cassandra.pid");
+    let configuration = format!("-Dstorage-config={}", directory.path().display());
+    let pid_property = format!("-Dcassandra-pidfile={}", pid_file.display());
+    let by_option: &[&str] = &["-f", "-p", pid_file.to_str().unwrap(), &configuration];
+    let by_property: &[&str] = &["-D", "cassandra-foreground=yes", &pid_property, &configuration];
+    for arguments in [by_option, by_property] {
+        let mut command = Command::new(&script);
+        command.args(arguments).current_dir(directory.path());
+        let mut server = Server::launch(directory.path(), address, command);
+        let written: i32 = fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
+        assert_eq!(written, server.pid().as_raw_nonzero().get());
+        insert(&server, 1);
+        assert!(server.stop().success());
+        assert!(!pid_file.exists(), "the file goes with the process");
+    }
+}
+
+#[test]
+fn arguments_that_make_no_sense_are_refused_with_a_hint() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = Command::new(program());
+    command.args(["serve", "--no-such-option"]).current_dir(directory.path());
+    assert_refused(&refused(&command), 1, &["--no-such-option", "Usage"]);
+    let help = Command::new(program()).arg("--help").stderr(Stdio::null()).output().unwrap();
+    assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("serve"));
+}
