@@ -46,7 +46,7 @@ pub fn compact(
     let paths: Vec<PathBuf> = inputs.iter().map(|table| table.path().to_owned()).collect();
     environment.events.emit(CompactionEvent::Begin { family, kind, inputs: paths });
     let generation = store.next_generation();
-    let folder = store.roomiest_folder()?.to_owned();
+    let folder = store.roomiest_folder(generation)?.to_owned();
     let path = files::sstable(&folder, &store.schema().name, generation);
     let temporary = files::temporary(&path);
     let written = write(store, inputs, &temporary, stop);

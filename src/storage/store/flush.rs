@@ -21,7 +21,7 @@ impl Store {
         let generation = self.next_generation();
         let event = self.memtable_event(memtable, generation);
         environment.events.emit(FlushEvent::Begin { memtable: event });
-        let folder = self.roomiest_folder()?;
+        let folder = self.roomiest_folder(generation)?;
         let path = files::sstable(folder, &self.schema.name, generation);
         let temporary = files::temporary(&path);
         let written = self.write_memtable(memtable, &temporary);

@@ -32,6 +32,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
+/// Folders have about as much room as the roomiest if no more than this part of it is missing.
+const ABOUT_AS_MUCH_ROOM: u64 = 16;
+
 /// What all stores of a node share.
 #[derive(Debug)]
 pub struct Environment {
@@ -193,25 +196,22 @@ impl Store {
         }
     }
 
-    /// The folder that has most room.
-    pub fn roomiest_folder(&self) -> Result<&Path, FileError> {
-        let [first, others @ ..] = &self.folders[..] else {
-            unreachable!("a node has at least one data directory")
-        };
-        let space = |folder: &Path| {
+    /// The folder for an SSTable of this number: one of those with most room. Folders with about
+    /// as much room as that take turns, so that those of one disk or of equal disks all get some.
+    pub fn roomiest_folder(&self, generation: u64) -> Result<&Path, FileError> {
+        if let [only] = &self.folders[..] {
+            return Ok(only);
+        }
+        let space = |folder: &PathBuf| {
             self.environment.fs.available_space(folder).context("look at the space of", folder)
         };
-        let mut best = first;
-        if !others.is_empty() {
-            let mut most = space(first)?;
-            for folder in others {
-                let available = space(folder)?;
-                if available > most {
-                    (best, most) = (folder, available);
-                }
-            }
-        }
-        Ok(best)
+        let spaces = self.folders.iter().map(space).collect::<Result<Vec<u64>, _>>()?;
+        let most = spaces.iter().copied().max().unwrap_or(0);
+        let enough = most - most / ABOUT_AS_MUCH_ROOM;
+        let roomy = || self.folders.iter().zip(&spaces).filter(|(_, space)| **space >= enough);
+        let turn = generation as usize % roomy().count().max(1);
+        let (folder, _) = roomy().nth(turn).expect("a node has at least one data directory");
+        Ok(folder)
     }
 
     fn manifest_path(&self) -> PathBuf {
