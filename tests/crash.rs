@@ -311,13 +311,14 @@ fn survive_kills(options: &Options) {
     let seed = setting("ALEXANDRA_SEED").unwrap_or_else(|| fastrand::u64(..));
     println!("ALEXANDRA_SEED={seed}");
     let mut rng = fastrand::Rng::with_seed(seed);
-    // Memtables and segments so small that flushes, compactions and the removal of segments go on
-    // all the time.
+    // Memtables and segments so small, and tombstones so short-lived, that flushes, compactions,
+    // the purge of tombstones and the removal of segments go on all the time.
     let options = options
         .clone()
         .with("MemtableOperationsInMillions", "0.0005")
         .with("MemtableThroughputInMB", "1")
-        .with("CommitLogRotationThresholdInMB", "1");
+        .with("CommitLogRotationThresholdInMB", "1")
+        .with("GCGraceSeconds", "0");
     let directory = tempfile::tempdir().unwrap();
     let mut server = Server::start(directory.path(), &options);
     let mut writers: Vec<Writer> = (0..WRITERS).map(|w| Writer::new(w, rng.u64(..))).collect();

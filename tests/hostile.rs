@@ -268,7 +268,9 @@ fn clients_that_send_byte_by_byte_are_served_in_the_end() {
         for bytes in [&message, &framed] {
             let mut slow: Vec<TcpStream> = (0..20).map(|_| connect(target.address())).collect();
             for byte in bytes {
-                slow.iter_mut().for_each(|client| client.write_all(&[*byte]).unwrap());
+                for client in &mut slow {
+                    client.write_all(&[*byte]).unwrap();
+                }
             }
             for mut client in slow {
                 client.shutdown(Shutdown::Write).unwrap();
