@@ -6,7 +6,7 @@
 
 namespace java org.apache.cassandra.thrift
 namespace cpp org.apache.cassandra
-namespace csharp Apache.Cassandra
+namespace netstd Apache.Cassandra
 namespace py cassandra
 namespace php cassandra
 namespace perl Cassandra
@@ -161,7 +161,7 @@ service Cassandra {
     ColumnOrSuperColumn get(1: required string keyspace,
                             2: required string key,
                             3: required ColumnPath column_path,
-                            4: required ConsistencyLevel consistency_level = ONE)
+                            4: required ConsistencyLevel consistency_level = ConsistencyLevel.ONE)
         throws (1: InvalidRequestException ire, 2: NotFoundException nfe,
                 3: UnavailableException ue, 4: TimedOutException te),
 
@@ -170,7 +170,7 @@ service Cassandra {
                                         2: required string key,
                                         3: required ColumnParent column_parent,
                                         4: required SlicePredicate predicate,
-                                        5: required ConsistencyLevel consistency_level = ONE)
+                                        5: required ConsistencyLevel consistency_level = ConsistencyLevel.ONE)
         throws (1: InvalidRequestException ire, 2: UnavailableException ue,
                 3: TimedOutException te),
 
@@ -178,7 +178,7 @@ service Cassandra {
     map<string, ColumnOrSuperColumn> multiget(1: required string keyspace,
                                               2: required list<string> keys,
                                               3: required ColumnPath column_path,
-                                              4: required ConsistencyLevel consistency_level = ONE)
+                                              4: required ConsistencyLevel consistency_level = ConsistencyLevel.ONE)
         throws (1: InvalidRequestException ire, 2: UnavailableException ue,
                 3: TimedOutException te),
 
@@ -188,7 +188,7 @@ service Cassandra {
             2: required list<string> keys,
             3: required ColumnParent column_parent,
             4: required SlicePredicate predicate,
-            5: required ConsistencyLevel consistency_level = ONE)
+            5: required ConsistencyLevel consistency_level = ConsistencyLevel.ONE)
         throws (1: InvalidRequestException ire, 2: UnavailableException ue,
                 3: TimedOutException te),
 
@@ -196,7 +196,7 @@ service Cassandra {
     i32 get_count(1: required string keyspace,
                   2: required string key,
                   3: required ColumnParent column_parent,
-                  4: required ConsistencyLevel consistency_level = ONE)
+                  4: required ConsistencyLevel consistency_level = ConsistencyLevel.ONE)
         throws (1: InvalidRequestException ire, 2: UnavailableException ue,
                 3: TimedOutException te),
 
@@ -207,7 +207,7 @@ service Cassandra {
                                    4: required string start_key = "",
                                    5: required string finish_key = "",
                                    6: required i32 row_count = 100,
-                                   7: required ConsistencyLevel consistency_level = ONE)
+                                   7: required ConsistencyLevel consistency_level = ConsistencyLevel.ONE)
         throws (1: InvalidRequestException ire, 2: UnavailableException ue,
                 3: TimedOutException te),
 
@@ -216,7 +216,7 @@ service Cassandra {
                                     2: required ColumnParent column_parent,
                                     3: required SlicePredicate predicate,
                                     4: required KeyRange range,
-                                    5: required ConsistencyLevel consistency_level = ONE)
+                                    5: required ConsistencyLevel consistency_level = ConsistencyLevel.ONE)
         throws (1: InvalidRequestException ire, 2: UnavailableException ue,
                 3: TimedOutException te),
 
@@ -228,7 +228,7 @@ service Cassandra {
                 3: required ColumnPath column_path,
                 4: required binary value,
                 5: required i64 timestamp,
-                6: required ConsistencyLevel consistency_level = ONE)
+                6: required ConsistencyLevel consistency_level = ConsistencyLevel.ONE)
         throws (1: InvalidRequestException ire, 2: UnavailableException ue,
                 3: TimedOutException te),
 
@@ -236,7 +236,7 @@ service Cassandra {
     void batch_insert(1: required string keyspace,
                       2: required string key,
                       3: required map<string, list<ColumnOrSuperColumn>> cfmap,
-                      4: required ConsistencyLevel consistency_level = ONE)
+                      4: required ConsistencyLevel consistency_level = ConsistencyLevel.ONE)
         throws (1: InvalidRequestException ire, 2: UnavailableException ue,
                 3: TimedOutException te),
 
@@ -245,14 +245,14 @@ service Cassandra {
                 2: required string key,
                 3: required ColumnPath column_path,
                 4: required i64 timestamp,
-                5: ConsistencyLevel consistency_level = ONE)
+                5: ConsistencyLevel consistency_level = ConsistencyLevel.ONE)
         throws (1: InvalidRequestException ire, 2: UnavailableException ue,
                 3: TimedOutException te),
 
     /** Insertions and deletions, by row key and column family. */
     void batch_mutate(1: required string keyspace,
                       2: required map<string, map<string, list<Mutation>>> mutation_map,
-                      3: required ConsistencyLevel consistency_level = ONE)
+                      3: required ConsistencyLevel consistency_level = ConsistencyLevel.ONE)
         throws (1: InvalidRequestException ire, 2: UnavailableException ue,
                 3: TimedOutException te),
 

@@ -206,7 +206,7 @@ fn lines(fields: &[Field]) -> Vec<FieldLine> {
             None => String::new(),
             // Rust and the IDL spell some values differently.
             Some("false") => " = 0".into(),
-            Some("ConsistencyLevel::One") => " = ONE".into(),
+            Some("ConsistencyLevel::One") => " = ConsistencyLevel.ONE".into(),
             Some(other) => format!(" = {other}"),
         };
         format!("{}: {word}{} {}{default}", field.id, kind_name(field.kind), field.name)
