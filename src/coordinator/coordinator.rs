@@ -14,6 +14,9 @@ use crate::model::slice::{RowSlice, Slice};
 use crate::replica::{Answer, Replica, ReplicaError, Row};
 use crate::ring::{Partitioner, ReplicaPlacement, RowRange, Token, TokenMetadata};
 
+/// Rows of one request that are read before other requests on the thread get their turn.
+const ROWS_AT_A_TIME: usize = 32;
+
 /// What a coordinator needs to know.
 #[derive(Debug)]
 pub struct CoordinatorOptions {
@@ -178,7 +181,11 @@ impl Coordinator {
         }
         let work = async {
             let mut answers = Vec::with_capacity(keys.len());
-            for key in keys {
+            for (number, key) in keys.iter().enumerate() {
+                if number % ROWS_AT_A_TIME == ROWS_AT_A_TIME - 1 {
+                    // Other connections of this thread want to be served as well.
+                    tokio::task::yield_now().await;
+                }
                 answers.push(self.replica.read(family, key, slice).await);
             }
             let mut rows = Vec::with_capacity(keys.len());

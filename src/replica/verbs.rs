@@ -71,6 +71,9 @@ impl<T> Answer<T> {
     }
 }
 
+/// Rows that are written without leaving the thread of the connection, which others need too.
+const INLINE_MUTATIONS: usize = 64;
+
 impl Replica {
     /// A replica over a store; fails if the threads cannot be started.
     pub fn start(store: Arc<dyn LocalStore>, options: ReplicaOptions) -> io::Result<Self> {
@@ -81,7 +84,12 @@ impl Replica {
 
     /// Begins to apply mutations. The answer comes when they may be acknowledged.
     pub async fn apply(&self, mutations: &[RowMutation]) -> Answer<()> {
-        match self.store.apply(mutations, false) {
+        let inline = if mutations.len() > INLINE_MUTATIONS {
+            Err(WriteError::WouldBlock)
+        } else {
+            self.store.apply(mutations, false)
+        };
+        match inline {
             Ok(Applied::Durable) => Answer::Ready(Ok(())),
             Ok(Applied::Pending(position)) => Answer::Working(self.when_durable(position)),
             Err(WriteError::WouldBlock) => {

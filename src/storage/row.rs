@@ -9,8 +9,34 @@ use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::{CellRange, Flow, Resolver, RowSlice, Slice};
 use std::cmp::Ordering;
 
-/// Cells that a read may look at when it must not keep its thread: about 100 microseconds of work.
+/// How much work a read may do. One that must not keep its thread for long gives up when this is
+/// used up, to begin anew on another thread.
+#[derive(Debug)]
+pub struct Budget {
+    /// Cells, or places to look at, that are left; `None` for no bound.
+    left: Option<usize>,
+}
+
+/// Cells that may be looked at without leaving the thread: about 100 microseconds of work.
 const INLINE_CELLS: usize = 2048;
+
+/// What finding a row or a name costs, in cells.
+const SEEK: usize = 8;
+
+impl Budget {
+    /// What a read with this access may do.
+    pub fn of(access: Access) -> Self {
+        Self { left: (access == Access::CachedOnly).then_some(INLINE_CELLS) }
+    }
+
+    /// Takes a cell's worth of work.
+    fn spend(&mut self, cells: usize) -> Result<(), ReadError> {
+        if let Some(left) = &mut self.left {
+            *left = left.checked_sub(cells).ok_or(ReadError::WouldBlock)?;
+        }
+        Ok(())
+    }
+}
 
 /// What one memtable or SSTable has of a row.
 #[derive(Debug)]
@@ -171,18 +197,15 @@ impl<'a> RowReader<'a> {
         MergedCells::new(self.family, reversed, cursors)
     }
 
-    /// What a client may see of the slice. With [`Access::CachedOnly`] also a long way through
-    /// memory is [`ReadError::WouldBlock`].
+    /// What a client may see of the slice; [`ReadError::WouldBlock`] if that is more work than the
+    /// budget allows.
     pub fn slice(
         &self,
         slice: &Slice,
         counting: bool,
-        access: Access,
+        budget: &mut Budget,
     ) -> Result<RowSlice, ReadError> {
-        let mut budget = match access {
-            Access::CachedOnly => INLINE_CELLS,
-            Access::Cached | Access::Bypass => usize::MAX,
-        };
+        budget.spend(SEEK)?;
         let mut resolver =
             Resolver::new(self.family, slice, self.deletion, self.super_deletion(slice)?);
         if counting {
@@ -192,12 +215,13 @@ impl<'a> RowReader<'a> {
             return Ok(resolver.finish());
         }
         'ranges: for range in slice.ranges(self.family) {
+            budget.spend(SEEK)?;
             let mut cells = self.cells(range, slice.is_reversed())?;
             while let Some(cell) = cells.advance()? {
                 if resolver.push(cell) == Flow::Done {
                     break 'ranges;
                 }
-                budget = budget.checked_sub(1).ok_or(ReadError::WouldBlock)?;
+                budget.spend(1)?;
             }
         }
         Ok(resolver.finish())

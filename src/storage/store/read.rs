@@ -5,13 +5,10 @@ use crate::model::key::RowKey;
 use crate::model::slice::{RowSlice, Slice};
 use crate::ring::{DecoratedKey, RowRange, Token};
 use crate::storage::error::ReadError;
-use crate::storage::row::{RowReader, RowSource};
+use crate::storage::row::{Budget, RowReader, RowSource};
 use crate::storage::rows::{MergedRows, RowStream};
 use crate::storage::sstable::{Access, Blocks, filter};
 use std::ops::{Bound, RangeBounds};
-
-/// Rows of a range that are read at once when the thread must not be kept.
-const INLINE_ROWS: usize = 128;
 
 impl Store {
     /// The visible part of a slice of one row; only counted if `counting`.
@@ -38,7 +35,8 @@ impl Store {
         if sources.is_empty() {
             return Ok(RowSlice::default());
         }
-        RowReader::new(&self.schema, sources).slice(slice, counting, access)
+        let mut budget = Budget::of(access);
+        RowReader::new(&self.schema, sources).slice(slice, counting, &mut budget)
     }
 
     /// The slice of each row of a range, in token order, of at most `max_rows` rows. Rows of which
@@ -50,9 +48,7 @@ impl Store {
         max_rows: usize,
         access: Access,
     ) -> Result<Vec<(RowKey, RowSlice)>, ReadError> {
-        if access == Access::CachedOnly && max_rows > INLINE_ROWS {
-            return Err(ReadError::WouldBlock);
-        }
+        let mut budget = Budget::of(access);
         let view = self.view();
         let mut rows = self.rows_from(&view, &range.start, access)?;
         let mut found = Vec::new();
@@ -64,7 +60,7 @@ impl Store {
             // The first key of an excluded token may have neighbours of the same token.
             if range.contains(key.token()) {
                 let reader = RowReader::new(&self.schema, rows.sources(&key));
-                let columns = reader.slice(slice, false, access)?;
+                let columns = reader.slice(slice, false, &mut budget)?;
                 found.push((key.key().clone(), columns));
             }
             rows.advance(&key)?;
