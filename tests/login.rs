@@ -105,7 +105,8 @@ fn passwords_in_plain_text_are_the_default() {
 #[test]
 fn passwords_as_md5_in_either_case() {
     let directory = tempfile::tempdir().unwrap();
-    let passwords = "jsmith=e1a31eee2136eb73e8e47f9e9d13ab0d\nElvis\\ Presley=1111515E9384B77D13FDA7C57867D1D6\n";
+    let passwords = "jsmith=e1a31eee2136eb73e8e47f9e9d13ab0d\n\
+                     Elvis\\ Presley=1111515E9384B77D13FDA7C57867D1D6\n";
     let server = start(directory.path(), Some("MD5"), passwords);
     check(&server, "MD5", Transport::Unframed);
     // The hash itself is no password.
