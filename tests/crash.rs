@@ -306,26 +306,28 @@ fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("it is a number"))
 }
 
-fn survive_kills(options: &Options) {
+/// Memtables and segments so small, and tombstones so short-lived, that flushes, compactions, the
+/// purge of tombstones and the removal of segments go on all the time.
+fn with_small_thresholds(options: Options) -> Options {
+    options
+        .with("MemtableOperationsInMillions", "0.0005")
+        .with("MemtableThroughputInMB", "1")
+        .with("CommitLogRotationThresholdInMB", "1")
+        .with("GCGraceSeconds", "0")
+}
+
+fn survive_kills(options: Options) {
     let kills = setting("ALEXANDRA_KILLS").map_or(DEFAULT_KILLS, |kills| kills as usize);
     let seed = setting("ALEXANDRA_SEED").unwrap_or_else(|| fastrand::u64(..));
     println!("ALEXANDRA_SEED={seed}");
     let mut rng = fastrand::Rng::with_seed(seed);
-    // Memtables and segments so small, and tombstones so short-lived, that flushes, compactions,
-    // the purge of tombstones and the removal of segments go on all the time.
-    let options = options
-        .clone()
-        .with("MemtableOperationsInMillions", "0.0005")
-        .with("MemtableThroughputInMB", "1")
-        .with("CommitLogRotationThresholdInMB", "1")
-        .with("GCGraceSeconds", "0");
     let directory = tempfile::tempdir().unwrap();
-    let mut server = Server::start(directory.path(), &options);
+    let mut server = Server::start(directory.path(), &with_small_thresholds(options));
     let mut writers: Vec<Writer> = (0..WRITERS).map(|w| Writer::new(w, rng.u64(..))).collect();
     let mut acknowledged = 0;
     for kill in 1..=kills {
         let until = rng.usize(ACKNOWLEDGED);
-        write_and_kill(&mut server, &mut writers, until);
+        write_until(&mut server, &mut writers, until, Server::kill);
         acknowledged += until;
         if rng.bool() {
             server.kill_within_restart(Duration::from_millis(rng.u64(..LONGEST_START_MS)));
@@ -347,9 +349,14 @@ fn survive_kills(options: &Options) {
     assert!(flushes > kills && compactions > 0, "memtables were not small enough");
 }
 
-/// Lets all writers write until so many calls are acknowledged, kills the server under them, and
+/// Lets all writers write until so many calls are acknowledged, ends the server under them, and
 /// waits until each has noticed.
-fn write_and_kill(server: &mut Server, writers: &mut [Writer], until: usize) {
+fn write_until(
+    server: &mut Server,
+    writers: &mut [Writer],
+    until: usize,
+    end: impl FnOnce(&mut Server),
+) {
     let address = server.thrift_address();
     let (acknowledge, acknowledged) = mpsc::channel();
     thread::scope(|scope| {
@@ -366,13 +373,13 @@ fn write_and_kill(server: &mut Server, writers: &mut [Writer], until: usize) {
                 panic!("after {count} writes: {error}\n{}", server.log_end());
             }
         }
-        server.kill();
+        end(server);
     });
 }
 
 #[test]
 fn a_kill_takes_nothing_acknowledged_in_periodic_mode() {
-    survive_kills(&calls::plain_families());
+    survive_kills(calls::plain_families());
 }
 
 #[test]
@@ -381,5 +388,28 @@ fn a_kill_takes_nothing_acknowledged_in_batch_mode() {
         .with("CommitLogSync", "batch")
         .with("CommitLogSyncPeriodInMS", "")
         .with("CommitLogSyncBatchWindowInMS", "1");
-    survive_kills(&batch);
+    survive_kills(batch);
+}
+
+#[test]
+fn an_orderly_end_under_writers_leaves_nothing_to_replay() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = with_small_thresholds(calls::plain_families());
+    let mut server = Server::start(directory.path(), &options);
+    let mut writers: Vec<Writer> = (0..WRITERS).map(|w| Writer::new(w, w as u64)).collect();
+    for _ in 0..3 {
+        write_until(&mut server, &mut writers, 2000, |server| {
+            let status = server.stop();
+            assert!(status.success(), "{status}: {}", server.log_end());
+        });
+        server.restart();
+        let stored = read_all(server.thrift_address(), &writers);
+        for writer in &mut writers {
+            writer.check(&stored).unwrap();
+        }
+    }
+    let log = server.log();
+    let replays: Vec<&str> = log.lines().filter(|line| line.contains("Log replay")).collect();
+    assert_eq!(replays.len(), 3, "{replays:?}");
+    assert!(replays.iter().all(|line| line.contains(", 0 replayed")), "{replays:?}");
 }
