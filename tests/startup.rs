@@ -165,6 +165,7 @@ fn sigterm_flushes_and_the_next_start_replays_nothing() {
     server.restart();
     assert_eq!(count_rows(&server), 101);
     assert_eq!(replayed(&server), [0, 102], "{}", server.log_end());
+    assert!(!server.log().contains("left alone"), "all files are our own: {}", server.log_end());
 }
 
 /// Where the commit log holds the key of a row, of the rows in the middle.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use log::{error, info, warn};
 
 use crate::base::fs::FileSystem;
+use crate::storage::files::LOCK_FILE;
 
 use super::Position;
 use super::error::{Damage, ReplayError};
