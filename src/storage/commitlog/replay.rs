@@ -14,7 +14,6 @@ use super::files;
 use super::format::HEADER_BYTES;
 use super::reader::{Found, SegmentReader};
 use super::survey::{Survey, Surveyed, Unread, Verdict};
-use crate::storage::files::LOCK_FILE;
 
 /// What replay has found; [`super::CommitLog::open`] goes on from here.
 #[derive(Debug, Default)]
