@@ -410,6 +410,5 @@ fn an_orderly_end_under_writers_leaves_nothing_to_replay() {
     }
     let log = server.log();
     let replays: Vec<&str> = log.lines().filter(|line| line.contains("Log replay")).collect();
-    assert_eq!(replays.len(), 3, "{replays:?}");
-    assert!(replays.iter().all(|line| line.contains(", 0 replayed")), "{replays:?}");
+    assert!(replays.is_empty(), "{replays:?}");
 }

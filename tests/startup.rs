@@ -159,12 +159,12 @@ fn sigterm_flushes_and_the_next_start_replays_nothing() {
     assert!(server.log().contains("SIGTERM: stopping"));
     server.restart();
     assert_eq!(count_rows(&server), 100);
-    assert_eq!(replayed(&server), [0], "{}", server.log_end());
+    assert!(replayed(&server).is_empty(), "{}", server.log_end());
     // After a kill there is something to replay: what was written since, and the new generation.
     insert(&server, 101);
     server.restart();
     assert_eq!(count_rows(&server), 101);
-    assert_eq!(replayed(&server), [0, 102], "{}", server.log_end());
+    assert_eq!(replayed(&server), [102], "{}", server.log_end());
     assert!(!server.log().contains("left alone"), "all files are our own: {}", server.log_end());
 }
 

@@ -121,6 +121,12 @@ impl LiveSegments {
         self.replayed.drain(..).map(of).collect()
     }
 
+    /// The active segment, if it is the only one and holds nothing that is not flushed.
+    pub(super) fn last_unneeded(&self) -> Option<PathBuf> {
+        let last = self.segments.back()?;
+        (self.len() == 1 && last.dirty.is_empty()).then(|| last.path.clone())
+    }
+
     /// Bytes that have been written into the segments that exist.
     pub(super) fn total_bytes(&self) -> u64 {
         let replayed: u64 = self.replayed.iter().map(|replayed| replayed.bytes).sum();

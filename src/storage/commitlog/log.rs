@@ -185,6 +185,17 @@ impl CommitLog {
         thread.join().unwrap_or(Err(LogError::Closed))
     }
 
+    /// Closes the log, and removes what is left of it if nobody needs that: then the next start has
+    /// nothing to replay, whatever the configuration is by then.
+    pub fn close_and_clear(&self) -> Result<(), LogError> {
+        self.close()?;
+        if let Some(path) = self.appender.with_live(LiveSegments::last_unneeded) {
+            let removed = self.appender.maker.remove_last(&path);
+            removed.map_err(|source| LogError::io("remove", &path, source))?;
+        }
+        Ok(())
+    }
+
     fn wait_for(&self, position: Position, urgent: bool, callback: SyncCallback) {
         // A waiter for what no sync can reach would make the sync thread try for ever.
         let position = position.min(self.appender.position());

@@ -103,7 +103,6 @@ pub fn replay<E>(
     replayed.torn = verdict.torn;
     replayed.leftovers = verdict.leftovers;
     replayed.segments = verdict.replay.into_iter().map(kept).collect();
-    info!("Log replay complete, {} replayed mutations", replayed.records);
     Ok(replayed)
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use log::warn;
 
-use crate::base::fs::{File, FileSystem};
+use crate::base::fs::{DirEntry, File, FileSystem};
 
 use super::error::LogError;
 use super::files;
@@ -117,6 +117,19 @@ impl SegmentMaker {
         if let Err(error) = self.fs.remove_file(path) {
             warn!("cannot remove commit log segment {}: {error}", path.display());
         }
+    }
+
+    /// Removes the one segment file that is left. While there are others it stays, since only its
+    /// list tells replay that they are not needed; and they have to be gone durably before it.
+    pub(super) fn remove_last(&self, path: &Path) -> io::Result<()> {
+        let is_other = |entry: &DirEntry| {
+            files::segment_id(&entry.name).is_some() && self.dir.join(&entry.name) != path
+        };
+        if self.fs.list(&self.dir)?.iter().any(is_other) {
+            return Ok(());
+        }
+        self.fs.sync_dir(&self.dir)?;
+        self.fs.remove_file(path)
     }
 
     fn create(&self, id: u64, random: u64, capacity: u64) -> Result<Segment, LogError> {

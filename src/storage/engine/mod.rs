@@ -235,7 +235,7 @@ impl Storage {
         }
         // The flush thread may not have come to it.
         self.shared.forget_replayed();
-        if let Err(error) = self.shared.log.close() {
+        if let Err(error) = self.shared.log.close_and_clear() {
             log::error!("the commit log was not closed cleanly: {error}");
         }
     }

@@ -186,6 +186,7 @@ fn replay(
     environment: &Environment,
     stores: &[Arc<Store>],
 ) -> Result<commitlog::Replayed, StorageError> {
+    let mut needed = 0_u64;
     let mut apply = |position: Position, record: &[u8]| -> Result<(), StorageError> {
         let mutation = match RowMutation::decode(record, schema) {
             Ok(mutation) => mutation,
@@ -200,14 +201,17 @@ fn replay(
             }
         };
         let key = environment.partitioner.decorate(mutation.key.clone());
+        let mut is_needed = false;
         for family in &mutation.families {
             let store = &stores[family.family.0 as usize];
             // A segment stays as long as any family needs it. What others have flushed may have
             // been deleted and purged since, and would come back.
             if position > store.flushed_position() {
                 store.apply(&key, family);
+                is_needed = true;
             }
         }
+        needed += u64::from(is_needed);
         if environment.memtable_memory.load(Ordering::Relaxed) > options.memtable_budget_bytes {
             for store in stores {
                 if let Some(memtable) = store.switch_memtable(position) {
@@ -217,11 +221,14 @@ fn replay(
         }
         Ok(())
     };
-    let accept_loss = options.accept_commitlog_loss;
-    commitlog::replay(&options.commit_log_directory, fs, accept_loss, &mut apply).map_err(|error| {
-        match error {
-            commitlog::ReplayError::Apply { source, .. } => source,
-            other => StorageError::Replay(other.to_string()),
-        }
-    })
+    let (directory, accept_loss) = (&options.commit_log_directory, options.accept_commitlog_loss);
+    let replayed = commitlog::replay(directory, fs, accept_loss, &mut apply);
+    let replayed = replayed.map_err(|error| match error {
+        commitlog::ReplayError::Apply { source, .. } => source,
+        other => StorageError::Replay(other.to_string()),
+    })?;
+    if !replayed.segments.is_empty() {
+        log::info!("Log replay complete, {needed} replayed mutations");
+    }
+    Ok(replayed)
 }

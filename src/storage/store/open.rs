@@ -1,6 +1,6 @@
 //! Opens a column family: finds its files, finishes or undoes what a crash has cut off.
 
-use super::{Environment, Store, View};
+use super::{Environment, Store, View, discard};
 use crate::base::events::SSTableEvent;
 use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilySchema, FamilyId};
@@ -112,7 +112,7 @@ impl Store {
         let fs = &*environment.fs;
         let found = find(environment, &folders, &schema.name)?;
         for path in &found.unfinished_manifests {
-            fs.remove_file(path).context("remove", path)?;
+            discard(fs, path);
         }
         if let Some(folder) = found.manifest.as_deref().and_then(Path::parent) {
             // The manifest stays where it is when directories are added or change places.
@@ -178,7 +178,7 @@ impl Store {
             environment.events.emit(SSTableEvent::Opened { file });
         }
         self.publish(|view| view.tables = tables);
-        self.clean_up(manifest, found)?;
+        self.clean_up(manifest, found);
         Ok(())
     }
 
@@ -203,14 +203,14 @@ impl Store {
     }
 
     /// Removes what was replaced and what was never finished. Files that nobody knows stay.
-    fn clean_up(&self, manifest: &Manifest, found: Found) -> Result<(), FileError> {
+    fn clean_up(&self, manifest: &Manifest, found: Found) {
         let fs = &*self.environment.fs;
         for (path, _) in found.unfinished.into_values() {
-            fs.remove_file(&path).context("remove", &path)?;
+            discard(fs, &path);
         }
         for (generation, (path, _)) in found.tables {
             if manifest.obsolete.contains(&generation) {
-                fs.remove_file(&path).context("remove", &path)?;
+                discard(fs, &path);
                 self.environment.events.emit(SSTableEvent::Deleted { file: path });
             } else {
                 log::warn!(
@@ -220,7 +220,6 @@ impl Store {
                 );
             }
         }
-        Ok(())
     }
 }
 
