@@ -66,6 +66,13 @@ fn measure(clock: &dyn Clock, name: &str, calls: u64, mut call: impl FnMut(u64))
     println!("{name:<40} {nanos:>8} ns");
 }
 
+fn measure_once(clock: &dyn Clock, name: &str, parts: u64, work: impl FnOnce()) {
+    let begun = clock.monotonic();
+    work();
+    let nanos = clock.monotonic().saturating_sub(begun).as_nanos() / u128::from(parts.max(1));
+    println!("{name:<40} {nanos:>8} ns");
+}
+
 fn row(storage: &Storage, family: FamilyId, key: &str, columns: u64) -> RowMutation {
     let mut builder = MutationBuilder::new(storage.schema(), "Keyspace1", key.as_bytes());
     builder.family(family);
@@ -113,7 +120,11 @@ fn main() {
     });
     reads(clock, &storage, rows, "several SSTables");
     storage.flush(rows).expect("flushing works");
-    storage.compact(rows).expect("compacting works");
+    let cells: u64 =
+        storage.store(rows).view().tables.iter().map(|table| table.properties().cells).sum();
+    measure_once(clock, "compact a cell", cells, || {
+        storage.compact(rows).expect("compacting works");
+    });
     reads(clock, &storage, rows, "one SSTable");
     measure(clock, "append a column to a wide row", WIDE_COLUMNS, |i| {
         let mut builder = MutationBuilder::new(storage.schema(), "Keyspace1", b"wide");
