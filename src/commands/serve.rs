@@ -61,6 +61,7 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
             NoteLevel::Warning => log::warn!("{note}"),
         }
     }
+    tell_what_waits(&loaded);
     if let Some(files) = machine::raise_file_limit() {
         log::debug!("{files} files may be open at a time");
     }
@@ -90,6 +91,35 @@ fn load(arguments: &Arguments, properties: &Properties) -> Result<Loaded, Config
     }
     log::info!("no configuration was named: the built-in one serves, data below ./data");
     Settings::embedded(&comparators)
+}
+
+/// Elements of parts that this version does not have.
+const WITHOUT_EFFECT_YET: &[&str] = &[
+    "AdminAddress",
+    "AdminPort",
+    "AdminToken",
+    "AutoBootstrap",
+    "DoConsistencyChecksBoolean",
+    "HintedHandoffEnabled",
+    "HintMaxAgeHours",
+    "HintMaxSizeInMB",
+    "HintsDirectory",
+    "PhiConvictThreshold",
+    "SavedCachesDirectory",
+    "SnapshotBeforeCompaction",
+    "SpeculativeRetry",
+    "StoragePort",
+    "StreamThroughputInMBPerSecond",
+];
+
+/// Says which settings of the file have no effect, because what they are for is not there.
+fn tell_what_waits(loaded: &Loaded) {
+    let in_file = |name: &&&str| loaded.sources.contains_key(**name);
+    let waiting: Vec<&str> = WITHOUT_EFFECT_YET.iter().filter(in_file).copied().collect();
+    if !waiting.is_empty() {
+        let names = waiting.join(", ");
+        log::info!("without effect in this version, which runs a node on its own: {names}");
+    }
 }
 
 /// Why serving ended badly.

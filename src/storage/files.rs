@@ -55,7 +55,7 @@ impl FileName {
             };
         }
         if let Some((family, _)) =
-            name.strip_suffix(ORIGINAL_SUFFIX).and_then(|n| n.split_once('-'))
+            name.strip_suffix(ORIGINAL_SUFFIX).and_then(|n| n.rsplit_once('-'))
             && finished
         {
             return Self::OfTheOriginal(family.to_owned());
