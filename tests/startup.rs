@@ -148,6 +148,32 @@ fn data_of_another_cluster_or_partitioner_are_refused_and_stay_as_they_are() {
 }
 
 #[test]
+fn a_column_family_of_another_type_or_order_is_refused_and_stays_as_it_is() {
+    for is_flushed in [true, false] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut server = Server::start(directory.path(), &plain_families());
+        insert(&server, 10);
+        if is_flushed {
+            assert!(server.stop().success());
+        }
+        server.kill();
+
+        let file = directory.path().join("storage-conf.xml");
+        let original = fs::read_to_string(&file).unwrap();
+        let name = format!(r#"<ColumnFamily Name="{STANDARD}""#);
+        assert!(original.contains(&name));
+        for change in [r#"ColumnType="Super""#, r#"CompareWith="LongType""#] {
+            fs::write(&file, original.replace(&name, &format!("{name} {change}"))).unwrap();
+            let refusal = refused(&serve(directory.path()));
+            assert_refused(&refusal, 3, &[&format!("{}.{STANDARD}", calls::KEYSPACE), "back"]);
+        }
+        fs::write(&file, original).unwrap();
+        server.restart();
+        assert_eq!(count_rows(&server), 10);
+    }
+}
+
+#[test]
 fn sigterm_flushes_and_the_next_start_replays_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let mut server = Server::start(directory.path(), &plain_families());

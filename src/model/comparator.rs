@@ -105,6 +105,12 @@ impl Comparator {
         }
     }
 
+    /// Whether the name has a place in this order. Every name has one in the order of bytes, also
+    /// one that [`Comparator::validate`] refuses today: see [`Comparator::same_order`].
+    pub fn can_sort(&self, name: &[u8]) -> bool {
+        matches!(self, Self::Bytes | Self::Ascii | Self::Utf8) || self.validate(name).is_ok()
+    }
+
     /// The full class name, as clients see it.
     pub fn class_name(&self) -> String {
         match self {

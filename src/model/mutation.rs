@@ -53,6 +53,17 @@ pub enum DecodeError {
         /// The column family that the record names.
         family: String,
     },
+    /// A column has a name that the column family cannot hold as it is configured now.
+    #[error(
+        "column family {keyspace}.{family} had another ColumnType or another comparator when this \
+         was written. Set it back"
+    )]
+    OtherNames {
+        /// The keyspace that the record names.
+        keyspace: String,
+        /// The column family that the record names.
+        family: String,
+    },
 }
 
 impl RowMutation {
@@ -78,7 +89,12 @@ impl RowMutation {
             let Some(id) = schema.family_id(&keyspace, &family) else {
                 return Err(DecodeError::UnknownFamily { keyspace, family });
             };
-            families.push(decode_family(&mut reader, &record, id)?);
+            let mutation = decode_family(&mut reader, &record, id)?;
+            let schema = schema.family(id);
+            if !mutation.cells.iter().all(|cell| schema.can_hold(cell.state(), cell.place())) {
+                return Err(DecodeError::OtherNames { keyspace, family });
+            }
+            families.push(mutation);
         }
         if !reader.is_empty() {
             return Err(DecodeError::Malformed(reader.position()));
@@ -285,6 +301,27 @@ mod tests {
         let record = sample(&schema()).record().to_vec();
         let error = RowMutation::decode(&record, &Schema::new([])).unwrap_err();
         assert_eq!(error.to_string(), "column family Blog.Authors is not configured");
+    }
+
+    #[test]
+    fn a_family_of_another_form_is_named() {
+        let kinds = [
+            ColumnFamilyKind::Standard { columns: Comparator::Long },
+            ColumnFamilyKind::Super {
+                super_columns: Comparator::Bytes,
+                columns: Comparator::Bytes,
+            },
+        ];
+        let record = sample(&schema()).record().to_vec();
+        for kind in kinds {
+            let families = schema().families_of("Blog").into_iter().cloned().collect::<Vec<_>>();
+            let changed = families.into_iter().map(|family| {
+                Arc::new(ColumnFamilySchema { kind: kind.clone(), ..(*family).clone() })
+            });
+            let error = RowMutation::decode(&record, &Schema::new(changed)).unwrap_err();
+            let (keyspace, family) = ("Blog".to_owned(), "Authors".to_owned());
+            assert_eq!(error, DecodeError::OtherNames { keyspace, family });
+        }
     }
 
     proptest! {

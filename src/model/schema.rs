@@ -1,5 +1,6 @@
 //! What a column family is, as far as its data are concerned.
 
+use super::cell::CellState;
 use super::comparator::Comparator;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
@@ -55,6 +56,23 @@ impl ColumnFamilySchema {
         match &self.kind {
             ColumnFamilyKind::Standard { .. } => None,
             ColumnFamilyKind::Super { columns, .. } => Some(columns),
+        }
+    }
+
+    /// Whether a cell can stand at this place. One that was written under another type or
+    /// comparator cannot: it would be another column than it was, or unreachable.
+    pub fn can_hold(&self, state: CellState, (super_name, name): (&[u8], &[u8])) -> bool {
+        let deletes_super_column = state == CellState::SuperTombstone;
+        match &self.kind {
+            ColumnFamilyKind::Standard { columns } => {
+                super_name.is_empty() && !deletes_super_column && columns.can_sort(name)
+            }
+            // A super column without a name can be deleted, as in 0.6, though it cannot exist.
+            ColumnFamilyKind::Super { super_columns, columns } => {
+                (deletes_super_column || !super_name.is_empty())
+                    && super_columns.can_sort(super_name)
+                    && columns.can_sort(name)
+            }
         }
     }
 

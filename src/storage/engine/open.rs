@@ -35,7 +35,7 @@ pub enum StorageError {
     /// The commit log cannot be replayed.
     #[error(
         "the commit log cannot be replayed: {0}. Start with --accept-commitlog-loss to go on \
-         without what is damaged"
+         without what cannot be read"
     )]
     Replay(String),
     /// There are writes of the original that would seem to be lost.
@@ -148,7 +148,6 @@ fn spawn(
     builder.spawn(move || run(&shared)).map_err(StorageError::Thread)
 }
 
-/// What a writer to the family is told if it has failed.
 /// Creates the directories and keeps other servers out of them.
 fn prepare_directories(
     fs: &dyn FileSystem,
@@ -190,7 +189,9 @@ fn replay(
     let mut apply = |position: Position, record: &[u8]| -> Result<(), StorageError> {
         let mutation = match RowMutation::decode(record, schema) {
             Ok(mutation) => mutation,
-            Err(error @ DecodeError::UnknownFamily { .. }) if options.accept_commitlog_loss => {
+            Err(error @ (DecodeError::UnknownFamily { .. } | DecodeError::OtherNames { .. }))
+                if options.accept_commitlog_loss =>
+            {
                 log::warn!("a replayed mutation is dropped: {error}");
                 return Ok(());
             }

@@ -64,6 +64,22 @@ pub enum OpenError {
         /// Class name of the configured comparator.
         configured: String,
     },
+    /// A file was written when the column family had another type.
+    #[error(
+        "{file} was written when {family} had ColumnType {saved}, but the configuration says \
+         {configured}. Set it back",
+        file = file.display()
+    )]
+    OtherType {
+        /// The file.
+        file: PathBuf,
+        /// The column family.
+        family: String,
+        /// The type that it was written with.
+        saved: &'static str,
+        /// The configured type.
+        configured: &'static str,
+    },
     /// There are data files of the original, which would seem to be lost.
     #[error(
         "{file} is an SSTable of Apache Cassandra, which this version cannot read: name empty \
@@ -185,6 +201,13 @@ impl Store {
     fn check_comparators(&self, table: &SsTable) -> Result<(), OpenError> {
         let properties = table.properties();
         let subcolumns = self.schema.subcolumn_comparator();
+        let was_super = !properties.subcolumn_comparator.is_empty();
+        if was_super != subcolumns.is_some() {
+            let (file, family) = (table.path().to_owned(), self.schema.to_string());
+            let types = ("Standard", "Super");
+            let (saved, configured) = if was_super { (types.1, types.0) } else { types };
+            return Err(OpenError::OtherType { file, family, saved, configured });
+        }
         let pairs = [
             (&properties.comparator, self.schema.comparator().class_name()),
             (
