@@ -28,6 +28,9 @@ pub const FILE_NAME: &str = "storage-conf.xml";
 const EMBEDDED: &str = include_str!("../../storage-conf.xml");
 /// The least number of threads that the original accepts.
 const LEAST_THREADS: i32 = 2;
+
+/// Most threads of one kind: each is one of the operating system, which has only so many.
+const MOST_THREADS: u32 = 1024;
 pub(super) const MIB: u64 = 1 << 20;
 
 /// Settings, and what there is to say about them.
@@ -448,7 +451,12 @@ fn threads(doc: &mut Document<'_>, name: &'static str, default: u32) -> Result<u
     if doc.release == Release::V06 && value.integer()? < LEAST_THREADS {
         return Err(value.refuse(Problem::TooFewThreads(name)));
     }
-    doc.at_least(&value, 1)
+    let number = doc.at_least(&value, 1)?;
+    if number > MOST_THREADS {
+        let text = format!("{name}: {number} is taken as {MOST_THREADS}, the most possible");
+        doc.notes.warn(value.place.line, text);
+    }
+    Ok(number.min(MOST_THREADS))
 }
 
 fn kilobytes(doc: &mut Document<'_>, name: &'static str, default: u32) -> Result<u64, ConfigError> {

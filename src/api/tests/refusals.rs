@@ -265,6 +265,8 @@ async fn key_ranges() {
         (tokens(Some("x"), Some("y"), 0), "maxRows must be positive", "maxRows must be positive"),
         (tokens(Some("x"), Some("y"), 1), "ok", "token \"x\" is not a decimal integer"),
         (tokens(Some("2"), Some("1"), 1), "ok", "ok"),
+        (tokens(Some("-1"), Some("-2"), 1), "ok", "token -2 is outside of the ring"),
+        (tokens(Some("2"), Some("1"), i32::MAX), "ok", "ok"),
     ];
     for (range, by_order, by_hash) in cases {
         assert_eq!(rows(&ordered, range.clone(), ONE).await, by_order);

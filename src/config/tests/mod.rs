@@ -497,6 +497,18 @@ fn the_receive_budget_holds_a_message() {
     assert!(large.to_string().contains("must be at most 2047 (value is '2048')"));
 }
 
+#[test]
+fn threads_are_bounded() {
+    let many = OF_06.replace(">2</ConcurrentReads>", ">1000000000</ConcurrentReads>");
+    assert_ne!(many, OF_06);
+    let loaded = parse(&many).unwrap();
+    assert_eq!(loaded.settings.storage.concurrent_reads, 1024);
+    let is_said = |note: &crate::config::Note| {
+        note.text.contains("ConcurrentReads: 1000000000 is taken as 1024")
+    };
+    assert!(loaded.notes.iter().any(is_said), "{:?}", loaded.notes);
+}
+
 fn mutated() -> impl Strategy<Value = Vec<u8>> {
     let sample = prop_oneof![Just(OF_04), Just(OF_05), Just(OF_06), Just(SAMPLE)];
     let piece = prop_oneof![
