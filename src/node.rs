@@ -149,6 +149,8 @@ impl Node {
     pub async fn run(self, stop: CancellationToken) -> io::Result<()> {
         let Self { server, api, replica, storage, .. } = self;
         let served = server.run(api, stop).await;
+        // Before the threads that may wait in a write are waited for.
+        storage.stop_writes();
         replica.shutdown();
         storage.close();
         served

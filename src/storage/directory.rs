@@ -1,6 +1,6 @@
 //! Directories that survive a power loss.
 
-use super::error::{FileContext, FileError};
+use super::error::{FileError, is_out_of_handles};
 use crate::base::fs::FileSystem;
 use std::io;
 use std::path::Path;
@@ -31,13 +31,18 @@ pub fn create(fs: &dyn FileSystem, directory: &Path) -> io::Result<()> {
 pub struct DirectorySync(OnceLock<FileError>);
 
 impl DirectorySync {
-    /// Makes the names in a directory durable; after the first failure always that failure.
+    /// Makes the names in a directory durable; after the first failure always that failure. A
+    /// directory that could not be opened was not synced at all, which may be tried again.
     pub fn sync(&self, fs: &dyn FileSystem, directory: &Path) -> Result<(), FileError> {
-        let synced = match self.0.get() {
-            Some(failure) => Err(failure.clone()),
-            None => fs.sync_dir(directory).map_err(lasting).context("sync", directory),
-        };
-        synced.map_err(|failure| self.0.get_or_init(|| failure).clone())
+        if let Some(failure) = self.0.get() {
+            return Err(failure.clone());
+        }
+        let Err(error) = fs.sync_dir(directory) else { return Ok(()) };
+        if is_out_of_handles(&error) {
+            return Err(FileError::new("open", directory, error));
+        }
+        let failure = FileError::new("sync", directory, lasting(error));
+        Err(self.0.get_or_init(|| failure).clone())
     }
 }
 
@@ -66,5 +71,14 @@ mod tests {
             assert_eq!(failure.path, Path::new("/a"));
             assert_ne!(failure.source.kind(), io::ErrorKind::StorageFull);
         }
+    }
+    #[test]
+    fn a_directory_that_could_not_be_opened_is_tried_again() {
+        let fs = SimFileSystem::new(1);
+        let (path, sync) = (Path::new("/a"), DirectorySync::default());
+        create(&fs, path).unwrap();
+        fs.inject(Fault::next(Operation::SyncDir, Errno::MFILE));
+        assert!(is_out_of_handles(&sync.sync(&fs, path).unwrap_err().source));
+        sync.sync(&fs, path).unwrap();
     }
 }

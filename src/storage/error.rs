@@ -1,5 +1,6 @@
 //! What can go wrong in the storage core.
 
+use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -72,4 +73,10 @@ impl<T> FileContext<T> for io::Result<T> {
     fn context(self, action: &'static str, path: &Path) -> Result<T, FileError> {
         self.map_err(|source| FileError::new(action, path, source))
     }
+}
+
+/// Whether the process or the machine has no file handle left: clients may hold them all. Nothing
+/// was opened then, and nothing was harmed.
+pub fn is_out_of_handles(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }

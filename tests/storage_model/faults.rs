@@ -2,14 +2,16 @@
 
 use crate::rig::{BATCH, Outcome, PERIODIC, Rig, Setup, insertion};
 use crate::scenario::{Ended, Scenario};
-use alexandra::base::events::{CompactionEvent, Event};
+use alexandra::base::events::{CompactionEvent, Event, FlushEvent};
 use alexandra::base::fs::FileSystem;
 use alexandra::base::sim_fs::{Fault, Operation, Survival};
 use alexandra::model::schema::FamilyId;
 use alexandra::storage::compaction::CompactionError;
+use alexandra::storage::engine::WriteError;
 use alexandra::storage::error::ReadError;
 use fastrand::Rng;
 use rustix::io::Errno;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -143,6 +145,77 @@ fn a_failed_family_that_uses_up_the_memory_refuses_all_writers() {
         let reason = refused.expect("the writer is refused");
         assert!(reason.contains("Blog.Authors takes no more writes"), "{reason}");
     }
+}
+
+/// A flush that fails for good is not tried again and again, before all others.
+#[test]
+fn a_failed_family_does_not_keep_others_from_being_flushed_by_age() {
+    let rig = quiet(Setup::default());
+    rig.disk.inject(Fault::next(Operation::Create, Errno::NOSPC).on("Authors-"));
+    rig.insert(0, "ada", (NAME, 1), b"v");
+    rig.storage().flush(FamilyId(0)).unwrap_err();
+    rig.insert(0, "bob", (NAME, 1), b"v");
+    rig.clock.advance(Duration::from_mins(1));
+    rig.storage().flush(FamilyId(2)).unwrap();
+    rig.insert(2, "younger", (NAME, 1), b"v");
+    rig.disk.inject(
+        Fault { times: u64::MAX, ..Fault::next(Operation::Sync, Errno::IO) }.on("Authors-"),
+    );
+    rig.heard.take();
+    rig.clock.advance(Duration::from_hours(2));
+    let flushed = |event: &Event| match event {
+        Event::Flush(FlushEvent::End { file, .. }) => file.to_string_lossy().contains("Entries-"),
+        _ => false,
+    };
+    assert!(rig.heard.wait_for(PATIENCE, flushed).is_some(), "the other family is not flushed");
+    assert!(rig.storage().store(FamilyId(0)).failure().is_some());
+}
+
+/// Clients may hold all file handles for a while.
+#[test]
+fn a_flush_without_file_handles_is_tried_again() {
+    for operation in [Operation::Create, Operation::Open, Operation::SyncDir] {
+        let rig = Rig::new(Setup { memtable_operations: 10, ..Setup::default() }, 1);
+        let folder = "/data0/Blog";
+        rig.disk.inject(Fault::next(operation, Errno::MFILE).on(folder));
+        for i in 0..10 {
+            rig.insert(0, &format!("row {i}"), (NAME, 1), b"v");
+        }
+        let flushed = |event: &Event| matches!(event, Event::Flush(FlushEvent::End { .. }));
+        assert!(rig.heard.wait_for(PATIENCE, flushed).is_some(), "{operation:?}");
+        assert_eq!(rig.storage().store(FamilyId(0)).failure(), None, "{operation:?}");
+        let left: Vec<_> = rig.files().into_iter().filter(|name| name.contains(".tmp")).collect();
+        assert!(left.is_empty(), "{operation:?}: {left:?}");
+    }
+}
+
+/// The node waits for its writers before it closes the storage.
+#[test]
+fn writers_that_wait_for_memory_on_a_full_disk_end_with_the_node() {
+    let setup = Setup { memtable_operations: 1_000_000, ..Setup::default() };
+    let rig = Rig::new(Setup { memtable_budget_bytes: 40_000, ..setup }, 1);
+    rig.disk.inject(
+        Fault { times: u64::MAX, ..Fault::next(Operation::Create, Errno::NOSPC) }.on(".sst"),
+    );
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            (0..1000).find_map(|i| {
+                let parts = [(0, vec![insertion(NAME, 1, &[b'v'; 500])])];
+                match rig.write(format!("row {i}").as_bytes(), &parts) {
+                    Outcome::Refused(error) => Some(error),
+                    _ => None,
+                }
+            })
+        });
+        let used = &rig.storage().store(FamilyId(0)).environment().memtable_memory;
+        while used.load(Ordering::Relaxed) <= 40_000 {
+            thread::yield_now();
+        }
+        rig.storage().stop_writes();
+        let refused = writer.join().unwrap();
+        assert!(matches!(refused, Some(WriteError::Closed)), "{refused:?}");
+    });
+    assert!(rig.get(0, "row 0", NAME).is_some());
 }
 
 #[test]

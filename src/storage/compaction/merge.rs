@@ -59,7 +59,6 @@ pub fn compact(
     let (bytes, rows) = written?;
     let mut new = Vec::new();
     if rows > 0 {
-        store.sync_folder(&folder)?;
         new.push(NewTable { generation, bytes, folder });
     }
     store.replace(inputs, &new, None)?;
@@ -96,8 +95,6 @@ fn write(
 ) -> Result<(u64, u64), CompactionError> {
     let environment = store.environment();
     let partitioner = environment.partitioner;
-    // Taken before the first row is read: whatever comes later is newer than what is dropped.
-    let view = store.view();
     let gc_before = environment.clock.now_secs().saturating_sub(store.options().gc_grace_seconds);
     let expected_rows = inputs.iter().map(|table| table.properties().rows).sum();
     let (options, created_at) = (store.writer_options(), environment.clock.now_micros());
@@ -111,7 +108,8 @@ fn write(
     let mut throttle = Throttle::new(&*environment.clock, rate);
     while let Some(key) = rows.key() {
         let reader = RowReader::new(schema, rows.sources(&key));
-        let elsewhere = is_elsewhere(&view, inputs, &key);
+        // A view of the moment: one that was kept would keep memtables that are long on disk.
+        let elsewhere = is_elsewhere(&store.view(), inputs, &key);
         let mut purge = Purge::new(schema, reader.deletion(), (!elsewhere).then_some(gc_before));
         writer.begin_row(&key, purge.row_deletion());
         let mut cells = reader.cells(CellRange::ALL, false)?;

@@ -80,6 +80,7 @@ pub enum Applied {
 pub struct Storage {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    closed: AtomicBool,
 }
 
 /// What the caller and the threads in the background share.
@@ -214,15 +215,25 @@ impl Storage {
         self.shared.log.sync_now()
     }
 
+    /// Refuses writes from now on, also those that wait for memory: on a full disk they would wait
+    /// for ever. Reads go on. To be called before anybody waits for the end of a writer.
+    pub fn stop_writes(&self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        let (lock, freed) = &self.shared.memory_freed;
+        // Taken, so that a writer between its look at the flag and its wait is not missed.
+        drop(lock.lock().unwrap_or_else(PoisonError::into_inner));
+        freed.notify_all();
+    }
+
     /// Stops the threads, writes memtables to disk, and closes the log. What cannot be flushed
     /// stays in the log.
     pub fn close(&self) {
-        if self.shared.stopping.swap(true, Ordering::SeqCst) {
+        self.stop_writes();
+        if self.closed.swap(true, Ordering::SeqCst) {
             return;
         }
         self.shared.flushes.close();
         self.shared.compactions.close();
-        self.shared.memory_freed.1.notify_all();
         for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             if thread.join().is_err() {
                 log::error!("a background thread of the storage ended by a panic");

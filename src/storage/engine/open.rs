@@ -119,7 +119,7 @@ impl Storage {
             spawn("flush", &shared, Shared::run_flushes)?,
             spawn("compaction", &shared, Shared::run_compactions)?,
         ];
-        Ok(Self { shared, threads: Mutex::new(threads) })
+        Ok(Self { shared, threads: Mutex::new(threads), closed: AtomicBool::new(false) })
     }
 }
 
@@ -155,7 +155,11 @@ fn prepare_directories(
     schema: &Schema,
 ) -> Result<Vec<Box<dyn Lock>>, StorageError> {
     let mut locks = Vec::new();
-    let directories = options.data_directories.iter().chain([&options.commit_log_directory]);
+    let mut directories: Vec<_> =
+        options.data_directories.iter().chain([&options.commit_log_directory]).collect();
+    // The commit log may share a directory with data, and a second lock there would be refused.
+    directories.sort_unstable();
+    directories.dedup();
     for directory in directories {
         directory::create(fs, directory).context("create", directory)?;
         let path = directory.join(files::LOCK_FILE);
@@ -232,4 +236,32 @@ fn replay(
         log::info!("Log replay complete, {needed} replayed mutations");
     }
     Ok(replayed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::sim_fs::SimFileSystem;
+    use std::path::Path;
+    use std::time::Duration;
+
+    #[test]
+    fn the_commit_log_may_share_a_directory_with_data_but_not_with_another_server() {
+        let fs = SimFileSystem::new(1);
+        let options = Options {
+            data_directories: vec!["/a".into(), "/b".into()],
+            commit_log_directory: "/a".into(),
+            sync: SyncPolicy::Periodic { every: Duration::from_secs(10) },
+            segment_bytes: 1 << 16,
+            memtable_budget_bytes: 1 << 20,
+            block_cache_bytes: 1 << 20,
+            accept_commitlog_loss: false,
+            seed: 1,
+        };
+        let schema = Schema::new([]);
+        let locks = prepare_directories(&fs, &options, &schema).unwrap();
+        assert_eq!(locks.len(), 2);
+        let second = prepare_directories(&fs, &options, &schema);
+        assert!(matches!(second, Err(StorageError::Locked(path)) if path == Path::new("/a")));
+    }
 }

@@ -3,7 +3,7 @@
 use super::super::background::{Next, Work};
 use super::super::commitlog;
 use super::super::compaction::{self, CompactionError};
-use super::super::error::ReadError;
+use super::super::error::{ReadError, is_out_of_handles};
 use super::super::store::Store;
 use super::Shared;
 use crate::base::events::{CompactionEvent, CompactionKind, FlushCause, FlushEvent};
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// How often the flush thread looks for memtables that have become too old.
 const AGE_CHECK: Duration = Duration::from_secs(1);
 
-/// Pause before a flush or compaction is tried again for which there was no room on the disk.
+/// Pause before a flush is tried again for which the machine had no room or no file handle.
 pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Segments of the commit log from which on the families that pin the oldest one are flushed.
@@ -82,15 +82,15 @@ impl Shared {
         }
     }
 
-    /// Flushes; a full disk is waited for, any other failure stops writing to the family.
+    /// Flushes; a shortage is waited for, any other failure stops writing to the family.
     fn flush_until_done(&self, family: FamilyId, cause: FlushCause) {
         let store = self.store(family);
         while let Err(error) = self.flush(store, cause) {
-            if !is_disk_full(&error) {
+            if !is_shortage(&error) {
                 store.fail(format!("its memtable cannot be written to disk: {error}"));
                 return;
             }
-            log::error!("{}: no room to write its memtable: {error}", store.schema());
+            log::error!("{}: its memtable waits to be written: {error}", store.schema());
             std::thread::park_timeout(RETRY_PAUSE);
             if self.stopping.load(Ordering::Relaxed) {
                 return;
@@ -116,7 +116,9 @@ impl Shared {
             let age = now.saturating_sub(active.created_at());
             (!active.is_empty() && age >= store.options().memtable_age).then_some(age)
         };
-        let aged = self.stores.iter().filter_map(|store| Some((age(store)?, store.id())));
+        // What could not be written would be tried again at once, and again, before all others.
+        let sound = self.stores.iter().filter(|store| store.failure().is_none());
+        let aged = sound.filter_map(|store| Some((age(store)?, store.id())));
         if let Some((_, family)) = aged.max() {
             self.flushes.push(Work::Flush(family, FlushCause::Age));
         }
@@ -127,7 +129,10 @@ impl Shared {
         if self.log.total_bytes() <= MAX_LOG_SEGMENTS * self.segment_bytes {
             return;
         }
-        for family in self.log.oldest_dirty().into_iter().flat_map(|oldest| oldest.families) {
+        // The active segment stays whoever is flushed.
+        let active = self.log.position().segment;
+        let oldest = self.log.oldest_dirty().filter(|oldest| oldest.segment < active);
+        for family in oldest.into_iter().flat_map(|oldest| oldest.families) {
             let sound = self.stores.get(family as usize).filter(|s| s.failure().is_none());
             if let Some(store) = sound {
                 self.flushes.push(Work::Flush(store.id(), FlushCause::CommitLogSize));
@@ -168,7 +173,10 @@ impl Shared {
     }
 }
 
-fn is_disk_full(error: &ReadError) -> bool {
+/// Whether the machine lacks something that it may have again later. Nothing was damaged.
+fn is_shortage(error: &ReadError) -> bool {
     let ReadError::Io(file) = error else { return false };
-    matches!(file.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    let is_full =
+        matches!(file.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    is_full || is_out_of_handles(&file.source)
 }

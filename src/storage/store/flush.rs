@@ -29,7 +29,6 @@ impl Store {
             discard(&*environment.fs, &temporary);
         }
         let (bytes, rows) = written?;
-        self.sync_folder(folder)?;
         let new = NewTable { generation, bytes, folder: folder.to_owned() };
         self.replace(&[], &[new], Some(memtable))?;
         environment.memtable_memory.fetch_sub(memtable.memory(), Ordering::Relaxed);

@@ -219,8 +219,8 @@ impl Store {
     }
 
     /// Makes new SSTables count in place of old ones, on disk and for readers, in one step. The
-    /// new ones are complete under their temporary names. Also forgets memtables whose data are
-    /// in the new ones.
+    /// new ones are complete under their temporary names, and are removed if they cannot count.
+    /// Also forgets memtables whose data are in the new ones.
     ///
     /// The manifest decides: before it is replaced everything is tried that can fail, after that
     /// nothing may fail any more, or disk and readers would disagree on what counts.
@@ -231,13 +231,16 @@ impl Store {
         flushed: Option<&Arc<Memtable>>,
     ) -> Result<(), ReadError> {
         let fs = &*self.environment.fs;
-        let mut opened = Vec::with_capacity(new.len());
-        for table in new {
-            opened.push(self.open_table(&self.temporary_path(table), table.generation)?);
-        }
         let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = manifest.clone();
-        self.forget_removed(&mut next)?;
+        let prepared = self.open_new(new).and_then(|opened| {
+            self.forget_removed(&mut next)?;
+            Ok(opened)
+        });
+        if prepared.is_err() {
+            self.discard_new(new);
+        }
+        let mut opened = prepared?;
         for table in old {
             next.sstables.remove(&table.generation());
             next.obsolete.insert(table.generation());
@@ -275,7 +278,7 @@ impl Store {
     }
 
     /// Makes the names of new files in a folder durable.
-    pub fn sync_folder(&self, folder: &Path) -> Result<(), FileError> {
+    fn sync_folder(&self, folder: &Path) -> Result<(), FileError> {
         self.environment.directory_sync.sync(&*self.environment.fs, folder)
     }
 
@@ -305,10 +308,23 @@ impl Store {
         let fs = &*self.environment.fs;
         let present = Manifest::load(fs, &self.manifest_path());
         if present.is_ok_and(|present| present.unwrap_or_default() == *old) {
-            for table in new {
-                discard(fs, &self.temporary_path(table));
-            }
+            self.discard_new(new);
         }
+    }
+
+    fn discard_new(&self, new: &[NewTable]) {
+        for table in new {
+            discard(&*self.environment.fs, &self.temporary_path(table));
+        }
+    }
+
+    /// Makes the names of new SSTables durable, and opens them.
+    fn open_new(&self, new: &[NewTable]) -> Result<Vec<SsTable>, ReadError> {
+        let open = |table: &NewTable| {
+            self.sync_folder(&table.folder)?;
+            self.open_table(&self.temporary_path(table), table.generation)
+        };
+        new.iter().map(open).collect()
     }
 
     fn open_table(&self, path: &Path, generation: u64) -> Result<SsTable, ReadError> {
