@@ -156,6 +156,7 @@ fn a_failed_family_does_not_keep_others_from_being_flushed_by_age() {
     rig.storage().flush(FamilyId(0)).unwrap_err();
     rig.insert(0, "bob", (NAME, 1), b"v");
     rig.clock.advance(Duration::from_mins(1));
+    rig.insert(2, "flushed", (NAME, 1), b"v");
     rig.storage().flush(FamilyId(2)).unwrap();
     rig.insert(2, "younger", (NAME, 1), b"v");
     rig.disk.inject(
