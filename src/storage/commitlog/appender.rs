@@ -180,20 +180,22 @@ impl Appender {
 
     /// Appends a record and returns where it ends, when the operating system has it.
     pub(super) fn append(&self, parts: &[&[u8]], families: &[u32]) -> Result<Position, LogError> {
-        let (ticket, position) = self.enqueue(parts, families)?;
+        let (ticket, position) = self.enqueue(parts, families, true)?;
         self.write_out(ticket)?;
         Ok(position)
     }
 
     /// Appends records by one write, and returns where the last one ends; `None` for no records.
-    /// After an error some of them may be there.
+    /// After an error some of them may be there, except after [`LogError::WouldBlock`].
     pub(super) fn append_all<'a>(
         &self,
         records: impl Iterator<Item = (&'a [u8], &'a [u32])>,
+        may_block: bool,
     ) -> Result<Option<Position>, LogError> {
         let mut last = None;
         for (body, families) in records {
-            last = Some(self.enqueue(&[body], families)?);
+            // What has begun is led to its end, though it may have to wait for a segment.
+            last = Some(self.enqueue(&[body], families, may_block || last.is_some())?);
         }
         let Some((ticket, position)) = last else { return Ok(None) };
         self.write_out(ticket)?;
@@ -201,7 +203,12 @@ impl Appender {
     }
 
     /// Gives a record its place in the queue; [`Self::write_out`] takes the ticket.
-    fn enqueue(&self, parts: &[&[u8]], families: &[u32]) -> Result<(u64, Position), LogError> {
+    fn enqueue(
+        &self,
+        parts: &[&[u8]],
+        families: &[u32],
+        may_block: bool,
+    ) -> Result<(u64, Position), LogError> {
         let body: u64 = parts.iter().map(|part| part.len() as u64).sum();
         if body > MAX_BODY_BYTES {
             return Err(LogError::TooLarge { bytes: body, limit: MAX_BODY_BYTES });
@@ -223,6 +230,9 @@ impl Appender {
                     queue.spare_wanted |= want_spare;
                     break (queue.tickets, queue.position(), want_spare);
                 }
+            }
+            if !may_block && !self.maker.is_ready() {
+                return Err(LogError::WouldBlock);
             }
             self.rotate(HEAD_BYTES + body)?;
         };
@@ -383,6 +393,12 @@ impl Appender {
     /// Goes on in a new segment, unless another thread has done so and the record fits there. If
     /// there is no new segment, nothing has changed, and smaller records may still fit.
     fn rotate(&self, bytes: u64) -> Result<(), LogError> {
+        if self.queue().fits(bytes) {
+            return Ok(());
+        }
+        // Made before the lock is taken, since all other writers would have to wait as well. If
+        // there is none, taking it below fails again, and says so.
+        let _ = self.maker.prepare();
         let mut writer = self.writer();
         self.poison.check()?;
         let capacity = {

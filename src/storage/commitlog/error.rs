@@ -56,6 +56,11 @@ pub enum LogError {
         limit: u64,
     },
 
+    /// The next segment has to be made first, and the caller must not wait for that. Nothing was
+    /// written; ask again on a thread that may block.
+    #[error("the next commit log segment is not there yet")]
+    WouldBlock,
+
     /// The log has been closed.
     #[error("the commit log is closed")]
     Closed,

@@ -107,12 +107,14 @@ impl CommitLog {
     }
 
     /// Appends records, each a body and its families, by one write. Returns where the last one
-    /// ends, `None` for no records. After an error some of them may be replayed.
+    /// ends, `None` for no records. After an error some of them may be replayed. Without
+    /// `may_block` it does not wait until a segment is made: that is [`LogError::WouldBlock`].
     pub fn append_all<'a>(
         &self,
         records: impl Iterator<Item = (&'a [u8], &'a [u32])>,
+        may_block: bool,
     ) -> Result<Option<Position>, LogError> {
-        self.appender.append_all(records)
+        self.appender.append_all(records, may_block)
     }
 
     /// [`CommitLog::append`] for a body that lies in several pieces.

@@ -81,6 +81,11 @@ impl SegmentMaker {
         Ok(())
     }
 
+    /// Whether a segment is ready. False also while one is being made.
+    pub(super) fn is_ready(&self) -> bool {
+        self.next.try_lock().is_ok_and(|next| next.ready.is_some())
+    }
+
     /// The next segment, with room for at least `capacity` bytes. After an error the same id is
     /// tried again by the next call.
     pub(super) fn take(&self, capacity: u64) -> Result<Segment, LogError> {

@@ -47,8 +47,9 @@ pub struct Components {
 /// Why a write was not taken.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum WriteError {
-    /// Memtables are at their bound and the caller must not wait. Nothing happened.
-    #[error("memtables are at their bound")]
+    /// Memtables are at their bound, or the commit log needs a new segment, and the caller must
+    /// not wait. Nothing happened.
+    #[error("the write has to wait")]
     WouldBlock,
     /// The store has failed and takes no more writes. Nothing happened.
     #[error("{family} takes no more writes: {reason}")]
@@ -117,8 +118,8 @@ impl Storage {
         self.shared.environment.partitioner
     }
 
-    /// Writes to the log and to the memtables. With `may_block` it waits when memtables are at
-    /// their bound, else that is [`WriteError::WouldBlock`].
+    /// Writes to the log and to the memtables. With `may_block` it waits for memory and for the
+    /// disk, else that is [`WriteError::WouldBlock`].
     pub fn apply(&self, mutation: &RowMutation, may_block: bool) -> Result<Applied, WriteError> {
         self.apply_all(std::slice::from_ref(mutation), may_block)
     }

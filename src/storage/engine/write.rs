@@ -1,13 +1,14 @@
 //! The path of a mutation: log, memtables, and waiting when there is no room for more.
 
 use super::super::background::Work;
+use super::super::commitlog::LogError;
 use super::super::store::Store;
 use super::work::RETRY_PAUSE;
 use super::{Applied, Shared, WriteError};
 use crate::base::events::FlushCause;
 use crate::model::mutation::RowMutation;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{PoisonError, RwLockReadGuard, TryLockError};
 
 impl Shared {
     pub(super) fn apply(
@@ -21,12 +22,15 @@ impl Shared {
                 return Err(refusal);
             }
         }
-        let gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        let gate = self.enter_gate(may_block)?;
         if self.stopping.load(Ordering::Relaxed) {
             return Err(WriteError::Closed);
         }
         let records = mutations.iter().map(|m| (m.record(), m.family_numbers()));
-        let position = self.log.append_all(records)?;
+        let position = match self.log.append_all(records, may_block) {
+            Err(LogError::WouldBlock) => return Err(WriteError::WouldBlock),
+            appended => appended?,
+        };
         for mutation in mutations {
             let key = self.environment.partitioner.decorate(mutation.key.clone());
             for family in &mutation.families {
@@ -48,6 +52,19 @@ impl Shared {
             Some(position) if self.waits_for_sync => Applied::Pending(position),
             _ => Applied::Done,
         })
+    }
+
+    /// Who switches a memtable waits for the writers that are under way, and one of these may wait
+    /// for the disk.
+    fn enter_gate(&self, may_block: bool) -> Result<RwLockReadGuard<'_, ()>, WriteError> {
+        if may_block {
+            return Ok(self.gate.read().unwrap_or_else(PoisonError::into_inner));
+        }
+        match self.gate.try_read() {
+            Ok(gate) => Ok(gate),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(WriteError::WouldBlock),
+        }
     }
 
     /// Memtables being full is no reason to fail: writers go as fast as the disk does.

@@ -17,6 +17,25 @@ fn a_segment_is_made_ahead_of_need() {
 }
 
 #[test]
+fn who_must_not_block_is_not_kept_until_a_segment_is_made() {
+    let disk = Disk::default();
+    let log = open(&disk, ON_DEMAND, 1000);
+    let append = |bytes: usize, may_block| {
+        let body = vec![1; bytes];
+        let records = [(body.as_slice(), [1].as_slice()); 1];
+        log.append_all(records.into_iter(), may_block).map(|end| end.unwrap().segment)
+    };
+    assert_eq!(append(300, false).unwrap(), 5000, "there is room, and none made ahead of need");
+    let before = log.position();
+    assert!(matches!(append(700, false), Err(LogError::WouldBlock)));
+    assert_eq!((log.position(), disk.files()), (before, vec![path_of(5000)]));
+    assert_eq!(append(700, true).unwrap(), 5001);
+    wait_until(|| disk.content_len(&path_of(5002)) == Some(1000));
+    assert_eq!(append(700, false).unwrap(), 5002, "it is there");
+    drop(log);
+}
+
+#[test]
 fn segments_without_unflushed_data_are_discarded_and_stay_so() {
     let disk = Disk::default();
     let log = open(&disk, ON_DEMAND, 1000);
