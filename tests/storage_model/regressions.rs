@@ -1,6 +1,7 @@
 //! What the other tests have found, each in the fewest steps that show it.
 
 use crate::rig::{BATCH, PERIODIC, Rig, Setup, insertion};
+use alexandra::base::fs::FileSystem;
 use alexandra::base::sim_fs::{Fault, Operation, Survival};
 use alexandra::model::schema::FamilyId;
 use alexandra::model::slice::Slice;
@@ -8,6 +9,7 @@ use alexandra::ring::RowRange;
 use alexandra::storage::sstable::Access;
 use fastrand::Rng;
 use rustix::io::Errno;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Two families that are flushed only on request.
@@ -120,4 +122,23 @@ fn an_empty_mutation_makes_no_row() {
     let (family, all) = (FamilyId(FLUSHED), Slice::all(None));
     let rows = rig.storage().scan(family, &RowRange::all(), &all, 9, Access::Cached).unwrap();
     assert_eq!(rows, []);
+}
+
+/// Removing a large file takes long, and readers are threads that serve connections.
+#[test]
+fn a_reader_is_never_the_one_who_removes_a_file() {
+    let rig = rig(Setup::default());
+    for key in ["ada", "bob"] {
+        rig.insert(FLUSHED, key, ("email", 5), b"ada@example.com");
+        rig.storage().flush(FamilyId(FLUSHED)).unwrap();
+    }
+    let store = rig.storage().store(FamilyId(FLUSHED));
+    let reader = store.view();
+    rig.storage().compact(FamilyId(FLUSHED)).unwrap();
+    let paths: Vec<_> = reader.tables.iter().map(|table| table.path().to_owned()).collect();
+    assert!(paths.len() == 2 && paths.iter().all(|path| rig.disk.exists(path)), "still read");
+    assert!(reader.tables.iter().all(|table| Arc::strong_count(table) > 1), "kept for another");
+    drop(reader);
+    store.remove_replaced();
+    assert!(!paths.iter().any(|path| rig.disk.exists(path)));
 }

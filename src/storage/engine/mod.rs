@@ -208,7 +208,10 @@ impl Storage {
         if tables.is_empty() {
             return Ok(());
         }
-        compaction::compact(store, &tables, CompactionKind::Major, &self.shared.stopping)
+        compaction::compact(store, &tables, CompactionKind::Major, &self.shared.stopping)?;
+        drop(tables);
+        store.remove_replaced();
+        Ok(())
     }
 
     /// Makes everything durable that was written so far.

@@ -149,6 +149,7 @@ impl Shared {
                 }),
                 Next::Idle | Next::Work(_) => {}
             }
+            self.stores.iter().for_each(|store| store.remove_replaced());
         }
     }
 

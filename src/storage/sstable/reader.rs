@@ -246,10 +246,11 @@ impl SsTable {
 
 impl Drop for SsTable {
     fn drop(&mut self) {
+        if !self.obsolete.load(AtomicOrdering::Acquire) {
+            return;
+        }
         self.cache.forget_file(self.cache_id);
-        if self.obsolete.load(AtomicOrdering::Acquire)
-            && let Err(error) = self.fs.remove_file(&self.path)
-        {
+        if let Err(error) = self.fs.remove_file(&self.path) {
             // The manifest still names it as obsolete; the next start tries again.
             log::warn!("cannot remove the obsolete SSTable {}: {error}", self.path.display());
         }

@@ -4,7 +4,8 @@
 //! publishes a new view. Whatever changes the set of SSTables does so under the lock of the
 //! manifest: first on disk, then in the view.
 //!
-//! Locks: flushing or compacting before the manifest, the manifest before the view.
+//! Locks: flushing or compacting before the manifest, the manifest before the replaced SSTables and
+//! the view.
 
 mod flush;
 mod open;
@@ -87,6 +88,9 @@ pub struct Store {
     next_generation: AtomicU64,
     flushing: Mutex<()>,
     compacting: Mutex<()>,
+    /// SSTables that were replaced. Whoever lets go of one last removes its file, which takes
+    /// time; a reader never is the last, since they stay here until nobody else has them.
+    replaced: Mutex<Vec<Arc<SsTable>>>,
     /// Set once, when something went wrong after which writing on could lose data.
     failure: OnceLock<String>,
 }
@@ -274,7 +278,19 @@ impl Store {
         for table in old {
             table.mark_obsolete();
         }
+        let mut replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
+        replaced.extend(old.iter().cloned());
         Ok(())
+    }
+
+    /// Removes the files of SSTables that were replaced and are not read any more.
+    pub fn remove_replaced(&self) {
+        let mut replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
+        // No view holds them: once nobody else does, nobody will.
+        let unused: Vec<_> =
+            replaced.extract_if(.., |table| Arc::strong_count(table) == 1).collect();
+        drop(replaced);
+        drop(unused);
     }
 
     /// Makes the names of new files in a folder durable.

@@ -159,6 +159,7 @@ impl Store {
             next_generation: AtomicU64::new(newest + 1),
             flushing: Mutex::new(()),
             compacting: Mutex::new(()),
+            replaced: Mutex::default(),
             failure: OnceLock::new(),
         };
         store.open_tables(&manifest, found)?;
