@@ -194,6 +194,8 @@ impl<S: Cassandra> Connection<S> {
 
     /// Executes the request at the start of these bytes, and says how long it is.
     async fn message(&mut self, bytes: &[u8], ready: &mut Vec<u8>) -> Result<usize, Close> {
+        // The other clients of the thread get their turn, however many requests came at once.
+        tokio::task::coop::consume_budget().await;
         if ready.len() >= self.shared.limits.write_batch_bytes {
             flush(&self.stream, &self.shared, ready).await?;
         }

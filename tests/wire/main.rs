@@ -250,6 +250,36 @@ fn pipelined_requests_are_answered_in_order() {
     }
 }
 
+/// However many requests come at once, the other clients of the thread are served in between.
+#[test]
+fn a_frame_of_many_requests_does_not_hold_up_other_clients() {
+    const COUNT: usize = 50_000;
+    let server = Running::start(|options| options.workers = 1);
+    let requests = frame(&call("insert", 1, &insert_args("k")).repeat(COUNT));
+    let inserts = || server.service.inserts.load(Ordering::SeqCst);
+    let is_served_meanwhile = || {
+        let (mut many, mut other) = (server.connect(), server.connect());
+        let before = inserts();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                many.framed = true;
+                many.send(&requests);
+                (0..COUNT).for_each(|_| drop(many.reply()));
+            });
+            let mut seen = before;
+            let mut meanwhile = false;
+            while seen < before + COUNT {
+                other.call("describe_version", &[0]);
+                seen = inserts();
+                meanwhile |= before < seen && seen < before + COUNT;
+            }
+            meanwhile
+        })
+    };
+    // On a busy machine the other client may come too late.
+    assert!((0..5).any(|_| is_served_meanwhile()));
+}
+
 #[test]
 fn several_requests_in_one_frame_get_one_frame_each() {
     let server = Running::start(|_| ());

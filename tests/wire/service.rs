@@ -14,6 +14,8 @@ pub(crate) struct Scripted {
     pub(crate) gate: Semaphore,
     /// One more for each call that came to the gate.
     pub(crate) waiting: Semaphore,
+    /// Calls of `insert`.
+    pub(crate) inserts: AtomicUsize,
     /// Mutations of all batches.
     pub(crate) mutations: AtomicUsize,
 }
@@ -21,7 +23,8 @@ pub(crate) struct Scripted {
 impl Default for Scripted {
     fn default() -> Self {
         let (gate, waiting) = (Semaphore::new(0), Semaphore::new(0));
-        Self { gate, waiting, mutations: AtomicUsize::new(0) }
+        let [inserts, mutations] = [(); 2].map(|()| AtomicUsize::new(0));
+        Self { gate, waiting, inserts, mutations }
     }
 }
 
@@ -71,6 +74,7 @@ impl Cassandra for Scripted {
         reply: Reply<'a, ()>,
     ) -> Replied {
         session.writes += 1;
+        self.inserts.fetch_add(1, Ordering::SeqCst);
         match &*args.key {
             "panic" => panic!("as the test wants"),
             "late panic" => {
