@@ -38,6 +38,10 @@ const MAX_BLOCK_BYTES: u64 = 16 << 10;
 /// Least memory for memtables and caches together, in bytes, however small the machine is.
 const MIN_MEMORY_BUDGET: u64 = 64 << 20;
 
+/// Least memory for memtables, in bytes, however large a block cache is asked for: with none, each
+/// write would wait for a flush.
+const MIN_MEMTABLE_BUDGET: u64 = MIN_MEMORY_BUDGET / 4;
+
 /// What the command line decides, besides the settings.
 #[derive(Debug, Clone, Default)]
 pub struct NodeOptions {
@@ -226,7 +230,7 @@ fn open_storage(
             CommitLogSync::Batch { window } => SyncPolicy::Batch { window },
         },
         segment_bytes: settings.commit_log.rotation_threshold_bytes,
-        memtable_budget_bytes: budget.saturating_sub(block_cache_bytes) / 2,
+        memtable_budget_bytes: memtable_budget(budget, block_cache_bytes),
         block_cache_bytes,
         accept_commitlog_loss: options.accept_commitlog_loss,
         seed: options.seed,
@@ -235,6 +239,11 @@ fn open_storage(
         |id: crate::model::schema::FamilyId| family_options(settings, families[id.0 as usize]);
     let partitioner = settings.partitioner;
     Storage::open(components, storage_options, partitioner, Arc::new(schema), family_options)
+}
+
+/// Half of what the block cache leaves; the rest is for requests and answers.
+fn memtable_budget(budget: u64, block_cache_bytes: u64) -> u64 {
+    (budget.saturating_sub(block_cache_bytes) / 2).max(MIN_MEMTABLE_BUDGET)
 }
 
 fn family_options(settings: &Settings, family: &ColumnFamilySettings) -> FamilyOptions {
@@ -318,5 +327,16 @@ fn authenticator(name: AuthenticatorName, properties: &Properties) -> Authentica
             access_file: properties.access_file(),
             password_mode: properties.password_mode(),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_huge_block_cache_leaves_memory_for_memtables() {
+        assert_eq!(memtable_budget(1 << 30, 1 << 28), 3 << 27);
+        assert_eq!(memtable_budget(1 << 30, 1 << 31), MIN_MEMTABLE_BUDGET);
     }
 }
