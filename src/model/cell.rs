@@ -39,7 +39,7 @@ impl CellState {
 /// A column at its place in a row: immutable, a view into shared bytes, cheap to clone.
 ///
 /// The bytes are those of the mutation that wrote it, or of the block of the file that holds it,
-/// and live as long as any cell in them; whoever keeps cells for long copies what it keeps.
+/// and live as long as any cell in them.
 #[derive(Clone)]
 pub struct Cell {
     /// Holds super column name, column name and value, in this order, without gaps.
@@ -184,13 +184,6 @@ impl Cell {
     /// What the column counts against `MemtableThroughputInMB`: its serialized size in 0.6.
     pub fn weight(&self) -> usize {
         2 + 1 + 8 + 4 + self.data_length()
-    }
-
-    /// A copy that shares nothing with the mutation or block it came from.
-    #[must_use]
-    pub fn detach(&self) -> Self {
-        let bytes = self.part(0, self.data_length()).into();
-        Self { bytes, start: 0, ..self.clone() }
     }
 
     /// Which of two cells of one place counts. Commutative and associative, so that replicas and
@@ -352,7 +345,6 @@ mod tests {
             let read = Cell::decode(&bytes, at).unwrap();
             assert_eq!(Cell::place_at(&bytes, at), Some(cell.place()));
             assert_eq!(&read, cell);
-            assert_eq!(&read.detach(), cell);
             at += read.encoded_length();
         }
         assert_eq!(at, bytes.len());

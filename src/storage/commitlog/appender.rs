@@ -13,9 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::Position;
 use super::error::{LogError, Poison};
-use super::format::{
-    self, Control, HEAD_BYTES, HEADER_BYTES, MAX_BODY_BYTES, SEAL_BYTES, encode_record,
-};
+use super::format::{Control, HEAD_BYTES, HEADER_BYTES, MAX_BODY_BYTES, SEAL_BYTES, encode_record};
 use super::live::{LiveSegments, Obsolete};
 use super::segment::{Segment, SegmentMaker};
 use super::signal::SyncSignal;
@@ -100,9 +98,9 @@ impl Queue {
         self.end() + bytes + SEAL_BYTES <= self.segment.capacity
     }
 
-    fn push(&mut self, control: bool, parts: &[&[u8]], crc: u32, families: &[u32]) {
+    fn push(&mut self, control: bool, body: &[u8], crc: u32, families: &[u32]) {
         let offset = self.end();
-        encode_record(&mut self.pending, self.segment.salt, offset, control, parts, crc);
+        encode_record(&mut self.pending, self.segment.salt, offset, control, body, crc);
         self.tickets += 1;
         self.fresh |= !control;
         let end = self.end();
@@ -111,7 +109,7 @@ impl Queue {
 
     fn push_control(&mut self, control: &Control) {
         let body = control.encode();
-        self.push(true, &[&body], crc32fast::hash(&body), &[]);
+        self.push(true, &body, crc32fast::hash(&body), &[]);
     }
 
     /// Makes this the active segment. Its first record says which segments are needed.
@@ -179,8 +177,8 @@ impl Appender {
     }
 
     /// Appends a record and returns where it ends, when the operating system has it.
-    pub(super) fn append(&self, parts: &[&[u8]], families: &[u32]) -> Result<Position, LogError> {
-        let (ticket, position) = self.enqueue(parts, families, true)?;
+    pub(super) fn append(&self, body: &[u8], families: &[u32]) -> Result<Position, LogError> {
+        let (ticket, position) = self.enqueue(body, families, true)?;
         self.write_out(ticket)?;
         Ok(position)
     }
@@ -195,7 +193,7 @@ impl Appender {
         let mut last = None;
         for (body, families) in records {
             // What has begun is led to its end, though it may have to wait for a segment.
-            last = Some(self.enqueue(&[body], families, may_block || last.is_some())?);
+            last = Some(self.enqueue(body, families, may_block || last.is_some())?);
         }
         let Some((ticket, position)) = last else { return Ok(None) };
         self.write_out(ticket)?;
@@ -205,16 +203,16 @@ impl Appender {
     /// Gives a record its place in the queue; [`Self::write_out`] takes the ticket.
     fn enqueue(
         &self,
-        parts: &[&[u8]],
+        body: &[u8],
         families: &[u32],
         may_block: bool,
     ) -> Result<(u64, Position), LogError> {
-        let body: u64 = parts.iter().map(|part| part.len() as u64).sum();
-        if body > MAX_BODY_BYTES {
-            return Err(LogError::TooLarge { bytes: body, limit: MAX_BODY_BYTES });
+        let bytes = body.len() as u64;
+        if bytes > MAX_BODY_BYTES {
+            return Err(LogError::TooLarge { bytes, limit: MAX_BODY_BYTES });
         }
         // The checksum is the costly part of a record: no lock is held meanwhile.
-        let crc = format::crc_of(parts);
+        let crc = crc32fast::hash(body);
         let (ticket, position, want_spare) = loop {
             self.poison.check()?;
             {
@@ -222,8 +220,8 @@ impl Appender {
                 if queue.closed {
                     return Err(LogError::Closed);
                 }
-                if queue.fits(HEAD_BYTES + body) {
-                    queue.push(false, parts, crc, families);
+                if queue.fits(HEAD_BYTES + bytes) {
+                    queue.push(false, body, crc, families);
                     // Early enough to be ready in time, and not for a log that is hardly used.
                     let want_spare =
                         !queue.spare_wanted && queue.end() > queue.segment.capacity / 2;
@@ -234,7 +232,7 @@ impl Appender {
             if !may_block && !self.maker.is_ready() {
                 return Err(LogError::WouldBlock);
             }
-            self.rotate(HEAD_BYTES + body)?;
+            self.rotate(HEAD_BYTES + bytes)?;
         };
         if want_spare {
             self.signal.want_spare();

@@ -165,35 +165,23 @@ impl Head {
     }
 }
 
-/// Appends a record whose body is the concatenation of `parts` and has this CRC32. `offset` is
-/// where it will stand in the segment. The body is at most [`MAX_BODY_BYTES`] long.
+/// Appends a record whose body has this CRC32. `offset` is where it will stand in the segment. The
+/// body is at most [`MAX_BODY_BYTES`] long.
 pub(super) fn encode_record(
     into: &mut Vec<u8>,
     salt: Salt,
     offset: u64,
     control: bool,
-    parts: &[&[u8]],
+    body: &[u8],
     crc: u32,
 ) {
-    let body_bytes: usize = parts.iter().map(|part| part.len()).sum();
-    let word = (HEAD_BYTES as u32 + body_bytes as u32) | if control { CONTROL_BIT } else { 0 };
+    let word = (HEAD_BYTES as u32 + body.len() as u32) | if control { CONTROL_BIT } else { 0 };
     let (tag, mask) = salt.mix(offset, word);
-    into.reserve(HEAD_BYTES as usize + body_bytes);
+    into.reserve(HEAD_BYTES as usize + body.len());
     into.extend_from_slice(&word.to_le_bytes());
     into.extend_from_slice(&tag.to_le_bytes());
     into.extend_from_slice(&(crc ^ mask).to_le_bytes());
-    for part in parts {
-        into.extend_from_slice(part);
-    }
-}
-
-/// CRC32 of the concatenation of `parts`.
-pub(super) fn crc_of(parts: &[&[u8]]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    for part in parts {
-        hasher.update(part);
-    }
-    hasher.finalize()
+    into.extend_from_slice(body);
 }
 
 /// What the log says about itself, between the records of the caller.
@@ -307,8 +295,7 @@ mod tests {
     fn a_record_is_valid_only_where_it_was_written() {
         let salt = Salt::new(42, 7);
         let mut bytes = Vec::new();
-        let parts: [&[u8]; 3] = [b"ab", b"", b"cde"];
-        encode_record(&mut bytes, salt, 100, false, &parts, crc_of(&parts));
+        encode_record(&mut bytes, salt, 100, false, b"abcde", crc32fast::hash(b"abcde"));
         let head: [u8; HEAD_BYTES as usize] = bytes[..12].try_into().unwrap();
         let found = Head::decode(&head, salt, 100);
         let crc = crc32fast::hash(b"abcde");

@@ -103,7 +103,7 @@ impl CommitLog {
     /// After [`LogError::NoSpace`], [`LogError::Io`] or [`LogError::TooLarge`] the log is as it
     /// was. After [`LogError::Failed`] it is not known whether the record will be replayed.
     pub fn append(&self, body: &[u8], families: &[u32]) -> Result<Position, LogError> {
-        self.appender.append(&[body], families)
+        self.appender.append(body, families)
     }
 
     /// Appends records, each a body and its families, by one write. Returns where the last one
@@ -115,11 +115,6 @@ impl CommitLog {
         may_block: bool,
     ) -> Result<Option<Position>, LogError> {
         self.appender.append_all(records, may_block)
-    }
-
-    /// [`CommitLog::append`] for a body that lies in several pieces.
-    pub fn append_parts(&self, parts: &[&[u8]], families: &[u32]) -> Result<Position, LogError> {
-        self.appender.append(parts, families)
     }
 
     /// Calls back once, when everything up to `position` is durable or never will be: at once if

@@ -10,7 +10,7 @@ fn what_was_appended_comes_back_with_its_positions_after_a_kill() {
     let disk = Disk::default();
     let log = open(&disk, ON_DEMAND, 4096);
     let mut records = fill(&log, 1, 20);
-    let joined = log.append_parts(&[b"a", b"", b"bc"], &[1, 2]).unwrap();
+    let joined = log.append(b"abc", &[1, 2]).unwrap();
     records.push((joined, b"abc".to_vec()));
     records.push((log.append(b"", &[]).unwrap(), Vec::new()));
     assert_eq!(log.position(), records.last().unwrap().0);
