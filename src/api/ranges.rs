@@ -1,18 +1,18 @@
 //! Reads of neighbouring rows.
 
 use super::Api;
-use super::answers::{KeyText, RangeRow};
+use super::answers::{KeyText, Prepared, RangeRows, cost};
 use super::family::{Family, check_keyspace};
 use super::invalid_request::InvalidRequest;
 use super::levels::range_level;
 use super::paths::check_parent;
 use super::predicates::check_predicate;
-use super::reads::columns;
-use crate::coordinator::ConsistencyLevel;
+use super::reads::grouped_by;
+use crate::coordinator::{ConsistencyLevel, Ticket};
 use crate::model::slice::Slice;
 use crate::ring::{KeyBounds, Partitioner, RowRange, TokenRange};
 use crate::wire::service::{GetKeyRangeArgs, GetRangeSliceArgs, GetRangeSlicesArgs};
-use crate::wire::types::{ColumnParent, KeyRange, KeySlice, SlicePredicate};
+use crate::wire::types::{ColumnParent, KeyRange, SlicePredicate};
 use crate::wire::{ApiVersion, Each, Encode, Failure, List, Text};
 use std::ops::Bound;
 
@@ -22,7 +22,7 @@ const KEY_RANGE_PAGE: usize = 256;
 pub(super) async fn get_range_slices<'a>(
     api: &'a Api,
     args: GetRangeSlicesArgs<'a>,
-) -> Result<impl Encode<List<KeySlice<'static>>>, Failure> {
+) -> Result<Prepared<RangeRows>, Failure> {
     let (family, slice) = check_columns(api, &args.keyspace, &args.column_parent, &args.predicate)?;
     let rows = check_key_range(api.coordinator.partitioner(), &args.range)?;
     let level = range_level(args.consistency_level)?;
@@ -32,7 +32,7 @@ pub(super) async fn get_range_slices<'a>(
 pub(super) async fn get_range_slice<'a>(
     api: &'a Api,
     args: GetRangeSliceArgs<'a>,
-) -> Result<impl Encode<List<KeySlice<'static>>>, Failure> {
+) -> Result<Prepared<RangeRows>, Failure> {
     let (family, slice) = check_columns(api, &args.keyspace, &args.column_parent, &args.predicate)?;
     let range = KeyRange {
         start_key: Some(args.start_key),
@@ -73,7 +73,9 @@ pub(super) async fn get_key_range(
     loop {
         let ranges = std::slice::from_ref(&range);
         let level = ConsistencyLevel::One;
-        let page = api.coordinator.scan(family, ranges, &slice, KEY_RANGE_PAGE, level).await?;
+        let mut ticket = Ticket::default();
+        let scan = api.coordinator.scan(family, ranges, &slice, KEY_RANGE_PAGE, level, &mut ticket);
+        let page = scan.await?;
         let is_last = page.len() < KEY_RANGE_PAGE;
         let next = page.last().map(|(key, _)| partitioner.token(key.as_bytes()));
         let visible = page.into_iter().filter(|(_, row)| row.count > 0);
@@ -139,15 +141,17 @@ fn positive(count: i32) -> Option<usize> {
     usize::try_from(count).ok().filter(|&count| count > 0)
 }
 
-async fn scan<'a>(
-    api: &'a Api,
-    family: Family<'a>,
+async fn scan(
+    api: &Api,
+    family: Family<'_>,
     slice: Slice,
     rows: Rows,
     level: ConsistencyLevel,
-) -> Result<impl Encode<List<KeySlice<'static>>> + use<'a>, Failure> {
-    let found = api.coordinator.scan(family.id, &rows.ranges, &slice, rows.max, level).await?;
-    let row =
-        move |(key, row)| RangeRow { key: KeyText(key), columns: columns(family, &slice, row) };
-    Ok(Each(found.into_iter().map(row)))
+) -> Result<Prepared<RangeRows>, Failure> {
+    let (ranges, mut ticket) = (&rows.ranges, Ticket::default());
+    let scan = api.coordinator.scan(family.id, ranges, &slice, rows.max, level, &mut ticket);
+    let rows = scan.await?;
+    let cost = cost(rows.iter().map(|(_, row)| row));
+    let answer = RangeRows { rows, grouped_by: grouped_by(family, &slice) };
+    Prepared::new(api, cost, answer, ticket).await
 }

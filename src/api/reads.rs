@@ -1,30 +1,33 @@
 //! Reads of rows by key.
 
 use super::Api;
-use super::answers::{Columns, Found, KeyText};
+use super::answers::{Columns, ColumnsByKey, Found, KeyText, Prepared, cost};
 use super::family::Family;
 use super::invalid_request::InvalidRequest;
 use super::keys::check_key;
 use super::levels::read_level;
 use super::paths::{Target, check_parent, check_path};
 use super::predicates::check_predicate;
+use crate::coordinator::Ticket;
+use crate::model::comparator::Comparator;
 use crate::model::key::RowKey;
 use crate::model::slice::{RowSlice, Slice};
 use crate::wire::service::{GetArgs, GetCountArgs, GetSliceArgs, MultigetArgs, MultigetSliceArgs};
-use crate::wire::types::{ColumnOrSuperColumn, ConsistencyLevel};
-use crate::wire::{Each, Encode, Failure, List, Map, Text};
+use crate::wire::types::ColumnOrSuperColumn;
+use crate::wire::{Each, Encode, Failure, Map, Text};
 use std::collections::HashSet;
 
-pub(super) async fn get(api: &Api, args: GetArgs<'_>) -> Result<Found, Failure> {
+pub(super) async fn get(api: &Api, args: GetArgs<'_>) -> Result<Prepared<Found>, Failure> {
     let (family, target) = check_path(&api.schema, &args.keyspace, &args.column_path)?;
     check_key(&args.key)?;
     let level = read_level(args.consistency_level)?;
     let slice = target.slice(family);
-    let row = api.coordinator.read(family.id, &RowKey::from(&*args.key), &slice, level).await?;
+    let (key, mut ticket) = (RowKey::from(&*args.key), Ticket::default());
+    let row = api.coordinator.read(family.id, &key, &slice, level, &mut ticket).await?;
     if row.cells.is_empty() {
         return Err(Failure::NotFound);
     }
-    Ok(found(target, row))
+    Prepared::new(api, cost([&row]), found(target, row), ticket).await
 }
 
 pub(super) async fn multiget<'a>(
@@ -34,7 +37,9 @@ pub(super) async fn multiget<'a>(
     let (family, target) = check_path(&api.schema, &args.keyspace, &args.column_path)?;
     let keys = distinct_keys(&args.keys)?;
     let slice = target.slice(family);
-    let rows = read_many(api, family, &keys, &slice, args.consistency_level).await?;
+    let mut ticket = Ticket::default();
+    let level = read_level(args.consistency_level)?;
+    let rows = api.coordinator.read_many(family.id, &keys, &slice, level, &mut ticket).await?;
     let found = rows.into_iter().map(move |row| found(target, row));
     Ok(Each(keys.into_iter().map(KeyText).zip(found)))
 }
@@ -42,27 +47,33 @@ pub(super) async fn multiget<'a>(
 pub(super) async fn get_slice<'a>(
     api: &'a Api,
     args: GetSliceArgs<'a>,
-) -> Result<Columns<'a>, Failure> {
+) -> Result<Prepared<Columns>, Failure> {
     let family = check_parent(&api.schema, &args.keyspace, &args.column_parent)?;
     let super_name = args.column_parent.super_column;
     let slice = check_predicate(family, super_name, &args.predicate)?;
     check_key(&args.key)?;
     let level = read_level(args.consistency_level)?;
-    let row = api.coordinator.read(family.id, &RowKey::from(&*args.key), &slice, level).await?;
-    Ok(columns(family, &slice, row))
+    let (key, mut ticket) = (RowKey::from(&*args.key), Ticket::default());
+    let row = api.coordinator.read(family.id, &key, &slice, level, &mut ticket).await?;
+    let cost = cost([&row]);
+    let answer = Columns { grouped_by: grouped_by(family, &slice), row };
+    Prepared::new(api, cost, answer, ticket).await
 }
 
 pub(super) async fn multiget_slice<'a>(
     api: &'a Api,
     args: MultigetSliceArgs<'a>,
-) -> Result<impl Encode<Map<Text<'static>, List<ColumnOrSuperColumn<'static>>>>, Failure> {
+) -> Result<Prepared<ColumnsByKey>, Failure> {
     let family = check_parent(&api.schema, &args.keyspace, &args.column_parent)?;
     let super_name = args.column_parent.super_column;
     let slice = check_predicate(family, super_name, &args.predicate)?;
     let keys = distinct_keys(&args.keys)?;
-    let rows = read_many(api, family, &keys, &slice, args.consistency_level).await?;
-    let columns = rows.into_iter().map(move |row| columns(family, &slice, row));
-    Ok(Each(keys.into_iter().map(KeyText).zip(columns)))
+    let mut ticket = Ticket::default();
+    let level = read_level(args.consistency_level)?;
+    let rows = api.coordinator.read_many(family.id, &keys, &slice, level, &mut ticket).await?;
+    let cost = cost(&rows);
+    let answer = ColumnsByKey { keys, rows, grouped_by: grouped_by(family, &slice) };
+    Prepared::new(api, cost, answer, ticket).await
 }
 
 pub(super) async fn get_count(api: &Api, args: GetCountArgs<'_>) -> Result<i32, Failure> {
@@ -75,10 +86,10 @@ pub(super) async fn get_count(api: &Api, args: GetCountArgs<'_>) -> Result<i32, 
     Ok(i32::try_from(count).unwrap_or(i32::MAX))
 }
 
-/// The answer that a slice gives of a row.
-pub(super) fn columns<'s>(family: Family<'s>, slice: &Slice, row: RowSlice) -> Columns<'s> {
+/// The order of the super columns that an answer consists of, if it does.
+pub(super) fn grouped_by(family: Family<'_>, slice: &Slice) -> Option<Comparator> {
     let is_grouped = family.schema.is_super() && slice.super_name().is_none();
-    Columns { family: family.schema, is_grouped, row }
+    is_grouped.then(|| family.schema.comparator().clone())
 }
 
 fn found(target: Target<'_>, row: RowSlice) -> Found {
@@ -91,15 +102,4 @@ fn distinct_keys(keys: &[Text<'_>]) -> Result<Vec<RowKey>, InvalidRequest> {
     let mut seen = HashSet::with_capacity(keys.len());
     let distinct = keys.iter().map(AsRef::as_ref).filter(|&key| seen.insert(key));
     Ok(distinct.map(RowKey::from).collect())
-}
-
-async fn read_many(
-    api: &Api,
-    family: Family<'_>,
-    keys: &[RowKey],
-    slice: &Slice,
-    level: ConsistencyLevel,
-) -> Result<Vec<RowSlice>, Failure> {
-    let level = read_level(level)?;
-    Ok(api.coordinator.read_many(family.id, keys, slice, level).await?)
 }

@@ -11,7 +11,7 @@ use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
 use crate::model::schema::{FamilyId, Schema};
 use crate::model::slice::{RowSlice, Slice};
-use crate::replica::{Answer, Replica, ReplicaError, Row};
+use crate::replica::{Answer, Replica, ReplicaError, Row, Ticket};
 use crate::ring::{Partitioner, ReplicaPlacement, RowRange, Token, TokenMetadata};
 
 /// Rows of one request that are read before other requests on the thread get their turn.
@@ -153,16 +153,17 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Reads a slice of a row.
+    /// Reads a slice of a row. The ticket is held until the answer has been written.
     pub async fn read(
         &self,
         family: FamilyId,
         key: &RowKey,
         slice: &Slice,
         level: ConsistencyLevel,
+        ticket: &mut Ticket,
     ) -> Result<RowSlice, CoordinatorError> {
         self.replicas(&self.ring(), family, key).check_read(level)?;
-        let work = async { self.replica.read(family, key, slice).await.wait().await };
+        let work = async { self.replica.read(family, key, slice, ticket).await.wait().await };
         self.in_time(self.read_timeout(level), work).await
     }
 
@@ -174,6 +175,7 @@ impl Coordinator {
         keys: &[RowKey],
         slice: &Slice,
         level: ConsistencyLevel,
+        ticket: &mut Ticket,
     ) -> Result<Vec<RowSlice>, CoordinatorError> {
         let ring = self.ring();
         for key in keys {
@@ -186,7 +188,7 @@ impl Coordinator {
                     // Other connections of this thread want to be served as well.
                     tokio::task::yield_now().await;
                 }
-                answers.push(self.replica.read(family, key, slice).await);
+                answers.push(self.replica.read(family, key, slice, ticket).await);
             }
             let mut rows = Vec::with_capacity(keys.len());
             for answer in answers {
@@ -195,6 +197,15 @@ impl Coordinator {
             Ok(rows)
         };
         self.in_time(self.read_timeout(level), work).await
+    }
+
+    /// Does what would keep the thread of a connection for long on another one.
+    pub async fn elsewhere<T: Send + 'static>(
+        &self,
+        ticket: &mut Ticket,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, CoordinatorError> {
+        Ok(self.replica.elsewhere(ticket, job).await?)
     }
 
     /// Counts the columns, or super columns, of a slice of a row.
@@ -219,6 +230,7 @@ impl Coordinator {
         slice: &Slice,
         max_rows: usize,
         level: ConsistencyLevel,
+        ticket: &mut Ticket,
     ) -> Result<Vec<Row>, CoordinatorError> {
         let ring = self.ring();
         let mut rows = Vec::new();
@@ -234,7 +246,7 @@ impl Coordinator {
             }
             self.replicas_of_token(&ring, family, || piece.right_token().clone())
                 .check_read(level)?;
-            let scan = self.replica.scan(family, &piece, slice, wanted);
+            let scan = self.replica.scan(family, &piece, slice, wanted, ticket);
             let work = async { scan.await.wait().await };
             rows.extend(self.in_time(Some(self.rpc_timeout), work).await?);
         }

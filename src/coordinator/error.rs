@@ -12,7 +12,16 @@ pub enum CoordinatorError {
     /// Enough replicas seemed alive, but too few answered in time. A write may have happened.
     #[error("too few replicas answered in time")]
     TimedOut,
+    /// The answer would be larger than any may be. The same request will not do better.
+    #[error("{0}")]
+    TooLarge(String),
     /// This node failed to do its part.
     #[error(transparent)]
-    Failed(#[from] ReplicaError),
+    Failed(ReplicaError),
+}
+
+impl From<ReplicaError> for CoordinatorError {
+    fn from(error: ReplicaError) -> Self {
+        if error.is_too_large() { Self::TooLarge(error.to_string()) } else { Self::Failed(error) }
+    }
 }

@@ -13,6 +13,7 @@ mod error;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use crate::replica::Ticket;
 pub use consistency::ConsistencyLevel;
 pub use coordinator::{Coordinator, CoordinatorOptions};
 pub use error::CoordinatorError;

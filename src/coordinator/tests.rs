@@ -2,6 +2,7 @@
 
 pub(crate) use crate::replica::tests::MemoryStore;
 
+use super::Ticket;
 use super::*;
 use crate::model::comparator::Comparator;
 use crate::model::key::RowKey;
@@ -98,9 +99,13 @@ impl Fixture {
 
     async fn read(&self, key: &str, level: ConsistencyLevel) -> Result<usize, CoordinatorError> {
         let (key, slice) = (RowKey::from(key), Slice::all(None));
-        let row = self.coordinator.read(FAMILY, &key, &slice, level).await?;
+        let row =
+            self.coordinator.read(FAMILY, &key, &slice, level, &mut Ticket::default()).await?;
         assert_eq!(row.count, self.coordinator.count(FAMILY, &key, &slice, level).await?);
-        let rows = self.coordinator.read_many(FAMILY, &[key], &slice, level).await?;
+        let rows = self
+            .coordinator
+            .read_many(FAMILY, &[key], &slice, level, &mut Ticket::default())
+            .await?;
         assert_eq!(rows, std::slice::from_ref(&row));
         Ok(row.count)
     }
@@ -108,7 +113,8 @@ impl Fixture {
     async fn scan(&self, max: usize) -> Result<Vec<String>, CoordinatorError> {
         let (all, slice) = ([RowRange::all()], Slice::all(None));
         let level = ConsistencyLevel::One;
-        let rows = self.coordinator.scan(FAMILY, &all, &slice, max, level).await?;
+        let rows =
+            self.coordinator.scan(FAMILY, &all, &slice, max, level, &mut Ticket::default()).await?;
         Ok(rows.into_iter().map(|(key, _)| key.to_string()).collect())
     }
 }
@@ -166,7 +172,8 @@ async fn the_system_keyspace_is_always_at_hand() {
     let mutation = fixture.mutation(SYSTEM, "k");
     fixture.coordinator.write(&[mutation], ConsistencyLevel::All).await.unwrap();
     let (key, slice) = (RowKey::from("k"), Slice::all(None));
-    let row = fixture.coordinator.read(SYSTEM, &key, &slice, ConsistencyLevel::All).await;
+    let (level, mut ticket) = (ConsistencyLevel::All, Ticket::default());
+    let row = fixture.coordinator.read(SYSTEM, &key, &slice, level, &mut ticket).await;
     assert_eq!(row.unwrap().count, 1);
     let written = fixture.write(&["k"], ConsistencyLevel::One).await;
     assert!(matches!(written, Err(CoordinatorError::Unavailable)), "no node has a token");

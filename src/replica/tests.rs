@@ -4,6 +4,7 @@ mod memory_store;
 
 pub(crate) use memory_store::MemoryStore;
 
+use super::Ticket;
 use super::*;
 use crate::model::comparator::Comparator;
 use crate::model::key::RowKey;
@@ -47,7 +48,8 @@ impl Fixture {
     /// How many columns the row has.
     async fn read(&self, key: &str) -> Result<usize, ReplicaError> {
         let key = RowKey::from(key);
-        let answer = self.replica.read(FAMILY, &key, &Slice::all(None)).await;
+        let answer =
+            self.replica.read(FAMILY, &key, &Slice::all(None), &mut Ticket::default()).await;
         answer.wait().await.map(|row| row.cells.len())
     }
 }
@@ -58,7 +60,8 @@ async fn what_is_in_memory_is_answered_on_the_spot() {
     let applied = fixture.replica.apply(&[fixture.mutation("ada")]).await;
     assert!(matches!(applied, Answer::Ready(Ok(()))));
     let slice = Slice::all(None);
-    let read = fixture.replica.read(FAMILY, &RowKey::from("ada"), &slice).await;
+    let read =
+        fixture.replica.read(FAMILY, &RowKey::from("ada"), &slice, &mut Ticket::default()).await;
     assert!(matches!(read, Answer::Ready(Ok(row)) if row.count == 1));
     assert_eq!(fixture.store.blocked.load(Ordering::SeqCst), 0);
 }
@@ -71,7 +74,8 @@ async fn what_would_block_is_answered_by_a_worker() {
     assert_eq!(fixture.read("ada").await.unwrap(), 1);
     let (key, slice) = (RowKey::from("ada"), Slice::all(None));
     assert_eq!(fixture.replica.count(FAMILY, &key, &slice).await.wait().await.unwrap(), 1);
-    let rows = fixture.replica.scan(FAMILY, &RowRange::all(), &slice, 10).await.wait().await;
+    let (all, mut ticket) = (RowRange::all(), Ticket::default());
+    let rows = fixture.replica.scan(FAMILY, &all, &slice, 10, &mut ticket).await.wait().await;
     assert_eq!(rows.unwrap().len(), 1);
     assert_eq!(fixture.store.blocked.load(Ordering::SeqCst), 4);
 }
@@ -89,6 +93,27 @@ async fn a_panic_fails_its_request_only() {
     }
     fixture.store.panics.store(false, Ordering::SeqCst);
     assert_eq!(fixture.read("ada").await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn answers_that_are_still_being_written_hold_up_further_ones() {
+    let fixture = Fixture::new();
+    fixture.store.blocks.store(true, Ordering::SeqCst);
+    fixture.replica.apply(&[fixture.mutation("ada")]).await.wait().await.unwrap();
+    let (key, slice) = (RowKey::from("ada"), Slice::all(None));
+    let mut held = [Ticket::default(), Ticket::default()];
+    for ticket in &mut held {
+        // One request may read as many rows as it wants.
+        for _ in 0..3 {
+            let answer = fixture.replica.read(FAMILY, &key, &slice, ticket).await;
+            assert_eq!(answer.wait().await.unwrap().count, 1);
+        }
+    }
+    let mut third = Box::pin(fixture.read("ada"));
+    let early = tokio::time::timeout(Duration::from_millis(20), &mut third).await;
+    assert!(early.is_err(), "there are two threads, and two answers in memory");
+    drop(held);
+    assert_eq!(third.await.unwrap(), 1);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::local_store::{Applied, LocalStore, LogPosition, WriteError};
 use super::workers::{Abandoned, WorkerPool};
@@ -35,6 +35,7 @@ pub struct Replica {
     store: Arc<dyn LocalStore>,
     reads: WorkerPool,
     writes: WorkerPool,
+    tickets: Arc<Semaphore>,
 }
 
 /// Why a replica did not do what it was asked for.
@@ -49,6 +50,13 @@ pub enum ReplicaError {
     /// The work panicked, or the node is shutting down.
     #[error(transparent)]
     Abandoned(#[from] Abandoned),
+}
+
+impl ReplicaError {
+    /// Whether the request asked for more than any answer may hold.
+    pub fn is_too_large(&self) -> bool {
+        matches!(self, Self::Read(ReadError::TooLarge { .. }))
+    }
 }
 
 /// The answer to a verb: at hand, or still to come.
@@ -71,6 +79,12 @@ impl<T> Answer<T> {
     }
 }
 
+/// What a request holds from the moment it needs more than memory at hand until its answer has been
+/// written for the client: there are as many as threads that read. So however many clients ask for
+/// much at a time, few large answers are in memory.
+#[derive(Debug, Default)]
+pub struct Ticket(Option<OwnedSemaphorePermit>);
+
 /// Rows that are written without leaving the thread of the connection, which others need too.
 const INLINE_MUTATIONS: usize = 64;
 
@@ -79,7 +93,8 @@ impl Replica {
     pub fn start(store: Arc<dyn LocalStore>, options: ReplicaOptions) -> io::Result<Self> {
         let reads = WorkerPool::start("read", options.concurrent_reads)?;
         let writes = WorkerPool::start("write", options.concurrent_writes)?;
-        Ok(Self { store, reads, writes })
+        let tickets = Arc::new(Semaphore::new(options.concurrent_reads));
+        Ok(Self { store, reads, writes, tickets })
     }
 
     /// Begins to apply mutations. The answer comes when they may be acknowledged.
@@ -117,9 +132,15 @@ impl Replica {
     }
 
     /// Begins to read a slice of a row.
-    pub async fn read(&self, family: FamilyId, key: &RowKey, slice: &Slice) -> Answer<RowSlice> {
+    pub async fn read(
+        &self,
+        family: FamilyId,
+        key: &RowKey,
+        slice: &Slice,
+        ticket: &mut Ticket,
+    ) -> Answer<RowSlice> {
         let inline = self.store.read(family, key, slice, Access::CachedOnly);
-        self.or_on_a_worker(inline, || {
+        self.or_on_a_worker(inline, ticket, || {
             let (key, slice) = (key.clone(), slice.clone());
             move |store: &dyn LocalStore| store.read(family, &key, &slice, Access::Cached)
         })
@@ -129,7 +150,7 @@ impl Replica {
     /// Begins to count the columns, or super columns, of a slice of a row.
     pub async fn count(&self, family: FamilyId, key: &RowKey, slice: &Slice) -> Answer<usize> {
         let inline = self.store.count(family, key, slice, Access::CachedOnly);
-        self.or_on_a_worker(inline, || {
+        self.or_on_a_worker(inline, &mut Ticket::default(), || {
             let (key, slice) = (key.clone(), slice.clone());
             move |store: &dyn LocalStore| store.count(family, &key, &slice, Access::Cached)
         })
@@ -143,15 +164,35 @@ impl Replica {
         range: &RowRange,
         slice: &Slice,
         max_rows: usize,
+        ticket: &mut Ticket,
     ) -> Answer<Vec<Row>> {
         let inline = self.store.scan(family, range, slice, max_rows, Access::CachedOnly);
-        self.or_on_a_worker(inline, || {
+        self.or_on_a_worker(inline, ticket, || {
             let (range, slice) = (range.clone(), slice.clone());
             move |store: &dyn LocalStore| {
                 store.scan(family, &range, &slice, max_rows, Access::Cached)
             }
         })
         .await
+    }
+
+    /// Waits until few enough requests have large answers in memory.
+    async fn admit(&self, ticket: &mut Ticket) {
+        if ticket.0.is_none() {
+            // Nobody closes the semaphore.
+            ticket.0 = Arc::clone(&self.tickets).acquire_owned().await.ok();
+        }
+    }
+
+    /// Does what would keep the thread of a connection for long on one that reads.
+    pub async fn elsewhere<T: Send + 'static>(
+        &self,
+        ticket: &mut Ticket,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ReplicaError> {
+        self.admit(ticket).await;
+        let receiver = self.reads.submit(job).await?;
+        Ok(receiver.await.map_err(|_| Abandoned)?)
     }
 
     /// Tokens of keys that are sampled from the indexes on disk, in any order.
@@ -170,6 +211,7 @@ impl Replica {
     async fn or_on_a_worker<T, J>(
         &self,
         inline: Result<T, ReadError>,
+        ticket: &mut Ticket,
         job: impl FnOnce() -> J,
     ) -> Answer<T>
     where
@@ -179,6 +221,7 @@ impl Replica {
         if !matches!(inline, Err(ReadError::WouldBlock)) {
             return Answer::Ready(inline.map_err(ReplicaError::from));
         }
+        self.admit(ticket).await;
         let (store, job) = (Arc::clone(&self.store), job());
         match self.reads.submit(move || job(&*store).map_err(ReplicaError::from)).await {
             Ok(receiver) => Answer::Working(receiver),
@@ -189,7 +232,7 @@ impl Replica {
 
 impl std::fmt::Debug for Replica {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { store: _, reads, writes } = self;
+        let Self { store: _, reads, writes, tickets: _ } = self;
         f.debug_struct("Replica")
             .field("reads", reads)
             .field("writes", writes)

@@ -18,6 +18,12 @@ pub enum ReadError {
     /// The operating system refused.
     #[error(transparent)]
     Io(#[from] FileError),
+    /// The answer would take more memory than any may. The same question will not do better.
+    #[error("the answer is larger than {limit} bytes: ask for fewer columns or rows at a time")]
+    TooLarge {
+        /// Most bytes of names and values that an answer may have.
+        limit: usize,
+    },
     /// The file was written under another partitioner: its rows stand in another order.
     #[error(
         "{file} was written with {saved}. Detected partitioner mismatch! Did you change the \

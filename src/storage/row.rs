@@ -15,7 +15,16 @@ use std::cmp::Ordering;
 pub struct Budget {
     /// Cells, or places to look at, that are left; `None` for no bound.
     left: Option<usize>,
+    /// Bytes that the answer may still grow by.
+    answer: usize,
 }
+
+/// Most bytes that one answer may have: a client that asks for a whole column family by one call is
+/// told to ask for less, instead of taking all memory. A message cannot be larger than 2 GB anyway.
+const MAX_ANSWER_BYTES: usize = 512 << 20;
+
+/// What a cell of an answer takes besides its names and value, about, in memory and in the message.
+const ANSWER_CELL_OVERHEAD: usize = 64;
 
 /// Cells that may be looked at without leaving the thread: about 100 microseconds of work.
 const INLINE_CELLS: usize = 2048;
@@ -26,7 +35,16 @@ const SEEK: usize = 8;
 impl Budget {
     /// What a read with this access may do.
     pub fn of(access: Access) -> Self {
-        Self { left: (access == Access::CachedOnly).then_some(INLINE_CELLS) }
+        let left = (access == Access::CachedOnly).then_some(INLINE_CELLS);
+        Self { left, answer: MAX_ANSWER_BYTES }
+    }
+
+    /// Takes what the cell adds to the answer.
+    fn spend_on_answer(&mut self, cell: &Cell) -> Result<(), ReadError> {
+        let bytes = cell.encoded_length() + ANSWER_CELL_OVERHEAD;
+        let left = self.answer.checked_sub(bytes);
+        self.answer = left.ok_or(ReadError::TooLarge { limit: MAX_ANSWER_BYTES })?;
+        Ok(())
     }
 
     /// Takes a cell's worth of work.
@@ -218,6 +236,9 @@ impl<'a> RowReader<'a> {
             budget.spend(SEEK)?;
             let mut cells = self.cells(range, slice.is_reversed())?;
             while let Some(cell) = cells.advance()? {
+                if !counting && cell.is_live() {
+                    budget.spend_on_answer(&cell)?;
+                }
                 if resolver.push(cell) == Flow::Done {
                     break 'ranges;
                 }
@@ -231,5 +252,24 @@ impl<'a> RowReader<'a> {
         let Some(name) = slice.super_name() else { return Ok(Deletion::NONE) };
         let marker = self.cells(CellRange::super_tombstone(name), false)?.advance()?;
         Ok(marker.and_then(|cell| cell.deletion()).unwrap_or(Deletion::NONE))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_and_answers_are_bounded() {
+        let mut inline = Budget::of(Access::CachedOnly);
+        assert!((0..INLINE_CELLS).all(|_| inline.spend(1).is_ok()));
+        assert!(matches!(inline.spend(1), Err(ReadError::WouldBlock)));
+        let mut large =
+            Budget { answer: 2 * MAX_ANSWER_BYTES / 1000, ..Budget::of(Access::Cached) };
+        assert!((0..1_000_000).all(|_| large.spend(1).is_ok()));
+        let cell = Cell::live(b"", b"name", &vec![0; MAX_ANSWER_BYTES / 1000], 1);
+        assert!(large.spend_on_answer(&cell).is_ok());
+        let refused = large.spend_on_answer(&cell).unwrap_err();
+        assert!(refused.to_string().contains("ask for fewer columns"), "{refused}");
     }
 }

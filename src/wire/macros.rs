@@ -325,8 +325,10 @@ macro_rules! thrift_service {
                 return None;
             };
             let method = METHODS.get(index)?;
-            let (since, until) = method.versions;
-            (since <= version && version <= until).then_some(method)
+            // What a later version brought does no harm to clients of an earlier one, and serves
+            // those who write new programs beside old ones.
+            let (_, until) = method.versions;
+            (version <= until).then_some(method)
         }
 
         /// Decodes the arguments of a call, lets the service answer, and says how many bytes the

@@ -494,8 +494,8 @@ fn replies_that_are_ready_do_not_wait_for_a_later_call() {
 fn older_generations_have_other_methods_and_exceptions() {
     let server = Running::start(|options| options.version = ApiVersion::V04);
     let mut client = server.connect();
-    let unknown = client.call("describe_version", &[0]).error();
-    assert_eq!(unknown, Some((1, "Invalid method name: 'describe_version'".into())));
+    let version = client.call("describe_version", &[0]);
+    assert!(version.result().is_some(), "what a later generation brought is there as well");
     let slice = |client: &mut Client, key| client.call("get_slice", &slice_args(key, 1));
     assert_eq!(slice(&mut client, "unavailable").exception(), Some((3, None)));
     assert_eq!(slice(&mut client, "timed out").exception(), Some((3, None)));

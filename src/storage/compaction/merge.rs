@@ -79,7 +79,9 @@ fn mark_damaged(inputs: &[Arc<SsTable>], error: &ReadError) {
     let path = match error {
         ReadError::Corrupt(corrupt) => &corrupt.file,
         ReadError::Io(file) => &file.path,
-        ReadError::WouldBlock | ReadError::OtherPartitioner { .. } => return,
+        ReadError::WouldBlock | ReadError::TooLarge { .. } | ReadError::OtherPartitioner { .. } => {
+            return;
+        }
     };
     for input in inputs.iter().filter(|input| input.path() == path) {
         input.mark_damaged();
