@@ -243,7 +243,8 @@ impl<S: Cassandra> Connection<S> {
         let mut reply = if ready.is_empty() { take(ready) } else { self.pool.take() };
         let mut flushed = Ok(());
         let answered = {
-            let call = Call { method, head, args, out: &mut reply };
+            let reporter = &shared.reporter;
+            let call = Call { method, head, args, out: &mut reply, reporter };
             let mut answer = pin!(dispatch(&*shared.service, session, call));
             match poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await {
                 Poll::Ready(answered) => answered,
@@ -257,7 +258,10 @@ impl<S: Cassandra> Connection<S> {
             }
         };
         if let Ok(Answered { sound: false, .. }) = answered {
-            log::error!("{} panicked; its caller gets an internal error", method.name);
+            shared.reporter.error(
+                Reason::Panic,
+                format_args!("{} panicked; its caller gets an internal error", method.name),
+            );
             reply.clear();
             head.internal_error(&mut reply);
         }

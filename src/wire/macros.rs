@@ -342,7 +342,7 @@ macro_rules! thrift_service {
             $(if std::ptr::eq(call.method, &raw const METHODS[MethodIndex::$method as usize]) {
                 let args = <$args as $crate::wire::codec::Decode>::decode(&mut reader)?;
                 let length = reader.position();
-                let reply = $crate::wire::reply::Reply::new(call.method, call.head, call.out);
+                let reply = $crate::wire::reply::Reply::new(call);
                 let mut answer = std::pin::pin!(service.$method(session, args, reply));
                 let sound = $crate::wire::reply::catch_panic(answer.as_mut()).await;
                 return Ok($crate::wire::reply::Answered { length, sound });

@@ -8,6 +8,7 @@ use std::task::Poll;
 use super::ApiVersion;
 use super::codec::{Text, WireType};
 use super::encode::{Encode, encode_field};
+use super::report::{Reason, Reporter};
 use super::schema::{self, wire_type};
 pub use super::types::Exception;
 
@@ -143,12 +144,14 @@ pub struct Reply<'a, R> {
     method: &'static Method,
     head: Head<'a>,
     out: &'a mut Vec<u8>,
+    reporter: &'a Reporter,
     result: PhantomData<fn(R)>,
 }
 
 impl<'a, R: WireType> Reply<'a, R> {
-    pub(super) fn new(method: &'static Method, head: Head<'a>, out: &'a mut Vec<u8>) -> Self {
-        Self { method, head, out, result: PhantomData }
+    pub(super) fn new(call: Call<'a>) -> Self {
+        let Call { method, head, out, reporter, args: _ } = call;
+        Self { method, head, out, reporter, result: PhantomData }
     }
 
     /// Answers with a result.
@@ -160,13 +163,17 @@ impl<'a, R: WireType> Reply<'a, R> {
             out.push(wire_type::STOP);
         });
         if !sent {
-            log::warn!("the result of {} is longer than a message can be", self.method.name);
+            self.reporter.warn(
+                Reason::ResultTooLong,
+                format_args!("the result of {} is longer than a message can be", self.method.name),
+            );
             self.head.internal_error(self.out);
         }
         Replied(())
     }
 
-    /// Answers with an exception; one that the method does not declare becomes an internal error.
+    /// Answers with an exception; one that the method does not declare becomes an internal error,
+    /// and its cause goes to the log. When every call fails, as on a full disk, a few lines do.
     #[allow(clippy::needless_pass_by_value, reason = "callers hand over what they just made")]
     pub fn fail(self, failure: Failure) -> Replied {
         let declared =
@@ -181,7 +188,7 @@ impl<'a, R: WireType> Reply<'a, R> {
                 out.extend_from_slice(&[wire_type::STOP, wire_type::STOP]);
             });
         } else {
-            log::error!("{}: {failure}", self.method.name);
+            self.reporter.error(Reason::Internal, format_args!("{}: {failure}", self.method.name));
             self.head.internal_error(self.out);
         }
         Replied(())
@@ -212,6 +219,8 @@ pub(super) struct Call<'a> {
     /// Begins with the arguments; whatever follows them belongs to later messages.
     pub(super) args: &'a [u8],
     pub(super) out: &'a mut Vec<u8>,
+    /// Hears of failures that the client is not told.
+    pub(super) reporter: &'a Reporter,
 }
 
 /// What became of a call that was executed.

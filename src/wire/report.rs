@@ -1,4 +1,5 @@
-//! Log lines about clients that misbehave: clear, and never more than a few per second.
+//! Log lines about misbehaving clients and failing calls: clear, and never more than a few per
+//! second, however many there are.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -24,9 +25,15 @@ pub(super) enum Reason {
     UnsentBudget,
     /// A connection that could not be accepted.
     Accept,
+    /// A call that failed for a reason that its client is not told.
+    Internal,
+    /// A call that panicked.
+    Panic,
+    /// A result that no message can hold.
+    ResultTooLong,
 }
 
-const REASONS: usize = 6;
+const REASONS: usize = Reason::ResultTooLong as usize + 1;
 
 /// Decides whether a line is due.
 #[derive(Debug)]
@@ -48,9 +55,18 @@ impl Reporter {
     /// Logs a warning, unless there was one for this reason a moment ago. Says how many it left
     /// out.
     pub(super) fn warn(&self, reason: Reason, line: std::fmt::Arguments<'_>) {
+        self.log(log::Level::Warn, reason, line);
+    }
+
+    /// Logs an error under the same rule.
+    pub(super) fn error(&self, reason: Reason, line: std::fmt::Arguments<'_>) {
+        self.log(log::Level::Error, reason, line);
+    }
+
+    fn log(&self, level: log::Level, reason: Reason, line: std::fmt::Arguments<'_>) {
         match self.due(reason) {
-            Some(0) => log::warn!("{line}"),
-            Some(suppressed) => log::warn!("{line} ({suppressed} more of this kind before)"),
+            Some(0) => log::log!(level, "{line}"),
+            Some(suppressed) => log::log!(level, "{line} ({suppressed} more of this kind before)"),
             None => {}
         }
     }

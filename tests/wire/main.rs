@@ -6,10 +6,11 @@ mod service;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use alexandra::base::clock::ManualClock;
 use alexandra::wire::service::*;
 use alexandra::wire::types::*;
 use alexandra::wire::{ApiVersion, Encode};
@@ -40,9 +41,18 @@ impl log::Log for Log {
 }
 
 impl Log {
+    /// The first test that needs it installs it for all.
+    fn install(&'static self) {
+        let _ = log::set_logger(self);
+        log::set_max_level(log::LevelFilter::Warn);
+    }
+
     fn about(&self, client: &Client) -> Vec<String> {
-        let peer = client.stream.local_addr().unwrap().to_string();
-        self.0.lock().unwrap().iter().filter(|line| line.contains(&peer)).cloned().collect()
+        self.with(&client.stream.local_addr().unwrap().to_string())
+    }
+
+    fn with(&self, text: &str) -> Vec<String> {
+        self.0.lock().unwrap().iter().filter(|line| line.contains(text)).cloned().collect()
     }
 }
 
@@ -460,6 +470,25 @@ fn declared_failures_travel_as_exceptions_and_others_as_internal_errors() {
 }
 
 #[test]
+fn a_flood_of_internal_errors_does_not_flood_the_log() {
+    LOG.install();
+    let clock = Arc::new(ManualClock::at_micros(1));
+    let server = Running::start(|options| options.clock = clock.clone());
+    let mut client = server.connect();
+    let internal = Some((6, "Internal error processing get".to_owned()));
+    let mut fail = |times| {
+        for _ in 0..times {
+            assert_eq!(client.call("get", &get_args("disk full")).error(), internal);
+        }
+        LOG.with("the disk is full")
+    };
+    let line = "get: internal error: the disk is full";
+    assert_eq!(fail(100), [line]);
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(fail(2), [line.to_owned(), format!("{line} (99 more of this kind before)")]);
+}
+
+#[test]
 fn a_panic_is_an_internal_error_of_its_call() {
     let server = Running::start(|options| options.workers = 1);
     let (mut one, mut other) = (server.connect(), server.connect());
@@ -635,9 +664,7 @@ fn a_message_above_the_limit_closes_its_connection() {
 
 #[test]
 fn the_log_names_the_peer_and_the_setting_once_per_reason() {
-    // The first test that comes here installs it for all.
-    let _ = log::set_logger(&LOG);
-    log::set_max_level(log::LevelFilter::Warn);
+    LOG.install();
     let server = Running::start(|options| options.limits.receive_budget_bytes = 1 << 20);
     let closed_after = |bytes: &[u8]| {
         let mut client = server.connect();

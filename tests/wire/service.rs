@@ -43,6 +43,7 @@ fn failure_of(key: &str) -> Option<Failure> {
         "authentication" => Failure::Authentication("who?".into()),
         "authorization" => Failure::Authorization("no".into()),
         "internal" => Failure::Internal("a secret".into()),
+        "disk full" => Failure::Internal("the disk is full".into()),
         _ => return None,
     })
 }
