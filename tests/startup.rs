@@ -174,6 +174,25 @@ fn a_column_family_of_another_type_or_order_is_refused_and_stays_as_it_is() {
 }
 
 #[test]
+fn files_of_the_original_stop_the_start_and_stay_as_they_are() {
+    let data_file = format!("data/{}/{STANDARD}-7-Data.db", calls::KEYSPACE);
+    for (file, setting) in [
+        (data_file.as_str(), "DataFileDirectories"),
+        ("commitlog/CommitLog-1290000000123.log", "CommitLogDirectory"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        configure(directory.path(), &plain_families());
+        let path = directory.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, b"of another server").unwrap();
+        let refusal = refused(&serve(directory.path()));
+        let text = format!("{} is a", path.display());
+        assert_refused(&refusal, 3, &[&text, "of Apache Cassandra, which", setting]);
+        assert_eq!(fs::read(&path).unwrap(), b"of another server");
+    }
+}
+
+#[test]
 fn sigterm_flushes_and_the_next_start_replays_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let mut server = Server::start(directory.path(), &plain_families());

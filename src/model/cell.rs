@@ -359,6 +359,10 @@ mod tests {
         assert_eq!(old.clone().reconcile(new.clone()), new);
         assert_eq!(new.clone().reconcile(same.clone()), same);
         assert_eq!(same.reconcile(dead.clone()), dead);
+        // The original keeps whichever it sees first.
+        let deleted_later = Cell::tombstone(b"", b"n", Deletion::at(2, 1));
+        assert_eq!(dead.clone().reconcile(deleted_later.clone()), deleted_later);
+        assert_eq!(deleted_later.clone().reconcile(dead), deleted_later);
         // The original subtracts timestamps and lets the wrong one win when that overflows.
         let (least, greatest) =
             (Cell::live(b"", b"n", b"", -5), Cell::live(b"", b"n", b"", i64::MAX));

@@ -193,3 +193,13 @@ async fn of_several_row_deletions_the_greatest_timestamp_counts() {
     mutate(&api, &[("k", "Bytes", batch)]).await.unwrap();
     assert_eq!(slice(&api, "k", parent("Bytes", None), all()).await.unwrap(), "c@11");
 }
+
+#[tokio::test]
+async fn a_deletion_of_a_super_column_that_cannot_exist_deletes_nothing() {
+    let api = Node::default().api();
+    let possible = set_super("12345678", &[("c", 1)]);
+    let batch = vec![delete(9, Some("no long"), None), possible, delete(9, Some(""), None)];
+    mutate(&api, &[("k", "SuperLong", batch)]).await.unwrap();
+    let written = slice(&api, "k", parent("SuperLong", None), all()).await.unwrap();
+    assert_eq!(written, "12345678{c@1}");
+}
