@@ -1,8 +1,10 @@
 //! Alexandra: one program that takes the place of an Apache Cassandra 0.4-0.6 server.
 //!
-//! The folders are the layers, in the order in which a request passes through them:
+//! The folders are the layers. A request passes through them from left to right, its answer back:
 //!
 //! ```text
+//!    commands --> node                  start, and put together what is below
+//!
 //!      client
 //!        | Thrift
 //!    +---v----+   +-----+   +-------------+   +---------+   +---------+
@@ -10,12 +12,24 @@
 //!    +--------+   +-----+   +------+------+   +---------+   +---------+
 //!                                  | asks
 //!                               +--v---+
-//!                               | ring |   tokens, partitioners, placement
+//!                               | ring |
 //!                               +------+
+//!
+//!    config, model, base                what the layers above share
 //! ```
 //!
-//! [`model`] is the vocabulary that all of them share, [`config`] reads `storage-conf.xml`,
-//! [`base`] holds what knows nothing of a database: clock, file system, events.
+//! - [`commands`]: the subcommands of the binary
+//! - [`node`]: builds a node from its parts, and takes it down in order
+//! - [`wire`]: the Thrift protocol, connections, the messages of the interface definition
+//! - [`api`]: one function for each Thrift method: validates, translates, calls the coordinator
+//! - [`coordinator`]: which replicas a request needs, and how many of them at its consistency level
+//! - [`ring`]: tokens, partitioners, placement of replicas
+//! - [`replica`]: what a node does as a replica: applies a mutation, reads a row, scans a range
+//! - [`storage`]: commit log, memtables, SSTables, compaction
+//! - [`config`]: `storage-conf.xml` as typed settings
+//! - [`model`]: rows, columns, comparators, slices, mutations: the vocabulary of all layers but
+//!   `wire`
+//! - [`base`]: what knows nothing of a database: clock, file system, events, byte readers
 
 pub mod api;
 pub mod base;
