@@ -1,10 +1,8 @@
 #!/usr/bin/env bash
 # The whole check of the tree, in the order of what fails fastest: form, lints, documentation, tests.
 #
-# The tests run in the dev profile. The lints and the documentation have compiled the dependencies
-# for it, it checks arithmetic, and it builds several times faster than the release profile, which
-# two cores would spend most of the run on. A test that starts the server tells it by what it
-# waits for, not by how fast it is.
+# The tests run in the dev profile: it checks arithmetic, and builds several times faster than the
+# release profile, on which two cores would spend most of the run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
