@@ -6,7 +6,8 @@
 //!   work   the threads behind it: flushes and compactions
 //! ```
 //!
-//! Locks: the gate before everything else; then as [`super::store`] and [`super::memtable`] say.
+//! Locks: those of a flush or compaction first, then the gate; then as [`super::store`] and
+//! [`super::memtable`] say.
 
 mod open;
 mod work;
