@@ -163,6 +163,14 @@ impl Rig {
         drop(self.storage.take());
     }
 
+    /// The process is killed and the machine runs on: nothing is lost, and no more is durable than
+    /// was before.
+    pub(crate) fn kill(&mut self) {
+        let disk = self.disk.fork();
+        self.close();
+        self.disk = disk;
+    }
+
     /// The machine stops at once and comes back. With [`Survival::Everything`] it is as if only the
     /// process had been killed.
     pub(crate) fn crash(&mut self, survival: Survival, rng: &mut fastrand::Rng) {

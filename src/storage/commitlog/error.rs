@@ -111,9 +111,11 @@ pub enum ReplayError<E> {
         version: u32,
     },
 
-    /// The log could not be read at all.
-    #[error("cannot read {}: {source}", path.display())]
+    /// The log could not be read, or not be made durable before it is replayed.
+    #[error("cannot {action} {}: {source}", path.display())]
     Io {
+        /// What was attempted, as a verb.
+        action: &'static str,
         /// The file or directory concerned.
         path: PathBuf,
         /// What the operating system said.

@@ -77,10 +77,6 @@ impl CommitLog {
         let run = (replayed.newest_id + 1).max(millis).max(first_segment).max(1);
         let mut live = LiveSegments::default();
         for segment in replayed.segments {
-            // After a mere end of the process its tail may be in the page cache only, and it has
-            // been replayed all the same: from here on it must survive a power loss as well.
-            let synced = fs.open(&segment.path).and_then(|file| file.sync());
-            synced.map_err(|source| LogError::io("sync", &segment.path, source))?;
             live.add_replayed(segment.id, segment.path, segment.bytes);
         }
         let maker = SegmentMaker::new(fs, dir.clone(), run, segment_bytes, rng);

@@ -39,8 +39,9 @@
 //!
 //! Synced records speak of their own run only. The tail that a crash has torn therefore stays
 //! torn, and is not taken for damage, when the runs after it crash in their turn before it was
-//! flushed; new runs never write to old segments, but sync them once, because what has been
-//! replayed from the page cache must not get lost with the power later.
+//! flushed; new runs never write to old segments, but replay syncs them once before it delivers
+//! anything, because what has been replayed from the page cache must not get lost with the power
+//! later.
 //!
 //! Behind an unreadable part replay looks for the next valid record and goes on there: a record
 //! that survived in a torn tail was acknowledged like the others. Records cannot be mistaken,

@@ -64,6 +64,10 @@ pub type Apply<'a, E> = dyn FnMut(Position, &[u8]) -> Result<(), E> + 'a;
 /// All segments are examined first, so that `apply` is not called at all if something that had
 /// been synced cannot be read. With `accept_loss` such parts are reported in [`Replayed::lost`]
 /// instead, and everything around them is replayed. A directory that does not exist is empty.
+///
+/// What is replayed is durable before `apply` is called: after a mere end of the process it may be
+/// in the page cache only, and `apply` may make a part of a record durable elsewhere, which after a
+/// power loss would be all that is left of it.
 pub fn replay<E>(
     dir: &Path,
     fs: &dyn FileSystem,
@@ -96,6 +100,10 @@ pub fn replay<E>(
         warn!("commit log torn by a crash, never synced: {torn}");
     }
     for segment in &verdict.replay {
+        let synced = fs.open(&segment.path).and_then(|file| file.sync());
+        synced.map_err(failed_to("sync", &segment.path))?;
+    }
+    for segment in &verdict.replay {
         deliver(segment, fs, apply, &mut replayed)?;
         info!("Finished reading {}", segment.path.display());
     }
@@ -116,7 +124,7 @@ fn list<E>(
         return Ok(Vec::new());
     }
     let mut ids = Vec::new();
-    for entry in fs.list(dir).map_err(cannot_read(dir))? {
+    for entry in fs.list(dir).map_err(failed_to("read", dir))? {
         match files::segment_id(&entry.name) {
             Some(id) if !entry.is_dir => ids.push(id),
             _ if entry.name == LOCK_FILE => {}
@@ -142,7 +150,7 @@ fn survey<E>(
         match Survey::of(fs, &file, id) {
             Ok(found) => surveyed.push((id, found)),
             Err(Unread::Version(version)) => return Err(ReplayError::Version { file, version }),
-            Err(Unread::Io(source)) => return Err(ReplayError::Io { path: file, source }),
+            Err(Unread::Io(source)) => return Err(failed_to("read", &file)(source)),
         }
     }
     Ok(surveyed)
@@ -154,7 +162,7 @@ fn deliver<E>(
     apply: &mut Apply<'_, E>,
     replayed: &mut Replayed,
 ) -> Result<(), ReplayError<E>> {
-    let cannot_read = cannot_read(&segment.path);
+    let cannot_read = failed_to("read", &segment.path);
     let mut reader = fs.open(&segment.path).and_then(SegmentReader::new).map_err(&cannot_read)?;
     let mut gaps = segment.gaps.iter().peekable();
     let mut offset = HEADER_BYTES;
@@ -187,7 +195,7 @@ fn kept(segment: Survey) -> ReplayedSegment {
     ReplayedSegment { id: segment.header.id, path: segment.path, bytes: segment.end }
 }
 
-fn cannot_read<E>(path: &Path) -> impl Fn(io::Error) -> ReplayError<E> {
+fn failed_to<E>(action: &'static str, path: &Path) -> impl Fn(io::Error) -> ReplayError<E> {
     let path = path.to_path_buf();
-    move |source| ReplayError::Io { path: path.clone(), source }
+    move |source| ReplayError::Io { action, path: path.clone(), source }
 }
