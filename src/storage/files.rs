@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 pub const LOCK_FILE: &str = "alexandra.lock";
 
 const SSTABLE_SUFFIX: &str = ".sst";
-const TEMPORARY_SUFFIX: &str = ".tmp";
+/// What the name of a file ends with until it is complete.
+pub const TEMPORARY_SUFFIX: &str = ".tmp";
 const MANIFEST_SUFFIX: &str = ".manifest";
 const ORIGINAL_SUFFIX: &str = "-Data.db";
 

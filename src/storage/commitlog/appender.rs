@@ -329,16 +329,20 @@ impl Appender {
         self.flush(&mut writer)
     }
 
-    /// Seals the active segment for good and gives back its unused space. Everything before was
-    /// synced, and the caller syncs once more.
+    /// Seals the active segment for good; everything before was synced.
     pub(super) fn seal(&self) -> Result<Arc<Segment>, LogError> {
         let mut writer = self.writer();
         self.queue().push_control(&Control::Sealed { next: None });
         self.flush(&mut writer)?;
-        let segment = Arc::clone(&self.queue().segment);
-        let failed = |source| LogError::failed("cut", &segment.path, source);
-        segment.file.set_size(writer.written.offset).map_err(|e| self.fail(failed(e)))?;
-        Ok(segment)
+        Ok(Arc::clone(&self.queue().segment))
+    }
+
+    /// Gives back the unused space of the sealed segment. The seal is durable by now: a segment
+    /// that is shorter than it was made and has none is damaged.
+    pub(super) fn cut(&self, sealed: &Segment) -> Result<(), LogError> {
+        let end = self.written_position().offset;
+        let failed = |source| LogError::failed("cut", &sealed.path, source);
+        sealed.file.set_size(end).map_err(|source| self.fail(failed(source)))
     }
 
     /// Stops the log for good; returns what stopped it first.

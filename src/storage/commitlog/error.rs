@@ -165,6 +165,8 @@ pub enum Reason {
     Checksum,
     /// Zeroes, where a record had been written.
     Zeroes,
+    /// The file is shorter than it was made.
+    Truncated,
     /// The file ends, or seems to end, before what had been synced.
     CutShort,
     /// The checksum is right but the content is not known to this program.
@@ -179,6 +181,9 @@ impl fmt::Display for Reason {
             Self::RecordHeader => "no valid record header",
             Self::Checksum => "the checksum of a record does not match",
             Self::Zeroes => "zeroes in place of a record",
+            Self::Truncated => {
+                "the file is shorter than it was made, and may have lost acknowledged writes"
+            }
             Self::CutShort => "the segment ends before what had been synced",
             Self::UnknownRecord => "a control record of unknown content",
         })

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::storage::files::{TEMPORARY_SUFFIX, temporary};
+
 const PREFIX: &str = "CommitLog-";
 
 /// Not the `.log` of 0.6, so that neither server takes the other's segments for its own.
@@ -16,6 +18,16 @@ const MAX_ID: u64 = i64::MAX as u64;
 /// Where the segment of this id lies.
 pub(super) fn segment_path(dir: &Path, id: u64) -> PathBuf {
     dir.join(format!("{PREFIX}{id}{SUFFIX}"))
+}
+
+/// Where that segment lies while it is made.
+pub(super) fn unfinished_path(dir: &Path, id: u64) -> PathBuf {
+    temporary(&segment_path(dir, id))
+}
+
+/// Whether a file of this name is one that [`unfinished_path`] gives: it has never held a record.
+pub(super) fn is_unfinished(name: &str) -> bool {
+    name.strip_suffix(TEMPORARY_SUFFIX).and_then(segment_id).is_some()
 }
 
 /// The id that a file name stands for; none for every name that [`segment_path`] would not give.
@@ -43,12 +55,16 @@ mod tests {
         assert_eq!(name, "CommitLog-1290000000123.alog");
         assert_eq!(segment_id(name), Some(1_290_000_000_123));
         assert_eq!(segment_id("CommitLog-9223372036854775807.alog"), Some(MAX_ID));
+        assert_eq!(unfinished_path(Path::new("/log"), 7), Path::new("/log/CommitLog-7.alog.tmp"));
+        assert!(is_unfinished("CommitLog-7.alog.tmp"));
+        assert!(!is_unfinished(name) && !is_unfinished("notes.tmp"));
         assert!(is_of_the_original(Path::new("/log/CommitLog-1290000000123.log")));
         assert!(!is_of_the_original(path.as_path()));
         assert!(!is_of_the_original(Path::new("/log/notes.log")));
         for foreign in [
             "CommitLog-1290000000123.log",
             "CommitLog-1290000000123.alog.bak",
+            "CommitLog-1290000000123.alog.tmp",
             "CommitLog-01.alog",
             "CommitLog-+1.alog",
             "CommitLog-0.alog",

@@ -8,7 +8,8 @@
 //!           12  8  segment id
 //!           20  8  run: id of the first segment that this start of the program has written
 //!           28  8  salt, drawn anew for each segment
-//!           36  4  CRC32 of bytes 0..36
+//!           36  8  preallocated size: a file that is shorter and not sealed was truncated
+//!           44  4  CRC32 of bytes 0..44
 //!
 //! record     0  4  length of the record with this head; the top bit marks a control record
 //!            4  4  tag: high half of mix(salt, segment id, offset, length)
@@ -27,7 +28,7 @@
 //! of zero is the end.
 
 /// Bytes of the segment header.
-pub(super) const HEADER_BYTES: u64 = 40;
+pub(super) const HEADER_BYTES: u64 = 48;
 
 /// Bytes in front of the body of a record.
 pub(super) const HEAD_BYTES: u64 = 12;
@@ -82,6 +83,8 @@ pub(super) struct Header {
     pub(super) run: u64,
     /// The random number behind its [`Salt`].
     pub(super) random: u64,
+    /// Bytes that were preallocated.
+    pub(super) capacity: u64,
 }
 
 /// Why a header cannot be used.
@@ -99,7 +102,7 @@ impl Header {
         let mut bytes = Vec::with_capacity(HEADER_BYTES as usize);
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
-        for number in [self.id, self.run, self.random] {
+        for number in [self.id, self.run, self.random, self.capacity] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         let crc = crc32fast::hash(&bytes);
@@ -122,7 +125,7 @@ impl Header {
         }
         let mut numbers = rest.get(4..).ok_or(invalid)?.chunks_exact(8).filter_map(take_u64);
         let mut next = || numbers.next().ok_or(invalid);
-        Ok(Self { id: next()?, run: next()?, random: next()? })
+        Ok(Self { id: next()?, run: next()?, random: next()?, capacity: next()? })
     }
 }
 
@@ -255,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_header_comes_back_and_no_flipped_bit_passes() {
-        let header = Header { id: 7, run: 5, random: 0x0123_4567_89AB_CDEF };
+        let header = Header { id: 7, run: 5, random: 0x0123_4567_89AB_CDEF, capacity: 1 << 27 };
         let bytes: [u8; HEADER_BYTES as usize] = header.encode().try_into().unwrap();
         assert_eq!(Header::decode(&bytes), Ok(header));
         for bit in 0..bytes.len() * 8 {
@@ -267,10 +270,10 @@ mod tests {
 
     #[test]
     fn a_sound_header_of_another_version_says_so() {
-        let mut bytes = Header { id: 7, run: 5, random: 1 }.encode();
+        let mut bytes = Header { id: 7, run: 5, random: 1, capacity: 99 }.encode();
         bytes[8] = 3;
-        let crc = crc32fast::hash(&bytes[..36]);
-        bytes[36..].copy_from_slice(&crc.to_le_bytes());
+        let crc = crc32fast::hash(&bytes[..44]);
+        bytes[44..].copy_from_slice(&crc.to_le_bytes());
         assert_eq!(Header::decode(&bytes.try_into().unwrap()), Err(BadHeader::Version(3)));
     }
 

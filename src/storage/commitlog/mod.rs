@@ -11,7 +11,8 @@
 //! A *run* is what one start of the program writes. Ids grow, within a run by one. The next
 //! segment is made by the sync thread when the active one is half full: file, header and
 //! directory entry are durable before a record is written into it, and a full disk is noticed
-//! there, where no record is at risk: the append fails and the log stays usable. A failed write
+//! there, where no record is at risk: the append fails and the log stays usable. Until its header
+//! is durable the file has a temporary name. A failed write
 //! or sync stops the log for good.
 //!
 //! For each segment the log knows which families have unflushed data in it. A segment
@@ -28,10 +29,12 @@
 //!   the process it is there at once). An unreadable part that begins before the greatest such
 //!   position of its run is damage; behind it, it is torn. The last sync before a power loss may
 //!   thus be unknown: damage to exactly those records would look torn. That is the price of not
-//!   syncing twice. Nor can a segment speak for itself if its end was cut off, marks included,
-//!   and no later segment speaks for it.
+//!   syncing twice.
 //! * The last record of a segment is its *seal*, which names the next segment; a segment that
 //!   must be durable and has no seal was cut.
+//! * The header of a segment says how large the file was made. Only behind a durable seal is it
+//!   ever cut, so that one that is shorter and has no seal was truncated by somebody else, as was
+//!   one that is too short for its header; what it held cannot be known, and that is damage.
 //! * The first record of a segment, and one before each removal, lists the segments that are
 //!   *needed*. Only when the list is durable are the others removed. So the newest list tells a
 //!   lost segment from a discarded one, and a discarded one that came back after a power loss

@@ -126,20 +126,6 @@ impl SegmentReader {
         Ok(Behind { next: None, used_end })
     }
 
-    /// Whether there is any byte behind `from` that is not zero.
-    pub(super) fn is_used_behind(&mut self, from: u64) -> io::Result<bool> {
-        let mut at = from;
-        while at < self.size {
-            let length = WINDOW_BYTES.min(self.size - at);
-            let Some(bytes) = self.bytes(at, length)? else { break };
-            if bytes.iter().any(|byte| *byte != 0) {
-                return Ok(true);
-            }
-            at += length;
-        }
-        Ok(false)
-    }
-
     /// The bytes at `offset`; none if the file ends before their end.
     fn bytes(&mut self, offset: u64, length: u64) -> io::Result<Option<&[u8]>> {
         if offset.checked_add(length).is_none_or(|end| end > self.size) {

@@ -29,7 +29,8 @@ pub struct Replayed {
     pub torn: Vec<Damage>,
     /// Parts that had been synced and are lost. Empty unless loss was accepted.
     pub lost: Vec<Damage>,
-    /// Segments that are not needed: discarded before, or never used. The next open removes them.
+    /// Files that are not needed: segments that were discarded before, never used, or not even
+    /// finished. The next open removes them.
     pub leftovers: Vec<PathBuf>,
     /// What else lies in the directory; left alone. Segments of 0.6 are here, too.
     pub foreign: Vec<PathBuf>,
@@ -75,7 +76,7 @@ pub fn replay<E>(
     apply: &mut Apply<'_, E>,
 ) -> Result<Replayed, ReplayError<E>> {
     let mut replayed = Replayed::default();
-    let ids = list(dir, fs, &mut replayed.foreign)?;
+    let ids = list(dir, fs, &mut replayed)?;
     replayed.newest_id = ids.last().copied().unwrap_or(0);
     if ids.is_empty() {
         return Ok(replayed);
@@ -109,16 +110,16 @@ pub fn replay<E>(
     }
     replayed.lost = verdict.damaged;
     replayed.torn = verdict.torn;
-    replayed.leftovers = verdict.leftovers;
+    replayed.leftovers.extend(verdict.leftovers);
     replayed.segments = verdict.replay.into_iter().map(kept).collect();
     Ok(replayed)
 }
 
-/// Ids of the segments in the directory, ascending.
+/// Ids of the segments in the directory, ascending. Notes what else is there.
 fn list<E>(
     dir: &Path,
     fs: &dyn FileSystem,
-    foreign: &mut Vec<PathBuf>,
+    replayed: &mut Replayed,
 ) -> Result<Vec<u64>, ReplayError<E>> {
     if !fs.exists(dir) {
         return Ok(Vec::new());
@@ -128,12 +129,15 @@ fn list<E>(
         match files::segment_id(&entry.name) {
             Some(id) if !entry.is_dir => ids.push(id),
             _ if entry.name == LOCK_FILE => {}
-            _ => foreign.push(dir.join(entry.name)),
+            _ if files::is_unfinished(&entry.name) && !entry.is_dir => {
+                replayed.leftovers.push(dir.join(entry.name));
+            }
+            _ => replayed.foreign.push(dir.join(entry.name)),
         }
     }
     ids.sort_unstable();
-    foreign.sort_unstable();
-    for path in foreign {
+    replayed.foreign.sort_unstable();
+    for path in &replayed.foreign {
         info!("Not a commit log segment of this program, left alone: {}", path.display());
     }
     Ok(ids)

@@ -37,7 +37,8 @@ impl fmt::Display for Segment {
 
 /// Creates segments. Ids are given without a gap within a run, and a segment is written only
 /// after its file, header and directory entry are durable, so that replay can tell a lost segment
-/// from one that never was.
+/// from one that never was. Until its header is durable it has a temporary name: a file with the
+/// name of a segment and no header was truncated or overwritten.
 ///
 /// One segment is held ready, because creation can take long (a large allocation, two syncs), and
 /// writers shall not wait for it. The lock is held while one is being created: a writer that needs
@@ -76,7 +77,8 @@ impl SegmentMaker {
         let mut next = self.lock();
         if next.ready.is_none() {
             let random = next.rng.u64(..);
-            next.ready = Some(self.create(next.id, random, self.segment_bytes)?);
+            let made = self.make(next.id, random, self.segment_bytes)?;
+            next.ready = Some(self.publish(made)?);
         }
         Ok(())
     }
@@ -92,17 +94,16 @@ impl SegmentMaker {
         let mut next = self.lock();
         let segment = match next.ready.take() {
             Some(ready) if ready.capacity >= capacity => ready,
-            Some(ready) => match ready.file.allocate(capacity) {
-                Ok(()) => Segment { capacity, ..ready },
-                Err(source) => {
-                    let error = self.creation_error("extend", &ready.path, capacity, source);
-                    next.ready = Some(ready);
-                    return Err(error);
-                }
-            },
-            None => {
+            // The header says how large a segment is: a larger one takes the place and the name.
+            too_small => {
                 let random = next.rng.u64(..);
-                self.create(next.id, random, capacity.max(self.segment_bytes))?
+                match self.make(next.id, random, capacity.max(self.segment_bytes)) {
+                    Ok(made) => self.publish(made)?,
+                    Err(error) => {
+                        next.ready = too_small;
+                        return Err(error);
+                    }
+                }
             }
         };
         next.id += 1;
@@ -137,8 +138,10 @@ impl SegmentMaker {
         self.fs.remove_file(path)
     }
 
-    fn create(&self, id: u64, random: u64, capacity: u64) -> Result<Segment, LogError> {
-        let path = files::segment_path(&self.dir, id);
+    /// Makes a segment under its temporary name, with a durable header.
+    fn make(&self, id: u64, random: u64, capacity: u64) -> Result<Segment, LogError> {
+        debug_assert!(capacity >= HEADER_BYTES);
+        let path = files::unfinished_path(&self.dir, id);
         let failed = |action, source| self.creation_error(action, &path, capacity, source);
         // Asked first, because a file system that cannot allocate only pretends to.
         let available = self.fs.available_space(&self.dir);
@@ -146,23 +149,37 @@ impl SegmentMaker {
             return Err(failed("create", io::ErrorKind::StorageFull.into()));
         }
         if self.fs.exists(&path) {
-            // Ids are above all that were here at the start, so this is what an earlier failed
-            // creation could not remove; it has never held a record.
+            // What an earlier failed creation could not remove.
             self.fs.remove_file(&path).map_err(|e| failed("replace", e))?;
         }
         let file = self.fs.create(&path).map_err(|e| failed("create", e))?;
-        let header = Header { id, run: self.run, random };
+        let header = Header { id, run: self.run, random, capacity };
         let written = file
             .allocate(capacity)
             .and_then(|()| file.write_all_at(&header.encode(), 0))
-            .and_then(|()| file.sync())
-            .and_then(|()| self.fs.sync_dir(&self.dir));
+            .and_then(|()| file.sync());
         if let Err(source) = written {
             self.remove(&path);
             return Err(failed("create", source));
         }
-        debug_assert!(capacity >= HEADER_BYTES);
+        let path = files::segment_path(&self.dir, id);
         Ok(Segment { id, path, file, salt: Salt::new(random, id), capacity })
+    }
+
+    /// Gives a segment its name for good, and makes that durable. What has the name so far is a
+    /// segment without a record: a smaller one, or one that an earlier failure could not remove.
+    fn publish(&self, made: Segment) -> Result<Segment, LogError> {
+        let unfinished = files::unfinished_path(&self.dir, made.id);
+        let renamed = self.fs.rename(&unfinished, &made.path);
+        if let Err(source) = renamed.and_then(|()| self.fs.sync_dir(&self.dir)) {
+            for path in [&unfinished, &made.path] {
+                if self.fs.exists(path) {
+                    self.remove(path);
+                }
+            }
+            return Err(self.creation_error("create", &made.path, made.capacity, source));
+        }
+        Ok(made)
     }
 
     fn creation_error(

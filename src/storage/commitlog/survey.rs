@@ -23,6 +23,8 @@ pub(super) struct Survey {
     pub(super) header: Header,
     /// Where it lies.
     pub(super) path: PathBuf,
+    /// Size of the file.
+    size: u64,
     /// Where the last valid record ends.
     pub(super) end: u64,
     /// Unreadable parts with valid records behind them: where, up to where, why.
@@ -62,9 +64,7 @@ impl From<io::Error> for Unread {
 pub(super) enum Surveyed {
     /// A segment.
     Segment(Box<Survey>),
-    /// A file whose creation was interrupted: no header, nothing in it.
-    Unborn,
-    /// A file with content and no valid header.
+    /// A file without a valid header. It had one when it got its name.
     Headless {
         /// Size of the file.
         size: u64,
@@ -79,16 +79,13 @@ impl Survey {
         let header = match header.and_then(|bytes| Header::decode(&bytes)) {
             Ok(header) if header.id == id => header,
             Err(BadHeader::Version(version)) => return Err(Unread::Version(version)),
-            // The name is wrong, or there is no header. The header is made durable before the
-            // first record is written, so without one there is none in a file of our making.
-            _ if reader.is_used_behind(HEADER_BYTES)? => {
-                return Ok(Surveyed::Headless { size: reader.size() });
-            }
-            _ => return Ok(Surveyed::Unborn),
+            // The name is wrong, or there is no header.
+            _ => return Ok(Surveyed::Headless { size: reader.size() }),
         };
         let mut survey = Self {
             header,
             path: path.to_path_buf(),
+            size: reader.size(),
             end: HEADER_BYTES,
             gaps: Vec::new(),
             records: 0,
@@ -161,7 +158,10 @@ impl Survey {
             let into = if is_durable(from) { &mut *damaged } else { &mut *torn };
             into.push(self.damage(from, to, reason));
         }
-        if !self.sealed && is_durable(self.end) {
+        if !self.sealed && self.size < self.header.capacity {
+            // No crash does that: nobody knows what stood in the part that is missing.
+            damaged.push(self.damage(self.end, self.header.capacity, Reason::Truncated));
+        } else if !self.sealed && is_durable(self.end) {
             // Something was durable here; how much of it is known only within this segment.
             let known =
                 if durable.segment == self.header.id { durable.offset } else { self.torn_end };
@@ -208,8 +208,10 @@ impl Verdict {
                     verdict.replay.push(*survey);
                     continue;
                 }
-                Some(Surveyed::Headless { size }) if !was_discarded => (size, Reason::Header),
-                Some(Surveyed::Unborn) if is_expected => (0, Reason::Header),
+                Some(Surveyed::Headless { size }) if !was_discarded => {
+                    let is_whole = size >= HEADER_BYTES;
+                    (size, if is_whole { Reason::Header } else { Reason::Truncated })
+                }
                 Some(_) => {
                     verdict.leftovers.push(file);
                     continue;
@@ -236,7 +238,7 @@ fn expected_segments(surveyed: &[(u64, Surveyed)]) -> Expected {
     let segments = || {
         surveyed.iter().filter_map(|(_, found)| match found {
             Surveyed::Segment(survey) => Some(survey),
-            _ => None,
+            Surveyed::Headless { .. } => None,
         })
     };
     let mut expected = Expected::default();

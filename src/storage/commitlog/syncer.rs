@@ -84,6 +84,8 @@ impl Syncer {
         self.sync(true)?;
         let segment = self.appender.seal()?;
         self.sync_segment(&segment)?;
+        self.appender.cut(&segment)?;
+        self.sync_segment(&segment)?;
         let end: Position = self.appender.written_position();
         self.appender.signal.completed(end);
         self.appender.maker.discard_ready();

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use crate::base::fs::FileSystem;
+use crate::base::sim_fs::SimFileSystem;
+
 use super::*;
 
 const RUNS: usize = 5;
@@ -172,6 +175,43 @@ fn what_was_replayed_after_a_kill_survives_a_power_loss() {
     let _next = open(&killed, ON_DEMAND, 700);
     let lossy = killed.after_power_loss(&mut fastrand::Rng::with_seed(1));
     assert_eq!(read_back(&lossy).1, records);
+}
+
+/// The header, the name, the seal and the cut get durable in their order.
+#[test]
+fn a_power_loss_while_segments_are_made_or_closed_is_no_damage() {
+    let mut is_complete = false;
+    for changes in 0.. {
+        for seed in 0..8 {
+            let fs = SimFileSystem::new(seed);
+            fs.create_dir_all(dir()).unwrap();
+            fs.sync_everything();
+            fs.power_off_after(changes);
+            let shared: Arc<dyn FileSystem> = Arc::new(fs.clone());
+            let clock = Arc::new(ManualClock::at_micros(5_000_000));
+            let rng = fastrand::Rng::with_seed(seed);
+            let options = options(ON_DEMAND, 300);
+            let opened = CommitLog::open(shared, clock, rng, options, Replayed::default());
+            let written = opened.and_then(|log| {
+                for length in [60, 60, 60, 900, 60] {
+                    log.append(&vec![7; length], &[1])?;
+                }
+                log.close()
+            });
+            fs.crash(&mut fastrand::Rng::with_seed(seed));
+            let mut records = 0;
+            let result = replay::<Infallible>(dir(), &fs, false, &mut |_, _| {
+                records += 1;
+                Ok(())
+            });
+            assert!(result.is_ok(), "after {changes} changes, seed {seed}: {result:?}");
+            assert!(written.is_err() || records == 5, "{records} after a clean close");
+            is_complete = written.is_ok();
+        }
+        if is_complete {
+            break;
+        }
+    }
 }
 
 proptest! {

@@ -37,30 +37,58 @@ fn the_last_record_may_be_torn_at_every_byte() {
     let content = disk.content(&path);
     let (last, before) = (records[4].0.offset as usize, records[3].0.offset as usize);
     for torn_at in before..last {
-        for cut in [true, false] {
-            let disk = disk.after_kill();
-            let mut torn = content.clone();
-            if cut {
-                torn.truncate(torn_at);
-            } else {
-                torn[torn_at..last].fill(0);
-            }
-            // The body may end with zeroes of its own.
-            let is_whole = torn == content;
-            disk.put(&path, &torn);
-            let (replayed, found) = read_back(&disk);
-            assert_eq!(found, records[..if is_whole { 5 } else { 4 }], "at {torn_at}");
-            let begun = torn_at > before && !is_whole;
-            assert_eq!(replayed.torn.len(), usize::from(begun), "at {torn_at}: {replayed:?}");
+        let disk = disk.after_kill();
+        let mut torn = content.clone();
+        torn[torn_at..last].fill(0);
+        disk.put(&path, &torn);
+        let (replayed, found) = read_back(&disk);
+        assert_eq!(found, records[..4], "at {torn_at}");
+        let begun = torn_at > before;
+        assert_eq!(replayed.torn.len(), usize::from(begun), "at {torn_at}: {replayed:?}");
 
-            // The runs after it do not take it for damage.
-            let log = open_behind(&disk, ON_DEMAND, 2000, replayed);
-            let more = fill(&log, 2, 2);
-            log.sync_now().unwrap();
-            let (_, again) = read_back(&disk.after_kill());
-            assert_eq!(again, [found, more].concat());
-        }
+        // The runs after it do not take it for damage.
+        let log = open_behind(&disk, ON_DEMAND, 2000, replayed);
+        let more = fill(&log, 2, 2);
+        log.sync_now().unwrap();
+        let (_, again) = read_back(&disk.after_kill());
+        assert_eq!(again, [found, more].concat());
     }
+}
+
+#[test]
+fn the_only_segment_may_not_be_truncated_at_any_byte() {
+    let disk = Disk::default();
+    let log = open(&disk, BATCH, 1000);
+    let records = fill(&log, 1, 5);
+    log.wait_synced(log.position()).unwrap();
+    let disk = disk.after_kill();
+    let path = path_of(5000);
+    let content = disk.content(&path);
+    assert_eq!((disk.files(), content.len()), (vec![path.clone()], 1000));
+    for size in 0..content.len() {
+        disk.put(&path, &content[..size]);
+        let damage = damage_of(&disk);
+        assert_eq!((&damage.file, damage.reason), (&path, Reason::Truncated), "at {size}");
+        assert!(damage.offset <= size as u64, "at {size}: {damage}");
+        let (replayed, found) = try_read_back(&disk, true).unwrap();
+        let kept = records.iter().filter(|record| record.0.offset <= size as u64);
+        assert_eq!(found, kept.cloned().collect::<Records>(), "at {size}");
+        assert_eq!(replayed.lost, vec![damage]);
+    }
+}
+
+#[test]
+fn a_sealed_segment_may_be_as_short_as_its_content() {
+    let disk = Disk::default();
+    let log = open(&disk, BATCH, 1000);
+    let records = fill(&log, 1, 5);
+    log.close().unwrap();
+    let content = disk.content(&path_of(5000));
+    assert!(content.len() < 1000, "what it does not use was given back");
+    let (replayed, found) = read_back(&disk);
+    assert_eq!((replayed.torn, found), (vec![], records));
+    disk.put(&path_of(5000), &content[..content.len() - 1]);
+    assert_eq!(damage_of(&disk).reason, Reason::Truncated, "the seal is not whole");
 }
 
 #[test]
@@ -166,7 +194,7 @@ fn a_cut_segment_is_damage_as_far_as_it_was_synced() {
         disk.put(&path, &content[..start]);
         let damage = damage_of(&disk);
         assert_eq!((&damage.file, damage.offset), (&path, start as u64), "record {n}");
-        assert_eq!(damage.reason, Reason::CutShort);
+        assert_eq!(damage.reason, Reason::Truncated);
         disk.put(&path, &[&content[..start], &vec![0; content.len() - start]].concat());
         let damage = damage_of(&disk);
         assert_eq!((&damage.file, damage.offset), (&path, start as u64), "record {n}");
@@ -195,11 +223,11 @@ fn a_missing_segment_is_damage_wherever_it_was() {
 #[test]
 fn a_segment_without_its_header_is_damage() {
     let (disk, records) = synced_log();
-    for content in [vec![0; 400], Vec::new()] {
+    for (content, reason) in [(vec![0; 400], Reason::Header), (Vec::new(), Reason::Truncated)] {
         let disk = disk.after_kill();
         disk.put(&path_of(5001), &content);
         let damage = damage_of(&disk);
-        assert_eq!((damage.file, damage.reason), (path_of(5001), Reason::Header));
+        assert_eq!((damage.file, damage.reason), (path_of(5001), reason));
         let (_, found) = try_read_back(&disk, true).unwrap();
         let kept = records.iter().filter(|record| record.0.segment != 5001).cloned();
         assert_eq!(found, kept.collect::<Records>());
@@ -217,8 +245,8 @@ fn a_segment_of_a_later_version_stops_the_start_in_any_case() {
     let (disk, _) = synced_log();
     let mut content = disk.content(&path_of(5001));
     content[8] = 1;
-    let crc = crc32fast::hash(&content[..36]);
-    content[36..40].copy_from_slice(&crc.to_le_bytes());
+    let crc = crc32fast::hash(&content[..44]);
+    content[44..48].copy_from_slice(&crc.to_le_bytes());
     disk.put(&path_of(5001), &content);
     for accept_loss in [false, true] {
         let result = try_read_back(&disk, accept_loss);

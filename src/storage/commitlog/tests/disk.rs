@@ -276,8 +276,11 @@ impl FileSystem for Disk {
         Ok(())
     }
 
-    fn rename(&self, _: &Path, _: &Path) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        let inode = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        state.names.insert(to.to_path_buf(), inode);
+        Ok(())
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {

@@ -125,7 +125,7 @@ fn a_segment_whose_creation_failed_is_made_anew() {
     disk.set(|faults| faults.sync = true);
     assert!(matches!(log.append(&[2; 900], &[1]), Err(LogError::Io { .. })));
     disk.set(|faults| faults.sync = false);
-    disk.put(&path_of(5001), b"what could not be removed");
+    disk.put(&files::unfinished_path(dir(), 5001), b"what could not be removed");
     log.append(&[2; 900], &[1]).unwrap();
     assert_eq!(bodies(&read_back(&disk.after_kill()).1), vec![400, 900]);
 }
@@ -219,13 +219,32 @@ fn a_file_whose_creation_was_interrupted_is_no_damage() {
         let log = open(&disk, ON_DEMAND, 1000);
         let records = fill(&log, 1, 3);
         let disk = disk.after_kill();
-        disk.put(&path_of(5001), content);
+        let unfinished = files::unfinished_path(dir(), 5001);
+        disk.put(&unfinished, content);
         let (replayed, found) = read_back(&disk);
-        assert_eq!((replayed.leftovers.len(), found), (1, records));
+        assert_eq!((&replayed.leftovers, found), (&vec![unfinished.clone()], records));
         let log = open_behind(&disk, ON_DEMAND, 1000, replayed);
-        assert_eq!(log.position().segment, 5002);
-        assert!(!disk.exists(&path_of(5001)));
+        assert_eq!(log.position().segment, 5001);
+        assert!(!disk.exists(&unfinished));
+
+        // With its name for good it was more.
+        let disk = disk.after_kill();
+        disk.put(&path_of(5002), content);
+        assert!(matches!(try_read_back(&disk, false), Err(ReplayError::Damaged(_))));
     }
+}
+
+#[test]
+fn a_larger_segment_that_cannot_be_made_leaves_the_one_that_is_ready() {
+    let disk = Disk::default();
+    let log = open(&disk, ON_DEMAND, 1000);
+    log.append(&[1; 600], &[1]).unwrap();
+    wait_until(|| disk.content_len(&path_of(5001)) == Some(1000));
+    disk.set(|faults| faults.sync = true);
+    assert!(matches!(log.append(&[2; 5000], &[1]), Err(LogError::Io { .. })));
+    assert_eq!(log.append(&[3; 600], &[1]).unwrap().segment, 5001, "without a sync");
+    disk.set(|faults| faults.sync = false);
+    assert_eq!(bodies(&read_back(&disk.after_kill()).1), vec![600, 600]);
 }
 
 impl Disk {
