@@ -2,7 +2,7 @@
 
 use crate::rig::{BATCH, Outcome, PERIODIC, Rig, Setup, insertion};
 use crate::scenario::{Ended, Scenario};
-use alexandra::base::events::{CompactionEvent, Event, FlushEvent};
+use alexandra::base::events::{CompactionEvent, Event, FlushCause, FlushEvent};
 use alexandra::base::fs::FileSystem;
 use alexandra::base::sim_fs::{Fault, Operation, Survival};
 use alexandra::model::schema::FamilyId;
@@ -145,6 +145,38 @@ fn a_failed_family_that_uses_up_the_memory_refuses_all_writers() {
         let reason = refused.expect("the writer is refused");
         assert!(reason.contains("Blog.Authors takes no more writes"), "{reason}");
     }
+}
+
+/// What it holds stays in memory. The others must not have to flush with every write for that.
+#[test]
+fn a_failed_family_that_holds_half_of_the_memory_leaves_the_rest_to_others() {
+    let setup = Setup { memtable_operations: 1_000_000, ..Setup::default() };
+    let rig = Rig::new(Setup { memtable_budget_bytes: 80_000, ..setup }, 1);
+    rig.disk.inject(
+        Fault { times: u64::MAX, ..Fault::next(Operation::Sync, Errno::IO) }.on("Authors-"),
+    );
+    let write = |family, i: usize| {
+        let parts = [(family, vec![insertion(NAME, 1, b"v")])];
+        rig.write(format!("row {i}").as_bytes(), &parts)
+    };
+    assert!((0..10_000).any(|i| matches!(write(0, i), Outcome::Refused(_))), "it fails");
+    let held = rig.storage().store(FamilyId(0)).view().memory();
+    assert!(held > 40_000 && held < 60_000, "more than half, and not nearly all: {held}");
+    let switched = |event: &Event| match event {
+        Event::Flush(FlushEvent::Switched { memtable, cause, .. })
+            if &*memtable.family.name == "Entries" =>
+        {
+            Some((memtable.operations, *cause))
+        }
+        _ => None,
+    };
+    let rows = (0..10_000).find_map(|i| {
+        assert!(matches!(write(2, i), Outcome::Done));
+        rig.heard.take().iter().find_map(switched)
+    });
+    let (rows, cause) = rows.expect("it is flushed in the end");
+    assert_eq!(cause, FlushCause::Memory);
+    assert!(rows > 20, "a flush of {rows} rows");
 }
 
 /// A flush that fails for good is not tried again and again, before all others.

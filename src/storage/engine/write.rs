@@ -10,6 +10,10 @@ use crate::model::mutation::RowMutation;
 use std::sync::atomic::Ordering;
 use std::sync::{PoisonError, RwLockReadGuard, TryLockError};
 
+/// Before memtables take up this part of the budget, none is flushed for memory unless a writer
+/// waits for it: each would make a tiny SSTable.
+const WORTH_FLUSHING: u64 = 64;
+
 impl Shared {
     pub(super) fn apply(
         &self,
@@ -70,7 +74,7 @@ impl Shared {
     /// Memtables being full is no reason to fail: writers go as fast as the disk does.
     fn wait_for_memory(&self, may_block: bool) -> Result<(), WriteError> {
         let used = || self.environment.memtable_memory.load(Ordering::Relaxed);
-        if used() * 2 > self.memtable_budget {
+        if used() > self.memtable_budget / 2 && self.is_half_full(used()) {
             self.request_largest();
         }
         if used() <= self.memtable_budget {
@@ -95,6 +99,15 @@ impl Shared {
                 freed.wait_timeout(guard, RETRY_PAUSE).unwrap_or_else(PoisonError::into_inner).0;
         }
         Ok(())
+    }
+
+    /// Whether half of the memory is used that failed families leave to the others. No flush gets
+    /// back what those hold, so that it must not make the others flush with every write.
+    fn is_half_full(&self, used: u64) -> bool {
+        let failed = self.stores.iter().filter(|store| store.failure().is_some());
+        let held: u64 = failed.map(|store| store.view().memory()).sum();
+        let half = self.memtable_budget.saturating_sub(held) / 2;
+        used.saturating_sub(held) > half.max(self.memtable_budget / WORTH_FLUSHING)
     }
 
     /// Asks for a flush of the largest memtable, unless flushes are waiting already.

@@ -72,6 +72,11 @@ impl View {
     pub fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         self.flushing.iter().chain([&self.active])
     }
+
+    /// Memory of all memtables, in bytes.
+    pub fn memory(&self) -> u64 {
+        self.memtables().map(|memtable| memtable.memory()).sum()
+    }
 }
 
 /// One column family.
