@@ -179,6 +179,25 @@ fn a_failed_family_that_holds_half_of_the_memory_leaves_the_rest_to_others() {
     assert!(rows > 20, "a flush of {rows} rows");
 }
 
+/// One broken disk of several must not stop the writes to all.
+#[test]
+fn a_directory_that_does_not_tell_its_room_gets_no_files() {
+    let several = Setup { data_directories: 3, ..Setup::default() };
+    let rig = quiet(Setup { unmeasured_directories: 1, ..several });
+    for row in 0..6 {
+        rig.insert(0, &format!("row {row}"), (NAME, 1), b"v");
+        rig.storage().flush(FamilyId(0)).unwrap();
+    }
+    rig.storage().compact(FamilyId(0)).unwrap();
+    assert_eq!(rig.files(), ["Authors.manifest"]);
+
+    let rig = quiet(Setup { unmeasured_directories: 3, ..several });
+    rig.insert(0, "ada", (NAME, 1), b"v");
+    let refused = rig.storage().flush(FamilyId(0)).unwrap_err().to_string();
+    assert!(refused.contains("cannot look at the space of /var/data"), "{refused}");
+    assert!(rig.get(0, "ada", NAME).is_some());
+}
+
 /// A flush that fails for good is not tried again and again, before all others.
 #[test]
 fn a_failed_family_does_not_keep_others_from_being_flushed_by_age() {

@@ -55,6 +55,8 @@ pub(crate) struct Setup {
     pub(crate) gc_grace_seconds: i32,
     pub(crate) min_compaction_threshold: usize,
     pub(crate) data_directories: usize,
+    /// So many of them do not tell how much room they have.
+    pub(crate) unmeasured_directories: usize,
     pub(crate) memtable_operations: u64,
     pub(crate) memtable_budget_bytes: u64,
 }
@@ -70,6 +72,7 @@ impl Default for Setup {
             gc_grace_seconds: 10,
             min_compaction_threshold: 3,
             data_directories: 1,
+            unmeasured_directories: 0,
             memtable_operations: 20,
             memtable_budget_bytes: 1 << 20,
         }
@@ -131,7 +134,7 @@ impl Rig {
             accept_commitlog_loss: false,
             seed: 1,
         };
-        let fs = Arc::new(Uneven::new(self.disk.clone()));
+        let fs = Arc::new(Uneven::new(self.disk.clone(), setup.unmeasured_directories));
         let components = Components { fs, clock: self.clock.clone(), events: self.events.clone() };
         let family_options = move |_| FamilyOptions {
             memtable_operations: setup.memtable_operations,

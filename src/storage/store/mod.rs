@@ -207,20 +207,30 @@ impl Store {
 
     /// The folder for an SSTable of this number: one of those with most room. Folders with about
     /// as much room as that take turns, so that those of one disk or of equal disks all get some.
+    /// One whose room cannot be told is left out; it is an error if that is so for all.
     pub fn roomiest_folder(&self, generation: u64) -> Result<&Path, FileError> {
         if let [only] = &self.folders[..] {
             return Ok(only);
         }
-        let space = |folder: &PathBuf| {
-            self.environment.fs.available_space(folder).context("look at the space of", folder)
+        let mut spaces = Vec::with_capacity(self.folders.len());
+        let mut failure = None;
+        for folder in &self.folders {
+            let space = self.environment.fs.available_space(folder);
+            match space.context("look at the space of", folder) {
+                Ok(space) => spaces.push((folder, space)),
+                Err(error) => {
+                    log::warn!("{error}: it gets no new file");
+                    failure = Some(error);
+                }
+            }
+        }
+        let Some(most) = spaces.iter().map(|(_, space)| *space).max() else {
+            return Err(failure.expect("a node has at least one data directory"));
         };
-        let spaces = self.folders.iter().map(space).collect::<Result<Vec<u64>, _>>()?;
-        let most = spaces.iter().copied().max().unwrap_or(0);
         let enough = most - most / ABOUT_AS_MUCH_ROOM;
-        let roomy = || self.folders.iter().zip(&spaces).filter(|(_, space)| **space >= enough);
-        let turn = generation as usize % roomy().count().max(1);
-        let (folder, _) = roomy().nth(turn).expect("a node has at least one data directory");
-        Ok(folder)
+        let mut roomy: Vec<_> = spaces.into_iter().filter(|(_, space)| *space >= enough).collect();
+        let turn = generation as usize % roomy.len();
+        Ok(roomy.swap_remove(turn).0)
     }
 
     fn manifest_path(&self) -> PathBuf {
