@@ -17,7 +17,12 @@ const TYPICAL_BLOCK_SIZE: u64 = 8 * 1024;
 pub struct BlockCache {
     blocks: Cache<(u64, u64), Block, BlockWeighter, BlockHashing>,
     next_file: AtomicU64,
+    /// Bytes of blocks that SSTables hold themselves, because every read of them begins there.
+    pinned: AtomicU64,
 }
+
+/// The part of the capacity, as a divisor, that may be pinned besides.
+const PINNED_SHARE: u64 = 4;
 
 #[derive(Debug, Clone)]
 struct BlockWeighter;
@@ -62,12 +67,28 @@ impl BlockCache {
             BlockHashing::default(),
             DefaultLifecycle::default(),
         );
-        Self { blocks, next_file: AtomicU64::new(0) }
+        Self { blocks, next_file: AtomicU64::new(0), pinned: AtomicU64::new(0) }
     }
 
     /// A number under which one more file keeps its blocks here.
     pub fn register_file(&self) -> u64 {
         self.next_file.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether an SSTable may hold a block of this size itself. What it holds it gives back by
+    /// [`BlockCache::unpin`].
+    pub fn pin(&self, bytes: u64) -> bool {
+        let before = self.pinned.fetch_add(bytes, Ordering::Relaxed);
+        let fits = before + bytes <= self.capacity_bytes() / PINNED_SHARE;
+        if !fits {
+            self.unpin(bytes);
+        }
+        fits
+    }
+
+    /// Gives back what was pinned.
+    pub fn unpin(&self, bytes: u64) {
+        self.pinned.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// The block of a file at an offset.

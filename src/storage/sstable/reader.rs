@@ -16,8 +16,8 @@ use crate::storage::error::{Corrupt, FileContext, FileError, ReadError};
 use std::cmp::Ordering;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering as AtomicOrdering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as AtomicOrdering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Where a reader may take blocks from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +42,10 @@ pub struct SsTable {
     properties: Properties,
     filter: Filter,
     summary: Vec<SummaryEntry>,
+    /// The beginning of the token of each entry of the summary, under a partitioner whose tokens
+    /// have one.
+    prefixes: Vec<u64>,
+    pinned_bytes: AtomicU64,
     cache: Arc<BlockCache>,
     cache_id: u64,
     obsolete: AtomicBool,
@@ -54,6 +58,8 @@ pub struct SsTable {
 struct SummaryEntry {
     first: DecoratedKey,
     block: BlockHandle,
+    /// The block itself, if there is room for it: every read of a row goes through one.
+    pinned: OnceLock<Block>,
 }
 
 impl SsTable {
@@ -94,6 +100,8 @@ impl SsTable {
             partitioner,
             properties: stored,
             filter: bits,
+            prefixes: prefixes(&entries),
+            pinned_bytes: AtomicU64::new(0),
             summary: entries,
             cache: Arc::clone(cache),
             cache_id: cache.register_file(),
@@ -170,10 +178,9 @@ impl SsTable {
         hash: u64,
         blocks: &Blocks<'_>,
     ) -> Result<Option<RowEntry>, ReadError> {
-        let before = self.summary.partition_point(|entry| entry.first <= *key);
-        let Some(at) = before.checked_sub(1) else { return Ok(None) };
+        let Some(at) = self.blocks_before(key).checked_sub(1) else { return Ok(None) };
         let handle = self.summary[at].block;
-        let block = blocks.block(handle, BlockKind::RowIndex)?;
+        let block = self.row_index_block(&self.summary[at], blocks)?;
         for index in block.tagged(filter::tag(hash)) {
             let at = block.entry(index).ok_or(Malformed(0));
             let order =
@@ -183,6 +190,39 @@ impl SsTable {
             }
         }
         Ok(None)
+    }
+
+    /// How many row index blocks begin at or before the key.
+    fn blocks_before(&self, key: &DecoratedKey) -> usize {
+        let prefix = token_prefix(key).filter(|_| !self.prefixes.is_empty());
+        let Some(prefix) = prefix else {
+            return self.summary.partition_point(|entry| entry.first <= *key);
+        };
+        // Nearly always the beginning of the token decides, and all of these fit a near cache.
+        let low = self.prefixes.partition_point(|other| *other < prefix);
+        let alike = self.prefixes[low..].iter().take_while(|other| **other == prefix).count();
+        let undecided = &self.summary[low..low + alike];
+        low + undecided.partition_point(|entry| entry.first <= *key)
+    }
+
+    fn row_index_block(
+        &self,
+        entry: &SummaryEntry,
+        blocks: &Blocks<'_>,
+    ) -> Result<Block, ReadError> {
+        if let Some(pinned) = entry.pinned.get() {
+            return Ok(pinned.clone());
+        }
+        let block = blocks.block(entry.block, BlockKind::RowIndex)?;
+        let bytes = block.bytes().len() as u64;
+        if blocks.access != Access::Bypass && self.cache.pin(bytes) {
+            // Of two readers that come at the same time one gives its share back.
+            match entry.pinned.set(block.clone()) {
+                Ok(()) => drop(self.pinned_bytes.fetch_add(bytes, AtomicOrdering::Relaxed)),
+                Err(_) => self.cache.unpin(bytes),
+            }
+        }
+        Ok(block)
     }
 
     /// Halving within a row index block: the entry of the key, or where it would stand.
@@ -216,7 +256,7 @@ impl SsTable {
         let summary_index = match &from {
             Bound::Unbounded => 0,
             Bound::Included(key) | Bound::Excluded(key) => {
-                self.summary.partition_point(|e| e.first <= *key).saturating_sub(1)
+                self.blocks_before(key).saturating_sub(1)
             }
         };
         RowWalk { seek: Some(from), summary_index, block: None, next: 0 }
@@ -250,10 +290,25 @@ impl Drop for SsTable {
             return;
         }
         self.cache.forget_file(self.cache_id);
+        self.cache.unpin(self.pinned_bytes.load(AtomicOrdering::Relaxed));
         if let Err(error) = self.fs.remove_file(&self.path) {
             // The manifest still names it as obsolete; the next start tries again.
             log::warn!("cannot remove the obsolete SSTable {}: {error}", self.path.display());
         }
+    }
+}
+
+/// The beginnings of all tokens of the summary; none if one of them has none.
+fn prefixes(summary: &[SummaryEntry]) -> Vec<u64> {
+    let prefixes: Option<Vec<u64>> = summary.iter().map(|e| token_prefix(&e.first)).collect();
+    prefixes.unwrap_or_default()
+}
+
+/// The upper half of a token that is a number.
+fn token_prefix(key: &DecoratedKey) -> Option<u64> {
+    match key.token() {
+        Token::Random(number) => Some((number >> 64) as u64),
+        Token::Minimum | Token::Ordered(_) | Token::Collated(_) => None,
     }
 }
 
@@ -303,7 +358,8 @@ fn decode_summary(partitioner: Partitioner, bytes: &[u8]) -> Result<Vec<SummaryE
         let at = reader.position();
         let length = u32::try_from(reader.varint()?).map_err(|_| Malformed(at))?;
         let first = entry::decode_key(partitioner, &mut reader)?;
-        summary.push(SummaryEntry { first, block: BlockHandle { offset, length } });
+        let block = BlockHandle { offset, length };
+        summary.push(SummaryEntry { first, block, pinned: OnceLock::new() });
     }
     Ok(summary)
 }
@@ -372,7 +428,7 @@ impl RowWalk {
         loop {
             if self.block.is_none() {
                 let Some(entry) = table.summary.get(self.summary_index) else { return Ok(None) };
-                let block = blocks.block(entry.block, BlockKind::RowIndex)?;
+                let block = table.row_index_block(entry, blocks)?;
                 self.next = self.first_in(table, entry.block, &block)?;
                 self.seek = None;
                 self.block = Some((entry.block, block));
