@@ -164,7 +164,7 @@ impl Node {
 /// Tells what the configuration asks for and this version does not do.
 fn warn_of_what_is_missing(settings: &Settings) {
     let own = settings.network.listen_address;
-    let mut families = settings.keyspaces.iter().flat_map(|keyspace| &keyspace.column_families);
+    let families = || settings.keyspaces.iter().flat_map(|keyspace| &keyspace.column_families);
     let missing = [
         (
             settings.seeds.iter().any(|seed| *seed != own && !seed.is_loopback()),
@@ -176,13 +176,28 @@ fn warn_of_what_is_missing(settings: &Settings) {
             "SnapshotBeforeCompaction: this version makes no snapshots",
         ),
         (
-            families.any(|family| family.rows_cached != CacheSize::Off),
+            families().any(|family| family.rows_cached != CacheSize::Off),
             "RowsCached: this version has no row cache; it caches blocks of data files",
         ),
     ];
     for (_, what) in missing.iter().filter(|(asked, _)| *asked) {
         log::warn!("{what}");
     }
+    let saves = |family: &ColumnFamilySettings| {
+        family.key_cache_save_period.or(family.row_cache_save_period).is_some()
+    };
+    if families().any(|family| !has_usual_key_cache(family) || saves(family)) {
+        log::info!(
+            "KeysCached and the saving of caches are without effect in this version: index blocks \
+             of data files are cached, by their bytes"
+        );
+    }
+}
+
+/// Whether the key cache is as large as it is when nothing is configured, in 0.6 or in 0.5.
+fn has_usual_key_cache(family: &ColumnFamilySettings) -> bool {
+    family.keys_cached == CacheSize::Entries(200_000)
+        || family.keys_cached == CacheSize::Fraction(0.01)
 }
 
 fn bind(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Server, SocketAddr), NodeError> {

@@ -93,12 +93,12 @@ fn load(arguments: &Arguments, properties: &Properties) -> Result<Loaded, Config
     Settings::embedded(&comparators)
 }
 
-/// Elements of parts that this version does not have.
+/// Elements of parts that this version does not have. Those that ask for something which a node
+/// on its own cannot give are warned of by the node, and only when they do ask.
 const WITHOUT_EFFECT_YET: &[&str] = &[
     "AdminAddress",
     "AdminPort",
     "AdminToken",
-    "AutoBootstrap",
     "DoConsistencyChecksBoolean",
     "HintedHandoffEnabled",
     "HintMaxAgeHours",
@@ -106,7 +106,6 @@ const WITHOUT_EFFECT_YET: &[&str] = &[
     "HintsDirectory",
     "PhiConvictThreshold",
     "SavedCachesDirectory",
-    "SnapshotBeforeCompaction",
     "SpeculativeRetry",
     "StoragePort",
     "StreamThroughputInMBPerSecond",
