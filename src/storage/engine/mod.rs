@@ -1,16 +1,18 @@
 //! All column families of a node together with the commit log: what the rest of the server uses.
 //!
 //! ```text
-//!   open   directories, locks, replay of the commit log
-//!   write  the path of a mutation; back pressure
-//!   work   the threads behind it: flushes and compactions
+//!   open         directories, locks, replay of the commit log
+//!   write        the path of a mutation; back pressure
+//!   flushes      the thread that writes memtables to disk
+//!   compactions  the thread that merges SSTables
 //! ```
 //!
 //! Locks: those of a flush or compaction first, then the gate; then as [`super::store`] and
 //! [`super::memtable`] say.
 
+mod compactions;
+mod flushes;
 mod open;
-mod work;
 mod write;
 
 pub use open::StorageError;
@@ -29,6 +31,7 @@ use crate::model::mutation::RowMutation;
 use crate::model::schema::{FamilyId, Schema};
 use crate::model::slice::{RowSlice, Slice};
 use crate::ring::{Partitioner, RowRange, Token};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
@@ -266,5 +269,14 @@ impl Drop for Storage {
 impl Shared {
     fn store(&self, family: FamilyId) -> &Arc<Store> {
         &self.stores[family.0 as usize]
+    }
+
+    /// Keeps a thread alive when a bug makes its work panic. The family takes no more writes, since
+    /// nobody knows what the bug would do to them; what it has stays in the log and readable.
+    fn guarded(&self, family: FamilyId, what: &str, work: impl FnOnce()) {
+        if catch_unwind(AssertUnwindSafe(work)).is_err() {
+            let store = self.store(family);
+            store.fail(format!("its {what} panicked: please report the lines above"));
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::super::background::Work;
 use super::super::commitlog::LogError;
 use super::super::store::Store;
-use super::work::RETRY_PAUSE;
+use super::flushes::RETRY_PAUSE;
 use super::{Applied, Shared, WriteError};
 use crate::base::events::FlushCause;
 use crate::model::mutation::RowMutation;

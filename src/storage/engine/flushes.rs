@@ -1,15 +1,13 @@
-//! What the threads in the background do: flushes on one, compactions on the other.
+//! What the flush thread does: writes memtables to disk, and lets the commit log forget them.
 
 use super::super::background::{Next, Work};
 use super::super::commitlog;
-use super::super::compaction::{self, CompactionError};
 use super::super::error::{ReadError, is_out_of_handles};
 use super::super::store::Store;
 use super::Shared;
-use crate::base::events::{CompactionEvent, CompactionKind, FlushCause, FlushEvent};
+use crate::base::events::{FlushCause, FlushEvent};
 use crate::model::schema::FamilyId;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -73,15 +71,6 @@ impl Shared {
         }
     }
 
-    /// Keeps a thread alive when a bug makes its work panic. The family takes no more writes, since
-    /// nobody knows what the bug would do to them; what it has stays in the log and readable.
-    fn guarded(&self, family: FamilyId, what: &str, work: impl FnOnce()) {
-        if catch_unwind(AssertUnwindSafe(work)).is_err() {
-            let store = self.store(family);
-            store.fail(format!("its {what} panicked: please report the lines above"));
-        }
-    }
-
     /// Flushes; a shortage is waited for, any other failure stops writing to the family.
     fn flush_until_done(&self, family: FamilyId, cause: FlushCause) {
         let store = self.store(family);
@@ -136,39 +125,6 @@ impl Shared {
             let sound = self.stores.get(family as usize).filter(|s| s.failure().is_none());
             if let Some(store) = sound {
                 self.flushes.push(Work::Flush(store.id(), FlushCause::CommitLogSize));
-            }
-        }
-    }
-
-    pub(super) fn run_compactions(&self) {
-        loop {
-            match self.compactions.next(AGE_CHECK) {
-                Next::Closed => return,
-                Next::Work(Work::Compact(family)) => self.guarded(family, "compaction", || {
-                    self.compact_minor(family);
-                }),
-                Next::Idle | Next::Work(_) => {}
-            }
-            self.stores.iter().for_each(|store| store.remove_replaced());
-        }
-    }
-
-    fn compact_minor(&self, family_id: FamilyId) {
-        let store = self.store(family_id);
-        let _one_at_a_time = store.compaction_lock();
-        let Some(inputs) = compaction::next_minor(&store.view().tables, store.options()) else {
-            return;
-        };
-        match compaction::compact(store, &inputs, CompactionKind::Minor, &self.stopping) {
-            Ok(()) => self.compactions.push(Work::Compact(family_id)),
-            Err(CompactionError::Stopped) => {}
-            Err(CompactionError::Failed(error)) => {
-                let (family, reason) = (store.event_family(), error.to_string());
-                self.environment.events.emit(CompactionEvent::Failed { family, reason });
-                if inputs.iter().any(|table| table.is_damaged()) {
-                    // The others may still be enough for a compaction.
-                    self.compactions.push(Work::Compact(family_id));
-                }
             }
         }
     }
