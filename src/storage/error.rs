@@ -1,6 +1,8 @@
 //! What can go wrong in the storage core.
 
+use crate::model::key::RowKey;
 use rustix::io::Errno;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,8 +41,7 @@ pub enum ReadError {
 }
 
 /// A damaged place in a file: what it holds is not what was written.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{file} is damaged at byte {offset}: {reason}", file = file.display())]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Corrupt {
     /// The file.
     pub file: PathBuf,
@@ -48,6 +49,38 @@ pub struct Corrupt {
     pub offset: u64,
     /// How it shows.
     pub reason: &'static str,
+    /// The row that was being read, if it was one row.
+    pub row: Option<RowKey>,
+}
+
+impl Corrupt {
+    /// Damage at this place of a file.
+    pub fn new(file: &Path, offset: u64, reason: &'static str) -> Self {
+        Self { file: file.to_owned(), offset, reason, row: None }
+    }
+}
+
+impl std::error::Error for Corrupt {}
+
+impl fmt::Display for Corrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is damaged at byte {}", self.file.display(), self.offset)?;
+        if let Some(row) = &self.row {
+            write!(f, ", met in row {row}")?;
+        }
+        write!(f, ": {}", self.reason)
+    }
+}
+
+impl ReadError {
+    /// The same error, which now names the row that was being read.
+    #[must_use]
+    pub fn in_row(mut self, key: &RowKey) -> Self {
+        if let Self::Corrupt(corrupt) = &mut self {
+            corrupt.row.get_or_insert_with(|| key.clone());
+        }
+        self
+    }
 }
 
 /// An operating system error with the file that it concerns.

@@ -42,10 +42,7 @@ impl Manifest {
         let content = fs.read(path).context("read", path)?;
         match Self::parse(&content) {
             Ok(manifest) => Ok(Some(manifest)),
-            Err((offset, reason)) => {
-                let file = path.to_owned();
-                Err(ReadError::Corrupt(Corrupt { file, offset: offset as u64, reason }))
-            }
+            Err((offset, reason)) => Err(Corrupt::new(path, offset as u64, reason).into()),
         }
     }
 

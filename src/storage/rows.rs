@@ -87,8 +87,7 @@ fn next_entry(
 ) -> Result<Option<(DecoratedKey, RowEntry)>, ReadError> {
     let Some(entry) = walk.advance(blocks)? else { return Ok(None) };
     let key = entry.decorated_key(partitioner).map_err(|_| {
-        let file = blocks.table().path().to_owned();
-        ReadError::Corrupt(Corrupt { file, offset: 0, reason: "a row key cannot be read" })
+        ReadError::Corrupt(Corrupt::new(blocks.table().path(), 0, "a row key cannot be read"))
     })?;
     Ok(Some((key, entry)))
 }

@@ -1,11 +1,15 @@
 //! Blocks: what an SSTable is made of, each compressed and checked on its own.
 //!
-//! On disk a block is its payload, compressed or not, and a trailer of ten bytes:
+//! On disk a block is its payload, compressed or not, within a frame:
 //!
 //! ```text
-//! payload | u8 kind | u8 compression: 0 none, 1 LZ4 | u32 length of the raw payload
-//!         | u32 CRC32 of everything before it
+//! u8 kind | u8 compression: 0 none, 1 LZ4 | u32 length of the payload | u32 length of the raw one
+//!         | payload | u32 CRC32 of the u64 offset of the block and of everything before
 //! ```
+//!
+//! A file can so be walked through from its front when what points to its blocks is lost. A block
+//! that a disk hands out in place of another does not go unnoticed, since the checksum covers the
+//! offset.
 //!
 //! The raw payload of a block of entries ends with a directory: the u32 offset of each entry, then
 //! their u32 number. Entries can so be found by halving. In a row index block the u32 tags of all
@@ -18,8 +22,11 @@ use crate::storage::error::{Corrupt, FileContext, ReadError};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes of the trailer.
-pub const TRAILER_LENGTH: usize = 10;
+/// Bytes before the payload.
+pub const HEAD_LENGTH: usize = 10;
+
+/// Bytes of the frame around the payload.
+pub const FRAME_LENGTH: usize = HEAD_LENGTH + 4;
 
 /// Most bytes that a raw payload may have; a single huge value makes a block of its own.
 const MAX_RAW_LENGTH: u32 = 1 << 31;
@@ -40,6 +47,21 @@ pub enum BlockKind {
     Filter = 5,
     /// Facts about the whole file.
     Properties = 6,
+}
+
+impl BlockKind {
+    /// The kind of this number.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Some(match number {
+            1 => Self::Data,
+            2 => Self::ColumnIndex,
+            3 => Self::RowIndex,
+            4 => Self::Summary,
+            5 => Self::Filter,
+            6 => Self::Properties,
+            _ => return None,
+        })
+    }
 }
 
 /// How blocks are compressed. The numbers are stored: do not change them.
@@ -104,6 +126,11 @@ impl Block {
         tags.iter().enumerate().filter(move |(_, other)| **other == tag).map(|(index, _)| index)
     }
 
+    /// Where the directory begins.
+    pub fn directory(&self) -> usize {
+        self.directory as usize
+    }
+
     /// Takes a payload apart whose directory is to be used.
     fn with_directory(bytes: Arc<[u8]>, is_tagged: bool) -> Option<Self> {
         let count = u32::from_be_bytes(*bytes.last_chunk()?) as usize;
@@ -151,6 +178,11 @@ impl BlockBuilder {
         self.offsets.is_empty()
     }
 
+    /// Room between the last entry and the directory, for what belongs to the whole block.
+    pub fn tail(&mut self) -> &mut Vec<u8> {
+        &mut self.payload
+    }
+
     /// Appends the directory, hands out the raw payload, and begins anew.
     pub fn finish(&mut self) -> Vec<u8> {
         let mut payload = std::mem::take(&mut self.payload);
@@ -165,29 +197,66 @@ impl BlockBuilder {
     }
 }
 
-/// Appends a block in its form on disk.
-pub fn seal(kind: BlockKind, compression: Compression, raw: &[u8], out: &mut Vec<u8>) {
+/// What stands before the payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockHead {
+    /// What the block holds.
+    pub kind: BlockKind,
+    /// How its payload is compressed.
+    pub compression: Compression,
+    /// Bytes of the payload on disk.
+    pub payload_length: u32,
+    /// Bytes of the raw payload.
+    pub raw_length: u32,
+}
+
+impl BlockHead {
+    /// Reads the front of a block; `None` if this cannot be one.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = ByteReader::new(bytes);
+        let kind = BlockKind::from_number(reader.u8().ok()?)?;
+        let compression = match reader.u8().ok()? {
+            0 => Compression::None,
+            1 => Compression::Lz4,
+            _ => return None,
+        };
+        let (payload_length, raw_length) = (reader.u32().ok()?, reader.u32().ok()?);
+        let is_possible = raw_length <= MAX_RAW_LENGTH && payload_length <= raw_length;
+        is_possible.then_some(Self { kind, compression, payload_length, raw_length })
+    }
+
+    /// Bytes of the whole block on disk.
+    pub fn block_length(&self) -> u64 {
+        u64::from(self.payload_length) + FRAME_LENGTH as u64
+    }
+}
+
+fn checksum(offset: u64, framed: &[u8]) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&offset.to_be_bytes());
+    crc.update(framed);
+    crc.finalize()
+}
+
+/// Appends a block in its form on disk, where it will stand at this offset.
+pub fn seal(kind: BlockKind, compression: Compression, raw: &[u8], offset: u64, out: &mut Vec<u8>) {
     let start = out.len();
     let packed = match compression {
         Compression::Lz4 => Some(lz4_flex::block::compress(raw)),
         Compression::None => None,
     };
     // What compression does not shrink is kept as it is.
-    let used = match packed {
-        Some(packed) if packed.len() < raw.len() => {
-            out.extend_from_slice(&packed);
-            Compression::Lz4
-        }
-        _ => {
-            out.extend_from_slice(raw);
-            Compression::None
-        }
+    let packed = packed.filter(|packed| packed.len() < raw.len());
+    let used = packed.as_ref().map_or(Compression::None, |_| Compression::Lz4);
+    let payload = packed.as_deref().unwrap_or(raw);
+    let length = |bytes: &[u8]| {
+        u32::try_from(bytes.len()).expect("requests are bounded far below 4 GB").to_be_bytes()
     };
-    out.push(kind as u8);
-    out.push(used as u8);
-    let raw_length = u32::try_from(raw.len()).expect("requests are bounded far below 4 GB");
-    out.extend_from_slice(&raw_length.to_be_bytes());
-    let crc = crc32fast::hash(&out[start..]);
+    out.extend_from_slice(&[kind as u8, used as u8]);
+    out.extend_from_slice(&length(payload));
+    out.extend_from_slice(&length(raw));
+    out.extend_from_slice(payload);
+    let crc = checksum(offset, &out[start..]);
     out.extend_from_slice(&crc.to_be_bytes());
 }
 
@@ -200,38 +269,31 @@ pub fn read(
 ) -> Result<Block, ReadError> {
     let mut sealed = vec![0; handle.length as usize];
     file.read_exact_at(&mut sealed, handle.offset).context("read", path)?;
-    open(sealed, kind).map_err(|reason| {
-        ReadError::Corrupt(Corrupt { file: path.to_owned(), offset: handle.offset, reason })
-    })
+    open(&sealed, handle.offset, kind)
+        .map_err(|reason| Corrupt::new(path, handle.offset, reason).into())
 }
 
-/// Checks a block that was read from disk and takes its payload out.
-fn open(mut sealed: Vec<u8>, kind: BlockKind) -> Result<Block, &'static str> {
-    let payload_length =
-        sealed.len().checked_sub(TRAILER_LENGTH).ok_or("a block is shorter than its trailer")?;
-    let mut trailer = ByteReader::at(&sealed, payload_length);
-    let (stored_kind, compression) =
-        (trailer.u8().unwrap_or_default(), trailer.u8().unwrap_or_default());
-    let raw_length = trailer.u32().unwrap_or_default();
-    let crc = trailer.u32().unwrap_or_default();
-    if crc32fast::hash(&sealed[..sealed.len() - 4]) != crc {
+/// Checks a block that was read from this offset and takes its payload out.
+pub fn open(sealed: &[u8], offset: u64, kind: BlockKind) -> Result<Block, &'static str> {
+    let Some((framed, crc)) = sealed.split_last_chunk::<4>() else {
+        return Err("a block is shorter than its frame");
+    };
+    if checksum(offset, framed) != u32::from_be_bytes(*crc) {
         return Err("the checksum of a block does not match");
     }
-    if stored_kind != kind as u8 {
+    let head = BlockHead::decode(framed).ok_or("a block claims what cannot be")?;
+    if head.kind != kind {
         return Err("a block of another kind stands here");
     }
-    if raw_length > MAX_RAW_LENGTH {
-        return Err("a block claims an impossible size");
+    let payload = &framed[HEAD_LENGTH..];
+    if payload.len() != head.payload_length as usize {
+        return Err("a block has another size than it claims");
     }
-    sealed.truncate(payload_length);
-    let raw: Arc<[u8]> = match compression {
-        0 => sealed.into(),
-        1 => lz4_flex::block::decompress(&sealed, raw_length as usize)
-            .map_err(|_| "a block cannot be decompressed")?
-            .into(),
-        _ => return Err("a block is compressed in an unknown way"),
+    let raw: Arc<[u8]> = match head.compression {
+        Compression::None => payload.into(),
+        Compression::Lz4 => decompress(payload, head.raw_length as usize)?,
     };
-    if raw.len() != raw_length as usize {
+    if raw.len() != head.raw_length as usize {
         return Err("a block has another size than it claims");
     }
     match kind {
@@ -246,6 +308,16 @@ fn open(mut sealed: Vec<u8>, kind: BlockKind) -> Result<Block, &'static str> {
     }
 }
 
+/// Right into the shared allocation in which the payload stays.
+fn decompress(packed: &[u8], raw_length: usize) -> Result<Arc<[u8]>, &'static str> {
+    let mut raw: Arc<[u8]> = std::iter::repeat_n(0, raw_length).collect();
+    let target = Arc::get_mut(&mut raw).expect("nobody else has it yet");
+    match lz4_flex::block::decompress_into(packed, target) {
+        Ok(length) if length == raw_length => Ok(raw),
+        _ => Err("a block cannot be decompressed"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -257,14 +329,14 @@ mod tests {
             builder.entry().extend_from_slice(format!("entry number {i}").as_bytes());
         }
         let mut sealed = Vec::new();
-        seal(BlockKind::Data, compression, &builder.finish(), &mut sealed);
+        seal(BlockKind::Data, compression, &builder.finish(), 77, &mut sealed);
         sealed
     }
 
     #[test]
     fn entries_are_found_again() {
         for compression in [Compression::None, Compression::Lz4] {
-            let block = open(sample(compression), BlockKind::Data).unwrap();
+            let block = open(&sample(compression), 77, BlockKind::Data).unwrap();
             assert_eq!(block.len(), 50);
             let at = block.entry(49).unwrap();
             assert!(block.bytes()[at..].starts_with(b"entry number 49"));
@@ -275,8 +347,14 @@ mod tests {
 
     #[test]
     fn a_block_of_another_kind_is_refused() {
-        let error = open(sample(Compression::Lz4), BlockKind::RowIndex).unwrap_err();
+        let error = open(&sample(Compression::Lz4), 77, BlockKind::RowIndex).unwrap_err();
         assert_eq!(error, "a block of another kind stands here");
+    }
+
+    #[test]
+    fn a_block_from_another_place_is_refused() {
+        let error = open(&sample(Compression::Lz4), 78, BlockKind::Data).unwrap_err();
+        assert_eq!(error, "the checksum of a block does not match");
     }
 
     proptest! {
@@ -286,16 +364,22 @@ mod tests {
                 let mut sealed = sample(compression);
                 let bit = bit % (sealed.len() * 8);
                 sealed[bit / 8] ^= 1 << (bit % 8);
-                prop_assert!(open(sealed, BlockKind::Data).is_err());
+                prop_assert!(open(&sealed, 77, BlockKind::Data).is_err());
             }
         }
 
         #[test]
-        fn arbitrary_bytes_with_a_right_checksum_do_no_harm(mut bytes: Vec<u8>) {
-            let crc = crc32fast::hash(&bytes);
-            bytes.extend_from_slice(&crc.to_be_bytes());
+        fn arbitrary_bytes_with_a_right_checksum_do_no_harm(
+            bytes: Vec<u8>, is_compressed: bool, raw_length in 0u32..10_000,
+        ) {
+            let raw_length = if is_compressed { raw_length } else { bytes.len() as u32 };
             for kind in [BlockKind::Data, BlockKind::RowIndex, BlockKind::Filter] {
-                if let Ok(block) = open(bytes.clone(), kind) {
+                let payload = (bytes.len() as u32).to_be_bytes();
+                let mut sealed = vec![kind as u8, u8::from(is_compressed)];
+                let lengths = payload.into_iter().chain(raw_length.to_be_bytes());
+                sealed.extend(lengths.chain(bytes.clone()));
+                sealed.extend(checksum(0, &sealed).to_be_bytes());
+                if let Ok(block) = open(&sealed, 0, kind) {
                     let _ = block.entry(block.len().saturating_sub(1));
                     let _ = kind == BlockKind::RowIndex && block.tagged(7).count() > 0;
                 }

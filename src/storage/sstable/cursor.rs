@@ -43,12 +43,21 @@ struct Run {
 }
 
 /// Which extent of the row.
-#[derive(Debug, Clone)]
+#[derive(Debug, Default)]
 struct Position {
-    /// Number within the inline extents, or within the column index block.
+    /// The way through the column index, from its root down to a block of extents of data blocks.
+    /// Empty for a row without one.
+    path: Vec<Step>,
+    /// Number of the extent among the inline ones, for a row without a column index.
+    inline: usize,
+}
+
+/// A place in a block of the column index.
+#[derive(Debug)]
+struct Step {
+    handle: BlockHandle,
+    block: Block,
     index: usize,
-    /// For a column index: its root, the number of the block within it, and the block.
-    column_index: Option<(Block, usize, Block)>,
 }
 
 impl<'a> CellCursor<'a> {
@@ -76,11 +85,9 @@ impl<'a> CellCursor<'a> {
                     self.state = self.open(position, true)?;
                 }
                 State::Open(run) if run.first == run.end => {
-                    let position = run.position.clone();
-                    self.state = match self.step(position)? {
-                        Some(position) => self.open(Some(position), false)?,
-                        None => State::Ended,
-                    };
+                    let position = std::mem::take(&mut run.position);
+                    let next = self.step(position)?;
+                    self.state = self.open(next, false)?;
                 }
                 State::Open(run) => {
                     let index = if self.reversed {
@@ -120,21 +127,40 @@ impl<'a> CellCursor<'a> {
     fn seek(&self) -> Result<Option<Position>, ReadError> {
         match &self.entry.extents {
             Extents::None => Ok(None),
-            Extents::One(_) => Ok(Some(Position { index: 0, column_index: None })),
+            Extents::One(_) => Ok(Some(Position::default())),
             Extents::Few(extents) => {
                 let bytes = self.entry.bytes();
                 let before =
                     extents.partition_point(|e| !self.edge_is_before(e.first_place(bytes)));
-                Ok(Some(Position { index: before.saturating_sub(1), column_index: None }))
+                let inline = before.saturating_sub(1);
+                Ok(Some(Position { path: Vec::new(), inline }))
             }
-            Extents::ColumnIndex(handle) => {
-                let root = self.blocks.block(*handle, BlockKind::ColumnIndex)?;
-                let in_root = self.search(*handle, &root)?;
-                let (child, block) = self.column_index_block(*handle, &root, in_root)?;
-                let index = self.search(child, &block)?;
-                Ok(Some(Position { index, column_index: Some((root, in_root, block)) }))
+            Extents::ColumnIndex(root) => {
+                let mut position = Position { path: Vec::new(), inline: 0 };
+                let search = |step: &Step| self.search(step.handle, &step.block);
+                self.descend(&mut position, root.block, root.levels, search)?;
+                Ok(Some(position))
             }
         }
+    }
+
+    /// Follows the column index from a block down to extents of data blocks. `choose` says where to
+    /// go on in each block.
+    fn descend(
+        &self,
+        position: &mut Position,
+        mut handle: BlockHandle,
+        levels: u8,
+        choose: impl Fn(&Step) -> Result<usize, ReadError>,
+    ) -> Result<(), ReadError> {
+        while position.path.len() < levels as usize {
+            let block = self.blocks.block(handle, BlockKind::ColumnIndex)?;
+            let mut step = Step { handle, block, index: 0 };
+            step.index = choose(&step)?;
+            handle = self.extent_at(handle, &step.block, step.index)?.block;
+            position.path.push(step);
+        }
+        Ok(())
     }
 
     /// The last extent of a column index block that begins before the edge, or the first.
@@ -163,54 +189,47 @@ impl<'a> CellCursor<'a> {
         extent.map_err(|malformed| self.table.malformed(handle, malformed))
     }
 
-    fn column_index_block(
-        &self,
-        handle: BlockHandle,
-        root: &Block,
-        index: usize,
-    ) -> Result<(BlockHandle, Block), ReadError> {
-        let child = self.extent_at(handle, root, index)?.block;
-        Ok((child, self.blocks.block(child, BlockKind::ColumnIndex)?))
-    }
-
     /// The neighbouring extent in the direction of the walk.
-    fn step(&self, position: Position) -> Result<Option<Position>, ReadError> {
+    fn step(&self, mut position: Position) -> Result<Option<Position>, ReadError> {
         let neighbour = |at: usize, length: usize| {
             let next = if self.reversed { at.checked_sub(1) } else { Some(at + 1) };
             next.filter(|next| *next < length)
         };
-        let Some((root, in_root, block)) = position.column_index else {
-            let length =
-                if let Extents::Few(extents) = &self.entry.extents { extents.len() } else { 1 };
-            let next = neighbour(position.index, length);
-            return Ok(next.map(|index| Position { index, column_index: None }));
+        let root = match &self.entry.extents {
+            Extents::ColumnIndex(root) => root,
+            Extents::Few(extents) => {
+                let next = neighbour(position.inline, extents.len());
+                return Ok(next.map(|inline| Position { inline, ..position }));
+            }
+            Extents::None | Extents::One(_) => return Ok(None),
         };
-        if let Some(index) = neighbour(position.index, block.len()) {
-            return Ok(Some(Position { index, column_index: Some((root, in_root, block)) }));
+        // Up to the first block that has a neighbour, and down again along its edge.
+        while let Some(mut step) = position.path.pop() {
+            if let Some(index) = neighbour(step.index, step.block.len()) {
+                step.index = index;
+                let next = self.extent_at(step.handle, &step.block, index)?.block;
+                position.path.push(step);
+                let at_edge = |step: &Step| {
+                    Ok(if self.reversed { step.block.len().saturating_sub(1) } else { 0 })
+                };
+                self.descend(&mut position, next, root.levels, at_edge)?;
+                return Ok(Some(position));
+            }
         }
-        let (Some(in_root), Extents::ColumnIndex(handle)) =
-            (neighbour(in_root, root.len()), &self.entry.extents)
-        else {
-            return Ok(None);
-        };
-        let (_, block) = self.column_index_block(*handle, &root, in_root)?;
-        let index = if self.reversed { block.len().saturating_sub(1) } else { 0 };
-        Ok(Some(Position { index, column_index: Some((root, in_root, block)) }))
+        Ok(None)
     }
 
     /// Reads the data block of an extent; at the beginning of the walk also finds the first cell.
     fn open(&self, position: Option<Position>, seek: bool) -> Result<State, ReadError> {
         let Some(position) = position else { return Ok(State::Ended) };
-        let extent = match (&position.column_index, &self.entry.extents) {
-            (Some((_, _, block)), Extents::ColumnIndex(handle)) => {
-                self.extent_at(*handle, block, position.index)?
-            }
-            (_, Extents::One(extent)) => extent.clone(),
-            (_, Extents::Few(extents)) => match extents.get(position.index) {
+        let extent = match (position.path.last(), &self.entry.extents) {
+            (Some(step), _) => self.extent_at(step.handle, &step.block, step.index)?,
+            (None, Extents::One(extent)) => extent.clone(),
+            (None, Extents::Few(extents)) => match extents.get(position.inline) {
                 Some(extent) => extent.clone(),
                 None => return Ok(State::Ended),
             },
-            _ => return Ok(State::Ended),
+            (None, _) => return Ok(State::Ended),
         };
         let block = self.blocks.block(extent.block, BlockKind::Data)?;
         let (mut first, mut end) =

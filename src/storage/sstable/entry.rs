@@ -9,12 +9,18 @@
 //! varint number of cells | i64 greatest timestamp of cells and row deletion
 //! u16 length, super column name, u16 length, column name of the last cell
 //! varint number of extents, the extents                   or, with a column index:
-//! varint offset, varint length of its root block
+//! u8 number of its levels | varint offset, varint length of its root block
 //! ```
 //!
 //! An extent: varint offset and varint length of a block, varint number of its first entry that
 //! belongs to the row, varint number of such entries, u16 length, super column name, u16 length,
-//! column name of the first cell. In the root of a column index the block is one of extents.
+//! column name of the first cell. Above the lowest level of a column index the block is one of
+//! extents.
+//!
+//! A data block whose first cells belong to a row that began in an earlier block says so behind its
+//! last cell: u16 length, row key | u8 flags, [deletion] as in a row's entry | varint number of
+//! cells of the row in earlier blocks, and in this one. Readers do not need that. It is there so
+//! that a wide row can be put together from its data blocks alone when an index is damaged.
 
 use super::block::{Block, BlockHandle};
 use crate::base::bytes::{ByteReader, ByteWriter, Malformed};
@@ -49,7 +55,15 @@ pub(super) enum Extents {
     None,
     One(Extent),
     Few(Vec<Extent>),
-    ColumnIndex(BlockHandle),
+    ColumnIndex(IndexRoot),
+}
+
+/// The top of a column index.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct IndexRoot {
+    pub block: BlockHandle,
+    /// Blocks from the root down to a data block, that one not included; at least 1.
+    pub levels: u8,
 }
 
 /// A run of cells of one row in one data block.
@@ -137,27 +151,23 @@ pub(super) struct RowEntryDraft<'a> {
     pub max_timestamp: i64,
     pub last: (&'a [u8], &'a [u8]),
     pub extents: &'a [ExtentDraft],
-    pub column_index: Option<BlockHandle>,
+    pub column_index: Option<IndexRoot>,
 }
 
 impl RowEntryDraft<'_> {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.put_prefixed(self.key.key().as_bytes());
         self.key.encode_token(out);
-        let deleted = if self.deletion.is_none() { 0 } else { IS_DELETED };
         let indexed = if self.column_index.is_some() { HAS_COLUMN_INDEX } else { 0 };
-        out.push(deleted | indexed);
-        if !self.deletion.is_none() {
-            out.extend_from_slice(&self.deletion.marked_for_delete_at.to_be_bytes());
-            out.extend_from_slice(&self.deletion.local_deletion_time.to_be_bytes());
-        }
+        encode_flags(indexed, self.deletion, out);
         out.put_varint(self.cells);
         out.extend_from_slice(&self.max_timestamp.to_be_bytes());
         out.put_prefixed(self.last.0);
         out.put_prefixed(self.last.1);
-        if let Some(root) = self.column_index {
-            out.put_varint(root.offset);
-            out.put_varint(u64::from(root.length));
+        if let Some(IndexRoot { block, levels }) = self.column_index {
+            out.push(levels);
+            out.put_varint(block.offset);
+            out.put_varint(u64::from(block.length));
         } else {
             out.put_varint(self.extents.len() as u64);
             for extent in self.extents {
@@ -165,6 +175,58 @@ impl RowEntryDraft<'_> {
             }
         }
     }
+}
+
+/// The row to which the first cells of a data block belong, if it began in an earlier one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContinuedRow<'a> {
+    /// Its key.
+    pub key: &'a [u8],
+    /// Deletion of the whole row.
+    pub deletion: Deletion,
+    /// Cells of the row in earlier blocks.
+    pub cells_before: u64,
+    /// Cells of the row in this block, its first ones.
+    pub cells: u64,
+}
+
+impl<'a> ContinuedRow<'a> {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_prefixed(self.key);
+        encode_flags(0, self.deletion, out);
+        out.put_varint(self.cells_before);
+        out.put_varint(self.cells);
+    }
+
+    /// Reads what stands between the last cell of a data block and its directory.
+    pub(super) fn decode(tail: &'a [u8]) -> Result<Option<Self>, Malformed> {
+        if tail.is_empty() {
+            return Ok(None);
+        }
+        let mut reader = ByteReader::new(tail);
+        let key = reader.prefixed()?;
+        let (_, deletion) = decode_flags(&mut reader)?;
+        let (cells_before, cells) = (reader.varint()?, reader.varint()?);
+        Ok(Some(Self { key, deletion, cells_before, cells }))
+    }
+}
+
+fn encode_flags(flags: u8, deletion: Deletion, out: &mut Vec<u8>) {
+    if deletion.is_none() {
+        out.push(flags);
+    } else {
+        out.push(flags | IS_DELETED);
+        out.extend_from_slice(&deletion.marked_for_delete_at.to_be_bytes());
+        out.extend_from_slice(&deletion.local_deletion_time.to_be_bytes());
+    }
+}
+
+fn decode_flags(reader: &mut ByteReader<'_>) -> Result<(u8, Deletion), Malformed> {
+    let flags = reader.u8()?;
+    let is_deleted = flags & IS_DELETED != 0;
+    let deletion =
+        if is_deleted { Deletion::at(reader.i64()?, reader.i32()?) } else { Deletion::NONE };
+    Ok((flags, deletion))
 }
 
 /// Reads key and token from the front of an entry.
@@ -206,20 +268,16 @@ impl RowEntry {
         reader.take(length)?;
         let token = DecoratedKey::stored_token_length(partitioner, length, reader.rest());
         reader.take(token.ok_or(Malformed(at))?)?;
-        let flags = reader.u8()?;
-        let deletion = if flags & IS_DELETED == 0 {
-            Deletion::NONE
-        } else {
-            Deletion::at(reader.i64()?, reader.i32()?)
-        };
+        let (flags, deletion) = decode_flags(&mut reader)?;
         let (cells, max_timestamp) = (reader.varint()?, reader.i64()?);
         let last = PlaceRange::decode(&mut reader)?;
         let extents = if flags & HAS_COLUMN_INDEX == 0 {
             Self::inline_extents(&mut reader)?
         } else {
+            let levels = reader.u8()?;
             let offset = reader.varint()?;
             let length = u32::try_from(reader.varint()?).map_err(|_| Malformed(at))?;
-            Extents::ColumnIndex(BlockHandle { offset, length })
+            Extents::ColumnIndex(IndexRoot { block: BlockHandle { offset, length }, levels })
         };
         Ok(Self { deletion, cells, max_timestamp, block: block.clone(), key, last, extents })
     }

@@ -23,9 +23,10 @@
 //!   says (entry.rs): key and token, row deletion, number of cells, greatest timestamp, last place,
 //!   and the *extents*: which entries of which data blocks are the row's, and the place of the
 //!   first cell of each. A reader can so leave out files, and blocks, that a slice does not touch.
-//! * **Column index blocks** hold the extents of a row that has many, in their order. The extents
-//!   of these blocks make up one more block, the root, to which the row's entry points. The cost of
-//!   reaching any place of a row is therefore the same for rows of nearly all widths.
+//! * **Column index blocks** hold the extents of a row that has many, in their order. Where there
+//!   are several such blocks, extents of them make up the next level of a tree, up to the one root
+//!   to which the row's entry points. The cost of reaching a place of a row grows with the
+//!   logarithm of its width, and writing a row takes the memory of one block for each level.
 //! * **The summary** holds the first key of each row index block, and is kept in memory.
 
 pub mod block;
@@ -34,6 +35,7 @@ pub mod entry;
 pub mod filter;
 pub mod properties;
 pub mod reader;
+pub mod scan;
 pub mod writer;
 
 pub use block::Compression;

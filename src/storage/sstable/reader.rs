@@ -75,7 +75,7 @@ impl SsTable {
         let size = file.size().context("open", path)?;
         let [summary, filter, properties] = read_footer(&*file, path, size)?;
         let corrupt = |handle: BlockHandle, reason| {
-            ReadError::Corrupt(Corrupt { file: path.to_owned(), offset: handle.offset, reason })
+            ReadError::Corrupt(Corrupt::new(path, handle.offset, reason))
         };
         let raw = |handle, kind| block::read(&*file, path, handle, kind);
         let stored = raw(properties, BlockKind::Properties)?;
@@ -276,11 +276,8 @@ impl SsTable {
 
     /// Says that what stands in a block cannot be, although its checksum is right.
     pub(super) fn malformed(&self, handle: BlockHandle, _: Malformed) -> ReadError {
-        ReadError::Corrupt(Corrupt {
-            file: self.path.clone(),
-            offset: handle.offset,
-            reason: "a block does not have the form that it should",
-        })
+        let reason = "a block does not have the form that it should";
+        Corrupt::new(&self.path, handle.offset, reason).into()
     }
 }
 
@@ -314,8 +311,7 @@ fn token_prefix(key: &DecoratedKey) -> Option<u64> {
 
 /// Where summary, filter and properties are.
 fn read_footer(file: &dyn File, path: &Path, size: u64) -> Result<[BlockHandle; 3], ReadError> {
-    let corrupt =
-        |offset, reason| ReadError::Corrupt(Corrupt { file: path.to_owned(), offset, reason });
+    let corrupt = |offset, reason| ReadError::Corrupt(Corrupt::new(path, offset, reason));
     let start = size
         .checked_sub(FOOTER_LENGTH as u64)
         .filter(|start| *start >= HEADER_LENGTH)
@@ -400,6 +396,10 @@ impl<'a> Blocks<'a> {
         }
         if self.access == Access::CachedOnly {
             return Err(ReadError::WouldBlock);
+        }
+        // Where a block stands is told by another one. Nothing damaged decides on an allocation.
+        if handle.offset.saturating_add(u64::from(handle.length)) > table.size {
+            return Err(table.malformed(handle, Malformed(0)));
         }
         let block = block::read(&*table.file, &table.path, handle, kind)?;
         if !bypass {

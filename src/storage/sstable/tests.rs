@@ -1,5 +1,8 @@
 //! Whole SSTables, written and read back in every way.
 
+use super::block::BlockKind;
+use super::entry::Extents;
+use super::scan::{BlockScan, Piece, data_cells};
 use super::*;
 use crate::base::fs::{FileSystem, OsFileSystem};
 use crate::model::cell::Cell;
@@ -302,4 +305,89 @@ fn an_obsolete_file_goes_with_its_last_reader() {
     assert!(Path::exists(&fixture.path()));
     drop(reader);
     assert!(!Path::exists(&fixture.path()));
+}
+
+#[test]
+fn a_row_of_long_names_has_an_index_of_many_levels() {
+    let fixture = Fixture::new(false, Partitioner::OrderPreserving);
+    let key = fixture.key("wide");
+    let name = |i: usize| format!("{}{i:06}", "n".repeat(3000)).into_bytes();
+    let cells: Vec<_> = (0..2000).map(|i| Cell::live(b"", &name(2 * i), b"v", 1)).collect();
+    fixture.write(&vec![(key.clone(), Deletion::NONE, cells.clone())]);
+    let table = fixture.open().unwrap();
+    let blocks = Blocks::new(&table, Access::Cached);
+    let entry = table.find(&key, filter::hash(b"wide"), &blocks).unwrap().unwrap();
+    let Extents::ColumnIndex(root) = entry.extents else { panic!("{:?}", entry.extents) };
+    assert!(root.levels >= 4, "{root:?}");
+    assert_eq!(fixture.cells(&table, &entry, CellRange::ALL, false).unwrap(), cells);
+    for at in [0, 1, 2, 777, 1998, 1999] {
+        for (exact, first) in [(2 * at, at), (2 * at + 1, at + 1)] {
+            let from = name(exact);
+            let range = CellRange { from: CellBound::Before(b"", &from), to: CellBound::Last };
+            let found = fixture.cells(&table, &entry, range, false).unwrap();
+            assert_eq!(found, &cells[first..], "from {exact}");
+            let range = CellRange { from: CellBound::First, to: CellBound::After(b"", &from) };
+            let mut found = fixture.cells(&table, &entry, range, true).unwrap();
+            found.reverse();
+            assert_eq!(found, &cells[..=at], "up to {exact}");
+        }
+    }
+}
+
+/// All pieces of a file of these rows, after these bytes of it were changed.
+fn scan(fixture: &Fixture, damage: &[usize]) -> Vec<Piece> {
+    let mut bytes = std::fs::read(fixture.path()).unwrap();
+    for at in damage {
+        bytes[*at] ^= 0x10;
+    }
+    std::fs::write(fixture.path(), bytes).unwrap();
+    let (path, file) = (fixture.path(), fixture.fs.open(&fixture.path()).unwrap());
+    let mut scan = BlockScan::new(&*file, &path).unwrap();
+    std::iter::from_fn(|| scan.advance().unwrap()).collect()
+}
+
+#[test]
+fn a_scan_finds_every_block_and_goes_on_behind_damage() {
+    let fixture = Fixture::new(false, Partitioner::Random);
+    fixture.write(&sample_rows(&fixture));
+    let pieces = scan(&fixture, &[]);
+    let ends = |pieces: &[Piece]| -> Vec<_> {
+        let end = |piece: &Piece| match piece {
+            Piece::Block { handle, .. } => handle.offset + u64::from(handle.length),
+            Piece::Damage { offset, length, .. } => offset + length,
+        };
+        pieces.iter().map(end).collect()
+    };
+    assert!(pieces.iter().all(|piece| matches!(piece, Piece::Block { .. })));
+    let size = std::fs::metadata(fixture.path()).unwrap().len();
+    assert_eq!(*ends(&pieces).last().unwrap(), size - FOOTER_LENGTH as u64);
+    let Piece::Block { handle, .. } = &pieces[3] else { panic!("{:?}", pieces[3]) };
+    // In its head, so that it does not even tell its length any more.
+    let damaged = scan(&fixture, &[handle.offset as usize + 3]);
+    assert_eq!(ends(&damaged), ends(&pieces));
+    assert!(matches!(&damaged[3], Piece::Damage { offset, .. } if *offset == handle.offset));
+}
+
+#[test]
+fn data_blocks_tell_whose_cells_they_go_on_with() {
+    let fixture = Fixture::new(false, Partitioner::OrderPreserving);
+    let rows = sample_rows(&fixture);
+    fixture.write(&rows);
+    let mut all = Vec::new();
+    for piece in scan(&fixture, &[]) {
+        if let Piece::Block { kind: BlockKind::Data, block, .. } = piece {
+            let (cells, continued) = data_cells(&block).unwrap();
+            if let Some(row) = continued {
+                let named = rows.iter().find(|(key, ..)| key.key().as_bytes() == row.key);
+                let (_, deletion, expected) = named.unwrap();
+                assert_eq!(row.deletion, *deletion);
+                let (before, here) = (row.cells_before as usize, row.cells as usize);
+                assert_eq!(cells[..here], expected[before..before + here]);
+                assert_eq!(all[all.len() - before..], expected[..before]);
+            }
+            all.extend(cells);
+        }
+    }
+    let written: Vec<_> = rows.into_iter().flat_map(|(_, _, cells)| cells).collect();
+    assert_eq!(all, written);
 }

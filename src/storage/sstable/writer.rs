@@ -2,7 +2,7 @@
 //! that depends neither on the number of rows nor on the size of a row.
 
 use super::block::{self, BlockBuilder, BlockHandle, BlockKind, Compression};
-use super::entry::{ExtentDraft, RowEntryDraft};
+use super::entry::{ContinuedRow, ExtentDraft, IndexRoot, RowEntryDraft};
 use super::filter::{self, Filter};
 use super::properties::Properties;
 use super::{HEADER_LENGTH, MAGIC, VERSION};
@@ -24,6 +24,10 @@ const MAX_INLINE_EXTENTS: usize = 4;
 
 /// Bytes of extents after which a block of the column index is closed.
 const COLUMN_INDEX_BLOCK: usize = 8 << 10;
+
+/// Extents that a block of the column index has at least, however long their names are: each level
+/// must be much smaller than the one below it.
+const LEAST_EXTENTS: usize = 4;
 
 /// Bytes of an extent besides its names, about.
 const MAX_HANDLE: usize = 8;
@@ -75,13 +79,31 @@ struct OpenRow {
     raw_bytes: u64,
     max_timestamp: i64,
     last: Option<Cell>,
-    /// Extents that are not in a column index block yet.
-    extents: Vec<ExtentDraft>,
-    extents_bytes: usize,
-    /// The column index blocks so far.
-    column_index: Vec<ExtentDraft>,
+    /// Extents that are not in a column index block yet: at the front those of data blocks, behind
+    /// them those of the blocks of each level of the column index.
+    levels: Vec<IndexLevel>,
+    /// Cells in data blocks that are closed.
+    settled_cells: u64,
     /// The part of the row that is in the open data block.
     current: Option<ExtentDraft>,
+}
+
+/// Extents that will make up the next block of one level of a column index.
+#[derive(Debug, Default)]
+struct IndexLevel {
+    extents: Vec<ExtentDraft>,
+    bytes: usize,
+}
+
+impl IndexLevel {
+    fn push(&mut self, extent: ExtentDraft) {
+        self.bytes += 2 * MAX_HANDLE + extent.super_name.len() + extent.name.len();
+        self.extents.push(extent);
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes >= COLUMN_INDEX_BLOCK && self.extents.len() >= LEAST_EXTENTS
+    }
 }
 
 impl SsTableWriter {
@@ -145,9 +167,8 @@ impl SsTableWriter {
             raw_bytes: 0,
             max_timestamp: deletion.marked_for_delete_at,
             last: None,
-            extents: Vec::new(),
-            extents_bytes: 0,
-            column_index: Vec::new(),
+            levels: Vec::new(),
+            settled_cells: 0,
             current: None,
         });
     }
@@ -252,6 +273,7 @@ impl SsTableWriter {
         let block = if self.data.is_empty() {
             BlockHandle::default()
         } else {
+            self.note_continued_row();
             let raw = self.data.finish();
             self.write_block(BlockKind::Data, &raw)?
         };
@@ -261,23 +283,49 @@ impl SsTableWriter {
         }
         if let Some(mut row) = self.row.take() {
             row.settle(block);
-            if row.extents_bytes >= COLUMN_INDEX_BLOCK {
-                self.write_column_index_block(&mut row)?;
-            }
+            self.write_full_levels(&mut row)?;
             self.row = Some(row);
         }
         Ok(())
     }
 
-    /// Moves the extents of the row into a block of its column index.
-    fn write_column_index_block(&mut self, row: &mut OpenRow) -> Result<(), FileError> {
-        let extents = std::mem::take(&mut row.extents);
-        row.extents_bytes = 0;
+    /// Says in the open data block whose the first cells are, if their row began in an earlier one.
+    fn note_continued_row(&mut self) {
+        let first = self.pending.first().or(self.row.as_ref());
+        if let Some(row) = first.filter(|row| row.settled_cells > 0)
+            && let Some(current) = &row.current
+        {
+            let continued = ContinuedRow {
+                key: row.key.key().as_bytes(),
+                deletion: row.deletion,
+                cells_before: row.settled_cells,
+                cells: u64::from(current.entries),
+            };
+            continued.encode(self.data.tail());
+        }
+    }
+
+    /// Writes those levels of the column index that have enough for a block.
+    fn write_full_levels(&mut self, row: &mut OpenRow) -> Result<(), FileError> {
+        let mut level = 0;
+        while row.levels.get(level).is_some_and(IndexLevel::is_full) {
+            self.write_level(row, level)?;
+            level += 1;
+        }
+        Ok(())
+    }
+
+    /// Writes the extents of a level as one block, which is an extent of the level above.
+    fn write_level(&mut self, row: &mut OpenRow, level: usize) -> Result<(), FileError> {
+        let extents = std::mem::take(&mut row.levels[level]).extents;
         let block = self.write_extents(&extents)?;
         let entries = extents.len() as u32;
         if let Some(ExtentDraft { super_name, name, .. }) = extents.into_iter().next() {
+            if row.levels.len() == level + 1 {
+                row.levels.push(IndexLevel::default());
+            }
             let draft = ExtentDraft { block, first_entry: 0, entries, super_name, name };
-            row.column_index.push(draft);
+            row.levels[level + 1].push(draft);
         }
         Ok(())
     }
@@ -290,21 +338,40 @@ impl SsTableWriter {
         self.write_block(BlockKind::ColumnIndex, &builder.finish())
     }
 
-    fn write_entry(&mut self, mut row: OpenRow) -> Result<(), FileError> {
-        let mut column_index = None;
-        if !row.column_index.is_empty() || row.extents.len() > MAX_INLINE_EXTENTS {
-            if !row.extents.is_empty() {
-                self.write_column_index_block(&mut row)?;
-            }
-            column_index = Some(self.write_extents(&row.column_index)?);
+    /// Writes what is left of the column index from the bottom up; `None` if the row needs none.
+    fn finish_column_index(&mut self, row: &mut OpenRow) -> Result<Option<IndexRoot>, FileError> {
+        let is_small = match &row.levels[..] {
+            [] => true,
+            [only] => only.extents.len() <= MAX_INLINE_EXTENTS,
+            _ => false,
+        };
+        if is_small {
+            return Ok(None);
         }
+        let mut level = 0;
+        loop {
+            let is_top = row.levels.len() == level + 1;
+            if is_top && level > 0 && row.levels[level].extents.len() == 1 {
+                let block = row.levels[level].extents[0].block;
+                return Ok(Some(IndexRoot { block, levels: level as u8 }));
+            }
+            if !row.levels[level].extents.is_empty() {
+                self.write_level(row, level)?;
+            }
+            level += 1;
+        }
+    }
+
+    fn write_entry(&mut self, mut row: OpenRow) -> Result<(), FileError> {
+        let column_index = self.finish_column_index(&mut row)?;
+        let extents = row.levels.first().map_or(&[][..], |level| &level.extents);
         let draft = RowEntryDraft {
             key: &row.key,
             deletion: row.deletion,
             cells: row.cells,
             max_timestamp: row.max_timestamp,
             last: row.last.as_ref().map_or((b"", b""), Cell::place),
-            extents: &row.extents,
+            extents,
             column_index,
         };
         if self.row_index.is_empty() {
@@ -335,7 +402,7 @@ impl SsTableWriter {
 
     fn write_block(&mut self, kind: BlockKind, raw: &[u8]) -> Result<BlockHandle, FileError> {
         let offset = self.size();
-        block::seal(kind, self.options.compression, raw, &mut self.buffer);
+        block::seal(kind, self.options.compression, raw, offset, &mut self.buffer);
         let length = (self.size() - offset) as u32;
         if self.buffer.len() >= WRITE_BUFFER {
             self.flush_buffer()?;
@@ -355,8 +422,11 @@ impl OpenRow {
     /// The open data block is written: now its part of the row has an address.
     fn settle(&mut self, block: BlockHandle) {
         if let Some(current) = self.current.take() {
-            self.extents_bytes += 2 * MAX_HANDLE + current.super_name.len() + current.name.len();
-            self.extents.push(ExtentDraft { block, ..current });
+            self.settled_cells += u64::from(current.entries);
+            if self.levels.is_empty() {
+                self.levels.push(IndexLevel::default());
+            }
+            self.levels[0].push(ExtentDraft { block, ..current });
         }
     }
 }

@@ -28,7 +28,8 @@ impl Store {
             sources.extend(memtable.row(key).map(RowSource::Memtable));
         }
         for blocks in &blocks {
-            if let Some(entry) = blocks.table().find(key, hash, blocks)? {
+            let found = blocks.table().find(key, hash, blocks);
+            if let Some(entry) = found.map_err(|error| error.in_row(key.key()))? {
                 sources.push(RowSource::SsTable { entry, blocks });
             }
         }
@@ -36,7 +37,8 @@ impl Store {
             return Ok(RowSlice::default());
         }
         let mut budget = Budget::of(access);
-        RowReader::new(&self.schema, sources).slice(slice, counting, &mut budget)
+        let answer = RowReader::new(&self.schema, sources).slice(slice, counting, &mut budget);
+        answer.map_err(|error| error.in_row(key.key()))
     }
 
     /// The slice of each row of a range, in token order, of at most `max_rows` rows. Rows of which
@@ -60,7 +62,8 @@ impl Store {
             // The first key of an excluded token may have neighbours of the same token.
             if range.contains(key.token()) {
                 let reader = RowReader::new(&self.schema, rows.sources(&key));
-                let columns = reader.slice(slice, false, &mut budget)?;
+                let columns = reader.slice(slice, false, &mut budget);
+                let columns = columns.map_err(|error| error.in_row(key.key()))?;
                 found.push((key.key().clone(), columns));
             }
             rows.advance(&key)?;
