@@ -2,16 +2,45 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs;
+use std::path::{Path, PathBuf};
 
-/// Where a container's memory limit stands.
-const CGROUP_LIMIT: &str = "/sys/fs/cgroup/memory.max";
+/// Where control groups are mounted.
+const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// Bytes of memory that this process may use: what the machine has, or the container's limit.
+/// Says in which control groups this process is.
+const OWN_CGROUPS: &str = "/proc/self/cgroup";
+
+/// Bytes of memory that this process may use: what the machine has, or the limit of its container
+/// or service.
 pub fn memory_bytes() -> u64 {
     let machine = rustix::system::sysinfo();
     let total = machine.totalram.saturating_mul(u64::from(machine.mem_unit.max(1)));
-    let limit = fs::read_to_string(CGROUP_LIMIT).ok().and_then(|text| text.trim().parse().ok());
-    limit.map_or(total, |limit: u64| limit.min(total))
+    let own = fs::read_to_string(OWN_CGROUPS).unwrap_or_default();
+    let limits = cgroup_limits(&own).into_iter();
+    let limits = limits.filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok());
+    limits.fold(total, u64::min)
+}
+
+/// The files that may hold a limit for a process in these control groups, each group's own and
+/// those of the groups around it. Within a container the names are sometimes those outside of it;
+/// then the root, which is the last, is the container's own.
+fn cgroup_limits(own: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for line in own.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(group)) = (fields.next(), fields.next()) else { continue };
+        let (root, file) = if controllers.is_empty() {
+            (Path::new(CGROUPS).to_owned(), "memory.max")
+        } else if controllers.split(',').any(|controller| controller == "memory") {
+            (Path::new(CGROUPS).join("memory"), "memory.limit_in_bytes")
+        } else {
+            continue;
+        };
+        for group in Path::new(group.trim_start_matches('/')).ancestors() {
+            files.push(root.join(group).join(file));
+        }
+    }
+    files
 }
 
 /// Raises the limit of open files as far as the operating system allows, and returns it. A server
@@ -28,6 +57,29 @@ pub fn raise_file_limit() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_of_all_surrounding_groups_count() {
+        let files = |own: &str| -> Vec<_> {
+            cgroup_limits(own).iter().map(|file| file.display().to_string()).collect()
+        };
+        assert_eq!(
+            files("0::/system.slice/alexandra.service\n"),
+            [
+                "/sys/fs/cgroup/system.slice/alexandra.service/memory.max",
+                "/sys/fs/cgroup/system.slice/memory.max",
+                "/sys/fs/cgroup/memory.max",
+            ]
+        );
+        assert_eq!(
+            files("12:cpu:/a\n4:memory:/docker\n1:name=systemd:/\n"),
+            [
+                "/sys/fs/cgroup/memory/docker/memory.limit_in_bytes",
+                "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+            ]
+        );
+        assert_eq!(files("garbage"), Vec::<String>::new());
+    }
 
     #[test]
     fn there_is_some_memory_and_some_files() {
