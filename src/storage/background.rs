@@ -1,13 +1,15 @@
-//! The threads behind a [`super::Storage`]: one writes memtables to disk, one merges SSTables.
+//! Work for the threads behind a [`super::Storage`]: some write memtables to disk, others merge
+//! SSTables.
 //!
-//! Both take their work from a queue of column families in which each stands at most once, so that
-//! neither queue grows without bound. Flushes of one family never overtake each other: only then
-//! may the commit log forget what a flush has written.
+//! They take it from queues in which each column family stands at most once, so that no queue grows
+//! without bound. What writers wait for goes before what only has to be done some day: a thousand
+//! small families that grow old at the same moment must not stand in the way of the one that is
+//! written to.
 
 use crate::base::events::FlushCause;
 use crate::model::schema::FamilyId;
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// What the flush thread is asked for.
@@ -19,6 +21,31 @@ pub enum Work {
     ReplayIsFlushed,
     /// Look whether this family has SSTables to merge.
     Compact(FamilyId),
+}
+
+impl Work {
+    /// Whether writers wait for it, or soon will.
+    fn is_urgent(self) -> bool {
+        match self {
+            Self::Flush(_, cause) => match cause {
+                FlushCause::Memory | FlushCause::Throughput | FlushCause::Operations => true,
+                FlushCause::Age
+                | FlushCause::CommitLogSize
+                | FlushCause::Replay
+                | FlushCause::Request
+                | FlushCause::Shutdown => false,
+            },
+            Self::ReplayIsFlushed | Self::Compact(_) => false,
+        }
+    }
+
+    /// Whether one of the two makes the other superfluous.
+    fn is_same(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Flush(a, _), Self::Flush(b, _)) => a == b,
+            (a, b) => a == b,
+        }
+    }
 }
 
 /// What a thread finds when it asks for work.
@@ -39,43 +66,100 @@ pub struct WorkQueue {
     changed: Condvar,
 }
 
+/// Pieces of work after which those that were put off are tried again, if a queue never runs dry.
+const RETRY_AFTER: usize = 16;
+
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Work>,
+    /// What could not be done for now.
+    put_off: Vec<Work>,
+    /// Pieces handed out since the last ones were put off.
+    handed_out: usize,
     closed: bool,
 }
 
+impl State {
+    fn add(&mut self, work: Work) {
+        match self.waiting.iter_mut().find(|other| other.is_same(work)) {
+            Some(other) if work.is_urgent() => *other = work,
+            Some(_) => {}
+            None => self.waiting.push_back(work),
+        }
+    }
+
+    fn is_put_off(&self, work: Work) -> bool {
+        self.put_off.iter().any(|other| other.is_same(work))
+    }
+
+    fn take(&mut self) -> Option<Work> {
+        if self.handed_out >= RETRY_AFTER {
+            self.retry();
+        }
+        let urgent = self.waiting.iter().position(|work| work.is_urgent());
+        let work = self.waiting.remove(urgent.unwrap_or(0))?;
+        self.handed_out += 1;
+        Some(work)
+    }
+
+    fn retry(&mut self) {
+        self.handed_out = 0;
+        for work in std::mem::take(&mut self.put_off) {
+            self.add(work);
+        }
+    }
+}
+
 impl WorkQueue {
-    /// Adds work, unless the same is waiting already.
+    /// Adds work, unless the same is waiting already or was put off.
     pub fn push(&self, work: Work) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let waits = state.waiting.iter().any(|other| match (other, &work) {
-            (Work::Flush(a, _), Work::Flush(b, _)) => a == b,
-            (a, b) => a == b,
-        });
-        if !waits && !state.closed {
-            state.waiting.push_back(work);
+        let mut state = self.lock();
+        if !state.closed && !state.is_put_off(work) {
+            state.add(work);
             self.changed.notify_one();
         }
     }
 
+    /// Adds work that cannot be done at this moment: it comes again when the queue has been idle.
+    pub fn put_off(&self, work: Work) {
+        let mut state = self.lock();
+        if !state.closed && !state.is_put_off(work) {
+            state.waiting.retain(|other| !other.is_same(work));
+            state.put_off.push(work);
+        }
+    }
+
+    /// Whether the same was put off.
+    pub fn is_put_off(&self, work: Work) -> bool {
+        self.lock().is_put_off(work)
+    }
+
     /// The next piece of work; waits at most this long for it.
     pub fn next(&self, patience: Duration) -> Next {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
         if state.waiting.is_empty() && !state.closed {
-            let waited = self.changed.wait_timeout(state, patience);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let (mut waited, timeout) =
+                self.changed.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner);
+            if timeout.timed_out() {
+                waited.retry();
+            }
+            state = waited;
         }
-        match state.waiting.pop_front() {
-            _ if state.closed => Next::Closed,
-            Some(work) => Next::Work(work),
-            None => Next::Idle,
+        if state.closed {
+            return Next::Closed;
         }
+        state.take().map_or(Next::Idle, Next::Work)
+    }
+
+    /// Whether something waits that writers wait for.
+    pub fn has_urgent(&self) -> bool {
+        self.lock().waiting.iter().any(|work| work.is_urgent())
     }
 
     /// Number of pieces that wait.
     pub fn len(&self) -> usize {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).waiting.len()
+        let state = self.lock();
+        state.waiting.len() + state.put_off.len()
     }
 
     /// Whether nothing waits.
@@ -85,9 +169,66 @@ impl WorkQueue {
 
     /// Hands out no more work and wakes who waits.
     pub fn close(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
         state.closed = true;
         state.waiting.clear();
+        state.put_off.clear();
         self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flush(family: u32, cause: FlushCause) -> Work {
+        Work::Flush(FamilyId(family), cause)
+    }
+
+    #[test]
+    fn what_writers_wait_for_goes_first() {
+        let queue = WorkQueue::default();
+        for family in 0..3 {
+            queue.push(flush(family, FlushCause::Age));
+        }
+        queue.push(flush(7, FlushCause::Memory));
+        queue.push(flush(2, FlushCause::Throughput));
+        queue.push(flush(0, FlushCause::CommitLogSize));
+        assert_eq!(queue.len(), 4);
+        let order: Vec<_> = (0..4).map(|_| queue.next(Duration::ZERO)).collect();
+        let expected = [
+            flush(2, FlushCause::Throughput),
+            flush(7, FlushCause::Memory),
+            flush(0, FlushCause::Age),
+            flush(1, FlushCause::Age),
+        ];
+        assert_eq!(order, expected.map(Next::Work));
+        assert_eq!(queue.next(Duration::ZERO), Next::Idle);
+    }
+
+    #[test]
+    fn what_was_put_off_comes_again_and_keeps_nobody_waiting() {
+        let queue = WorkQueue::default();
+        let (stuck, other) = (flush(1, FlushCause::Memory), flush(2, FlushCause::Age));
+        queue.put_off(stuck);
+        queue.push(stuck);
+        queue.push(other);
+        assert!(queue.is_put_off(stuck) && !queue.is_put_off(other));
+        assert_eq!(queue.next(Duration::ZERO), Next::Work(other));
+        assert_eq!(queue.next(Duration::ZERO), Next::Work(stuck), "after a pause");
+        queue.put_off(stuck);
+        let mut others = 0;
+        loop {
+            queue.push(other);
+            match queue.next(Duration::ZERO) {
+                Next::Work(work) if work == stuck => break,
+                _ => others += 1,
+            }
+        }
+        assert!(others <= RETRY_AFTER, "{others}");
     }
 }

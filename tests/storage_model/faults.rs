@@ -179,6 +179,30 @@ fn a_failed_family_that_holds_half_of_the_memory_leaves_the_rest_to_others() {
     assert!(rows > 20, "a flush of {rows} rows");
 }
 
+/// A family without room waits for it alone.
+#[test]
+fn a_family_whose_disk_is_full_does_not_hold_up_the_flushes_of_others() {
+    let rig = Rig::new(Setup { memtable_operations: 3, ..Setup::default() }, 1);
+    rig.disk
+        .inject(Fault { times: 3, ..Fault::next(Operation::Create, Errno::NOSPC) }.on("Authors-"));
+    for family in [0, 2] {
+        for row in 0..4 {
+            rig.insert(family, &format!("row {row}"), (NAME, 1), b"v");
+        }
+    }
+    let flushed = |event: &Event| match event {
+        Event::Flush(FlushEvent::End { family, .. }) => &*family.name == "Entries",
+        _ => false,
+    };
+    assert!(rig.heard.wait_for(PATIENCE, flushed).is_some(), "the other family is not flushed");
+    assert!(!rig.storage().store(FamilyId(0)).view().flushing.is_empty(), "there was no room");
+    let flushed = |event: &Event| match event {
+        Event::Flush(FlushEvent::End { family, .. }) => &*family.name == "Authors",
+        _ => false,
+    };
+    assert!(rig.heard.wait_for(PATIENCE, flushed).is_some(), "there is room again");
+}
+
 /// One broken disk of several must not stop the writes to all.
 #[test]
 fn a_directory_that_does_not_tell_its_room_gets_no_files() {

@@ -1,4 +1,4 @@
-//! What the flush thread does: writes memtables to disk, and lets the commit log forget them.
+//! What the flush threads do: write memtables to disk, and let the commit log forget them.
 
 use super::super::background::{Next, Work};
 use super::super::commitlog;
@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// How often the flush thread looks for memtables that have become too old.
+/// How often flush threads look for memtables that have become too old.
 const AGE_CHECK: Duration = Duration::from_secs(1);
 
 /// Pause before a flush is tried again for which the machine had no room or no file handle.
@@ -56,14 +56,17 @@ impl Shared {
         Ok(())
     }
 
+    /// What each of the flush threads does.
     pub(super) fn run_flushes(&self) {
         loop {
             match self.flushes.next(AGE_CHECK) {
                 Next::Closed => return,
-                Next::Work(Work::Flush(family, cause)) => self.guarded(family, "flush", || {
-                    self.flush_until_done(family, cause);
-                }),
-                Next::Work(Work::ReplayIsFlushed) => self.forget_replayed(),
+                Next::Work(Work::Flush(family, cause)) => {
+                    self.flushing.fetch_add(1, Ordering::Relaxed);
+                    self.guarded(family, "flush", || self.flush_or_put_off(family, cause));
+                    self.flushing.fetch_sub(1, Ordering::Relaxed);
+                }
+                Next::Work(Work::ReplayIsFlushed) => self.forget_replayed_or_put_off(),
                 Next::Idle | Next::Work(Work::Compact(_)) => {}
             }
             self.request_oldest();
@@ -71,19 +74,26 @@ impl Shared {
         }
     }
 
-    /// Flushes; a shortage is waited for, any other failure stops writing to the family.
-    fn flush_until_done(&self, family: FamilyId, cause: FlushCause) {
+    /// Flushes. After a shortage it is tried again later, and other families go on meanwhile; any
+    /// other failure stops writing to the family.
+    fn flush_or_put_off(&self, family: FamilyId, cause: FlushCause) {
         let store = self.store(family);
-        while let Err(error) = self.flush(store, cause) {
-            if !is_shortage(&error) {
-                store.fail(format!("its memtable cannot be written to disk: {error}"));
-                return;
-            }
+        let Err(error) = self.flush(store, cause) else { return };
+        if is_shortage(&error) {
             log::error!("{}: its memtable waits to be written: {error}", store.schema());
-            std::thread::park_timeout(RETRY_PAUSE);
-            if self.stopping.load(Ordering::Relaxed) {
-                return;
-            }
+            self.flushes.put_off(Work::Flush(family, cause));
+        } else {
+            store.fail(format!("its memtable cannot be written to disk: {error}"));
+        }
+    }
+
+    fn forget_replayed_or_put_off(&self) {
+        let sound = self.stores.iter().filter(|store| store.failure().is_none());
+        if sound.into_iter().any(|store| !store.view().flushing.is_empty()) {
+            // Another thread is still at it, or waits for room.
+            self.flushes.put_off(Work::ReplayIsFlushed);
+        } else {
+            self.forget_replayed();
         }
     }
 

@@ -3,7 +3,7 @@
 //! ```text
 //!   open         directories, locks, replay of the commit log
 //!   write        the path of a mutation; back pressure
-//!   flushes      the thread that writes memtables to disk
+//!   flushes      the threads that write memtables to disk
 //!   compactions  the thread that merges SSTables
 //! ```
 //!
@@ -33,7 +33,7 @@ use crate::model::slice::{RowSlice, Slice};
 use crate::ring::{Partitioner, RowRange, Token};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
@@ -102,6 +102,8 @@ struct Shared {
     /// what the old memtable holds.
     gate: RwLock<()>,
     flushes: WorkQueue,
+    /// Flushes that are under way on the flush threads.
+    flushing: AtomicUsize,
     compactions: WorkQueue,
     memtable_budget: u64,
     /// Woken when a flush has freed memory.

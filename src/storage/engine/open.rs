@@ -16,9 +16,13 @@ use crate::model::schema::{ColumnFamilySchema, FamilyId, Schema};
 use crate::ring::Partitioner;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 use std::thread::JoinHandle;
+
+/// Least and most threads that write memtables to disk: one for each data directory, as in 0.6, but
+/// two for one, so that what one large family has to write does not hold up a small one.
+const FLUSH_THREADS: (usize, usize) = (2, 4);
 
 /// Why the storage cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -102,6 +106,7 @@ impl Storage {
             waits_for_sync: matches!(options.sync, SyncPolicy::Batch { .. }),
             gate: RwLock::new(()),
             flushes: WorkQueue::default(),
+            flushing: AtomicUsize::new(0),
             compactions: WorkQueue::default(),
             memtable_budget: options.memtable_budget_bytes,
             memory_freed: (Mutex::new(()), Condvar::new()),
@@ -115,10 +120,11 @@ impl Storage {
         for store in &shared.stores {
             shared.compactions.push(Work::Compact(store.id()));
         }
-        let threads = vec![
-            spawn("flush", &shared, Shared::run_flushes)?,
-            spawn("compaction", &shared, Shared::run_compactions)?,
-        ];
+        let flush_threads = options.data_directories.len().clamp(FLUSH_THREADS.0, FLUSH_THREADS.1);
+        let mut threads = (0..flush_threads)
+            .map(|_| spawn("flush", &shared, Shared::run_flushes))
+            .collect::<Result<Vec<_>, _>>()?;
+        threads.push(spawn("compaction", &shared, Shared::run_compactions)?);
         Ok(Self { shared, threads: Mutex::new(threads), closed: AtomicBool::new(false) })
     }
 }

@@ -110,15 +110,20 @@ impl Shared {
         used.saturating_sub(held) > half.max(self.memtable_budget / WORTH_FLUSHING)
     }
 
-    /// Asks for a flush of the largest memtable, unless flushes are waiting already.
+    /// Asks for a flush of the largest memtable, unless one that frees memory is due or under way:
+    /// until it has, the next one grows.
     fn request_largest(&self) {
-        if !self.flushes.is_empty() {
+        if self.flushing.load(Ordering::Relaxed) > 0 || self.flushes.has_urgent() {
             return;
         }
-        let sound = self.stores.iter().filter(|store| store.failure().is_none());
-        let largest = sound.max_by_key(|store| store.view().active.memory());
+        let work = |store: &Store| Work::Flush(store.id(), FlushCause::Memory);
+        let able = self
+            .stores
+            .iter()
+            .filter(|store| store.failure().is_none() && !self.flushes.is_put_off(work(store)));
+        let largest = able.max_by_key(|store| store.view().active.memory());
         if let Some(store) = largest.filter(|store| !store.view().active.is_empty()) {
-            self.flushes.push(Work::Flush(store.id(), FlushCause::Memory));
+            self.flushes.push(work(store));
         }
     }
 
