@@ -12,6 +12,7 @@
 #![allow(clippy::print_stderr, reason = "a failing case says which it is")]
 
 mod crash;
+mod families;
 mod faults;
 mod model;
 mod random;

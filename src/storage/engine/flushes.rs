@@ -51,7 +51,7 @@ impl Shared {
         if let Err(error) = self.log.discard_completed(store.id().0, position) {
             log::warn!("commit log segments stay longer than needed: {error}");
         }
-        self.memory_freed.1.notify_all();
+        self.wake_writers();
         self.compactions.push(Work::Compact(store.id()));
         Ok(())
     }
@@ -65,6 +65,9 @@ impl Shared {
                     self.flushing.fetch_add(1, Ordering::Relaxed);
                     self.guarded(family, "flush", || self.flush_or_put_off(family, cause));
                     self.flushing.fetch_sub(1, Ordering::Relaxed);
+                    // Who waits for memory asks for no flush while one is under way.
+                    self.request_for_memory();
+                    self.wake_writers();
                 }
                 Next::Work(Work::ReplayIsFlushed) => self.forget_replayed_or_put_off(),
                 Next::Idle | Next::Work(Work::Compact(_)) => {}

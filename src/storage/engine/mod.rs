@@ -229,10 +229,7 @@ impl Storage {
     /// for ever. Reads go on. To be called before anybody waits for the end of a writer.
     pub fn stop_writes(&self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
-        let (lock, freed) = &self.shared.memory_freed;
-        // Taken, so that a writer between its look at the flag and its wait is not missed.
-        drop(lock.lock().unwrap_or_else(PoisonError::into_inner));
-        freed.notify_all();
+        self.shared.wake_writers();
     }
 
     /// Stops the threads, writes memtables to disk, and closes the log. What cannot be flushed

@@ -74,9 +74,7 @@ impl Shared {
     /// Memtables being full is no reason to fail: writers go as fast as the disk does.
     fn wait_for_memory(&self, may_block: bool) -> Result<(), WriteError> {
         let used = || self.environment.memtable_memory.load(Ordering::Relaxed);
-        if used() > self.memtable_budget / 2 && self.is_half_full(used()) {
-            self.request_largest();
-        }
+        self.request_for_memory();
         if used() <= self.memtable_budget {
             return Ok(());
         }
@@ -99,6 +97,22 @@ impl Shared {
                 freed.wait_timeout(guard, RETRY_PAUSE).unwrap_or_else(PoisonError::into_inner).0;
         }
         Ok(())
+    }
+
+    /// Lets writers that wait for memory look again.
+    pub(super) fn wake_writers(&self) {
+        let (lock, freed) = &self.memory_freed;
+        // Taken, so that a writer between its look and its wait is not missed.
+        drop(lock.lock().unwrap_or_else(PoisonError::into_inner));
+        freed.notify_all();
+    }
+
+    /// Asks for a flush when half of the memory is used.
+    pub(super) fn request_for_memory(&self) {
+        let used = self.environment.memtable_memory.load(Ordering::Relaxed);
+        if used > self.memtable_budget / 2 && self.is_half_full(used) {
+            self.request_largest();
+        }
     }
 
     /// Whether half of the memory is used that failed families leave to the others. No flush gets

@@ -1,0 +1,111 @@
+//! A thousand column families share one budget of memory.
+
+use alexandra::base::clock::ManualClock;
+use alexandra::base::events::{Event, Events, FlushEvent};
+use alexandra::base::sim_fs::SimFileSystem;
+use alexandra::model::comparator::Comparator;
+use alexandra::model::key::RowKey;
+use alexandra::model::mutation::MutationBuilder;
+use alexandra::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
+use alexandra::model::slice::Slice;
+use alexandra::ring::Partitioner;
+use alexandra::storage::commitlog::SyncPolicy;
+use alexandra::storage::engine::Components;
+use alexandra::storage::sstable::Access;
+use alexandra::storage::{FamilyOptions, Options, Storage};
+use fastrand::Rng;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+const FAMILIES: u32 = 1000;
+const BUDGET: u64 = 4 << 20;
+const WRITERS: u64 = 4;
+const WRITES: u64 = 4000;
+const VALUE_BYTES: usize = 1000;
+
+/// More than one write adds to the memory of memtables.
+const WRITE_BYTES: u64 = 2000;
+
+#[test]
+fn a_thousand_families_stay_within_one_budget() {
+    let (events, heard) = Events::recording();
+    let storage = open(events);
+    let used = || storage.store(FamilyId(0)).environment().memtable_memory.load(Ordering::Relaxed);
+    let (is_over, mut most) = (AtomicBool::new(false), 0);
+    thread::scope(|scope| {
+        let storage = &storage;
+        let writers: Vec<_> =
+            (0..WRITERS).map(|writer| scope.spawn(move || write_all(storage, writer))).collect();
+        let is_over = &is_over;
+        scope.spawn(move || {
+            for writer in writers {
+                writer.join().unwrap();
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        while !is_over.load(Ordering::Relaxed) {
+            most = most.max(used());
+            thread::yield_now();
+        }
+    });
+    assert!(most > BUDGET / 2, "the writers come near the bound: {most}");
+    assert!(most <= BUDGET + WRITERS * WRITE_BYTES, "they stay within it: {most}");
+    let flushes = heard.take();
+    let flushes = flushes.iter().filter(|e| matches!(e, Event::Flush(FlushEvent::End { .. })));
+    // Each frees memory for more than one write, or it would not have been worth it.
+    assert!(flushes.count() < (WRITERS * WRITES / 2) as usize);
+    for writer in 0..WRITERS {
+        check_all(&storage, writer);
+    }
+}
+
+fn open(events: Events) -> Storage {
+    let families = (0..FAMILIES).map(|number| {
+        let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
+        let name = format!("Family{number}");
+        Arc::new(ColumnFamilySchema { keyspace: "Keyspace1".into(), name, kind, comment: None })
+    });
+    let options = Options {
+        data_directories: vec!["/data".into()],
+        commit_log_directory: "/commitlog".into(),
+        sync: SyncPolicy::Periodic { every: Duration::from_hours(1) },
+        segment_bytes: 4 << 20,
+        memtable_budget_bytes: BUDGET,
+        block_cache_bytes: 1 << 20,
+        accept_commitlog_loss: false,
+        seed: 1,
+    };
+    let components = Components {
+        fs: Arc::new(SimFileSystem::new(1)),
+        clock: Arc::new(ManualClock::at_micros(1_000_000_000)),
+        events,
+    };
+    let schema = Arc::new(Schema::new(families));
+    let family_options = |_| FamilyOptions::default();
+    Storage::open(components, options, Partitioner::Random, schema, family_options).unwrap()
+}
+
+/// The family and the row of each write of a writer.
+fn places(writer: u64) -> impl Iterator<Item = (FamilyId, String)> {
+    let mut rng = Rng::with_seed(writer);
+    (0..WRITES).map(move |i| (FamilyId(rng.u32(..FAMILIES)), format!("row {writer} {i}")))
+}
+
+fn write_all(storage: &Storage, writer: u64) {
+    for (family, key) in places(writer) {
+        let mut builder = MutationBuilder::new(storage.schema(), "Keyspace1", key.as_bytes());
+        builder.family(family).insert((b"", b"name"), &[b'v'; VALUE_BYTES], 1);
+        storage.apply(&builder.finish(), true).expect("writers wait instead of failing");
+    }
+}
+
+fn check_all(storage: &Storage, writer: u64) {
+    let all = Slice::range(None, b"", b"", false, 10);
+    for (family, key) in places(writer) {
+        let key = RowKey::from(key.as_str());
+        let found = storage.read(family, &key, &all, Access::Cached).unwrap();
+        assert_eq!(found.count, 1, "{family:?} {key}");
+    }
+}
