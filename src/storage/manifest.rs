@@ -80,7 +80,7 @@ impl Manifest {
             .strip_suffix('\n')
             .and_then(|text| text.rsplit_once("crc "))
             .ok_or((text.len(), "its last line is missing"))?;
-        if u32::from_str_radix(crc, 16) != Ok(crc32fast::hash(body.as_bytes())) {
+        if crc != format!("{:08x}", crc32fast::hash(body.as_bytes())) {
             return Err((body.len(), "its checksum does not match"));
         }
         let mut lines = body.lines();
@@ -130,14 +130,16 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_byte_is_noticed() {
+    fn every_flipped_bit_is_noticed() {
         let mut manifest = Manifest::default();
         manifest.sstables.insert(7, 1234);
         let whole = manifest.render().into_bytes();
         for at in 0..whole.len() {
-            let mut damaged = whole.clone();
-            damaged[at] ^= 1;
-            assert!(Manifest::parse(&damaged).is_err(), "byte {at}");
+            for bit in 0..8 {
+                let mut damaged = whole.clone();
+                damaged[at] ^= 1 << bit;
+                assert!(Manifest::parse(&damaged).is_err(), "bit {bit} of byte {at}");
+            }
             assert!(Manifest::parse(&whole[..at]).is_err(), "cut at {at}");
         }
     }

@@ -11,6 +11,7 @@
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
 #![allow(clippy::print_stderr, reason = "a failing case says which it is")]
 
+mod bits;
 mod crash;
 mod families;
 mod faults;

@@ -177,7 +177,8 @@ impl Survey {
 /// What the segments say when they are looked at together.
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
-    /// Parts that had been durable and cannot be read, in the order of segments.
+    /// Parts that had been durable and cannot be read, in the order of segments. Missing segments
+    /// come last: they may only seem to be, because a list of those that are needed is damaged.
     pub(super) damaged: Vec<Damage>,
     /// Parts that a crash has left unfinished.
     pub(super) torn: Vec<Damage>,
@@ -219,6 +220,7 @@ impl Verdict {
             };
             verdict.damaged.push(Damage { file, offset: 0, bytes, reason });
         }
+        verdict.damaged.sort_by_key(|damage| damage.reason == Reason::Missing);
         verdict
     }
 }
