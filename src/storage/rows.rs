@@ -73,7 +73,15 @@ impl<'a> RowStream<'a> {
                 }
             }
             Self::SsTable { blocks, walk, head } => {
-                *head = next_entry(walk, blocks, partitioner)?;
+                let next = next_entry(walk, blocks, partitioner)?;
+                if let (Some((before, _)), Some((key, _))) = (&head, &next)
+                    && key <= before
+                {
+                    // Merged, the rows behind it would be out of order as well.
+                    let reason = "the rows are not in the order of their tokens";
+                    return Err(Corrupt::new(blocks.table().path(), walk.offset(), reason).into());
+                }
+                *head = next;
             }
         }
         Ok(())
@@ -87,7 +95,8 @@ fn next_entry(
 ) -> Result<Option<(DecoratedKey, RowEntry)>, ReadError> {
     let Some(entry) = walk.advance(blocks)? else { return Ok(None) };
     let key = entry.decorated_key(partitioner).map_err(|_| {
-        ReadError::Corrupt(Corrupt::new(blocks.table().path(), 0, "a row key cannot be read"))
+        let file = blocks.table().path();
+        ReadError::Corrupt(Corrupt::new(file, walk.offset(), "a row key cannot be read"))
     })?;
     Ok(Some((key, entry)))
 }

@@ -14,7 +14,7 @@ use alexandra::ring::{Partitioner, RowRange};
 use alexandra::storage::compaction::CompactionError;
 use alexandra::storage::engine::Applied;
 use alexandra::storage::error::ReadError;
-use alexandra::storage::sstable::Access;
+use alexandra::storage::sstable::{Access, Compression};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -23,26 +23,50 @@ use std::sync::mpsc;
 const STRIDE: usize = 29;
 const SMALL_FILE: usize = 3000;
 
-const KEYS: [&str; 6] = ["ada", "bob", "cyd", "dan", "eve", "wide"];
+pub(crate) const KEYS: [&str; 6] = ["ada", "bob", "cyd", "dan", "eve", "wide"];
 
 /// All rows of all families, as they are visible; `None` for what could not be read.
 type Content = Vec<Option<Vec<Visible>>>;
 
+const SETUP: Setup = Setup {
+    sync: BATCH,
+    memtable_operations: u64::MAX,
+    min_compaction_threshold: 0,
+    partitioner: Partitioner::OrderPreserving,
+    ..Setup::DEFAULT
+};
+
+/// The folder of the keyspace.
+pub(crate) fn folder() -> PathBuf {
+    PathBuf::from(format!("/var/data0/{KEYSPACE}"))
+}
+
+/// A rig that opens what [`store_without_compression`] has made.
+pub(crate) fn unopened() -> Rig {
+    Rig::unopened(Setup { compression: Compression::None, ..SETUP }, 1)
+}
+
+/// [`store`], in which every byte of a block can be changed without breaking the block.
+pub(crate) fn store_without_compression() -> Rig {
+    let mut rig = unopened();
+    rig.open().unwrap();
+    fill(&rig);
+    rig
+}
+
 /// A store with SSTables of all families and, behind them, writes that are only in the log.
 fn store() -> Rig {
-    let setup = Setup {
-        sync: BATCH,
-        memtable_operations: u64::MAX,
-        min_compaction_threshold: 0,
-        partitioner: Partitioner::OrderPreserving,
-        ..Setup::default()
-    };
-    let rig = Rig::new(setup, 1);
+    let rig = Rig::new(SETUP, 1);
+    fill(&rig);
+    rig
+}
+
+fn fill(rig: &Rig) {
     for (round, keys) in [&KEYS[..], &KEYS[1..4]].into_iter().enumerate() {
         let timestamp = round as i64 + 1;
         for key in keys {
             let columns = if *key == "wide" { 60 } else { 2 };
-            apply(&rig, key, |builder| {
+            apply(rig, key, |builder| {
                 for family in FLUSHABLE {
                     builder.family(FamilyId(family));
                     for i in 0..columns {
@@ -57,10 +81,10 @@ fn store() -> Rig {
                 }
             });
         }
-        apply(&rig, "bob", |builder| {
+        apply(rig, "bob", |builder| {
             builder.family(FamilyId(0)).delete_row(Deletion::at(timestamp, rig.now()));
         });
-        apply(&rig, "cyd", |builder| {
+        apply(rig, "cyd", |builder| {
             let deletion = Deletion::at(timestamp, rig.now());
             builder.family(FamilyId(0)).delete_column((b"", b"column01"), deletion);
             builder.family(FamilyId(1)).delete_super_column(&[0; 8], deletion);
@@ -71,7 +95,6 @@ fn store() -> Rig {
             }
         }
     }
-    rig
 }
 
 fn apply(rig: &Rig, key: &str, build: impl FnOnce(&mut MutationBuilder)) {
@@ -167,8 +190,7 @@ fn every_flipped_bit_is_found_and_named() {
     };
     assert!(expected.iter().all(Option::is_some));
     rig.kill();
-    let folder = PathBuf::from(format!("/var/data0/{KEYSPACE}"));
-    for folder in [folder, PathBuf::from("/var/commitlog")] {
+    for folder in [folder(), PathBuf::from("/var/commitlog")] {
         for entry in rig.disk.list(&folder).unwrap() {
             if entry.is_dir || entry.size == 0 {
                 continue;

@@ -6,6 +6,9 @@
 //! * `regressions`: what was found, one test for each bug.
 //! * `crash`: power fails after each single change to the disk of a fixed scenario.
 //! * `faults`: each write, sync and rename fails once; the disk is full; a bit flips.
+//! * `bits`: every bit of every file is flipped.
+//! * `mutated`: files with nonsense under right checksums.
+//! * `families`: a thousand column families within one budget of memory.
 //! * `threads`: many threads on the same rows, on the real file system.
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
@@ -16,6 +19,7 @@ mod crash;
 mod families;
 mod faults;
 mod model;
+mod mutated;
 mod random;
 mod regressions;
 mod rig;

@@ -59,23 +59,29 @@ pub(crate) struct Setup {
     pub(crate) unmeasured_directories: usize,
     pub(crate) memtable_operations: u64,
     pub(crate) memtable_budget_bytes: u64,
+    pub(crate) compression: Compression,
 }
 
 pub(crate) const BATCH: SyncPolicy = SyncPolicy::Batch { window: Duration::ZERO };
 pub(crate) const PERIODIC: SyncPolicy = SyncPolicy::Periodic { every: Duration::from_hours(1) };
 
+impl Setup {
+    pub(crate) const DEFAULT: Self = Self {
+        partitioner: Partitioner::Random,
+        sync: BATCH,
+        gc_grace_seconds: 10,
+        min_compaction_threshold: 3,
+        data_directories: 1,
+        unmeasured_directories: 0,
+        memtable_operations: 20,
+        memtable_budget_bytes: 1 << 20,
+        compression: Compression::Lz4,
+    };
+}
+
 impl Default for Setup {
     fn default() -> Self {
-        Self {
-            partitioner: Partitioner::Random,
-            sync: BATCH,
-            gc_grace_seconds: 10,
-            min_compaction_threshold: 3,
-            data_directories: 1,
-            unmeasured_directories: 0,
-            memtable_operations: 20,
-            memtable_budget_bytes: 1 << 20,
-        }
+        Self::DEFAULT
     }
 }
 
@@ -140,7 +146,7 @@ impl Rig {
             memtable_operations: setup.memtable_operations,
             block_bytes: 200,
             index_interval: 3,
-            compression: Compression::Lz4,
+            compression: setup.compression,
             min_compaction_threshold: setup.min_compaction_threshold,
             gc_grace_seconds: setup.gc_grace_seconds,
             ..FamilyOptions::default()

@@ -98,7 +98,7 @@ fn write(
     let environment = store.environment();
     let partitioner = environment.partitioner;
     let gc_before = environment.clock.now_secs().saturating_sub(store.options().gc_grace_seconds);
-    let expected_rows = inputs.iter().map(|table| table.properties().rows).sum();
+    let expected_rows = inputs.iter().map(|table| table.rows()).sum();
     let (options, created_at) = (store.writer_options(), environment.clock.now_micros());
     let (fs, schema) = (&*environment.fs, store.schema());
     let mut writer = SsTableWriter::create(fs, path, schema, options, expected_rows, created_at)?;

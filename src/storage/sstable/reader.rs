@@ -130,6 +130,12 @@ impl SsTable {
         &self.properties
     }
 
+    /// Number of its rows, for sizing what is made from it. Each takes more than a byte, whatever
+    /// the properties claim.
+    pub fn rows(&self) -> u64 {
+        self.properties.rows.min(self.size)
+    }
+
     /// Bytes of memory that it takes besides cached blocks.
     pub fn memory(&self) -> usize {
         let keys: usize = self.summary.iter().map(|s| s.first.key().as_bytes().len() + 96).sum();
@@ -422,6 +428,11 @@ pub struct RowWalk {
 }
 
 impl RowWalk {
+    /// Where the row index block stands from which the last row came.
+    pub fn offset(&self) -> u64 {
+        self.block.as_ref().map_or(0, |(handle, _)| handle.offset)
+    }
+
     /// The next row. After [`ReadError::WouldBlock`] the same call may be repeated.
     pub fn advance(&mut self, blocks: &Blocks<'_>) -> Result<Option<RowEntry>, ReadError> {
         let table = blocks.table;
