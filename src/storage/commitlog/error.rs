@@ -163,6 +163,8 @@ pub enum Reason {
     RecordHeader,
     /// The record header is valid and the body is not what was written.
     Checksum,
+    /// One bit of a record is not what was written.
+    FlippedBit,
     /// Zeroes, where a record had been written.
     Zeroes,
     /// The file is shorter than it was made.
@@ -180,6 +182,7 @@ impl fmt::Display for Reason {
             Self::Header => "the segment header is invalid",
             Self::RecordHeader => "no valid record header",
             Self::Checksum => "the checksum of a record does not match",
+            Self::FlippedBit => "one bit of a record has flipped",
             Self::Zeroes => "zeroes in place of a record",
             Self::Truncated => {
                 "the file is shorter than it was made, and may have lost acknowledged writes"

@@ -30,6 +30,8 @@
 //!   position of its run is damage; behind it, it is torn. The last sync before a power loss may
 //!   thus be unknown: damage to exactly those records would look torn. That is the price of not
 //!   syncing twice.
+//! * A record of moderate length that one flipped bit would make valid is damaged wherever it
+//!   stands: no crash does that (`flipped.rs`).
 //! * The last record of a segment is its *seal*, which names the next segment; a segment that
 //!   must be durable and has no seal was cut.
 //! * The header of a segment says how large the file was made. Only behind a durable seal is it
@@ -55,6 +57,7 @@
 mod appender;
 mod error;
 mod files;
+mod flipped;
 mod format;
 mod live;
 mod log;

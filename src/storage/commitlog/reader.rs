@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::base::fs::File;
 
 use super::error::Reason;
+use super::flipped;
 use super::format::{Control, HEAD_BYTES, HEADER_BYTES, Head, Salt};
 
 /// How much is read at a time; more for a larger record.
@@ -97,6 +98,31 @@ impl SegmentReader {
             Some(control) => Found::Control { end, control },
             None => Found::Nothing(Reason::UnknownRecord),
         })
+    }
+
+    /// Whether one flipped bit is all that keeps a record from being read at `offset`.
+    pub(super) fn has_flipped_bit(&mut self, offset: u64, salt: Salt) -> io::Result<bool> {
+        let Some(head) = self.bytes(offset, HEAD_BYTES)?.and_then(|bytes| bytes.first_chunk())
+        else {
+            return Ok(false);
+        };
+        let head = *head;
+        if let Head::Record { body_bytes, crc, .. } = Head::decode(&head, salt, offset) {
+            let Some(body) = self.bytes(offset + HEAD_BYTES, body_bytes)? else {
+                return Ok(false);
+            };
+            let difference = crc32fast::hash(body) ^ crc;
+            // In the checksum itself, or in the body.
+            return Ok(difference.is_power_of_two() || flipped::is_one_bit_off(body, difference));
+        }
+        for neighbour in flipped::neighbours(head, salt, offset) {
+            let Head::Record { body_bytes, crc, .. } = neighbour else { continue };
+            let body = self.bytes(offset + HEAD_BYTES, body_bytes)?;
+            if body.is_some_and(|body| crc32fast::hash(body) == crc) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Looks for the next valid record at or behind `from`. A record may begin at any byte.

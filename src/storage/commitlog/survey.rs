@@ -121,6 +121,8 @@ impl Survey {
                 }
                 Found::Nothing(reason) => reason,
             };
+            let is_flipped = reader.has_flipped_bit(self.end, salt)?;
+            let reason = if is_flipped { Reason::FlippedBit } else { reason };
             let behind = reader.look_behind(self.end, salt)?;
             let Some(next) = behind.next else {
                 self.torn_end = behind.used_end;
@@ -155,7 +157,8 @@ impl Survey {
     fn judge(&self, durable: Position, damaged: &mut Vec<Damage>, torn: &mut Vec<Damage>) {
         let is_durable = |offset| Position { segment: self.header.id, offset } < durable;
         for &(from, to, reason) in &self.gaps {
-            let into = if is_durable(from) { &mut *damaged } else { &mut *torn };
+            let is_damage = is_durable(from) || reason == Reason::FlippedBit;
+            let into = if is_damage { &mut *damaged } else { &mut *torn };
             into.push(self.damage(from, to, reason));
         }
         if !self.sealed && self.size < self.header.capacity {
@@ -168,6 +171,8 @@ impl Survey {
             let is_empty = self.torn_end == self.end;
             let reason = if is_empty { Reason::CutShort } else { self.torn_reason };
             damaged.push(self.damage(self.end, known.max(self.torn_end), reason));
+        } else if self.torn_reason == Reason::FlippedBit {
+            damaged.push(self.damage(self.end, self.torn_end, self.torn_reason));
         } else if self.torn_end > self.end {
             torn.push(self.damage(self.end, self.torn_end, self.torn_reason));
         }

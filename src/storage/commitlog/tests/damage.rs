@@ -149,7 +149,7 @@ fn damage_says_where_and_the_loss_can_be_accepted() {
     let position = records[7].0;
     let path = path_of(position.segment);
     let mut content = disk.content(&path);
-    content[position.offset as usize - 1] ^= 0x40;
+    content[position.offset as usize - 1] ^= 0x41;
     disk.put(&path, &content);
     let start = position.offset - 12 - records[7].1.len() as u64;
     let damage = damage_of(&disk);
@@ -265,7 +265,7 @@ fn a_record_image_inside_a_value_is_never_replayed() {
     let last = log.append(b"last", &[1]).unwrap();
     let disk = disk.after_kill();
     let mut content = disk.content(&path_of(5000));
-    content[first.offset as usize] ^= 1;
+    content[first.offset as usize] ^= 3;
     disk.put(&path_of(5000), &content);
     let positions: Vec<_> = read_back(&disk).1.into_iter().map(|record| record.0).collect();
     assert_eq!(positions, vec![first, last], "without {carrier}");
