@@ -14,7 +14,7 @@ use alexandra::ring::{Partitioner, RowRange};
 use alexandra::storage::commitlog::SyncPolicy;
 use alexandra::storage::engine::Components;
 use alexandra::storage::sstable::Access;
-use alexandra::storage::{FamilyOptions, Options, Storage};
+use alexandra::storage::{CompactionOptions, FamilyOptions, Options, Storage};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -42,6 +42,7 @@ fn open(directory: &Path, clock: &Arc<dyn Clock>) -> Storage {
         segment_bytes: 128 << 20,
         memtable_budget_bytes: 1 << 30,
         block_cache_bytes: 1 << 30,
+        compaction: CompactionOptions::default(),
         accept_commitlog_loss: false,
         seed: 1,
     };

@@ -20,7 +20,7 @@ use crate::storage::engine::{Components, StorageError};
 use crate::storage::error::ReadError;
 use crate::storage::store::OpenError;
 use crate::storage::system::{self, IdentityError};
-use crate::storage::{self, FamilyOptions, Storage};
+use crate::storage::{self, CompactionOptions, FamilyOptions, Storage};
 use crate::wire::ApiVersion;
 use crate::wire::limits::Limits;
 use crate::wire::server::{Server, ServerOptions};
@@ -247,6 +247,10 @@ fn open_storage(
         segment_bytes: settings.commit_log.rotation_threshold_bytes,
         memtable_budget_bytes: memtable_budget(budget, block_cache_bytes),
         block_cache_bytes,
+        compaction: CompactionOptions {
+            bytes_per_second: settings.storage.compaction_throughput_bytes,
+            ..CompactionOptions::default()
+        },
         accept_commitlog_loss: options.accept_commitlog_loss,
         seed: options.seed,
     };
@@ -276,7 +280,6 @@ fn family_options(settings: &Settings, family: &ColumnFamilySettings) -> FamilyO
         },
         min_compaction_threshold: family.min_compaction_threshold as usize,
         max_compaction_threshold: family.max_compaction_threshold as usize,
-        compaction_bytes_per_second: storage.compaction_throughput_bytes,
         gc_grace_seconds: i32::try_from(family.gc_grace.as_secs()).unwrap_or(i32::MAX),
         row_warning_bytes: storage.row_warning_threshold_bytes,
     }

@@ -1,10 +1,9 @@
-//! Work for the threads behind a [`super::Storage`]: some write memtables to disk, others merge
-//! SSTables.
+//! Work for the threads behind a [`super::Storage`] that write memtables to disk.
 //!
-//! They take it from queues in which each column family stands at most once, so that no queue grows
-//! without bound. What writers wait for goes before what only has to be done some day: a thousand
-//! small families that grow old at the same moment must not stand in the way of the one that is
-//! written to.
+//! They take it from a queue in which each column family stands at most once, so that it does not
+//! grow without bound. What writers wait for goes before what only has to be done some day: a
+//! thousand small families that grow old at the same moment must not stand in the way of the one
+//! that is written to.
 
 use crate::base::events::FlushCause;
 use crate::model::schema::FamilyId;
@@ -19,8 +18,6 @@ pub enum Work {
     Flush(FamilyId, FlushCause),
     /// Everything that the log held at the start is on disk: its old segments may go.
     ReplayIsFlushed,
-    /// Look whether this family has SSTables to merge.
-    Compact(FamilyId),
 }
 
 impl Work {
@@ -35,7 +32,7 @@ impl Work {
                 | FlushCause::Request
                 | FlushCause::Shutdown => false,
             },
-            Self::ReplayIsFlushed | Self::Compact(_) => false,
+            Self::ReplayIsFlushed => false,
         }
     }
 

@@ -20,10 +20,34 @@ pub struct Options {
     pub memtable_budget_bytes: u64,
     /// `BlockCacheInMB`, in bytes.
     pub block_cache_bytes: u64,
+    /// How SSTables are merged.
+    pub compaction: CompactionOptions,
     /// Whether a start goes on behind a damaged part of the commit log.
     pub accept_commitlog_loss: bool,
     /// Seed of whatever is left to chance.
     pub seed: u64,
+}
+
+/// Settings of the compactions of all column families.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompactionOptions {
+    /// So many run at once, at most; at least two, so that a long one leaves the small files to
+    /// another thread.
+    pub threads: usize,
+    /// `CompactionThroughputInMBPerSecond`, in bytes: how fast all of them together may read;
+    /// `None` for as fast as they can.
+    pub bytes_per_second: Option<u64>,
+}
+
+/// Most compactions at once by default: more would only be in each other's way on the disk.
+const MAX_COMPACTION_THREADS: usize = 4;
+
+impl Default for CompactionOptions {
+    /// One thread for two cores, and no throttle.
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { threads: (cores / 2).clamp(2, MAX_COMPACTION_THREADS), bytes_per_second: None }
+    }
 }
 
 /// Settings of one column family.
@@ -45,9 +69,6 @@ pub struct FamilyOptions {
     pub min_compaction_threshold: usize,
     /// Most SSTables of one minor compaction; 0 for no minor compactions.
     pub max_compaction_threshold: usize,
-    /// `CompactionThroughputInMBPerSecond`, in bytes: how fast a compaction may write; `None` for
-    /// as fast as it can.
-    pub compaction_bytes_per_second: Option<u64>,
     /// `GCGraceSeconds`: how long tombstones are kept.
     pub gc_grace_seconds: i32,
     /// `RowWarningThresholdInMB`, in bytes: compaction reports larger rows.
@@ -66,7 +87,6 @@ impl Default for FamilyOptions {
             compression: Compression::Lz4,
             min_compaction_threshold: 4,
             max_compaction_threshold: 32,
-            compaction_bytes_per_second: None,
             gc_grace_seconds: 864_000,
             row_warning_bytes: 64 << 20,
         }

@@ -6,6 +6,7 @@ use super::row::RowSource;
 use super::sstable::reader::RowWalk;
 use super::sstable::{Blocks, RowEntry};
 use crate::ring::{DecoratedKey, Partitioner};
+use std::cmp::Ordering;
 use std::ops::Bound;
 
 /// The rows of one memtable or SSTable, from a place on.
@@ -106,32 +107,38 @@ fn next_entry(
 pub struct MergedRows<'a> {
     partitioner: Partitioner,
     streams: Vec<RowStream<'a>>,
+    /// The streams that stand at the row that was handed out last.
+    current: Vec<usize>,
 }
 
 impl<'a> MergedRows<'a> {
     /// Merges these streams.
     pub fn new(partitioner: Partitioner, streams: Vec<RowStream<'a>>) -> Self {
-        Self { partitioner, streams }
+        let current = Vec::with_capacity(streams.len());
+        Self { partitioner, streams, current }
     }
 
-    /// The row at which the merge stands; `None` at the end.
-    pub fn key(&self) -> Option<DecoratedKey> {
-        self.streams.iter().filter_map(RowStream::key).min().cloned()
-    }
-
-    /// Everything that has a part of the row at which the merge stands.
-    pub fn sources(&self, key: &DecoratedKey) -> Vec<RowSource<'_>> {
-        let streams = self.streams.iter().filter(|stream| stream.key() == Some(key));
-        streams.filter_map(RowStream::source).collect()
-    }
-
-    /// Goes on to the row behind this one.
-    pub fn advance(&mut self, key: &DecoratedKey) -> Result<(), ReadError> {
-        for stream in &mut self.streams {
-            if stream.key() == Some(key) {
-                stream.advance(self.partitioner)?;
+    /// The next row, with everything that has a part of it; `None` at the end. After an error the
+    /// merge cannot be used any more.
+    pub fn advance(&mut self) -> Result<Option<(DecoratedKey, Vec<RowSource<'_>>)>, ReadError> {
+        for at in self.current.drain(..) {
+            self.streams[at].advance(self.partitioner)?;
+        }
+        let mut least: Option<&DecoratedKey> = None;
+        for (at, stream) in self.streams.iter().enumerate() {
+            let Some(key) = stream.key() else { continue };
+            match least.map_or(Ordering::Less, |least| key.cmp(least)) {
+                Ordering::Less => {
+                    least = Some(key);
+                    self.current.clear();
+                    self.current.push(at);
+                }
+                Ordering::Equal => self.current.push(at),
+                Ordering::Greater => {}
             }
         }
-        Ok(())
+        let Some(key) = least.cloned() else { return Ok(None) };
+        let sources = self.current.iter().filter_map(|at| self.streams[*at].source());
+        Ok(Some((key, sources.collect())))
     }
 }

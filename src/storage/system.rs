@@ -180,6 +180,7 @@ mod tests {
             segment_bytes: 1 << 16,
             memtable_budget_bytes: 1 << 20,
             block_cache_bytes: 1 << 20,
+            compaction: crate::storage::CompactionOptions::default(),
             accept_commitlog_loss: false,
             seed: 1,
         };

@@ -5,6 +5,7 @@
 //!   its seed; `ALEXANDRA_SEED=n` repeats it, `ALEXANDRA_CASES=n` asks for more than the default.
 //! * `regressions`: what was found, one test for each bug.
 //! * `crash`: power fails after each single change to the disk of a fixed scenario.
+//! * `compactions`: several at once, without room, behind the writers; what they purge.
 //! * `faults`: each write, sync and rename fails once; the disk is full; a bit flips.
 //! * `bits`: every bit of every file is flipped.
 //! * `mutated`: files with nonsense under right checksums.
@@ -15,6 +16,7 @@
 #![allow(clippy::print_stderr, reason = "a failing case says which it is")]
 
 mod bits;
+mod compactions;
 mod crash;
 mod families;
 mod faults;

@@ -3,7 +3,7 @@
 use crate::model::{Family, Filter, Order, Query, Target, Visible, Write};
 use crate::uneven::Uneven;
 use alexandra::base::clock::{Clock, ManualClock};
-use alexandra::base::events::{Events, Recorder};
+use alexandra::base::events::{Events, Listener, Recorder};
 use alexandra::base::fs::FileSystem;
 use alexandra::base::sim_fs::{SimFileSystem, Survival};
 use alexandra::model::comparator::Comparator;
@@ -17,7 +17,7 @@ use alexandra::storage::commitlog::{LogError, SyncPolicy};
 use alexandra::storage::engine::{Applied, Components, StorageError, WriteError};
 use alexandra::storage::error::ReadError;
 use alexandra::storage::sstable::{Access, Compression};
-use alexandra::storage::{FamilyOptions, Options, Storage};
+use alexandra::storage::{CompactionOptions, FamilyOptions, Options, Storage};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -137,6 +137,7 @@ impl Rig {
             segment_bytes: 4096,
             memtable_budget_bytes: setup.memtable_budget_bytes,
             block_cache_bytes: 1 << 14,
+            compaction: CompactionOptions::default(),
             accept_commitlog_loss: false,
             seed: 1,
         };
@@ -156,6 +157,11 @@ impl Rig {
         self.storage =
             Some(Storage::open(components, options, partitioner, schema, family_options)?);
         Ok(())
+    }
+
+    /// Tells of what happens from the next start on.
+    pub(crate) fn listen(&mut self, listener: Arc<dyn Listener>) {
+        self.events = self.events.and(listener);
     }
 
     pub(crate) fn storage(&self) -> &Storage {

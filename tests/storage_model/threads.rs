@@ -13,7 +13,7 @@ use alexandra::ring::{Partitioner, RowRange};
 use alexandra::storage::commitlog::SyncPolicy;
 use alexandra::storage::engine::Components;
 use alexandra::storage::sstable::Access;
-use alexandra::storage::{FamilyOptions, Options, Storage};
+use alexandra::storage::{CompactionOptions, FamilyOptions, Options, Storage};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::thread;
@@ -21,6 +21,9 @@ use std::time::Duration;
 
 /// How long the threads run.
 const RUN_TIME: Duration = Duration::from_millis(2500);
+
+/// Between two major compactions.
+const MAJOR_PAUSE: Duration = Duration::from_millis(30);
 
 const FAMILY: FamilyId = FamilyId(0);
 const ROWS: i64 = 4;
@@ -34,6 +37,7 @@ fn open(directory: &std::path::Path, clock: &Arc<SystemClock>) -> Storage {
         segment_bytes: 1 << 18,
         memtable_budget_bytes: 1 << 22,
         block_cache_bytes: 1 << 16,
+        compaction: CompactionOptions::default(),
         accept_commitlog_loss: false,
         seed: 1,
     };
@@ -144,7 +148,13 @@ fn nobody_sees_half_of_a_row_mutation() {
         }
         scope.spawn(|| run.repeat(|_| run.scan()));
         scope.spawn(|| run.repeat(|_| run.storage.flush(FAMILY).unwrap()));
-        scope.spawn(|| run.repeat(|_| run.storage.compact(FAMILY).unwrap()));
+        scope.spawn(|| {
+            run.repeat(|_| {
+                run.storage.compact(FAMILY).unwrap();
+                // Else minor compactions would never get their turn.
+                thread::sleep(MAJOR_PAUSE);
+            });
+        });
         let began = clock.monotonic();
         while clock.monotonic().saturating_sub(began) < RUN_TIME {
             thread::sleep(Duration::from_millis(50));

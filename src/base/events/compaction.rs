@@ -18,6 +18,8 @@ pub enum CompactionKind {
     Major,
     /// Drops rows that this node no longer owns.
     Cleanup,
+    /// `SSTable` files whose deletions have outlived their grace period.
+    Tombstones,
 }
 
 impl fmt::Display for CompactionKind {
@@ -26,6 +28,7 @@ impl fmt::Display for CompactionKind {
             Self::Minor => "minor",
             Self::Major => "major",
             Self::Cleanup => "cleanup",
+            Self::Tombstones => "tombstone",
         })
     }
 }
@@ -41,6 +44,31 @@ pub enum CompactionEvent {
         kind: CompactionKind,
         /// The data files that are merged.
         inputs: Vec<PathBuf>,
+    },
+    /// One that takes long has come so far.
+    Progress {
+        /// The column family.
+        family: Family,
+        /// What for.
+        kind: CompactionKind,
+        /// Bytes of the inputs that were read.
+        bytes_read: u64,
+        /// Bytes of the inputs.
+        bytes_total: u64,
+    },
+    /// The disk has no room for the result of all inputs, but for that of the others.
+    LeftOut {
+        /// The column family.
+        family: Family,
+        /// The data files that are not merged.
+        left_out: Vec<PathBuf>,
+    },
+    /// The disk has no room for the result of any two inputs. It is tried again later.
+    NoRoom {
+        /// The column family.
+        family: Family,
+        /// Bytes that have to be free.
+        needed: u64,
     },
     /// The output has taken the place of the inputs.
     End {
@@ -80,8 +108,8 @@ pub enum CompactionEvent {
 impl CompactionEvent {
     pub(super) fn level(&self) -> Level {
         match self {
-            Self::Begin { .. } | Self::End { .. } => Level::Info,
-            Self::LargeRow { .. } => Level::Warn,
+            Self::Begin { .. } | Self::Progress { .. } | Self::End { .. } => Level::Info,
+            Self::LargeRow { .. } | Self::LeftOut { .. } | Self::NoRoom { .. } => Level::Warn,
             Self::Failed { .. } => Level::Error,
         }
     }
@@ -98,6 +126,21 @@ impl fmt::Display for CompactionEvent {
                 "Compacted to {}.  {bytes_in}/{bytes_out} bytes for {keys} keys.  Time: {}ms",
                 Paths(outputs),
                 took.as_millis(),
+            ),
+            Self::Progress { family, kind, bytes_read, bytes_total } => write!(
+                f,
+                "Compacting {family} ({kind}): {bytes_read}/{bytes_total} bytes, {}%",
+                u128::from(*bytes_read) * 100 / u128::from((*bytes_total).max(1)),
+            ),
+            Self::LeftOut { family, left_out } => write!(
+                f,
+                "insufficient space to compact all requested files of {family}: left out are {}",
+                Paths(left_out),
+            ),
+            Self::NoRoom { family, needed } => write!(
+                f,
+                "insufficient space to compact {family}: {needed} bytes have to be free in a data \
+                 directory. It is tried again by itself",
             ),
             Self::Failed { family, reason } => {
                 write!(f, "Compaction of {family} failed, its SSTables stay as they are: {reason}")

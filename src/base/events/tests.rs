@@ -99,6 +99,26 @@ fn compaction_lines_are_those_that_operators_know() {
         target,
         "Large row k in Standard1 9 bytes",
     );
+    let (kind, family_of) = (CompactionKind::Tombstones, standard1);
+    check(
+        CompactionEvent::Progress { family: family_of(), kind, bytes_read: 30, bytes_total: 99 },
+        Level::Info,
+        target,
+        "Compacting Keyspace1.Standard1 (tombstone): 30/99 bytes, 30%",
+    );
+    check(
+        CompactionEvent::LeftOut { family: family_of(), left_out: vec!["c".into()] },
+        Level::Warn,
+        target,
+        "insufficient space to compact all requested files of Keyspace1.Standard1: left out are c",
+    );
+    check(
+        CompactionEvent::NoRoom { family: family_of(), needed: 7 },
+        Level::Warn,
+        target,
+        "insufficient space to compact Keyspace1.Standard1: 7 bytes have to be free in a data \
+         directory. It is tried again by itself",
+    );
     check(
         CompactionEvent::Failed { family, reason: "no space".into() },
         Level::Error,

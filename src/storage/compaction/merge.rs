@@ -1,20 +1,32 @@
 //! Merges SSTables into one, row by row and cell by cell, in memory that does not grow with them.
 
+use super::progress::{Board, CompactionProgress, CompactionTotals, Running, Task};
 use super::purge::Purge;
 use super::throttle::Throttle;
+use crate::base::clock::Clock;
 use crate::base::events::{CompactionEvent, CompactionKind};
 use crate::model::slice::CellRange;
 use crate::ring::DecoratedKey;
 use crate::storage::error::{FileError, ReadError};
 use crate::storage::files;
-use crate::storage::row::RowReader;
+use crate::storage::row::{RowReader, RowSource};
 use crate::storage::rows::{MergedRows, RowStream};
 use crate::storage::sstable::{Access, Blocks, SsTable, SsTableWriter, filter};
-use crate::storage::store::{NewTable, Store, View, discard};
+use crate::storage::store::{Claim, NewTable, Store, View, discard};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Bytes after which a compaction looks at its pace: small enough not to be felt as a burst.
+const STRIDE: u64 = 64 << 10;
+
+/// A long compaction tells of itself whenever it has come so much further, in percent,
+const TELL_EVERY_PERCENT: u64 = 10;
+
+/// but not more often than this.
+const TELL_EVERY: Duration = Duration::from_secs(30);
 
 /// Why a compaction did not come to its end. Its inputs still count.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +34,12 @@ pub enum CompactionError {
     /// The node is stopping.
     #[error("the node is stopping")]
     Stopped,
+    /// No data directory has room for the result. Nothing was written.
+    #[error("no data directory has room for the {needed} bytes that the result may take")]
+    NoRoom {
+        /// Bytes that have to be free.
+        needed: u64,
+    },
     /// An input is damaged, or the disk refused.
     #[error(transparent)]
     Failed(#[from] ReadError),
@@ -33,45 +51,140 @@ impl From<FileError> for CompactionError {
     }
 }
 
-/// Merges these SSTables of the store into one that takes their place.
-pub fn compact(
-    store: &Store,
-    inputs: &[Arc<SsTable>],
-    kind: CompactionKind,
-    stop: &AtomicBool,
-) -> Result<(), CompactionError> {
-    let environment = store.environment();
-    let begun = environment.clock.monotonic();
-    let family = store.event_family();
-    let paths: Vec<PathBuf> = inputs.iter().map(|table| table.path().to_owned()).collect();
-    environment.events.emit(CompactionEvent::Begin { family, kind, inputs: paths });
-    let generation = store.next_generation();
-    let folder = store.roomiest_folder(generation)?.to_owned();
-    let path = files::sstable(&folder, &store.schema().name, generation);
-    let temporary = files::temporary(&path);
-    let written = write(store, inputs, &temporary, stop);
-    if written.is_err() || matches!(written, Ok((_, 0))) {
-        discard(&*environment.fs, &temporary);
+/// Compacts. There is one for a node: all its compactions share the throttle, and are listed.
+#[derive(Debug)]
+pub struct Compactor {
+    throttle: Throttle,
+    board: Board,
+    /// Held from the look at the room on the disk until the compaction stands on the board: two
+    /// that begin at once must not both count on the same room.
+    admission: Mutex<()>,
+}
+
+impl Compactor {
+    /// One whose compactions together read so many bytes per second; `None` for no limit.
+    pub fn new(clock: Arc<dyn Clock>, bytes_per_second: Option<u64>) -> Self {
+        let throttle = Throttle::new(clock, bytes_per_second);
+        Self { throttle, board: Board::default(), admission: Mutex::default() }
     }
-    if let Err(CompactionError::Failed(error)) = &written {
-        mark_damaged(inputs, error);
+
+    /// Allows so many times the throttle's limit from now on; infinity lifts it.
+    pub fn set_haste(&self, haste: f64) {
+        self.throttle.set_haste(haste);
     }
-    let (bytes, rows) = written?;
-    let mut new = Vec::new();
-    if rows > 0 {
-        new.push(NewTable { generation, bytes, folder });
+
+    /// The compactions that are running, the oldest first.
+    pub fn running(&self) -> Vec<CompactionProgress> {
+        self.board.running()
     }
-    store.replace(inputs, &new, None)?;
-    environment.events.emit(CompactionEvent::End {
-        family: store.event_family(),
-        kind,
-        outputs: if rows > 0 { vec![path] } else { Vec::new() },
-        bytes_in: inputs.iter().map(|table| table.size()).sum(),
-        bytes_out: if rows > 0 { bytes } else { 0 },
-        keys: rows,
-        took: environment.clock.monotonic().saturating_sub(begun),
-    });
-    Ok(())
+
+    /// What all compactions did since the start.
+    pub fn totals(&self) -> CompactionTotals {
+        self.board.totals()
+    }
+
+    /// Merges the claimed SSTables into one that takes their place. If there is no room for all of
+    /// them, the largest are given up as long as two are left.
+    pub fn compact(
+        &self,
+        claim: &mut Claim<'_>,
+        kind: CompactionKind,
+        stop: &AtomicBool,
+    ) -> Result<(), CompactionError> {
+        let result = self.try_compact(claim, kind, stop);
+        if let Err(error @ (CompactionError::NoRoom { .. } | CompactionError::Failed(_))) = &result
+        {
+            self.board.failed();
+            if let CompactionError::Failed(error) = error {
+                mark_damaged(claim.tables(), error);
+            }
+        }
+        result
+    }
+
+    fn try_compact(
+        &self,
+        claim: &mut Claim<'_>,
+        kind: CompactionKind,
+        stop: &AtomicBool,
+    ) -> Result<(), CompactionError> {
+        let store = claim.store();
+        let environment = store.environment();
+        let begun = environment.clock.monotonic();
+        let running = self.admit(claim, kind, begun)?;
+        let (family, bytes_in) = (store.event_family(), claim.bytes());
+        let inputs: Vec<PathBuf> = claim.tables().iter().map(|t| t.path().to_owned()).collect();
+        environment.events.emit(CompactionEvent::Begin { family: family.clone(), kind, inputs });
+        let generation = store.next_generation();
+        let folder = store.roomiest_folder(generation)?.to_owned();
+        let path = files::sstable(&folder, &store.schema().name, generation);
+        let temporary = files::temporary(&path);
+        let merge = Merge { store, inputs: claim.tables(), stop };
+        let written = merge.write(&temporary, &mut Pace::new(self, &running, &merge, kind));
+        if written.is_err() || matches!(written, Ok((_, 0))) {
+            discard(&*environment.fs, &temporary);
+        }
+        let (bytes, rows) = written?;
+        let new = NewTable { generation, bytes, folder };
+        let new = if rows > 0 { vec![new] } else { Vec::new() };
+        store.replace(claim.tables(), &new, None)?;
+        let bytes_out = new.iter().map(|table| table.bytes).sum();
+        self.board.completed(bytes_in, bytes_out);
+        environment.events.emit(CompactionEvent::End {
+            family,
+            kind,
+            outputs: if rows > 0 { vec![path] } else { Vec::new() },
+            bytes_in,
+            bytes_out,
+            keys: rows,
+            took: environment.clock.monotonic().saturating_sub(begun),
+        });
+        Ok(())
+    }
+
+    /// Puts the compaction on the board, without the inputs for which there is no room.
+    fn admit(
+        &self,
+        claim: &mut Claim<'_>,
+        kind: CompactionKind,
+        started: Duration,
+    ) -> Result<Running<'_>, CompactionError> {
+        let _one_at_a_time = self.admission.lock().unwrap_or_else(PoisonError::into_inner);
+        self.fit(claim)?;
+        Ok(self.board.begin(CompactionProgress {
+            id: 0,
+            family: claim.store().event_family(),
+            kind,
+            inputs: claim.tables().iter().map(|table| table.path().to_owned()).collect(),
+            bytes_total: claim.bytes(),
+            bytes_read: 0,
+            bytes_written: 0,
+            rows: 0,
+            started,
+        }))
+    }
+
+    /// Gives up the largest inputs until the disk has room for what becomes of the others, and of
+    /// the compactions that are running. At most as much is written as is read.
+    fn fit(&self, claim: &mut Claim<'_>) -> Result<(), CompactionError> {
+        let store = claim.store();
+        let mut left_out = Vec::new();
+        loop {
+            let needed = claim.bytes().saturating_add(self.board.outstanding_bytes());
+            if store.has_room_for(needed) {
+                break;
+            }
+            if claim.tables().len() <= 2 {
+                return Err(CompactionError::NoRoom { needed });
+            }
+            left_out.extend(claim.release_largest().map(|table| table.path().to_owned()));
+        }
+        if !left_out.is_empty() {
+            let family = store.event_family();
+            store.environment().events.emit(CompactionEvent::LeftOut { family, left_out });
+        }
+        Ok(())
+    }
 }
 
 /// Marks the input that could not be read, if that was the reason.
@@ -88,65 +201,155 @@ fn mark_damaged(inputs: &[Arc<SsTable>], error: &ReadError) {
     }
 }
 
-/// Writes the merged rows; returns the size of the file and the number of its rows.
-fn write(
-    store: &Store,
-    inputs: &[Arc<SsTable>],
-    path: &Path,
-    stop: &AtomicBool,
-) -> Result<(u64, u64), CompactionError> {
-    let environment = store.environment();
-    let partitioner = environment.partitioner;
-    let gc_before = environment.clock.now_secs().saturating_sub(store.options().gc_grace_seconds);
-    let expected_rows = inputs.iter().map(|table| table.rows()).sum();
-    let (options, created_at) = (store.writer_options(), environment.clock.now_micros());
-    let (fs, schema) = (&*environment.fs, store.schema());
-    let mut writer = SsTableWriter::create(fs, path, schema, options, expected_rows, created_at)?;
-    let streams = inputs.iter().map(|table| {
-        RowStream::sstable(Blocks::new(table, Access::Bypass), Bound::Unbounded, partitioner)
-    });
-    let mut rows = MergedRows::new(partitioner, streams.collect::<Result<_, _>>()?);
-    let rate = store.options().compaction_bytes_per_second;
-    let mut throttle = Throttle::new(&*environment.clock, rate);
-    while let Some(key) = rows.key() {
-        let reader = RowReader::new(schema, rows.sources(&key));
+/// What is merged.
+struct Merge<'a> {
+    store: &'a Store,
+    inputs: &'a [Arc<SsTable>],
+    stop: &'a AtomicBool,
+}
+
+impl Merge<'_> {
+    /// Writes the merged rows; returns the size of the file and the number of its rows.
+    fn write(&self, path: &Path, pace: &mut Pace<'_>) -> Result<(u64, u64), CompactionError> {
+        let environment = self.store.environment();
+        let expected_rows = self.inputs.iter().map(|table| table.rows()).sum();
+        let (fs, schema) = (&*environment.fs, self.store.schema());
+        let (options, now) = (self.store.writer_options(), environment.clock.now_micros());
+        let mut writer = SsTableWriter::create(fs, path, schema, options, expected_rows, now)?;
+        let task = pace.task;
+        let partitioner = environment.partitioner;
+        let streams = self.inputs.iter().map(|table| {
+            let blocks = Blocks::new(table, Access::Bypass).counting(&task.read);
+            RowStream::sstable(blocks, Bound::Unbounded, partitioner)
+        });
+        let mut rows = MergedRows::new(partitioner, streams.collect::<Result<_, _>>()?);
+        let gc_before = self.store.gc_before();
+        while let Some((key, sources)) = rows.advance()? {
+            self.write_row(&key, sources, gc_before, &mut writer, pace)?;
+            task.rows.fetch_add(1, Ordering::Relaxed);
+            pace.keep(writer.size())?;
+        }
+        pace.settle();
+        let (properties, bytes) = writer.finish()?;
+        Ok((bytes, properties.rows))
+    }
+
+    fn write_row(
+        &self,
+        key: &DecoratedKey,
+        sources: Vec<RowSource<'_>>,
+        gc_before: i32,
+        writer: &mut SsTableWriter,
+        pace: &mut Pace<'_>,
+    ) -> Result<(), CompactionError> {
+        let schema = self.store.schema();
+        let reader = RowReader::new(schema, sources);
         // A view of the moment: one that was kept would keep memtables that are long on disk.
-        let elsewhere = is_elsewhere(&store.view(), inputs, &key);
-        let mut purge = Purge::new(schema, reader.deletion(), (!elsewhere).then_some(gc_before));
-        writer.begin_row(&key, purge.row_deletion());
-        let mut cells = reader.cells(CellRange::ALL, false)?;
+        let find = || self.oldest_elsewhere(&self.store.view(), key);
+        let mut purge = Purge::new(schema, reader.deletion(), gc_before, &find);
+        writer.begin_row(key, purge.row_deletion());
+        let in_row = |error: ReadError| error.in_row(key.key());
+        let mut cells = reader.cells(CellRange::ALL, false).map_err(in_row)?;
         let mut row_bytes = 0;
-        while let Some(cell) = cells.advance()? {
+        while let Some(cell) = cells.advance().map_err(in_row)? {
             if purge.keeps(&cell) {
                 row_bytes += cell.encoded_length() as u64;
                 writer.push(&cell)?;
-                throttle.pace(writer.size(), stop);
             }
-            if stop.load(Ordering::Relaxed) {
-                return Err(CompactionError::Stopped);
-            }
+            pace.keep(writer.size())?;
         }
         writer.end_row()?;
-        if row_bytes > store.options().row_warning_bytes {
-            let (family, key) = (store.event_family(), key.key().to_string());
-            environment.events.emit(CompactionEvent::LargeRow { family, key, bytes: row_bytes });
+        if row_bytes > self.store.options().row_warning_bytes {
+            let (family, key) = (self.store.event_family(), key.key().to_string());
+            let large = CompactionEvent::LargeRow { family, key, bytes: row_bytes };
+            self.store.environment().events.emit(large);
         }
-        drop(cells);
-        drop(reader);
-        rows.advance(&key)?;
-        if stop.load(Ordering::Relaxed) {
-            return Err(CompactionError::Stopped);
-        }
+        Ok(())
     }
-    let (properties, bytes) = writer.finish()?;
-    Ok((bytes, properties.rows))
+
+    /// The least timestamp of what may hold something of the row outside of the compaction.
+    fn oldest_elsewhere(&self, view: &View, key: &DecoratedKey) -> Option<i64> {
+        let is_input =
+            |table: &SsTable| self.inputs.iter().any(|i| i.generation() == table.generation());
+        let hash = filter::hash(key.key().as_bytes());
+        let others = view.tables.iter().filter(|table| !is_input(table));
+        let tables = others.filter(|table| table.may_contain(key, hash));
+        let memtables = view.memtables().filter(|memtable| memtable.contains(key));
+        let oldest = tables.map(|table| table.properties().min_timestamp);
+        oldest.chain(memtables.map(|memtable| memtable.min_timestamp())).min()
+    }
 }
 
-/// Whether anything outside of the compaction may hold something of the row.
-fn is_elsewhere(view: &View, inputs: &[Arc<SsTable>], key: &DecoratedKey) -> bool {
-    let is_input =
-        |table: &SsTable| inputs.iter().any(|input| input.generation() == table.generation());
-    let hash = filter::hash(key.key().as_bytes());
-    view.memtables().any(|memtable| memtable.contains(key))
-        || view.tables.iter().any(|table| !is_input(table) && table.may_contain(key, hash))
+/// Looks every so many bytes whether the node is stopping, whether the compaction is too fast, and
+/// whether it should tell of itself.
+struct Pace<'a> {
+    compactor: &'a Compactor,
+    task: &'a Task,
+    store: &'a Store,
+    stop: &'a AtomicBool,
+    kind: CompactionKind,
+    bytes_total: u64,
+    /// Bytes read when it was last looked at.
+    seen: u64,
+    told_at: Duration,
+    told_percent: u64,
+}
+
+impl<'a> Pace<'a> {
+    fn new(
+        compactor: &'a Compactor,
+        running: &'a Running<'_>,
+        merge: &Merge<'a>,
+        kind: CompactionKind,
+    ) -> Self {
+        Self {
+            compactor,
+            task: running,
+            store: merge.store,
+            stop: merge.stop,
+            kind,
+            bytes_total: merge.inputs.iter().map(|table| table.size()).sum(),
+            seen: 0,
+            told_at: merge.store.environment().clock.monotonic(),
+            told_percent: 0,
+        }
+    }
+
+    /// To be called for each cell and row.
+    fn keep(&mut self, written: u64) -> Result<(), CompactionError> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(CompactionError::Stopped);
+        }
+        if self.task.read.load(Ordering::Relaxed) >= self.seen + STRIDE {
+            self.task.written.store(written, Ordering::Relaxed);
+            self.settle();
+            self.tell();
+        }
+        Ok(())
+    }
+
+    /// Waits for what was read since the last time.
+    fn settle(&mut self) {
+        let read = self.task.read.load(Ordering::Relaxed);
+        self.compactor.throttle.take(read - self.seen, self.stop);
+        self.seen = read;
+    }
+
+    fn tell(&mut self) {
+        let environment = self.store.environment();
+        let now = environment.clock.monotonic();
+        let percent = self.seen * 100 / self.bytes_total.max(1);
+        if now.saturating_sub(self.told_at) < TELL_EVERY
+            || percent < self.told_percent + TELL_EVERY_PERCENT
+        {
+            return;
+        }
+        (self.told_at, self.told_percent) = (now, percent);
+        environment.events.emit(CompactionEvent::Progress {
+            family: self.store.event_family(),
+            kind: self.kind,
+            bytes_read: self.seen,
+            bytes_total: self.bytes_total,
+        });
+    }
 }

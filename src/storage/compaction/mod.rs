@@ -1,9 +1,28 @@
 //! Compaction: merges SSTables, so that reads have few to look at, and drops what is deleted.
+//!
+//! ```text
+//!   strategy    chooses what to merge
+//!   pressure    how much is waiting, and what follows: a looser throttle, slower writes
+//!   merge       does it: [`Compactor`], one for a node
+//!   purge       decides what of a row is dropped
+//!   throttle    shared by all compactions of the node
+//!   progress    what is running
+//!   thresholds  how many SSTables are merged
+//! ```
+//!
+//! A compaction works on SSTables that its [claim](super::store::Claim) keeps from others, and
+//! replaces them in one step at its end. Until then nothing is lost if it is stopped anywhere.
 
 mod merge;
+mod pressure;
+mod progress;
 mod purge;
 mod strategy;
+mod thresholds;
 mod throttle;
 
-pub use merge::{CompactionError, compact};
-pub use strategy::next_minor;
+pub use merge::{CompactionError, Compactor};
+pub use pressure::{Backlog, Pressure};
+pub use progress::{CompactionProgress, CompactionTotals};
+pub use strategy::{Candidate, Circumstances, backlog, next_minor};
+pub use thresholds::{AtomicThresholds, ThresholdError, Thresholds};

@@ -1,53 +1,200 @@
 //! Which SSTables to merge. Only chooses; [`super::merge`] does the work.
+//!
+//! Size-tiered, as in 0.6: SSTables are put into buckets of similar size, and a bucket that has
+//! enough of them is merged, the oldest first. Of several such buckets that is merged first which
+//! spares reads most files for the fewest bytes.
+//!
+//! Besides, what has been deleted must not take up disk for ever in a family that is hardly written
+//! to, whose files are never enough for a bucket. An SSTable with many deletions whose grace period
+//! is over is therefore merged with the older ones that it could cover, or rewritten alone if there
+//! are none. Whether that pays is estimated, and each SSTable gets one attempt a day.
 
-use super::super::options::FamilyOptions;
-use crate::storage::sstable::SsTable;
+use super::pressure::Backlog;
+use super::thresholds::Thresholds;
+use crate::base::events::CompactionKind;
+use crate::storage::sstable::{Properties, SsTable};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// SSTables below this size are all of similar size, in bytes.
 const SMALL: u64 = 50 << 20;
 
-/// The SSTables of the next minor compaction, if one is due: size-tiered, as in 0.6.
-///
-/// SSTables are put into buckets of similar size: between half and one and a half of the average,
-/// or both small. The first bucket that has enough of them is merged, the oldest first.
-pub fn next_minor(tables: &[Arc<SsTable>], options: &FamilyOptions) -> Option<Vec<Arc<SsTable>>> {
-    let sound = tables.iter().filter(|table| !table.is_damaged());
-    let sizes: Vec<_> = sound.map(|table| (table.generation(), table.size())).collect();
-    let (least, most) = (options.min_compaction_threshold, options.max_compaction_threshold);
-    let chosen = choose(&sizes, least, most)?;
-    Some(tables.iter().filter(|t| chosen.contains(&t.generation())).cloned().collect())
+/// What a compaction costs besides the bytes that it reads, in bytes that could be read meanwhile.
+const FIXED_COST: u64 = 1 << 20;
+
+/// An SSTable is worth rewriting for its deletions if so many of its cells are some: one of five.
+const TOMBSTONE_SHARE: u64 = 5;
+
+/// How old an SSTable is at least when it is rewritten for its deletions. What could not be dropped
+/// then is tried again after as long, for the rewritten file is new.
+const TOMBSTONE_INTERVAL: Duration = Duration::from_hours(24);
+
+/// What decides on the choice besides the SSTables.
+#[derive(Debug, Clone, Copy)]
+pub struct Circumstances {
+    /// How many are merged.
+    pub thresholds: Thresholds,
+    /// Deletions made at or before this second may be dropped.
+    pub gc_before: i32,
+    /// The time, in microseconds since the Unix epoch.
+    pub now_micros: i64,
 }
 
-/// The generations to merge out of (generation, size) pairs.
-fn choose(sizes: &[(u64, u64)], least: usize, most: usize) -> Option<Vec<u64>> {
-    if least == 0 || most == 0 {
-        return None;
+/// A compaction that is due.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    /// What would be merged.
+    pub tables: Vec<Arc<SsTable>>,
+    /// What for.
+    pub kind: CompactionKind,
+}
+
+impl Candidate {
+    /// Bytes of the inputs.
+    pub fn bytes(&self) -> u64 {
+        self.tables.iter().map(|table| table.size()).sum()
     }
-    let bucket = buckets(sizes).into_iter().find(|bucket| bucket.len() >= least.max(2))?;
-    let mut generations: Vec<_> = bucket.into_iter().map(|(generation, _)| generation).collect();
-    generations.sort_unstable();
-    generations.truncate(most);
-    Some(generations)
+
+    /// How much it does for reads: files that they need not look at any more, for each byte that it
+    /// costs. Comparable between families.
+    pub fn urgency(&self) -> f64 {
+        (self.tables.len() - 1) as f64 / (self.bytes() + FIXED_COST) as f64
+    }
 }
 
-fn buckets(sizes: &[(u64, u64)]) -> Vec<Vec<(u64, u64)>> {
-    let mut sorted = sizes.to_vec();
-    sorted.sort_by_key(|&(generation, size)| (size, generation));
-    let mut buckets: Vec<(u64, Vec<(u64, u64)>)> = Vec::new();
-    for (generation, size) in sorted {
-        let similar = buckets.iter_mut().find(|(average, _)| {
+/// The minor compaction that is due and helps reads most, out of those that read at most so many
+/// bytes.
+pub fn next_minor(
+    tables: &[Arc<SsTable>],
+    circumstances: &Circumstances,
+    max_bytes: u64,
+) -> Option<Candidate> {
+    let sound: Vec<_> = tables.iter().filter(|table| !table.is_damaged()).collect();
+    let described: Vec<_> = sound.iter().map(|table| Described::of(table)).collect();
+    let thresholds = circumstances.thresholds;
+    let fits = |candidate: &Candidate| candidate.bytes() <= max_bytes;
+    let pick = |generations: Vec<u64>, kind| {
+        let chosen = sound.iter().filter(|t| generations.contains(&t.generation()));
+        Candidate { tables: chosen.map(|table| Arc::clone(table)).collect(), kind }
+    };
+    let tiers = due_buckets(&described, thresholds);
+    let minors = tiers.into_iter().map(|bucket| pick(bucket, CompactionKind::Minor));
+    let most = minors.filter(fits).max_by(|a, b| a.urgency().total_cmp(&b.urgency()));
+    most.or_else(|| {
+        let deleted = outlived(&described, circumstances)?;
+        Some(pick(deleted, CompactionKind::Tombstones)).filter(fits)
+    })
+}
+
+/// How much is due.
+pub fn backlog(tables: &[Arc<SsTable>], thresholds: Thresholds) -> Backlog {
+    let sound = tables.iter().filter(|table| !table.is_damaged());
+    let described: Vec<_> = sound.map(|table| Described::of(table)).collect();
+    if !thresholds.are_on() {
+        return Backlog::default();
+    }
+    let least = thresholds.min.max(2);
+    let buckets = buckets(&described).into_iter().map(|bucket| bucket.len());
+    buckets.filter(|length| *length >= least).fold(Backlog::default(), |sum, length| Backlog {
+        waiting: sum.waiting + length - (least - 1),
+        compactions: sum.compactions + length.div_ceil(thresholds.max.max(2)),
+    })
+}
+
+/// What the choice has to know of an SSTable.
+#[derive(Debug, Clone)]
+struct Described<'a> {
+    generation: u64,
+    size: u64,
+    properties: &'a Properties,
+}
+
+impl<'a> Described<'a> {
+    fn of(table: &'a SsTable) -> Self {
+        let (generation, size) = (table.generation(), table.size());
+        Self { generation, size, properties: table.properties() }
+    }
+
+    /// Deletions that may be dropped, if any may: those that may not are not told apart.
+    fn expired_tombstones(&self, gc_before: i32) -> u64 {
+        let any = self.properties.min_local_deletion_time <= gc_before;
+        if any { self.properties.tombstones } else { 0 }
+    }
+
+    /// Cells, those deletions of rows included that stand where there is no cell.
+    fn cells(&self) -> u64 {
+        self.properties.cells.max(self.properties.tombstones)
+    }
+
+    /// Whether it may hold something that a deletion of the other could cover.
+    fn may_be_covered_by(&self, other: &Self) -> bool {
+        self.properties.min_timestamp <= other.properties.max_timestamp
+    }
+}
+
+/// The generations to merge, for each bucket that has enough.
+fn due_buckets(tables: &[Described<'_>], thresholds: Thresholds) -> Vec<Vec<u64>> {
+    if !thresholds.are_on() {
+        return Vec::new();
+    }
+    let due = buckets(tables).into_iter().filter(|bucket| bucket.len() >= thresholds.min.max(2));
+    due.map(|bucket| {
+        let mut generations: Vec<_> = bucket.iter().map(|table| table.generation).collect();
+        generations.sort_unstable();
+        generations.truncate(thresholds.max.max(2));
+        generations
+    })
+    .collect()
+}
+
+fn buckets<'a, 'b>(tables: &'a [Described<'b>]) -> Vec<Vec<&'a Described<'b>>> {
+    let mut sorted: Vec<_> = tables.iter().collect();
+    sorted.sort_by_key(|table| (table.size, table.generation));
+    let mut buckets: Vec<(u64, Vec<&Described<'_>>)> = Vec::new();
+    for table in sorted {
+        let size = table.size;
+        // In ascending order only the last one can be similar.
+        let similar = buckets.last_mut().filter(|(average, _)| {
             size > *average / 2 && size < *average * 3 / 2 || size < SMALL && *average < SMALL
         });
         if let Some((average, bucket)) = similar {
-            bucket.push((generation, size));
-            let total: u64 = bucket.iter().map(|(_, size)| size).sum();
+            bucket.push(table);
+            let total: u64 = bucket.iter().map(|table| table.size).sum();
             *average = total / bucket.len() as u64;
         } else {
-            buckets.push((size, vec![(generation, size)]));
+            buckets.push((size, vec![table]));
         }
     }
     buckets.into_iter().map(|(_, bucket)| bucket).collect()
+}
+
+/// The generations to merge so that deletions whose grace period is over can be dropped.
+fn outlived(tables: &[Described<'_>], circumstances: &Circumstances) -> Option<Vec<u64>> {
+    let Circumstances { thresholds, gc_before, now_micros } = *circumstances;
+    if !thresholds.are_on() {
+        return None;
+    }
+    let interval = TOMBSTONE_INTERVAL.as_micros() as i64;
+    let is_old = |table: &&Described<'_>| {
+        let created = i64::try_from(table.properties.created_at_micros).unwrap_or(i64::MAX);
+        now_micros.saturating_sub(created) >= interval
+    };
+    let worth = |tables: &[&Described<'_>]| {
+        let tombstones: u64 = tables.iter().map(|t| t.expired_tombstones(gc_before)).sum();
+        let cells: u64 = tables.iter().map(|table| table.cells()).sum();
+        tombstones > 0 && tombstones.saturating_mul(TOMBSTONE_SHARE) >= cells
+    };
+    let mut begins: Vec<_> =
+        tables.iter().filter(is_old).filter(|table| worth(std::slice::from_ref(table))).collect();
+    begins.sort_by_key(|table| table.size);
+    begins.into_iter().find_map(|table| {
+        let concerned = |other: &&Described<'_>| {
+            other.generation == table.generation || other.may_be_covered_by(table)
+        };
+        let merged: Vec<_> = tables.iter().filter(concerned).collect();
+        let pays = merged.len() <= thresholds.max && merged.iter().all(is_old) && worth(&merged);
+        pays.then(|| merged.iter().map(|table| table.generation).collect())
+    })
 }
 
 #[cfg(test)]
@@ -55,31 +202,109 @@ mod tests {
     use super::*;
 
     const MB: u64 = 1 << 20;
+    const USUAL: Thresholds = Thresholds { min: 4, max: 32 };
+    const DAY: i64 = 86_400_000_000;
+
+    fn properties(count: usize) -> Vec<Properties> {
+        vec![Properties { min_local_deletion_time: i32::MAX, ..Properties::default() }; count]
+    }
+
+    fn described<'a>(sizes: &[(u64, u64)], properties: &'a [Properties]) -> Vec<Described<'a>> {
+        let each = sizes.iter().zip(properties);
+        each.map(|(&(generation, size), properties)| Described { generation, size, properties })
+            .collect()
+    }
+
+    fn due(sizes: &[(u64, u64)], min: usize, max: usize) -> Vec<Vec<u64>> {
+        let properties = properties(sizes.len());
+        due_buckets(&described(sizes, &properties), Thresholds { min, max })
+    }
 
     #[test]
     fn four_of_similar_size_are_merged() {
         let sizes = [(1, 100 * MB), (2, 110 * MB), (3, 400 * MB), (4, 95 * MB), (5, 105 * MB)];
-        assert_eq!(choose(&sizes, 4, 32), Some(vec![1, 2, 4, 5]));
-        assert_eq!(choose(&sizes, 5, 32), None);
-        assert_eq!(choose(&sizes[..4], 4, 32), None);
+        assert_eq!(due(&sizes, 4, 32), [vec![1, 2, 4, 5]]);
+        assert!(due(&sizes, 5, 32).is_empty());
+        assert!(due(&sizes[..4], 4, 32).is_empty());
     }
 
     #[test]
     fn small_ones_are_alike_whatever_their_size() {
         let sizes = [(1, 1), (2, 40 * MB), (3, MB), (4, 10)];
-        assert_eq!(choose(&sizes, 4, 32), Some(vec![1, 2, 3, 4]));
+        assert_eq!(due(&sizes, 4, 32), [vec![1, 2, 3, 4]]);
     }
 
     #[test]
     fn the_oldest_go_first_when_there_are_too_many() {
         let sizes: Vec<_> = (1..=40).rev().map(|generation| (generation, MB)).collect();
-        assert_eq!(choose(&sizes, 4, 32), Some((1..=32).collect()));
+        assert_eq!(due(&sizes, 4, 32), [(1..=32).collect::<Vec<_>>()]);
     }
 
     #[test]
     fn zero_switches_minor_compaction_off() {
         let sizes: Vec<_> = (1..=40).map(|generation| (generation, MB)).collect();
-        assert_eq!(choose(&sizes, 0, 32), None);
-        assert_eq!(choose(&sizes, 4, 0), None);
+        assert!(due(&sizes, 0, 32).is_empty());
+        assert!(due(&sizes, 4, 0).is_empty());
+    }
+
+    #[test]
+    fn each_bucket_that_has_enough_is_due() {
+        let small = (1..=4).map(|generation| (generation, MB));
+        let large = (5..=9).map(|generation| (generation, 1000 * MB));
+        let sizes: Vec<_> = small.chain(large).collect();
+        assert_eq!(due(&sizes, 4, 32), [vec![1, 2, 3, 4], vec![5, 6, 7, 8, 9]]);
+    }
+
+    /// A full day after the files were written; deletions up to second 100 may go.
+    fn a_day_later() -> Circumstances {
+        Circumstances { thresholds: USUAL, gc_before: 100, now_micros: DAY }
+    }
+
+    /// Cells, deletions among them and when the first of these was made, timestamps.
+    fn with(cells: u64, deletions: (u64, i32), timestamps: (i64, i64)) -> Properties {
+        Properties {
+            cells,
+            tombstones: deletions.0,
+            min_local_deletion_time: deletions.1,
+            min_timestamp: timestamps.0,
+            max_timestamp: timestamps.1,
+            ..Properties::default()
+        }
+    }
+
+    fn rewritten(properties: &[Properties], circumstances: &Circumstances) -> Option<Vec<u64>> {
+        let sizes: Vec<_> =
+            (1..).map(|generation| (generation, MB)).take(properties.len()).collect();
+        outlived(&described(&sizes, properties), circumstances)
+    }
+
+    #[test]
+    fn a_file_with_many_old_deletions_is_rewritten_alone() {
+        let file = with(100, (20, 100), (50, 60));
+        assert_eq!(rewritten(std::slice::from_ref(&file), &a_day_later()), Some(vec![1]));
+        let newer_beside = [file, with(1000, (0, i32::MAX), (61, 99))];
+        assert_eq!(rewritten(&newer_beside, &a_day_later()), Some(vec![1]));
+        for useless in [
+            with(100, (19, 100), (50, 60)),
+            with(100, (100, 101), (50, 60)),
+            Properties { created_at_micros: 1, ..newer_beside[0].clone() },
+        ] {
+            assert_eq!(rewritten(&[useless], &a_day_later()), None);
+        }
+        // Of rows that were deleted whole there are no cells.
+        assert_eq!(rewritten(&[with(0, (5, 100), (1, 1))], &a_day_later()), Some(vec![1]));
+    }
+
+    #[test]
+    fn it_takes_along_what_the_deletions_may_cover_if_that_pays() {
+        let deletions = with(50, (50, 100), (50, 60));
+        let covered = with(100, (0, i32::MAX), (1, 60));
+        let newer = with(100, (0, i32::MAX), (61, 70));
+        let files = [newer.clone(), covered.clone(), deletions.clone()];
+        assert_eq!(rewritten(&files, &a_day_later()), Some(vec![2, 3]));
+        let far_larger = Properties { cells: 10_000, ..covered.clone() };
+        assert_eq!(rewritten(&[far_larger, deletions.clone()], &a_day_later()), None);
+        let new = Properties { created_at_micros: 1, ..covered };
+        assert_eq!(rewritten(&[new, deletions], &a_day_later()), None);
     }
 }

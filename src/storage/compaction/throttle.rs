@@ -1,53 +1,71 @@
-//! Keeps a compaction from taking the disk for itself.
+//! Keeps compactions from taking the disk for themselves.
 
 use crate::base::clock::Clock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Bytes after which the pace is looked at: small enough not to be felt as a burst.
-const STRIDE: u64 = 256 << 10;
-
-/// Longest pause at a time, so that a stopping node is not kept waiting.
+/// Longest pause at a time, so that a stopping node is not kept waiting, and a loosened throttle
+/// is felt soon.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Holds the writing of one compaction to a number of bytes per second.
+/// Holds all compactions of a node together to a number of bytes per second.
 #[derive(Debug)]
-pub(super) struct Throttle<'a> {
-    clock: &'a dyn Clock,
+pub(super) struct Throttle {
+    clock: Arc<dyn Clock>,
     /// `None` for no limit.
     bytes_per_second: Option<u64>,
-    begun: Duration,
-    looked_at: u64,
+    /// So many times the limit are allowed at the moment, as the bits of an `f64`.
+    haste: AtomicU64,
+    debt: Mutex<Debt>,
 }
 
-impl<'a> Throttle<'a> {
-    /// A throttle that begins to count now.
-    pub(super) fn new(clock: &'a dyn Clock, bytes_per_second: Option<u64>) -> Self {
-        Self { clock, bytes_per_second, begun: clock.monotonic(), looked_at: 0 }
+/// Bytes that went through too early.
+#[derive(Debug, Default)]
+struct Debt {
+    bytes: f64,
+    /// When it was last worked out.
+    at: Duration,
+}
+
+impl Throttle {
+    /// A throttle for so many bytes per second; `None` for no limit.
+    pub(super) fn new(clock: Arc<dyn Clock>, bytes_per_second: Option<u64>) -> Self {
+        let bytes_per_second = bytes_per_second.filter(|rate| *rate > 0);
+        let haste = AtomicU64::new(1.0_f64.to_bits());
+        Self { clock, bytes_per_second, haste, debt: Mutex::default() }
     }
 
-    /// Waits until so many bytes may be written in all. Returns early when the node stops.
-    pub(super) fn pace(&mut self, written: u64, stop: &AtomicBool) {
-        if written < self.looked_at + STRIDE {
-            return;
-        }
-        self.looked_at = written;
-        while !stop.load(Ordering::Relaxed) {
-            let ahead = self.ahead(written);
-            if ahead.is_zero() {
-                return;
-            }
+    /// Allows so many times the limit from now on; infinity lifts it.
+    pub(super) fn set_haste(&self, haste: f64) {
+        self.haste.store(haste.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Waits until so many bytes more may have gone through. Returns early when the node stops.
+    pub(super) fn take(&self, bytes: u64, stop: &AtomicBool) {
+        let mut ahead = self.owe(bytes);
+        while !ahead.is_zero() && !stop.load(Ordering::Relaxed) {
             std::thread::sleep(ahead.min(LONGEST_PAUSE));
+            ahead = self.owe(0);
         }
     }
 
-    /// How much too early so many bytes are.
-    fn ahead(&self, written: u64) -> Duration {
-        let Some(rate) = self.bytes_per_second.filter(|rate| *rate > 0) else {
-            return Duration::ZERO;
+    /// Adds to the debt, and says how long it will last.
+    fn owe(&self, bytes: u64) -> Duration {
+        let haste = f64::from_bits(self.haste.load(Ordering::Relaxed));
+        let mut debt = self.debt.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.monotonic();
+        let rate = match self.bytes_per_second {
+            Some(rate) if haste.is_finite() => rate as f64 * haste,
+            _ => {
+                *debt = Debt { bytes: 0.0, at: now };
+                return Duration::ZERO;
+            }
         };
-        let due = Duration::from_secs_f64(written as f64 / rate as f64);
-        due.saturating_sub(self.clock.monotonic().saturating_sub(self.begun))
+        let paid = now.saturating_sub(debt.at).as_secs_f64() * rate;
+        let bytes = (debt.bytes - paid).max(0.0) + bytes as f64;
+        *debt = Debt { bytes, at: now };
+        Duration::from_secs_f64(bytes / rate)
     }
 }
 
@@ -56,23 +74,44 @@ mod tests {
     use super::*;
     use crate::base::clock::ManualClock;
 
+    fn throttle(rate: Option<u64>) -> (Arc<ManualClock>, Throttle) {
+        let clock = Arc::new(ManualClock::default());
+        (Arc::clone(&clock), Throttle::new(clock, rate))
+    }
+
     #[test]
-    fn it_knows_how_far_ahead_the_writing_is() {
-        let clock = ManualClock::default();
-        let throttle = Throttle::new(&clock, Some(1000));
-        assert_eq!(throttle.ahead(500), Duration::from_millis(500));
+    fn what_several_compactions_do_adds_up() {
+        let (clock, throttle) = throttle(Some(1000));
+        assert_eq!(throttle.owe(500), Duration::from_millis(500));
+        assert_eq!(throttle.owe(500), Duration::from_secs(1));
         clock.advance(Duration::from_millis(300));
-        assert_eq!(throttle.ahead(500), Duration::from_millis(200));
-        clock.advance(Duration::from_secs(1));
-        assert_eq!(throttle.ahead(500), Duration::ZERO);
-        assert_eq!(Throttle::new(&clock, None).ahead(u64::MAX), Duration::ZERO);
+        assert_eq!(throttle.owe(0), Duration::from_millis(700));
+        clock.advance(Duration::from_secs(100));
+        assert_eq!(throttle.owe(500), Duration::from_millis(500), "an idle time is not saved up");
+    }
+
+    #[test]
+    fn haste_loosens_it_at_once() {
+        let (_, throttle) = throttle(Some(1000));
+        assert_eq!(throttle.owe(1000), Duration::from_secs(1));
+        throttle.set_haste(4.0);
+        assert_eq!(throttle.owe(0), Duration::from_millis(250));
+        throttle.set_haste(f64::INFINITY);
+        assert_eq!(throttle.owe(1 << 40), Duration::ZERO);
+        throttle.set_haste(1.0);
+        assert_eq!(throttle.owe(0), Duration::ZERO);
+    }
+
+    #[test]
+    fn no_limit_is_none() {
+        for rate in [None, Some(0)] {
+            assert_eq!(self::throttle(rate).1.owe(u64::MAX), Duration::ZERO);
+        }
     }
 
     #[test]
     fn a_stopping_node_is_not_kept_waiting() {
-        let clock = ManualClock::default();
-        let mut throttle = Throttle::new(&clock, Some(1));
-        throttle.pace(STRIDE - 1, &AtomicBool::new(false));
-        throttle.pace(1 << 40, &AtomicBool::new(true));
+        let (_, throttle) = throttle(Some(1));
+        throttle.take(1 << 40, &AtomicBool::new(true));
     }
 }

@@ -1,46 +1,306 @@
-//! What the compaction thread does: merges SSTables, and removes those that were replaced.
+//! What the compaction threads do, and the housekeeper that wakes them.
+//!
+//! Families in which something may be due wait in a queue. A thread looks at all that wait and does
+//! the compaction that helps reads most for its cost, whichever family it is in. One thread never
+//! takes a long compaction, so that small files are merged however long the others are at it.
+//!
+//! The housekeeper removes files that were replaced as soon as nobody reads them, and asks for what
+//! time makes due: a family whose compaction failed, and deletions that outlive their grace period.
 
-use super::super::background::{Next, Work};
-use super::super::compaction::{self, CompactionError};
+use super::super::compaction::{self, Candidate, Circumstances, CompactionError};
+use super::super::sstable::SsTable;
+use super::super::store::Store;
 use super::Shared;
-use crate::base::events::{CompactionEvent, CompactionKind};
+use super::flushes::is_shortage;
+use crate::base::events::CompactionEvent;
 use crate::model::schema::FamilyId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often it looks whether somebody has let go of a replaced SSTable.
-const IDLE: Duration = Duration::from_secs(1);
+/// A compaction that reads more bytes is long: more than the first merge of flushed memtables.
+const LONG: u64 = 256 << 20;
+
+/// How often the housekeeper comes.
+const ROUND: Duration = Duration::from_secs(1);
+
+/// How often it comes while files wait for their last reader.
+const ROUND_WITH_FILES: Duration = Duration::from_millis(50);
+
+/// How often all families are looked at for what only time makes due.
+const LOOK_AT_ALL: Duration = Duration::from_mins(10);
+
+/// A family whose compaction failed is left alone for so long, doubled with each further failure,
+const FIRST_POSTPONEMENT: Duration = Duration::from_secs(5);
+
+/// up to this.
+const LONGEST_POSTPONEMENT: Duration = Duration::from_mins(5);
+
+/// Which compactions a thread takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Takes {
+    /// Those that end soon.
+    Short,
+    /// Any.
+    All,
+}
+
+impl Takes {
+    fn max_bytes(self) -> u64 {
+        match self {
+            Self::Short => LONG,
+            Self::All => u64::MAX,
+        }
+    }
+}
+
+/// Families in which a compaction may be due.
+#[derive(Debug, Default)]
+pub(super) struct CompactionQueue {
+    state: Mutex<QueueState>,
+    changed: Condvar,
+    /// Woken when the storage is closed.
+    ended: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct QueueState {
+    due: BTreeSet<FamilyId>,
+    /// Families whose last compaction failed.
+    postponed: BTreeMap<FamilyId, Postponed>,
+    /// Grows with each change that a thread may have to look at.
+    version: u64,
+    closed: bool,
+}
+
+/// A family that is left alone for a while.
+#[derive(Debug, Clone, Copy)]
+struct Postponed {
+    /// Until then, on the monotonic clock.
+    until: Duration,
+    /// How long the next one will be.
+    next: Duration,
+}
+
+impl CompactionQueue {
+    /// Asks to look whether the family has something to merge.
+    pub(super) fn request(&self, family: FamilyId) {
+        let mut state = self.lock();
+        state.due.insert(family);
+        state.version += 1;
+        self.changed.notify_all();
+    }
+
+    /// Takes out all families that wait, those that are postponed excepted, when something has
+    /// changed since `seen`; `None` when the storage is closed.
+    fn take_due(&self, seen: &mut u64, now: Duration) -> Option<Vec<FamilyId>> {
+        let mut state = self.lock();
+        while state.version == *seen && !state.closed {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        *seen = state.version;
+        if state.closed {
+            return None;
+        }
+        let due = std::mem::take(&mut state.due);
+        let ready = due.into_iter().filter(|family| !state.is_postponed(*family, now));
+        Some(ready.collect())
+    }
+
+    /// Puts families back for other threads. The one that does so has looked at them already.
+    fn put_back(&self, families: Vec<FamilyId>, seen: &mut u64) {
+        if families.is_empty() {
+            return;
+        }
+        let mut state = self.lock();
+        let others_have_come = state.version != *seen;
+        state.due.extend(families);
+        state.version += 1;
+        if !others_have_come {
+            *seen = state.version;
+        }
+        self.changed.notify_all();
+    }
+
+    /// Leaves a family alone for a while. False if that was so already before this failure.
+    fn postpone(&self, family: FamilyId, now: Duration) -> bool {
+        let mut state = self.lock();
+        let before = state.postponed.get(&family).copied();
+        let pause = before.map_or(FIRST_POSTPONEMENT, |before| before.next);
+        let next = (pause * 2).min(LONGEST_POSTPONEMENT);
+        state.postponed.insert(family, Postponed { until: now + pause, next });
+        before.is_none()
+    }
+
+    fn forgive(&self, family: FamilyId) {
+        self.lock().postponed.remove(&family);
+    }
+
+    fn is_failing(&self, family: FamilyId) -> bool {
+        self.lock().postponed.contains_key(&family)
+    }
+
+    /// The families whose time has come again.
+    fn over(&self, now: Duration) -> Vec<FamilyId> {
+        let state = self.lock();
+        let over = state.postponed.iter().filter(|(_, postponed)| postponed.until <= now);
+        over.map(|(family, _)| *family).collect()
+    }
+
+    /// Waits; false when the storage is closed.
+    fn rest(&self, pause: Duration) -> bool {
+        let state = self.lock();
+        let waited = self.ended.wait_timeout_while(state, pause, |state| !state.closed);
+        !waited.unwrap_or_else(PoisonError::into_inner).0.closed
+    }
+
+    /// Hands out no more work and wakes who waits.
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        state.due.clear();
+        self.changed.notify_all();
+        self.ended.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl QueueState {
+    fn is_postponed(&self, family: FamilyId, now: Duration) -> bool {
+        self.postponed.get(&family).is_some_and(|postponed| now < postponed.until)
+    }
+}
 
 impl Shared {
-    pub(super) fn run_compactions(&self) {
+    /// The loop of a thread that compacts.
+    pub(super) fn run_compactions(&self, takes: Takes) {
+        let mut seen = 0;
         loop {
-            match self.compactions.next(IDLE) {
-                Next::Closed => return,
-                Next::Work(Work::Compact(family)) => self.guarded(family, "compaction", || {
-                    self.compact_minor(family);
-                }),
-                Next::Idle | Next::Work(_) => {}
+            let now = self.environment.clock.monotonic();
+            let Some(due) = self.compactions.take_due(&mut seen, now) else { return };
+            let mut best: Option<(f64, FamilyId)> = None;
+            let mut waiting = Vec::new();
+            for family in due {
+                let store = self.store(family);
+                let free = store.unclaimed();
+                if candidate(store, &free, Takes::All).is_none() {
+                    self.compactions.forgive(family);
+                    continue;
+                }
+                waiting.push(family);
+                if let Some(suitable) = candidate(store, &free, takes)
+                    && best.is_none_or(|(urgency, _)| suitable.urgency() > urgency)
+                {
+                    best = Some((suitable.urgency(), family));
+                }
             }
-            self.stores.iter().for_each(|store| store.remove_replaced());
+            self.compactions.put_back(waiting, &mut seen);
+            if let Some((_, family)) = best {
+                self.guarded(family, "compaction", || self.compact_minor(family, takes));
+                // More may be due, and other families as well.
+                self.request_compaction(self.store(family));
+            }
         }
     }
 
-    fn compact_minor(&self, family_id: FamilyId) {
-        let store = self.store(family_id);
-        let _one_at_a_time = store.compaction_lock();
-        let Some(inputs) = compaction::next_minor(&store.view().tables, store.options()) else {
-            return;
-        };
-        match compaction::compact(store, &inputs, CompactionKind::Minor, &self.stopping) {
-            Ok(()) => self.compactions.push(Work::Compact(family_id)),
+    fn compact_minor(&self, family: FamilyId, takes: Takes) {
+        let store = self.store(family);
+        let mut kind = None;
+        let claim = store.claim(|free| {
+            let candidate = candidate(store, free, takes)?;
+            kind = Some(candidate.kind);
+            Some(candidate.tables)
+        });
+        // Another thread may have been faster.
+        let (Some(mut claim), Some(kind)) = (claim, kind) else { return };
+        let result = self.compactor.compact(&mut claim, kind, &self.stopping);
+        let found_damage = claim.tables().iter().any(|table| table.is_damaged());
+        drop(claim);
+        store.remove_replaced();
+        match result {
+            Ok(()) => self.compactions.forgive(family),
             Err(CompactionError::Stopped) => {}
-            Err(CompactionError::Failed(error)) => {
-                let (family, reason) = (store.event_family(), error.to_string());
-                self.environment.events.emit(CompactionEvent::Failed { family, reason });
-                if inputs.iter().any(|table| table.is_damaged()) {
-                    // The others may still be enough for a compaction.
-                    self.compactions.push(Work::Compact(family_id));
-                }
+            Err(error) => {
+                let now = self.environment.clock.monotonic();
+                // The files that are not damaged may still be enough for a compaction.
+                let is_first = found_damage || self.compactions.postpone(family, now);
+                self.tell_failure(store, &error, is_first);
             }
         }
     }
+
+    /// What passes by itself is told once, however often it is tried.
+    fn tell_failure(&self, store: &Store, error: &CompactionError, is_first: bool) {
+        let passes = match error {
+            CompactionError::Failed(error) => is_shortage(error),
+            _ => true,
+        };
+        if passes && !is_first {
+            return;
+        }
+        let family = store.event_family();
+        let event = match error {
+            CompactionError::NoRoom { needed } => {
+                CompactionEvent::NoRoom { family, needed: *needed }
+            }
+            _ => CompactionEvent::Failed { family, reason: error.to_string() },
+        };
+        self.environment.events.emit(event);
+    }
+
+    /// Works out what is due in the family, which writers and the throttle may have to feel, and
+    /// wakes a thread that does it. To be called when its SSTables have changed.
+    pub(super) fn request_compaction(&self, store: &Store) {
+        let thresholds = store.compaction_thresholds();
+        let backlog = compaction::backlog(&store.view().tables, thresholds);
+        let delay = if self.compactions.is_failing(store.id()) {
+            // Slower writes would not help what cannot be compacted.
+            Duration::ZERO
+        } else {
+            backlog.write_delay(thresholds)
+        };
+        store.pressure().note(backlog, delay);
+        let haste = |store: &Store| {
+            let thresholds = store.compaction_thresholds();
+            store.pressure().backlog().haste(thresholds)
+        };
+        let greatest = self.stores.iter().map(|store| haste(store)).fold(1.0, f64::max);
+        self.compactor.set_haste(greatest);
+        self.compactions.request(store.id());
+    }
+
+    /// The loop of the housekeeper.
+    pub(super) fn keep_house(&self) {
+        let clock = &*self.environment.clock;
+        let mut looked_at_all = clock.monotonic();
+        let mut left = 0;
+        while self.compactions.rest(if left > 0 { ROUND_WITH_FILES } else { ROUND }) {
+            left = self.stores.iter().map(|store| store.remove_replaced()).sum();
+            let now = clock.monotonic();
+            for family in self.compactions.over(now) {
+                self.compactions.request(family);
+            }
+            if now.saturating_sub(looked_at_all) >= LOOK_AT_ALL {
+                looked_at_all = now;
+                self.stores.iter().for_each(|store| self.compactions.request(store.id()));
+            }
+        }
+    }
+}
+
+/// The compaction that is due in a family.
+fn candidate(store: &Store, free: &[Arc<SsTable>], takes: Takes) -> Option<Candidate> {
+    if store.failure().is_some() {
+        // What was not written to its disk may be needed to make sense of what was.
+        return None;
+    }
+    let circumstances = Circumstances {
+        thresholds: store.compaction_thresholds(),
+        gc_before: store.gc_before(),
+        now_micros: store.environment().clock.now_micros(),
+    };
+    compaction::next_minor(free, &circumstances, takes.max_bytes())
 }

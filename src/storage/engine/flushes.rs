@@ -52,7 +52,7 @@ impl Shared {
             log::warn!("commit log segments stay longer than needed: {error}");
         }
         self.wake_writers();
-        self.compactions.push(Work::Compact(store.id()));
+        self.request_compaction(store);
         Ok(())
     }
 
@@ -70,7 +70,7 @@ impl Shared {
                     self.wake_writers();
                 }
                 Next::Work(Work::ReplayIsFlushed) => self.forget_replayed_or_put_off(),
-                Next::Idle | Next::Work(Work::Compact(_)) => {}
+                Next::Idle => {}
             }
             self.request_oldest();
             self.request_what_pins_the_log();
@@ -144,7 +144,7 @@ impl Shared {
 }
 
 /// Whether the machine lacks something that it may have again later. Nothing was damaged.
-fn is_shortage(error: &ReadError) -> bool {
+pub(super) fn is_shortage(error: &ReadError) -> bool {
     let ReadError::Io(file) = error else { return false };
     let is_full =
         matches!(file.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);

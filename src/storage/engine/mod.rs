@@ -4,10 +4,10 @@
 //!   open         directories, locks, replay of the commit log
 //!   write        the path of a mutation; back pressure
 //!   flushes      the threads that write memtables to disk
-//!   compactions  the thread that merges SSTables
+//!   compactions  the threads that merge SSTables, and the housekeeper
 //! ```
 //!
-//! Locks: those of a flush or compaction first, then the gate; then as [`super::store`] and
+//! Locks: that of a flush first, then the gate; then as [`super::store`] and
 //! [`super::memtable`] say.
 
 mod compactions;
@@ -19,7 +19,9 @@ pub use open::StorageError;
 
 use super::background::WorkQueue;
 use super::commitlog::{CommitLog, LogError, Position};
-use super::compaction::{self, CompactionError};
+use super::compaction::{
+    CompactionError, CompactionProgress, CompactionTotals, Compactor, ThresholdError, Thresholds,
+};
 use super::error::ReadError;
 use super::sstable::Access;
 use super::store::{Environment, Store};
@@ -31,6 +33,7 @@ use crate::model::mutation::RowMutation;
 use crate::model::schema::{FamilyId, Schema};
 use crate::model::slice::{RowSlice, Slice};
 use crate::ring::{Partitioner, RowRange, Token};
+use compactions::CompactionQueue;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -104,7 +107,8 @@ struct Shared {
     flushes: WorkQueue,
     /// Flushes that are under way on the flush threads.
     flushing: AtomicUsize,
-    compactions: WorkQueue,
+    compactions: CompactionQueue,
+    compactor: Compactor,
     memtable_budget: u64,
     /// Woken when a flush has freed memory.
     memory_freed: (Mutex<()>, Condvar),
@@ -205,18 +209,51 @@ impl Storage {
         self.shared.flush(self.shared.store(family), FlushCause::Request)
     }
 
-    /// Merges all SSTables of a column family into one before it returns. Nothing happens if there
-    /// is none.
+    /// Merges all SSTables of a column family into one before it returns; waits for compactions of
+    /// the family that are running. Nothing happens if there is no SSTable. If the disk has no room
+    /// for the result the largest are left out.
     pub fn compact(&self, family: FamilyId) -> Result<(), CompactionError> {
+        let Shared { compactor, stopping, .. } = &*self.shared;
         let store = self.shared.store(family);
-        let _one_at_a_time = store.compaction_lock();
-        let tables = store.view().tables.clone();
-        if tables.is_empty() {
-            return Ok(());
-        }
-        compaction::compact(store, &tables, CompactionKind::Major, &self.shared.stopping)?;
-        drop(tables);
+        let mut claim = store.claim_all(stopping).ok_or(CompactionError::Stopped)?;
+        let result = if claim.tables().is_empty() {
+            Ok(())
+        } else {
+            compactor.compact(&mut claim, CompactionKind::Major, stopping)
+        };
+        drop(claim);
         store.remove_replaced();
+        self.shared.request_compaction(store);
+        result
+    }
+
+    /// The compactions that are running, the oldest first.
+    pub fn compactions(&self) -> Vec<CompactionProgress> {
+        self.shared.compactor.running()
+    }
+
+    /// What all compactions did since the start.
+    pub fn compaction_totals(&self) -> CompactionTotals {
+        self.shared.compactor.totals()
+    }
+
+    /// How many minor compactions are due, as an estimate, for each family that has any.
+    pub fn pending_compactions(&self) -> Vec<(FamilyId, usize)> {
+        let pending = |store: &Arc<Store>| (store.id(), store.pressure().backlog().compactions);
+        self.shared.stores.iter().map(pending).filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// From how many SSTables of similar size on, and at most how many at once, are merged, until
+    /// the next start. 0 for either switches minor compactions of the family off.
+    pub fn set_compaction_thresholds(
+        &self,
+        family: FamilyId,
+        min: usize,
+        max: usize,
+    ) -> Result<(), ThresholdError> {
+        let store = self.shared.store(family);
+        store.set_compaction_thresholds(Thresholds::new(min, max)?);
+        self.shared.request_compaction(store);
         Ok(())
     }
 

@@ -3,11 +3,13 @@
 use super::super::background::{Work, WorkQueue};
 use super::super::cache::BlockCache;
 use super::super::commitlog::{self, CommitLog, LogError, LogOptions, Position, SyncPolicy};
+use super::super::compaction::Compactor;
 use super::super::directory::{self, DirectorySync};
 use super::super::error::{FileContext, FileError, ReadError};
 use super::super::files;
 use super::super::options::{FamilyOptions, Options};
 use super::super::store::{Environment, OpenError, Store};
+use super::compactions::{CompactionQueue, Takes};
 use super::{Components, Shared, Storage};
 use crate::base::events::FlushCause;
 use crate::base::fs::{FileSystem, Lock};
@@ -23,6 +25,9 @@ use std::thread::JoinHandle;
 /// Least and most threads that write memtables to disk: one for each data directory, as in 0.6, but
 /// two for one, so that what one large family has to write does not hold up a small one.
 const FLUSH_THREADS: (usize, usize) = (2, 4);
+
+/// One that takes only short compactions, and one that takes any.
+const MIN_COMPACTION_THREADS: usize = 2;
 
 /// Why the storage cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -94,6 +99,9 @@ impl Storage {
             first_segment: flushed.segment + 1,
         };
         let rng = fastrand::Rng::with_seed(options.seed);
+        let compaction_threads = options.compaction.threads.max(MIN_COMPACTION_THREADS);
+        let throughput = options.compaction.bytes_per_second;
+        let compactor = Compactor::new(Arc::clone(&clock), throughput);
         let has_replayed = !replayed.segments.is_empty();
         let log = CommitLog::open(fs, clock, rng, log_options, replayed)?;
         let shared = Arc::new(Shared {
@@ -107,7 +115,8 @@ impl Storage {
             gate: RwLock::new(()),
             flushes: WorkQueue::default(),
             flushing: AtomicUsize::new(0),
-            compactions: WorkQueue::default(),
+            compactions: CompactionQueue::default(),
+            compactor,
             memtable_budget: options.memtable_budget_bytes,
             memory_freed: (Mutex::new(()), Condvar::new()),
             stopping: AtomicBool::new(false),
@@ -118,13 +127,10 @@ impl Storage {
             shared.flushes.push(Work::ReplayIsFlushed);
         }
         for store in &shared.stores {
-            shared.compactions.push(Work::Compact(store.id()));
+            shared.request_compaction(store);
         }
         let flush_threads = options.data_directories.len().clamp(FLUSH_THREADS.0, FLUSH_THREADS.1);
-        let mut threads = (0..flush_threads)
-            .map(|_| spawn("flush", &shared, Shared::run_flushes))
-            .collect::<Result<Vec<_>, _>>()?;
-        threads.push(spawn("compaction", &shared, Shared::run_compactions)?);
+        let threads = start_threads(&shared, flush_threads, compaction_threads)?;
         Ok(Self { shared, threads: Mutex::new(threads), closed: AtomicBool::new(false) })
     }
 }
@@ -144,10 +150,27 @@ fn open_stores(
     schema.families().map(open).collect()
 }
 
+fn start_threads(
+    shared: &Arc<Shared>,
+    flush_threads: usize,
+    compaction_threads: usize,
+) -> Result<Vec<JoinHandle<()>>, StorageError> {
+    let mut threads = vec![spawn("housekeeper", shared, Shared::keep_house)?];
+    for _ in 0..flush_threads {
+        threads.push(spawn("flush", shared, Shared::run_flushes)?);
+    }
+    for number in 0..compaction_threads {
+        let takes = if number == 0 { Takes::Short } else { Takes::All };
+        let run = move |shared: &Shared| shared.run_compactions(takes);
+        threads.push(spawn("compaction", shared, run)?);
+    }
+    Ok(threads)
+}
+
 fn spawn(
     name: &str,
     shared: &Arc<Shared>,
-    run: fn(&Shared),
+    run: impl FnOnce(&Shared) + Send + 'static,
 ) -> Result<JoinHandle<()>, StorageError> {
     let shared = Arc::clone(shared);
     let builder = std::thread::Builder::new().name(name.to_owned());
@@ -248,6 +271,7 @@ fn replay(
 mod tests {
     use super::*;
     use crate::base::sim_fs::SimFileSystem;
+    use crate::storage::CompactionOptions;
     use std::path::Path;
     use std::time::Duration;
 
@@ -261,6 +285,7 @@ mod tests {
             segment_bytes: 1 << 16,
             memtable_budget_bytes: 1 << 20,
             block_cache_bytes: 1 << 20,
+            compaction: CompactionOptions::default(),
             accept_commitlog_loss: false,
             seed: 1,
         };

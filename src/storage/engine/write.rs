@@ -9,6 +9,7 @@ use crate::base::events::FlushCause;
 use crate::model::mutation::RowMutation;
 use std::sync::atomic::Ordering;
 use std::sync::{PoisonError, RwLockReadGuard, TryLockError};
+use std::time::Duration;
 
 /// Before memtables take up this part of the budget, none is flushed for memory unless a writer
 /// waits for it: each would make a tiny SSTable.
@@ -21,10 +22,20 @@ impl Shared {
         may_block: bool,
     ) -> Result<Applied, WriteError> {
         self.wait_for_memory(may_block)?;
+        let mut delay = Duration::ZERO;
         for family in mutations.iter().flat_map(|mutation| &mutation.families) {
-            if let Some(refusal) = refusal(self.store(family.family)) {
+            let store = self.store(family.family);
+            if let Some(refusal) = refusal(store) {
                 return Err(refusal);
             }
+            delay = delay.max(store.pressure().write_delay());
+        }
+        if !delay.is_zero() {
+            if !may_block {
+                return Err(WriteError::WouldBlock);
+            }
+            // Compaction is far behind: the more writes now, the more files a read has to look at.
+            std::thread::sleep(delay);
         }
         let gate = self.enter_gate(may_block)?;
         if self.stopping.load(Ordering::Relaxed) {

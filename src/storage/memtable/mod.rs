@@ -17,7 +17,7 @@ use crate::model::schema::ColumnFamilySchema;
 use crate::ring::DecoratedKey;
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
@@ -42,6 +42,8 @@ pub struct Memtable {
     weight: AtomicU64,
     operations: AtomicU64,
     memory: AtomicU64,
+    /// Least timestamp of what was written, deletions included.
+    min_timestamp: AtomicI64,
     /// Set when it takes no more writes.
     log_end: OnceLock<Position>,
 }
@@ -71,6 +73,7 @@ impl Memtable {
             weight: AtomicU64::new(0),
             operations: AtomicU64::new(0),
             memory: AtomicU64::new(0),
+            min_timestamp: AtomicI64::new(i64::MAX),
             log_end: OnceLock::new(),
         }
     }
@@ -89,6 +92,8 @@ impl Memtable {
             // Else range reads would show a row that nobody wrote, until the flush.
             return 0;
         }
+        // Before the row: who finds the row has to find this.
+        self.note_timestamps(mutation);
         let mut memory = weight + operations * CELL_OVERHEAD;
         let shard = self.shard(key);
         let rows = read_lock(shard);
@@ -105,6 +110,17 @@ impl Memtable {
         self.operations.fetch_add(operations, Ordering::Relaxed);
         self.memory.fetch_add(memory, Ordering::Relaxed);
         memory
+    }
+
+    fn note_timestamps(&self, mutation: &FamilyMutation) {
+        let deletion = Some(mutation.deletion).filter(|deletion| !deletion.is_none());
+        let timestamps = mutation.cells.iter().map(|cell| cell.timestamp());
+        let least = timestamps.chain(deletion.map(|d| d.marked_for_delete_at)).min();
+        // Timestamps mostly grow: looking is cheaper than writing.
+        let least = least.unwrap_or(i64::MAX);
+        if least < self.min_timestamp.load(Ordering::Relaxed) {
+            self.min_timestamp.fetch_min(least, Ordering::Relaxed);
+        }
     }
 
     fn change(&self, row: &Mutex<MemtableRow>, mutation: &FamilyMutation) {
@@ -173,6 +189,11 @@ impl Memtable {
     /// Estimate of the bytes of memory it takes, overwritten values included.
     pub fn memory(&self) -> u64 {
         self.memory.load(Ordering::Relaxed)
+    }
+
+    /// Least timestamp of what was written, deletions included; the greatest number if nothing was.
+    pub fn min_timestamp(&self) -> i64 {
+        self.min_timestamp.load(Ordering::Relaxed)
     }
 
     /// Notes that it takes no more writes: it and the memtables before it hold everything that the

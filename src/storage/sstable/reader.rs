@@ -373,12 +373,20 @@ pub struct Blocks<'a> {
     access: Access,
     /// The last data block that did not go into the cache: small rows share blocks.
     last: Mutex<Option<(u64, Block)>>,
+    /// Counts the bytes of the blocks that were handed out, as they are on disk.
+    passed: Option<&'a AtomicU64>,
 }
 
 impl<'a> Blocks<'a> {
     /// Blocks of this file, taken from where `access` allows.
     pub fn new(table: &'a SsTable, access: Access) -> Self {
-        Self { table, access, last: Mutex::new(None) }
+        Self { table, access, last: Mutex::new(None), passed: None }
+    }
+
+    /// Also counts the bytes on disk of what it hands out: how far a reader of the whole file is.
+    #[must_use]
+    pub fn counting(self, passed: &'a AtomicU64) -> Self {
+        Self { passed: Some(passed), ..self }
     }
 
     /// The file.
@@ -396,6 +404,9 @@ impl<'a> Blocks<'a> {
             {
                 return Ok(block.clone());
             }
+        }
+        if let Some(passed) = self.passed {
+            passed.fetch_add(u64::from(handle.length), AtomicOrdering::Relaxed);
         }
         if let Some(block) = table.cache.get(table.cache_id, handle.offset) {
             return Ok(block);

@@ -4,20 +4,24 @@
 //! publishes a new view. Whatever changes the set of SSTables does so under the lock of the
 //! manifest: first on disk, then in the view.
 //!
-//! Locks: flushing or compacting before the manifest, the manifest before the replaced SSTables and
-//! the view.
+//! Locks: flushing before the manifest, the manifest before the replaced SSTables and the view, the
+//! claims of compactions before the view.
 
+mod claims;
 mod flush;
 mod open;
 mod read;
+mod room;
 
+pub use claims::Claim;
 pub use flush::discard;
 pub use open::OpenError;
 
 use super::cache::BlockCache;
 use super::commitlog::Position;
+use super::compaction::{AtomicThresholds, Pressure, Thresholds};
 use super::directory::DirectorySync;
-use super::error::{FileContext, FileError, ReadError};
+use super::error::{FileError, ReadError};
 use super::files;
 use super::manifest::Manifest;
 use super::memtable::Memtable;
@@ -29,12 +33,10 @@ use crate::base::fs::FileSystem;
 use crate::model::mutation::FamilyMutation;
 use crate::model::schema::{ColumnFamilySchema, FamilyId};
 use crate::ring::{DecoratedKey, Partitioner};
+use claims::Claims;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
-
-/// Folders have about as much room as the roomiest if no more than this part of it is missing.
-const ABOUT_AS_MUCH_ROOM: u64 = 16;
 
 /// What all stores of a node share.
 #[derive(Debug)]
@@ -92,7 +94,10 @@ pub struct Store {
     view: RwLock<Arc<View>>,
     next_generation: AtomicU64,
     flushing: Mutex<()>,
-    compacting: Mutex<()>,
+    claims: Claims,
+    thresholds: AtomicThresholds,
+    /// How far compaction is behind.
+    pressure: Pressure,
     /// SSTables that were replaced. Whoever lets go of one last removes its file, which takes
     /// time; a reader never is the last, since they stay here until nobody else has them.
     replaced: Mutex<Vec<Arc<SsTable>>>,
@@ -168,9 +173,24 @@ impl Store {
         self.flushing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Held during a compaction: an SSTable is the input of one at a time.
-    pub fn compaction_lock(&self) -> MutexGuard<'_, ()> {
-        self.compacting.lock().unwrap_or_else(PoisonError::into_inner)
+    /// How many SSTables of similar size are merged, and at most so many at once.
+    pub fn compaction_thresholds(&self) -> Thresholds {
+        self.thresholds.get()
+    }
+
+    /// Changes the thresholds until the next start.
+    pub fn set_compaction_thresholds(&self, thresholds: Thresholds) {
+        self.thresholds.set(thresholds);
+    }
+
+    /// Deletions made at or before this second may be dropped, where that is safe.
+    pub fn gc_before(&self) -> i32 {
+        self.environment.clock.now_secs().saturating_sub(self.options.gc_grace_seconds)
+    }
+
+    /// How far compaction is behind.
+    pub fn pressure(&self) -> &Pressure {
+        &self.pressure
     }
 
     /// Everything that the commit log holds of the family up to here is in SSTables.
@@ -203,34 +223,6 @@ impl Store {
             compression: self.options.compression,
             partitioner: self.environment.partitioner,
         }
-    }
-
-    /// The folder for an SSTable of this number: one of those with most room. Folders with about
-    /// as much room as that take turns, so that those of one disk or of equal disks all get some.
-    /// One whose room cannot be told is left out; it is an error if that is so for all.
-    pub fn roomiest_folder(&self, generation: u64) -> Result<&Path, FileError> {
-        if let [only] = &self.folders[..] {
-            return Ok(only);
-        }
-        let mut spaces = Vec::with_capacity(self.folders.len());
-        let mut failure = None;
-        for folder in &self.folders {
-            let space = self.environment.fs.available_space(folder);
-            match space.context("look at the space of", folder) {
-                Ok(space) => spaces.push((folder, space)),
-                Err(error) => {
-                    log::warn!("{error}: it gets no new file");
-                    failure = Some(error);
-                }
-            }
-        }
-        let Some(most) = spaces.iter().map(|(_, space)| *space).max() else {
-            return Err(failure.expect("a node has at least one data directory"));
-        };
-        let enough = most - most / ABOUT_AS_MUCH_ROOM;
-        let mut roomy: Vec<_> = spaces.into_iter().filter(|(_, space)| *space >= enough).collect();
-        let turn = generation as usize % roomy.len();
-        Ok(roomy.swap_remove(turn).0)
     }
 
     fn manifest_path(&self) -> PathBuf {
@@ -298,14 +290,17 @@ impl Store {
         Ok(())
     }
 
-    /// Removes the files of SSTables that were replaced and are not read any more.
-    pub fn remove_replaced(&self) {
+    /// Removes the files of SSTables that were replaced and are not read any more. Returns how many
+    /// are read still.
+    pub fn remove_replaced(&self) -> usize {
         let mut replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
         // No view holds them: once nobody else does, nobody will.
         let unused: Vec<_> =
             replaced.extract_if(.., |table| Arc::strong_count(table) == 1).collect();
+        let left = replaced.len();
         drop(replaced);
         drop(unused);
+        left
     }
 
     /// Makes the names of new files in a folder durable.

@@ -1,9 +1,11 @@
 //! Opens a column family: finds its files, finishes or undoes what a crash has cut off.
 
+use super::claims::Claims;
 use super::{Environment, Store, View, discard};
 use crate::base::events::SSTableEvent;
 use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilySchema, FamilyId};
+use crate::storage::compaction::{AtomicThresholds, Pressure, Thresholds};
 use crate::storage::error::{FileContext, FileError, ReadError};
 use crate::storage::files::{self, FileName};
 use crate::storage::manifest::Manifest;
@@ -148,6 +150,10 @@ impl Store {
         let newest = seen.chain(manifest.sstables.keys()).max().copied().unwrap_or(0);
         let now = environment.clock.monotonic();
         let active = Arc::new(Memtable::new(Arc::clone(schema), now));
+        let thresholds = Thresholds {
+            min: options.min_compaction_threshold,
+            max: options.max_compaction_threshold,
+        };
         let store = Self {
             id,
             schema: Arc::clone(schema),
@@ -158,7 +164,9 @@ impl Store {
             view: RwLock::new(Arc::new(View { active, flushing: Vec::new(), tables: Vec::new() })),
             next_generation: AtomicU64::new(newest + 1),
             flushing: Mutex::new(()),
-            compacting: Mutex::new(()),
+            claims: Claims::default(),
+            thresholds: AtomicThresholds::new(thresholds),
+            pressure: Pressure::default(),
             replaced: Mutex::default(),
             failure: OnceLock::new(),
         };

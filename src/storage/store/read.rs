@@ -55,18 +55,17 @@ impl Store {
         let mut rows = self.rows_from(&view, &range.start, access)?;
         let mut found = Vec::new();
         while found.len() < max_rows {
-            let Some(key) = rows.key() else { break };
+            let Some((key, sources)) = rows.advance()? else { break };
             if is_behind(&range.end, key.token()) {
                 break;
             }
             // The first key of an excluded token may have neighbours of the same token.
             if range.contains(key.token()) {
-                let reader = RowReader::new(&self.schema, rows.sources(&key));
+                let reader = RowReader::new(&self.schema, sources);
                 let columns = reader.slice(slice, false, &mut budget);
                 let columns = columns.map_err(|error| error.in_row(key.key()))?;
                 found.push((key.key().clone(), columns));
             }
-            rows.advance(&key)?;
         }
         Ok(found)
     }

@@ -1,0 +1,122 @@
+//! How far compaction is behind, and what follows from it.
+//!
+//! What counts is how many SSTables *wait*: more than there would be if each merge that is due were
+//! done. From few on the throttle of all compactions is loosened, until they go as fast as the
+//! machine lets them. If that does not suffice, each write to the family is delayed a little, so
+//! that the number of files a read has to look at stays bounded under any load.
+
+use super::thresholds::Thresholds;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// As many waiting SSTables, as a multiple of the minimum threshold, change nothing yet: there is
+/// always some compaction under way.
+const UNHURRIED: f64 = 1.0;
+
+/// From so many on, as a multiple of the minimum threshold, there is no throttle.
+const UNTHROTTLED: f64 = 4.0;
+
+/// Writes are delayed from so many waiting SSTables on, as a multiple of the minimum threshold, or
+/// from the maximum threshold on if that is more.
+const DELAYED_FROM: usize = 8;
+
+/// The delay is greatest at so many times the number at which it begins.
+const DELAYED_MOST: usize = 4;
+
+/// The longest delay of a write: clients of one node with 32 threads still write 1600 times a
+/// second, and no call takes notably longer than a slow disk would make it.
+const LONGEST_DELAY: Duration = Duration::from_millis(20);
+
+/// The work that is due in one column family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Backlog {
+    /// SSTables that would be gone if all merges that are due were done.
+    pub waiting: usize,
+    /// Compactions that are due, as an estimate.
+    pub compactions: usize,
+}
+
+impl Backlog {
+    /// How much faster than the throttle says compactions should be; infinite for no throttle.
+    pub fn haste(self, thresholds: Thresholds) -> f64 {
+        if !thresholds.are_on() {
+            return 1.0;
+        }
+        let behind = self.waiting as f64 / thresholds.min as f64;
+        if behind >= UNTHROTTLED { f64::INFINITY } else { (behind - UNHURRIED).exp2().max(1.0) }
+    }
+
+    /// How long a write should wait.
+    pub fn write_delay(self, thresholds: Thresholds) -> Duration {
+        if !thresholds.are_on() {
+            // The operator asked for it.
+            return Duration::ZERO;
+        }
+        let from = thresholds.max.max(thresholds.min.saturating_mul(DELAYED_FROM));
+        let most = from.saturating_mul(DELAYED_MOST);
+        let share = self.waiting.saturating_sub(from) as f64 / (most - from).max(1) as f64;
+        LONGEST_DELAY.mul_f64(share.min(1.0).powi(2))
+    }
+}
+
+/// The backlog of a column family as writers and operators see it.
+#[derive(Debug, Default)]
+pub struct Pressure {
+    waiting: AtomicUsize,
+    compactions: AtomicUsize,
+    write_delay_micros: AtomicU64,
+}
+
+impl Pressure {
+    /// Notes what is due now, and how long each write should wait therefore.
+    pub fn note(&self, backlog: Backlog, write_delay: Duration) {
+        self.waiting.store(backlog.waiting, Ordering::Relaxed);
+        self.compactions.store(backlog.compactions, Ordering::Relaxed);
+        self.write_delay_micros.store(write_delay.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    /// What was due when it was last looked at.
+    pub fn backlog(&self) -> Backlog {
+        Backlog {
+            waiting: self.waiting.load(Ordering::Relaxed),
+            compactions: self.compactions.load(Ordering::Relaxed),
+        }
+    }
+
+    /// How long each write should wait.
+    pub fn write_delay(&self) -> Duration {
+        Duration::from_micros(self.write_delay_micros.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const USUAL: Thresholds = Thresholds { min: 4, max: 32 };
+
+    fn waiting(waiting: usize) -> Backlog {
+        Backlog { waiting, compactions: 1 }
+    }
+
+    #[test]
+    fn the_throttle_is_loosened_when_files_wait() {
+        let percent = |number, thresholds| (waiting(number).haste(thresholds) * 100.0) as u64;
+        assert_eq!([0, 4, 8, 12].map(|number| percent(number, USUAL)), [100, 100, 200, 400]);
+        assert!(waiting(16).haste(USUAL).is_infinite());
+        assert_eq!(percent(1000, Thresholds { min: 4, max: 0 }), 100);
+    }
+
+    #[test]
+    fn writes_are_delayed_late_and_never_for_long() {
+        let delay = |number| waiting(number).write_delay(USUAL);
+        assert_eq!(delay(32), Duration::ZERO);
+        assert!(delay(40) > Duration::ZERO && delay(40) < Duration::from_millis(1));
+        assert_eq!(delay(128), LONGEST_DELAY);
+        assert_eq!(delay(1_000_000), LONGEST_DELAY);
+        assert!((32..128).all(|number| delay(number) <= delay(number + 1)));
+        assert!(LONGEST_DELAY < Duration::from_millis(50));
+        let off = Thresholds { min: 0, max: 32 };
+        assert_eq!(waiting(1_000_000).write_delay(off), Duration::ZERO);
+    }
+}

@@ -1,0 +1,135 @@
+//! Which SSTables are being compacted: each is the input of one compaction at a time.
+
+use super::Store;
+use crate::storage::sstable::SsTable;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How often who waits for all SSTables looks whether the node is stopping.
+const STOP_CHECK: Duration = Duration::from_millis(100);
+
+/// The SSTables of a store that are being compacted.
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    state: Mutex<State>,
+    released: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Generations of the claimed SSTables.
+    generations: BTreeSet<u64>,
+    /// So many wait until nothing is claimed. Nothing new is claimed meanwhile, or they would wait
+    /// for ever under load.
+    waiting_for_all: usize,
+}
+
+/// SSTables that nobody else compacts as long as this lives. Reads of them go on.
+#[derive(Debug)]
+pub struct Claim<'a> {
+    store: &'a Store,
+    tables: Vec<Arc<SsTable>>,
+}
+
+impl Store {
+    /// Claims those of the SSTables that `choose` takes from the unclaimed ones, by generation.
+    pub fn claim(
+        &self,
+        choose: impl FnOnce(&[Arc<SsTable>]) -> Option<Vec<Arc<SsTable>>>,
+    ) -> Option<Claim<'_>> {
+        let mut state = self.claims.lock();
+        if state.waiting_for_all > 0 {
+            return None;
+        }
+        let tables = choose(&self.without_claimed(&state))?;
+        Some(self.take(&mut state, tables))
+    }
+
+    /// Waits for the compactions under way and claims all SSTables there are then; `None` if the
+    /// node is stopping.
+    pub fn claim_all(&self, stop: &AtomicBool) -> Option<Claim<'_>> {
+        let mut state = self.claims.lock();
+        state.waiting_for_all += 1;
+        while !state.generations.is_empty() && !stop.load(Ordering::Relaxed) {
+            let waited = self.claims.released.wait_timeout(state, STOP_CHECK);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.waiting_for_all -= 1;
+        if stop.load(Ordering::Relaxed) {
+            return None;
+        }
+        let tables = self.view().tables.clone();
+        Some(self.take(&mut state, tables))
+    }
+
+    /// The SSTables that no compaction has claimed; none while somebody waits to claim all.
+    pub fn unclaimed(&self) -> Vec<Arc<SsTable>> {
+        let state = self.claims.lock();
+        if state.waiting_for_all > 0 { Vec::new() } else { self.without_claimed(&state) }
+    }
+
+    /// The view is taken under the lock: a compaction publishes its result before it releases its
+    /// inputs, so that what is unclaimed and in view is nobody's.
+    fn without_claimed(&self, state: &State) -> Vec<Arc<SsTable>> {
+        let view = self.view();
+        let free = view.tables.iter().filter(|t| !state.generations.contains(&t.generation()));
+        free.cloned().collect()
+    }
+
+    fn take(&self, state: &mut State, tables: Vec<Arc<SsTable>>) -> Claim<'_> {
+        for table in &tables {
+            let is_new = state.generations.insert(table.generation());
+            assert!(is_new, "an SSTable is claimed once");
+        }
+        Claim { store: self, tables }
+    }
+}
+
+impl Claims {
+    /// A panic under the lock leaves a whole set behind.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn release<'a>(&self, tables: impl Iterator<Item = &'a Arc<SsTable>>) {
+        let mut state = self.lock();
+        for table in tables {
+            state.generations.remove(&table.generation());
+        }
+        self.released.notify_all();
+    }
+}
+
+impl<'a> Claim<'a> {
+    /// Whose SSTables they are.
+    pub fn store(&self) -> &'a Store {
+        self.store
+    }
+
+    /// The SSTables, by generation.
+    pub fn tables(&self) -> &[Arc<SsTable>] {
+        &self.tables
+    }
+
+    /// Bytes of all of them.
+    pub fn bytes(&self) -> u64 {
+        self.tables.iter().map(|table| table.size()).sum()
+    }
+
+    /// Gives up the largest of them, which is returned.
+    pub fn release_largest(&mut self) -> Option<Arc<SsTable>> {
+        let sizes = self.tables.iter().enumerate().map(|(at, table)| (table.size(), at));
+        let (_, at) = sizes.max()?;
+        let largest = self.tables.remove(at);
+        self.store.claims.release([&largest].into_iter());
+        Some(largest)
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.store.claims.release(self.tables.iter());
+    }
+}
