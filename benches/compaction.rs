@@ -303,14 +303,11 @@ fn main() {
             let figures = run(workload, strategy);
             let written = figures.written as f64 / (FLUSHES * FLUSH) as f64;
             let (touched, needed) = (mean_and_p99(figures.touched), mean_and_p99(figures.needed));
+            let reads =
+                format!("{:.1} | {} | {:.1} | {}", touched.0, touched.1, needed.0, needed.1);
+            let (space, largest) = (figures.space, figures.largest_merge / FLUSH);
             println!(
-                "| {workload:?} | {strategy:?} | {written:.1} | {:.1} | {} | {:.1} | {} | {:.2} | {} |",
-                touched.0,
-                touched.1,
-                needed.0,
-                needed.1,
-                figures.space,
-                figures.largest_merge / FLUSH,
+                "| {workload:?} | {strategy:?} | {written:.1} | {reads} | {space:.1} | {largest} |"
             );
         }
     }

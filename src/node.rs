@@ -6,7 +6,8 @@ use crate::base::clock::Clock;
 use crate::base::machine;
 use crate::config::classes::{AuthenticatorName, SnitchName, StrategyName};
 use crate::config::settings::{
-    CacheSize, ColumnFamilySettings, CommitLogSync, Compression, KeyspaceSettings, Release,
+    CacheSize, ColumnFamilySettings, CommitLogSync, CompactionStrategy, Compression,
+    KeyspaceSettings, Release,
 };
 use crate::config::{Properties, Settings};
 use crate::coordinator::{Coordinator, CoordinatorOptions};
@@ -278,10 +279,15 @@ fn family_options(settings: &Settings, family: &ColumnFamilySettings) -> FamilyO
             Compression::None => storage::sstable::Compression::None,
             Compression::Lz4 => storage::sstable::Compression::Lz4,
         },
+        compaction_strategy: match family.compaction_strategy {
+            CompactionStrategy::SizeTiered => storage::CompactionStrategy::SizeTiered,
+            CompactionStrategy::Leveled => storage::CompactionStrategy::Leveled,
+        },
         min_compaction_threshold: family.min_compaction_threshold as usize,
         max_compaction_threshold: family.max_compaction_threshold as usize,
         gc_grace_seconds: i32::try_from(family.gc_grace.as_secs()).unwrap_or(i32::MAX),
         row_warning_bytes: storage.row_warning_threshold_bytes,
+        ..FamilyOptions::default()
     }
 }
 

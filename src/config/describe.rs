@@ -199,8 +199,9 @@ fn write_family(text: &mut String, family: &ColumnFamilySettings) -> fmt::Result
     )?;
     writeln!(
         text,
-        "      MinCompactionThreshold = {}, MaxCompactionThreshold = {}, GCGraceSeconds = {}, \
-         Compression = {}, ReadRepairChance = {}",
+        "      CompactionStrategy = {}, MinCompactionThreshold = {}, MaxCompactionThreshold = {}, \
+         GCGraceSeconds = {}, Compression = {}, ReadRepairChance = {}",
+        family.compaction_strategy,
         family.min_compaction_threshold,
         family.max_compaction_threshold,
         family.gc_grace.as_secs(),

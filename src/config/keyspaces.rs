@@ -325,6 +325,7 @@ impl<'a> KeyspaceReader<'_, 'a> {
             rows_cached,
             key_cache_save_period,
             row_cache_save_period,
+            compaction_strategy: ours::compaction_strategy(attribute("CompactionStrategy"))?,
             min_compaction_threshold,
             max_compaction_threshold,
             gc_grace,

@@ -148,6 +148,7 @@ pub(super) const KNOWN: &[Known] = &[
     ),
     known("Keyspaces/Keyspace/ColumnFamily/@KeyCacheSavePeriodInSeconds", Honoured),
     known("Keyspaces/Keyspace/ColumnFamily/@RowCacheSavePeriodInSeconds", Honoured),
+    known("Keyspaces/Keyspace/ColumnFamily/@CompactionStrategy", Honoured),
     known("Keyspaces/Keyspace/ColumnFamily/@MinCompactionThreshold", Honoured),
     known("Keyspaces/Keyspace/ColumnFamily/@MaxCompactionThreshold", Honoured),
     known("Keyspaces/Keyspace/ColumnFamily/@GCGraceSeconds", Honoured),

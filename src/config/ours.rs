@@ -3,7 +3,9 @@
 use super::document::{Document, Value};
 use super::error::{ConfigError, Problem};
 use super::load::MIB;
-use super::settings::{Compression, Release, ReplicationSettings, SpeculativeRetry};
+use super::settings::{
+    CompactionStrategy, Compression, Release, ReplicationSettings, SpeculativeRetry,
+};
 use std::time::Duration;
 
 /// `ThriftApiVersion`: by default that of the file.
@@ -47,6 +49,17 @@ pub(super) fn compression_of(value: &Value<'_>) -> Result<Compression, ConfigErr
     let known = [Compression::Lz4, Compression::None];
     let found = known.into_iter().find(|c| c.to_string().eq_ignore_ascii_case(value.text));
     let (element, allowed) = ("Compression", "LZ4, None");
+    found.ok_or_else(|| value.refuse(Problem::UnknownWord { element, allowed }))
+}
+
+/// `CompactionStrategy` of a column family.
+pub(super) fn compaction_strategy(
+    value: Option<Value<'_>>,
+) -> Result<CompactionStrategy, ConfigError> {
+    let Some(value) = value else { return Ok(CompactionStrategy::SizeTiered) };
+    let known = [CompactionStrategy::SizeTiered, CompactionStrategy::Leveled];
+    let found = known.into_iter().find(|c| c.to_string().eq_ignore_ascii_case(value.text));
+    let (element, allowed) = ("CompactionStrategy", "SizeTiered, Leveled");
     found.ok_or_else(|| value.refuse(Problem::UnknownWord { element, allowed }))
 }
 

@@ -234,6 +234,24 @@ impl fmt::Display for Compression {
     }
 }
 
+/// How the data files of a column family are merged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CompactionStrategy {
+    /// Some of similar size into one, as in 0.6.
+    SizeTiered,
+    /// Into levels of files that do not overlap.
+    Leveled,
+}
+
+impl fmt::Display for CompactionStrategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::SizeTiered => "SizeTiered",
+            Self::Leveled => "Leveled",
+        })
+    }
+}
+
 /// How replicas are read and kept alike.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReplicationSettings {
@@ -301,6 +319,8 @@ pub struct ColumnFamilySettings {
     pub key_cache_save_period: Option<Duration>,
     /// `RowCacheSavePeriodInSeconds`: time between two savings; `None` (0) for never.
     pub row_cache_save_period: Option<Duration>,
+    /// `CompactionStrategy` (size-tiered).
+    pub compaction_strategy: CompactionStrategy,
     /// `MinCompactionThreshold` (4): so many files of like size are compacted.
     pub min_compaction_threshold: u32,
     /// `MaxCompactionThreshold` (32): at most so many at once; 0 switches compaction off.
@@ -409,6 +429,7 @@ impl Settings {
             rows_cached: CacheSize::Off,
             key_cache_save_period: None,
             row_cache_save_period: None,
+            compaction_strategy: CompactionStrategy::SizeTiered,
             min_compaction_threshold: DEFAULT_MIN_COMPACTION_THRESHOLD,
             max_compaction_threshold: DEFAULT_MAX_COMPACTION_THRESHOLD,
             gc_grace: self.storage.gc_grace,

@@ -26,4 +26,4 @@ pub mod store;
 pub mod system;
 
 pub use engine::Storage;
-pub use options::{CompactionOptions, FamilyOptions, Options};
+pub use options::{CompactionOptions, CompactionStrategy, FamilyOptions, Options};

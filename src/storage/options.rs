@@ -50,6 +50,17 @@ impl Default for CompactionOptions {
     }
 }
 
+/// How the SSTables of a column family are merged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum CompactionStrategy {
+    /// Some of similar size into one.
+    #[default]
+    SizeTiered,
+    /// Into levels, each ten times as large as the one above, of SSTables that do not overlap: more
+    /// is written, but reads look at fewer files, and overwritten data take up little disk.
+    Leveled,
+}
+
 /// Settings of one column family.
 #[derive(Debug, Clone)]
 pub struct FamilyOptions {
@@ -65,6 +76,10 @@ pub struct FamilyOptions {
     pub index_interval: usize,
     /// How blocks are compressed.
     pub compression: Compression,
+    /// `CompactionStrategy`.
+    pub compaction_strategy: CompactionStrategy,
+    /// About the size of the SSTables of a level, in bytes.
+    pub leveled_table_bytes: u64,
     /// SSTables of similar size from which on they are merged; 0 for never.
     pub min_compaction_threshold: usize,
     /// Most SSTables of one minor compaction; 0 for no minor compactions.
@@ -85,6 +100,8 @@ impl Default for FamilyOptions {
             block_bytes: 16 << 10,
             index_interval: 128,
             compression: Compression::Lz4,
+            compaction_strategy: CompactionStrategy::SizeTiered,
+            leveled_table_bytes: 256 << 20,
             min_compaction_threshold: 4,
             max_compaction_threshold: 32,
             gc_grace_seconds: 864_000,

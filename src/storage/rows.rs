@@ -4,9 +4,10 @@ use super::error::{Corrupt, ReadError};
 use super::memtable::{Memtable, MemtableRow};
 use super::row::RowSource;
 use super::sstable::reader::RowWalk;
-use super::sstable::{Blocks, RowEntry};
+use super::sstable::{Blocks, RowEntry, SsTable};
 use crate::ring::{DecoratedKey, Partitioner};
 use std::cmp::Ordering;
+use std::collections::VecDeque;
 use std::ops::Bound;
 
 /// The rows of one memtable or SSTable, from a place on.
@@ -28,6 +29,8 @@ pub enum RowStream<'a> {
         walk: RowWalk,
         /// The row at which the stream stands.
         head: Option<(DecoratedKey, RowEntry)>,
+        /// SSTables all of whose rows are behind those of the ones before.
+        rest: VecDeque<&'a SsTable>,
     },
 }
 
@@ -45,7 +48,48 @@ impl<'a> RowStream<'a> {
     ) -> Result<Self, ReadError> {
         let mut walk = blocks.table().rows_from(from);
         let head = next_entry(&mut walk, &blocks, partitioner)?;
-        Ok(Self::SsTable { blocks, walk, head })
+        Ok(Self::SsTable { blocks, walk, head, rest: VecDeque::new() })
+    }
+
+    /// The rows of several SSTables, by as few streams as may be: those of one level mostly follow
+    /// each other. `blocks` says where the blocks of an SSTable come from.
+    pub fn sstables(
+        tables: impl Iterator<Item = &'a SsTable>,
+        from: &Bound<DecoratedKey>,
+        partitioner: Partitioner,
+        blocks: impl Fn(&'a SsTable) -> Blocks<'a>,
+    ) -> Result<Vec<Self>, ReadError> {
+        let (mut levels, mut chains) = (Vec::new(), Vec::new());
+        for table in tables.filter(|table| !ends_before(table, from)) {
+            if table.level() == 0 {
+                chains.push(VecDeque::from([table]));
+            } else {
+                levels.push(table);
+            }
+        }
+        levels.sort_by(|a, b| (a.level(), a.first_key()).cmp(&(b.level(), b.first_key())));
+        let mut last: Option<&SsTable> = None;
+        for table in levels {
+            match (last, chains.last_mut()) {
+                (Some(last), Some(chain)) if is_behind(table, last) => chain.push_back(table),
+                _ => chains.push(VecDeque::from([table])),
+            }
+            last = Some(table);
+        }
+        let open = |mut rest: VecDeque<&'a SsTable>| {
+            let first = rest.pop_front()?;
+            let stream = Self::sstable(blocks(first), from.clone(), partitioner);
+            Some(stream.and_then(|mut stream| {
+                if let Self::SsTable { rest: slot, .. } = &mut stream {
+                    *slot = rest;
+                }
+                if stream.key().is_none() {
+                    stream.advance(partitioner)?;
+                }
+                Ok(stream)
+            }))
+        };
+        chains.into_iter().filter_map(open).collect()
     }
 
     fn key(&self) -> Option<&DecoratedKey> {
@@ -73,20 +117,42 @@ impl<'a> RowStream<'a> {
                     *head = memtable.first_row(Bound::Excluded(&key));
                 }
             }
-            Self::SsTable { blocks, walk, head } => {
-                let next = next_entry(walk, blocks, partitioner)?;
-                if let (Some((before, _)), Some((key, _))) = (&head, &next)
-                    && key <= before
+            Self::SsTable { blocks, walk, head, rest } => {
+                let before = head.take();
+                *head = next_entry(walk, blocks, partitioner)?;
+                while head.is_none()
+                    && let Some(next) = rest.pop_front()
+                {
+                    *blocks = blocks.of(next);
+                    *walk = next.rows_from(Bound::Unbounded);
+                    *head = next_entry(walk, blocks, partitioner)?;
+                }
+                if let (Some((before, _)), Some((key, _))) = (before, &*head)
+                    && *key <= before
                 {
                     // Merged, the rows behind it would be out of order as well.
                     let reason = "the rows are not in the order of their tokens";
                     return Err(Corrupt::new(blocks.table().path(), walk.offset(), reason).into());
                 }
-                *head = next;
             }
         }
         Ok(())
     }
+}
+
+/// Whether all rows of an SSTable are surely before the place.
+fn ends_before(table: &SsTable, from: &Bound<DecoratedKey>) -> bool {
+    match (table.last_key(), from) {
+        (Some(last), Bound::Included(from)) => last < from,
+        (Some(last), Bound::Excluded(from)) => last <= from,
+        _ => false,
+    }
+}
+
+/// Whether all rows of an SSTable are surely behind those of another of the same level.
+fn is_behind(table: &SsTable, other: &SsTable) -> bool {
+    let keys = (other.last_key(), table.first_key());
+    table.level() == other.level() && matches!(keys, (Some(last), Some(first)) if last < first)
 }
 
 fn next_entry(

@@ -138,6 +138,7 @@ fn content(rig: &Rig, file: &Path) -> (Content, usize) {
         match rig.storage().compact(FamilyId(family)) {
             Ok(()) | Err(CompactionError::Stopped) => {}
             Err(CompactionError::Failed(error)) => note(error),
+            Err(error @ CompactionError::NoRoom { .. }) => panic!("{error}"),
         }
     }
     (content, errors)

@@ -12,7 +12,8 @@ use alexandra::ring::Partitioner;
 use alexandra::storage::commitlog::SyncPolicy;
 use alexandra::storage::compaction::{CompactionError, ThresholdError};
 use alexandra::storage::engine::{Components, WriteError};
-use alexandra::storage::{CompactionOptions, FamilyOptions, Options, Storage};
+use alexandra::storage::sstable::SsTable;
+use alexandra::storage::{CompactionOptions, CompactionStrategy, FamilyOptions, Options, Storage};
 use fastrand::Rng;
 use rustix::io::Errno;
 use std::sync::{Arc, Condvar, Mutex};
@@ -163,7 +164,7 @@ fn a_major_compaction_waits_for_those_that_run() {
     thread::scope(|scope| {
         let major = scope.spawn(|| rig.storage().compact(AUTHORS));
         // From now on no more of them begin.
-        wait_until("it waits", || rig.storage().store(AUTHORS).unclaimed().is_empty());
+        wait_until("it waits", || rig.storage().store(AUTHORS).choosable().free.is_empty());
         hold.release();
         major.join().unwrap().unwrap();
     });
@@ -186,7 +187,7 @@ fn a_waiting_major_compaction_ends_with_the_node() {
     hold.wait_until_met();
     thread::scope(|scope| {
         let major = scope.spawn(|| rig.storage().compact(AUTHORS));
-        wait_until("it waits", || rig.storage().store(AUTHORS).unclaimed().is_empty());
+        wait_until("it waits", || rig.storage().store(AUTHORS).choosable().free.is_empty());
         rig.storage().stop_writes();
         let stopped = major.join().unwrap();
         assert!(matches!(stopped, Err(CompactionError::Stopped)), "{stopped:?}");
@@ -391,6 +392,39 @@ fn what_was_deleted_frees_the_disk_in_a_quiet_family_as_well() {
     );
     assert_eq!(stored(&rig), (1, 0));
     assert!(rig.get(0, "ada", "a").is_some());
+}
+
+/// Levels of ever more files that do not overlap, each of which a read of a row leaves out but one.
+#[test]
+fn levels_hold_files_that_do_not_overlap() {
+    let rig = Rig::new(Setup { strategy: CompactionStrategy::Leveled, ..setup(4) }, 1);
+    let mut rng = Rng::with_seed(1);
+    for round in 0..60 {
+        for _ in 0..10 {
+            let value = rng.u64(..).to_be_bytes();
+            rig.insert(0, &format!("row {}", rng.u32(..400)), (NAME, round), &value);
+        }
+        rig.storage().flush(AUTHORS).unwrap();
+    }
+    let store = rig.storage().store(AUTHORS);
+    wait_until("all is merged", || {
+        rig.storage().pending_compactions().is_empty() && rig.storage().compactions().is_empty()
+    });
+    let view = store.view();
+    let of = |level: u32| view.tables.iter().filter(move |table| table.level() == level);
+    assert!(of(0).count() < 4 && of(1).count() > 3 && of(2).count() > 3, "{:?}", rig.files());
+    for level in 1..4 {
+        let mut tables: Vec<_> = of(level).collect();
+        tables.sort_by_key(|table| table.first_key().cloned());
+        let ordered = |pair: &[&Arc<SsTable>]| pair[0].last_key() < pair[1].first_key();
+        assert!(tables.windows(2).all(ordered), "level {level}");
+        let bytes: u64 = tables.iter().map(|table| table.size()).sum();
+        assert!(bytes <= 1000 * 10_u64.pow(level), "level {level} holds {bytes}");
+    }
+    rig.storage().compact(AUTHORS).unwrap();
+    let view = store.view();
+    let levels: Vec<_> = view.tables.iter().map(|table| table.level()).collect();
+    assert!(levels.len() > 3 && levels.iter().all(|level| *level == levels[0]), "{levels:?}");
 }
 
 /// A storage on the real disk whose compactions may read one KB per second.

@@ -43,6 +43,12 @@ fn power_loss_with_two_data_directories() {
 }
 
 #[test]
+fn power_loss_with_levels() {
+    let strategy = alexandra::storage::CompactionStrategy::Leveled;
+    fail_everywhere(Setup { sync: BATCH, strategy, ..scenario_setup() }, Survival::Partly);
+}
+
+#[test]
 fn a_kill() {
     fail_everywhere(Setup { sync: PERIODIC, ..scenario_setup() }, Survival::Everything);
 }

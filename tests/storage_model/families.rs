@@ -12,7 +12,7 @@ use alexandra::ring::Partitioner;
 use alexandra::storage::commitlog::SyncPolicy;
 use alexandra::storage::engine::Components;
 use alexandra::storage::sstable::Access;
-use alexandra::storage::{FamilyOptions, Options, Storage};
+use alexandra::storage::{CompactionOptions, FamilyOptions, Options, Storage};
 use fastrand::Rng;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -74,6 +74,7 @@ fn open(events: Events) -> Storage {
         segment_bytes: 4 << 20,
         memtable_budget_bytes: BUDGET,
         block_cache_bytes: 1 << 20,
+        compaction: CompactionOptions::default(),
         accept_commitlog_loss: false,
         seed: 1,
     };

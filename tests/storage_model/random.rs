@@ -6,6 +6,7 @@ use alexandra::base::sim_fs::Survival;
 use alexandra::model::key::RowKey;
 use alexandra::model::schema::FamilyId;
 use alexandra::ring::{DecoratedKey, Partitioner, RowRange, Token};
+use alexandra::storage::CompactionStrategy;
 use alexandra::storage::sstable::Access;
 use fastrand::Rng;
 use std::ops::{Bound, RangeBounds};
@@ -96,6 +97,7 @@ impl Case {
             partitioner: partitioners[rng.usize(..3)],
             sync: if mode == Mode::Batch { BATCH } else { PERIODIC },
             gc_grace_seconds: [0, 10, 10, 1000][rng.usize(..4)],
+            strategy: [CompactionStrategy::SizeTiered, CompactionStrategy::Leveled][rng.usize(..2)],
             min_compaction_threshold: [0, 2, 3, 4][rng.usize(..4)],
             data_directories: rng.usize(1..=2),
             memtable_operations: [10, 20, 60][rng.usize(..3)],

@@ -17,7 +17,7 @@ use alexandra::storage::commitlog::{LogError, SyncPolicy};
 use alexandra::storage::engine::{Applied, Components, StorageError, WriteError};
 use alexandra::storage::error::ReadError;
 use alexandra::storage::sstable::{Access, Compression};
-use alexandra::storage::{CompactionOptions, FamilyOptions, Options, Storage};
+use alexandra::storage::{CompactionOptions, CompactionStrategy, FamilyOptions, Options, Storage};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -53,6 +53,7 @@ pub(crate) struct Setup {
     pub(crate) partitioner: Partitioner,
     pub(crate) sync: SyncPolicy,
     pub(crate) gc_grace_seconds: i32,
+    pub(crate) strategy: CompactionStrategy,
     pub(crate) min_compaction_threshold: usize,
     pub(crate) data_directories: usize,
     /// So many of them do not tell how much room they have.
@@ -70,6 +71,7 @@ impl Setup {
         partitioner: Partitioner::Random,
         sync: BATCH,
         gc_grace_seconds: 10,
+        strategy: CompactionStrategy::SizeTiered,
         min_compaction_threshold: 3,
         data_directories: 1,
         unmeasured_directories: 0,

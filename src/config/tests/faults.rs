@@ -303,7 +303,7 @@ fn faults_of_keyspaces_and_column_families() {
     check_faults(OF_06, &KEYSPACE_FAULTS);
 }
 
-const KEYSPACE_FAULTS: [Fault; 36] = [
+const KEYSPACE_FAULTS: [Fault; 37] = [
     ("<Keyspace Name=\"Shop\">", "<Keyspace>", 1, "Table name attribute is required", "<Keyspace>"),
     (
         "Name=\"Shop\"",
@@ -474,6 +474,14 @@ const KEYSPACE_FAULTS: [Fault; 36] = [
         1,
         "must be from 0 to 1",
         "\"1.5\"",
+    ),
+    (
+        "Name=\"Orders\"",
+        "Name=\"Orders\" CompactionStrategy=\"TimeWindow\"",
+        1,
+        "Unrecognized value for CompactionStrategy. (value is 'TimeWindow'; allowed: SizeTiered, \
+         Leveled)",
+        "\"TimeWindow\"",
     ),
     (
         "Name=\"Orders\"",

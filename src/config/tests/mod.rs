@@ -6,7 +6,7 @@ use crate::config::classes::{AuthenticatorName, SnitchName, StrategyName};
 use crate::config::error::Problem;
 use crate::config::hosts::Resolver;
 use crate::config::settings::{
-    CacheSize, CommitLogSync, Compression, Labels, Release, SpeculativeRetry,
+    CacheSize, CommitLogSync, CompactionStrategy, Compression, Labels, Release, SpeculativeRetry,
 };
 use crate::config::*;
 use crate::model::comparator::{Comparator, ComparatorRegistry};
@@ -233,7 +233,8 @@ fn the_elements_of_ours() {
                 <CompactionThroughputInMBPerSecond>0</CompactionThroughputInMBPerSecond>\
                 </Storage>";
     let family = "Name=\"Orders\" ReadRepairChance='0.25' MinCompactionThreshold='2' \
-                  MaxCompactionThreshold='8' GCGraceSeconds='60' Compression='LZ4'";
+                  MaxCompactionThreshold='8' GCGraceSeconds='60' Compression='LZ4' \
+                  CompactionStrategy='leveled'";
     let center = "<DatacenterReplicationFactor Datacenter='DC1'>2</DatacenterReplicationFactor>\
                   <DatacenterReplicationFactor Datacenter='DC2'>1</DatacenterReplicationFactor>\
                   <ReplicaPlacementStrategy>";
@@ -269,6 +270,7 @@ fn the_elements_of_ours() {
     assert_eq!((orders.min_compaction_threshold, orders.max_compaction_threshold), (2, 8));
     assert_eq!(orders.gc_grace, Duration::from_mins(1));
     assert_eq!(orders.compression, Compression::Lz4);
+    assert_eq!(orders.compaction_strategy, CompactionStrategy::Leveled);
     assert!(loaded.notes.iter().all(|n| n.level == NoteLevel::Info), "{:?}", loaded.notes);
     let shown = format!("{}{s:?}{}", describe(&loaded), s.text);
     assert!(!shown.contains("s3cret"), "the token is shown");

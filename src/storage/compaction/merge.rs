@@ -1,7 +1,9 @@
-//! Merges SSTables into one, row by row and cell by cell, in memory that does not grow with them.
+//! Merges SSTables, row by row and cell by cell, in memory that does not grow with them.
 
+use super::outputs::Outputs;
 use super::progress::{Board, CompactionProgress, CompactionTotals, Running, Task};
 use super::purge::Purge;
+use super::strategy::Plan;
 use super::throttle::Throttle;
 use crate::base::clock::Clock;
 use crate::base::events::{CompactionEvent, CompactionKind};
@@ -12,9 +14,9 @@ use crate::storage::files;
 use crate::storage::row::{RowReader, RowSource};
 use crate::storage::rows::{MergedRows, RowStream};
 use crate::storage::sstable::{Access, Blocks, SsTable, SsTableWriter, filter};
-use crate::storage::store::{Claim, NewTable, Store, View, discard};
+use crate::storage::store::{Claim, NewTable, Store, View};
 use std::ops::Bound;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -83,15 +85,15 @@ impl Compactor {
         self.board.totals()
     }
 
-    /// Merges the claimed SSTables into one that takes their place. If there is no room for all of
-    /// them, the largest are given up as long as two are left.
+    /// Merges the claimed SSTables into one, or several, that take their place. If there is no room
+    /// for all of them, the largest are given up as long as two are left.
     pub fn compact(
         &self,
         claim: &mut Claim<'_>,
-        kind: CompactionKind,
+        plan: Plan,
         stop: &AtomicBool,
     ) -> Result<(), CompactionError> {
-        let result = self.try_compact(claim, kind, stop);
+        let result = self.try_compact(claim, plan, stop);
         if let Err(error @ (CompactionError::NoRoom { .. } | CompactionError::Failed(_))) = &result
         {
             self.board.failed();
@@ -105,9 +107,10 @@ impl Compactor {
     fn try_compact(
         &self,
         claim: &mut Claim<'_>,
-        kind: CompactionKind,
+        plan: Plan,
         stop: &AtomicBool,
     ) -> Result<(), CompactionError> {
+        let kind = plan.kind;
         let store = claim.store();
         let environment = store.environment();
         let begun = environment.clock.monotonic();
@@ -115,25 +118,19 @@ impl Compactor {
         let (family, bytes_in) = (store.event_family(), claim.bytes());
         let inputs: Vec<PathBuf> = claim.tables().iter().map(|t| t.path().to_owned()).collect();
         environment.events.emit(CompactionEvent::Begin { family: family.clone(), kind, inputs });
-        let generation = store.next_generation();
-        let folder = store.roomiest_folder(generation)?.to_owned();
-        let path = files::sstable(&folder, &store.schema().name, generation);
-        let temporary = files::temporary(&path);
+        // What SnapshotBeforeCompaction asks for is to be done here: nothing is merged yet.
         let merge = Merge { store, inputs: claim.tables(), stop };
-        let written = merge.write(&temporary, &mut Pace::new(self, &running, &merge, kind));
-        if written.is_err() || matches!(written, Ok((_, 0))) {
-            discard(&*environment.fs, &temporary);
-        }
-        let (bytes, rows) = written?;
-        let new = NewTable { generation, bytes, folder };
-        let new = if rows > 0 { vec![new] } else { Vec::new() };
+        let outputs = Outputs::new(store, plan, claim.tables());
+        let (new, rows) = merge.write(outputs, &mut Pace::new(self, &running, &merge, kind))?;
         store.replace(claim.tables(), &new, None)?;
         let bytes_out = new.iter().map(|table| table.bytes).sum();
+        let path =
+            |new: &NewTable| files::sstable(&new.folder, &store.schema().name, new.generation);
         self.board.completed(bytes_in, bytes_out);
         environment.events.emit(CompactionEvent::End {
             family,
             kind,
-            outputs: if rows > 0 { vec![path] } else { Vec::new() },
+            outputs: new.iter().map(path).collect(),
             bytes_in,
             bytes_out,
             keys: rows,
@@ -209,29 +206,27 @@ struct Merge<'a> {
 }
 
 impl Merge<'_> {
-    /// Writes the merged rows; returns the size of the file and the number of its rows.
-    fn write(&self, path: &Path, pace: &mut Pace<'_>) -> Result<(u64, u64), CompactionError> {
-        let environment = self.store.environment();
-        let expected_rows = self.inputs.iter().map(|table| table.rows()).sum();
-        let (fs, schema) = (&*environment.fs, self.store.schema());
-        let (options, now) = (self.store.writer_options(), environment.clock.now_micros());
-        let mut writer = SsTableWriter::create(fs, path, schema, options, expected_rows, now)?;
+    /// Writes the merged rows; returns the files and the number of their rows.
+    fn write(
+        &self,
+        mut outputs: Outputs<'_>,
+        pace: &mut Pace<'_>,
+    ) -> Result<(Vec<NewTable>, u64), CompactionError> {
+        let partitioner = self.store.environment().partitioner;
         let task = pace.task;
-        let partitioner = environment.partitioner;
-        let streams = self.inputs.iter().map(|table| {
-            let blocks = Blocks::new(table, Access::Bypass).counting(&task.read);
-            RowStream::sstable(blocks, Bound::Unbounded, partitioner)
-        });
-        let mut rows = MergedRows::new(partitioner, streams.collect::<Result<_, _>>()?);
+        let tables = self.inputs.iter().map(|table| &**table);
+        let blocks = |table| Blocks::new(table, Access::Bypass).counting(&task.read);
+        let streams = RowStream::sstables(tables, &Bound::Unbounded, partitioner, blocks)?;
+        let mut rows = MergedRows::new(partitioner, streams);
         let gc_before = self.store.gc_before();
         while let Some((key, sources)) = rows.advance()? {
-            self.write_row(&key, sources, gc_before, &mut writer, pace)?;
+            self.write_row(&key, sources, gc_before, outputs.writer()?, pace)?;
             task.rows.fetch_add(1, Ordering::Relaxed);
-            pace.keep(writer.size())?;
+            task.written.store(outputs.bytes(), Ordering::Relaxed);
+            pace.keep()?;
         }
         pace.settle();
-        let (properties, bytes) = writer.finish()?;
-        Ok((bytes, properties.rows))
+        Ok(outputs.finish()?)
     }
 
     fn write_row(
@@ -256,7 +251,7 @@ impl Merge<'_> {
                 row_bytes += cell.encoded_length() as u64;
                 writer.push(&cell)?;
             }
-            pace.keep(writer.size())?;
+            pace.keep()?;
         }
         writer.end_row()?;
         if row_bytes > self.store.options().row_warning_bytes {
@@ -316,12 +311,11 @@ impl<'a> Pace<'a> {
     }
 
     /// To be called for each cell and row.
-    fn keep(&mut self, written: u64) -> Result<(), CompactionError> {
+    fn keep(&mut self) -> Result<(), CompactionError> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(CompactionError::Stopped);
         }
         if self.task.read.load(Ordering::Relaxed) >= self.seen + STRIDE {
-            self.task.written.store(written, Ordering::Relaxed);
             self.settle();
             self.tell();
         }

@@ -1,7 +1,7 @@
 //! Compaction: merges SSTables, so that reads have few to look at, and drops what is deleted.
 //!
 //! ```text
-//!   strategy    chooses what to merge
+//!   strategy    chooses what to merge; `leveled` does so for levels
 //!   pressure    how much is waiting, and what follows: a looser throttle, slower writes
 //!   merge       does it: [`Compactor`], one for a node
 //!   purge       decides what of a row is dropped
@@ -13,7 +13,9 @@
 //! A compaction works on SSTables that its [claim](super::store::Claim) keeps from others, and
 //! replaces them in one step at its end. Until then nothing is lost if it is stopped anywhere.
 
+mod leveled;
 mod merge;
+mod outputs;
 mod pressure;
 mod progress;
 mod purge;
@@ -24,5 +26,5 @@ mod throttle;
 pub use merge::{CompactionError, Compactor};
 pub use pressure::{Backlog, Pressure};
 pub use progress::{CompactionProgress, CompactionTotals};
-pub use strategy::{Candidate, Circumstances, backlog, next_minor};
+pub use strategy::{Candidate, Circumstances, Plan, backlog, next_minor};
 pub use thresholds::{AtomicThresholds, ThresholdError, Thresholds};

@@ -2,17 +2,21 @@
 //!
 //! Size-tiered, as in 0.6: SSTables are put into buckets of similar size, and a bucket that has
 //! enough of them is merged, the oldest first. Of several such buckets that is merged first which
-//! spares reads most files for the fewest bytes.
+//! spares reads most files for the fewest bytes. Leveled: see [`super::leveled`].
 //!
 //! Besides, what has been deleted must not take up disk for ever in a family that is hardly written
-//! to, whose files are never enough for a bucket. An SSTable with many deletions whose grace period
+//! to, whose files are never enough for a merge. An SSTable with many deletions whose grace period
 //! is over is therefore merged with the older ones that it could cover, or rewritten alone if there
 //! are none. Whether that pays is estimated, and each SSTable gets one attempt a day.
 
+use super::leveled;
 use super::pressure::Backlog;
 use super::thresholds::Thresholds;
 use crate::base::events::CompactionKind;
+use crate::ring::DecoratedKey;
+use crate::storage::options::{CompactionStrategy, FamilyOptions};
 use crate::storage::sstable::{Properties, SsTable};
+use crate::storage::store::Choosable;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,12 +36,43 @@ const TOMBSTONE_INTERVAL: Duration = Duration::from_hours(24);
 /// What decides on the choice besides the SSTables.
 #[derive(Debug, Clone, Copy)]
 pub struct Circumstances {
+    /// Size-tiered or leveled.
+    pub strategy: CompactionStrategy,
     /// How many are merged.
     pub thresholds: Thresholds,
+    /// About the size of the SSTables of a level.
+    pub leveled_table_bytes: u64,
     /// Deletions made at or before this second may be dropped.
     pub gc_before: i32,
     /// The time, in microseconds since the Unix epoch.
     pub now_micros: i64,
+}
+
+/// What a compaction is to do with its inputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plan {
+    /// What for.
+    pub kind: CompactionKind,
+    /// The level that the output is for; 0 for none.
+    pub level: u32,
+    /// After so many bytes another SSTable is begun.
+    pub split_bytes: u64,
+}
+
+impl Plan {
+    fn new(kind: CompactionKind, level: u32, table_bytes: u64) -> Self {
+        Self { kind, level, split_bytes: if level == 0 { u64::MAX } else { table_bytes } }
+    }
+
+    /// Merges all that there is: into one SSTable, or into a level of its own.
+    pub fn major(options: &FamilyOptions, bytes: u64) -> Self {
+        let table_bytes = options.leveled_table_bytes;
+        let level = match options.compaction_strategy {
+            CompactionStrategy::SizeTiered => 0,
+            CompactionStrategy::Leveled => leveled::level_for(bytes, table_bytes),
+        };
+        Self::new(CompactionKind::Major, level, table_bytes)
+    }
 }
 
 /// A compaction that is due.
@@ -45,8 +80,10 @@ pub struct Circumstances {
 pub struct Candidate {
     /// What would be merged.
     pub tables: Vec<Arc<SsTable>>,
-    /// What for.
-    pub kind: CompactionKind,
+    /// Into what.
+    pub plan: Plan,
+    /// About so many files less a read would have to look at.
+    spares: f64,
 }
 
 impl Candidate {
@@ -58,61 +95,125 @@ impl Candidate {
     /// How much it does for reads: files that they need not look at any more, for each byte that it
     /// costs. Comparable between families.
     pub fn urgency(&self) -> f64 {
-        (self.tables.len() - 1) as f64 / (self.bytes() + FIXED_COST) as f64
+        self.spares / (self.bytes() + FIXED_COST) as f64
     }
 }
 
-/// The minor compaction that is due and helps reads most, out of those that read at most so many
-/// bytes.
+/// The minor compaction that is due and most urgent, out of those that read at most so many bytes.
 pub fn next_minor(
-    tables: &[Arc<SsTable>],
+    tables: &Choosable,
     circumstances: &Circumstances,
     max_bytes: u64,
 ) -> Option<Candidate> {
-    let sound: Vec<_> = tables.iter().filter(|table| !table.is_damaged()).collect();
-    let described: Vec<_> = sound.iter().map(|table| Described::of(table)).collect();
-    let thresholds = circumstances.thresholds;
-    let fits = |candidate: &Candidate| candidate.bytes() <= max_bytes;
-    let pick = |generations: Vec<u64>, kind| {
-        let chosen = sound.iter().filter(|t| generations.contains(&t.generation()));
-        Candidate { tables: chosen.map(|table| Arc::clone(table)).collect(), kind }
+    let Circumstances { strategy, thresholds, leveled_table_bytes, .. } = *circumstances;
+    if !thresholds.are_on() {
+        return None;
+    }
+    let all = tables.free.iter().map(|table| (table, true));
+    let all = all.chain(tables.claimed.iter().map(|table| (table, false)));
+    let (free, busy): (Vec<_>, Vec<_>) = all
+        .map(|(table, is_free)| (Described::of(table), is_free))
+        .partition(|(table, is_free)| *is_free && !table.is_damaged);
+    let free: Vec<_> = free.into_iter().map(|(table, _)| table).collect();
+    let busy: Vec<_> = busy.into_iter().map(|(table, _)| table).collect();
+    let candidate = |pick: Pick| {
+        let is_picked = |table: &&Arc<SsTable>| pick.generations.contains(&table.generation());
+        Candidate {
+            tables: tables.free.iter().filter(is_picked).cloned().collect(),
+            plan: Plan::new(pick.kind, pick.level, leveled_table_bytes),
+            spares: pick.spares,
+        }
     };
-    let tiers = due_buckets(&described, thresholds);
-    let minors = tiers.into_iter().map(|bucket| pick(bucket, CompactionKind::Minor));
-    let most = minors.filter(fits).max_by(|a, b| a.urgency().total_cmp(&b.urgency()));
-    most.or_else(|| {
-        let deleted = outlived(&described, circumstances)?;
-        Some(pick(deleted, CompactionKind::Tombstones)).filter(fits)
-    })
+    let fits = |candidate: &Candidate| candidate.bytes() <= max_bytes;
+    let due = match strategy {
+        CompactionStrategy::SizeTiered => {
+            let due = due_buckets(&free, thresholds).into_iter().map(candidate);
+            due.filter(fits).max_by(|a, b| a.urgency().total_cmp(&b.urgency()))
+        }
+        CompactionStrategy::Leveled => {
+            let due = leveled::due(&free, &busy, thresholds, leveled_table_bytes);
+            due.into_iter().map(candidate).find(fits)
+        }
+    };
+    due.or_else(|| outlived(&free, circumstances).map(candidate).filter(fits))
 }
 
 /// How much is due.
-pub fn backlog(tables: &[Arc<SsTable>], thresholds: Thresholds) -> Backlog {
-    let sound = tables.iter().filter(|table| !table.is_damaged());
-    let described: Vec<_> = sound.map(|table| Described::of(table)).collect();
+pub fn backlog(
+    tables: &[Arc<SsTable>],
+    thresholds: Thresholds,
+    options: &FamilyOptions,
+) -> Backlog {
     if !thresholds.are_on() {
         return Backlog::default();
     }
+    let described = tables.iter().map(|table| Described::of(table));
+    let sound: Vec<_> = described.filter(|table| !table.is_damaged).collect();
+    if options.compaction_strategy == CompactionStrategy::Leveled {
+        return leveled::backlog(&sound, thresholds, options.leveled_table_bytes);
+    }
     let least = thresholds.min.max(2);
-    let buckets = buckets(&described).into_iter().map(|bucket| bucket.len());
+    let buckets = buckets(&sound).into_iter().map(|bucket| bucket.len());
     buckets.filter(|length| *length >= least).fold(Backlog::default(), |sum, length| Backlog {
         waiting: sum.waiting + length - (least - 1),
         compactions: sum.compactions + length.div_ceil(thresholds.max.max(2)),
     })
 }
 
+/// SSTables that should be merged.
+#[derive(Debug, Clone)]
+pub(super) struct Pick {
+    /// By their generations.
+    pub(super) generations: Vec<u64>,
+    /// What for.
+    pub(super) kind: CompactionKind,
+    /// Into which level; 0 for none.
+    pub(super) level: u32,
+    /// About so many files less a read would have to look at.
+    pub(super) spares: f64,
+}
+
 /// What the choice has to know of an SSTable.
 #[derive(Debug, Clone)]
-struct Described<'a> {
-    generation: u64,
-    size: u64,
-    properties: &'a Properties,
+pub(super) struct Described<'a> {
+    pub(super) generation: u64,
+    pub(super) size: u64,
+    pub(super) level: u32,
+    /// Keys of the first and the last row, as far as they are known.
+    pub(super) first: Option<&'a DecoratedKey>,
+    pub(super) last: Option<&'a DecoratedKey>,
+    pub(super) is_damaged: bool,
+    pub(super) properties: &'a Properties,
 }
 
 impl<'a> Described<'a> {
     fn of(table: &'a SsTable) -> Self {
-        let (generation, size) = (table.generation(), table.size());
-        Self { generation, size, properties: table.properties() }
+        Self {
+            generation: table.generation(),
+            size: table.size(),
+            level: table.level(),
+            first: table.first_key(),
+            last: table.last_key(),
+            is_damaged: table.is_damaged(),
+            properties: table.properties(),
+        }
+    }
+
+    /// Whether the two may hold rows between the same keys.
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        let is_behind =
+            |a: &Self, b: &Self| matches!((a.first, b.last), (Some(a), Some(b)) if a > b);
+        !is_behind(self, other) && !is_behind(other, self)
+    }
+
+    /// The same, as if it held what is between it and the other as well.
+    pub(super) fn hull(mut self, other: &Self) -> Self {
+        self.first = self.first.min(other.first);
+        self.last = match (self.last, other.last) {
+            (Some(a), Some(b)) => Some(a.max(b)),
+            _ => None,
+        };
+        self
     }
 
     /// Deletions that may be dropped, if any may: those that may not are not told apart.
@@ -128,21 +229,19 @@ impl<'a> Described<'a> {
 
     /// Whether it may hold something that a deletion of the other could cover.
     fn may_be_covered_by(&self, other: &Self) -> bool {
-        self.properties.min_timestamp <= other.properties.max_timestamp
+        self.properties.min_timestamp <= other.properties.max_timestamp && self.overlaps(other)
     }
 }
 
-/// The generations to merge, for each bucket that has enough.
-fn due_buckets(tables: &[Described<'_>], thresholds: Thresholds) -> Vec<Vec<u64>> {
-    if !thresholds.are_on() {
-        return Vec::new();
-    }
+/// The oldest of each bucket that has enough.
+pub(super) fn due_buckets(tables: &[Described<'_>], thresholds: Thresholds) -> Vec<Pick> {
     let due = buckets(tables).into_iter().filter(|bucket| bucket.len() >= thresholds.min.max(2));
     due.map(|bucket| {
         let mut generations: Vec<_> = bucket.iter().map(|table| table.generation).collect();
         generations.sort_unstable();
         generations.truncate(thresholds.max.max(2));
-        generations
+        let spares = (generations.len() - 1) as f64;
+        Pick { generations, kind: CompactionKind::Minor, level: 0, spares }
     })
     .collect()
 }
@@ -168,12 +267,9 @@ fn buckets<'a, 'b>(tables: &'a [Described<'b>]) -> Vec<Vec<&'a Described<'b>>> {
     buckets.into_iter().map(|(_, bucket)| bucket).collect()
 }
 
-/// The generations to merge so that deletions whose grace period is over can be dropped.
-fn outlived(tables: &[Described<'_>], circumstances: &Circumstances) -> Option<Vec<u64>> {
-    let Circumstances { thresholds, gc_before, now_micros } = *circumstances;
-    if !thresholds.are_on() {
-        return None;
-    }
+/// What to merge so that deletions whose grace period is over can be dropped.
+fn outlived(tables: &[Described<'_>], circumstances: &Circumstances) -> Option<Pick> {
+    let Circumstances { strategy, thresholds, gc_before, now_micros, .. } = *circumstances;
     let interval = TOMBSTONE_INTERVAL.as_micros() as i64;
     let is_old = |table: &&Described<'_>| {
         let created = i64::try_from(table.properties.created_at_micros).unwrap_or(i64::MAX);
@@ -193,7 +289,13 @@ fn outlived(tables: &[Described<'_>], circumstances: &Circumstances) -> Option<V
         };
         let merged: Vec<_> = tables.iter().filter(concerned).collect();
         let pays = merged.len() <= thresholds.max && merged.iter().all(is_old) && worth(&merged);
-        pays.then(|| merged.iter().map(|table| table.generation).collect())
+        let level = match strategy {
+            CompactionStrategy::SizeTiered => 0,
+            CompactionStrategy::Leveled => merged.iter().map(|table| table.level).max()?,
+        };
+        let generations = merged.iter().map(|table| table.generation).collect();
+        let kind = CompactionKind::Tombstones;
+        pays.then_some(Pick { generations, kind, level, spares: 0.0 })
     })
 }
 
@@ -211,13 +313,17 @@ mod tests {
 
     fn described<'a>(sizes: &[(u64, u64)], properties: &'a [Properties]) -> Vec<Described<'a>> {
         let each = sizes.iter().zip(properties);
-        each.map(|(&(generation, size), properties)| Described { generation, size, properties })
-            .collect()
+        let described = each.map(|(&(generation, size), properties)| {
+            let (first, last, is_damaged) = (None, None, false);
+            Described { generation, size, level: 0, first, last, is_damaged, properties }
+        });
+        described.collect()
     }
 
     fn due(sizes: &[(u64, u64)], min: usize, max: usize) -> Vec<Vec<u64>> {
         let properties = properties(sizes.len());
-        due_buckets(&described(sizes, &properties), Thresholds { min, max })
+        let due = due_buckets(&described(sizes, &properties), Thresholds { min, max });
+        due.into_iter().map(|pick| pick.generations).collect()
     }
 
     #[test]
@@ -241,13 +347,6 @@ mod tests {
     }
 
     #[test]
-    fn zero_switches_minor_compaction_off() {
-        let sizes: Vec<_> = (1..=40).map(|generation| (generation, MB)).collect();
-        assert!(due(&sizes, 0, 32).is_empty());
-        assert!(due(&sizes, 4, 0).is_empty());
-    }
-
-    #[test]
     fn each_bucket_that_has_enough_is_due() {
         let small = (1..=4).map(|generation| (generation, MB));
         let large = (5..=9).map(|generation| (generation, 1000 * MB));
@@ -257,7 +356,13 @@ mod tests {
 
     /// A full day after the files were written; deletions up to second 100 may go.
     fn a_day_later() -> Circumstances {
-        Circumstances { thresholds: USUAL, gc_before: 100, now_micros: DAY }
+        Circumstances {
+            strategy: CompactionStrategy::SizeTiered,
+            thresholds: USUAL,
+            leveled_table_bytes: MB,
+            gc_before: 100,
+            now_micros: DAY,
+        }
     }
 
     /// Cells, deletions among them and when the first of these was made, timestamps.
@@ -275,7 +380,7 @@ mod tests {
     fn rewritten(properties: &[Properties], circumstances: &Circumstances) -> Option<Vec<u64>> {
         let sizes: Vec<_> =
             (1..).map(|generation| (generation, MB)).take(properties.len()).collect();
-        outlived(&described(&sizes, properties), circumstances)
+        outlived(&described(&sizes, properties), circumstances).map(|pick| pick.generations)
     }
 
     #[test]

@@ -8,14 +8,13 @@
 //! time makes due: a family whose compaction failed, and deletions that outlive their grace period.
 
 use super::super::compaction::{self, Candidate, Circumstances, CompactionError};
-use super::super::sstable::SsTable;
-use super::super::store::Store;
+use super::super::store::{Choosable, Store};
 use super::Shared;
 use super::flushes::is_shortage;
 use crate::base::events::CompactionEvent;
 use crate::model::schema::FamilyId;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// A compaction that reads more bytes is long: more than the first merge of flushed memtables.
@@ -185,13 +184,13 @@ impl Shared {
             let mut waiting = Vec::new();
             for family in due {
                 let store = self.store(family);
-                let free = store.unclaimed();
-                if candidate(store, &free, Takes::All).is_none() {
+                let tables = store.choosable();
+                if candidate(store, &tables, Takes::All).is_none() {
                     self.compactions.forgive(family);
                     continue;
                 }
                 waiting.push(family);
-                if let Some(suitable) = candidate(store, &free, takes)
+                if let Some(suitable) = candidate(store, &tables, takes)
                     && best.is_none_or(|(urgency, _)| suitable.urgency() > urgency)
                 {
                     best = Some((suitable.urgency(), family));
@@ -208,15 +207,15 @@ impl Shared {
 
     fn compact_minor(&self, family: FamilyId, takes: Takes) {
         let store = self.store(family);
-        let mut kind = None;
-        let claim = store.claim(|free| {
-            let candidate = candidate(store, free, takes)?;
-            kind = Some(candidate.kind);
+        let mut plan = None;
+        let claim = store.claim(|tables| {
+            let candidate = candidate(store, tables, takes)?;
+            plan = Some(candidate.plan);
             Some(candidate.tables)
         });
         // Another thread may have been faster.
-        let (Some(mut claim), Some(kind)) = (claim, kind) else { return };
-        let result = self.compactor.compact(&mut claim, kind, &self.stopping);
+        let (Some(mut claim), Some(plan)) = (claim, plan) else { return };
+        let result = self.compactor.compact(&mut claim, plan, &self.stopping);
         let found_damage = claim.tables().iter().any(|table| table.is_damaged());
         drop(claim);
         store.remove_replaced();
@@ -255,7 +254,7 @@ impl Shared {
     /// wakes a thread that does it. To be called when its SSTables have changed.
     pub(super) fn request_compaction(&self, store: &Store) {
         let thresholds = store.compaction_thresholds();
-        let backlog = compaction::backlog(&store.view().tables, thresholds);
+        let backlog = compaction::backlog(&store.view().tables, thresholds, store.options());
         let delay = if self.compactions.is_failing(store.id()) {
             // Slower writes would not help what cannot be compacted.
             Duration::ZERO
@@ -292,15 +291,17 @@ impl Shared {
 }
 
 /// The compaction that is due in a family.
-fn candidate(store: &Store, free: &[Arc<SsTable>], takes: Takes) -> Option<Candidate> {
+fn candidate(store: &Store, tables: &Choosable, takes: Takes) -> Option<Candidate> {
     if store.failure().is_some() {
         // What was not written to its disk may be needed to make sense of what was.
         return None;
     }
     let circumstances = Circumstances {
+        strategy: store.options().compaction_strategy,
+        leveled_table_bytes: store.options().leveled_table_bytes,
         thresholds: store.compaction_thresholds(),
         gc_before: store.gc_before(),
         now_micros: store.environment().clock.now_micros(),
     };
-    compaction::next_minor(free, &circumstances, takes.max_bytes())
+    compaction::next_minor(tables, &circumstances, takes.max_bytes())
 }

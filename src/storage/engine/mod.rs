@@ -20,13 +20,14 @@ pub use open::StorageError;
 use super::background::WorkQueue;
 use super::commitlog::{CommitLog, LogError, Position};
 use super::compaction::{
-    CompactionError, CompactionProgress, CompactionTotals, Compactor, ThresholdError, Thresholds,
+    CompactionError, CompactionProgress, CompactionTotals, Compactor, Plan, ThresholdError,
+    Thresholds,
 };
 use super::error::ReadError;
 use super::sstable::Access;
 use super::store::{Environment, Store};
 use crate::base::clock::Clock;
-use crate::base::events::{CompactionKind, Events, FlushCause};
+use crate::base::events::{Events, FlushCause};
 use crate::base::fs::{FileSystem, Lock};
 use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
@@ -219,7 +220,8 @@ impl Storage {
         let result = if claim.tables().is_empty() {
             Ok(())
         } else {
-            compactor.compact(&mut claim, CompactionKind::Major, stopping)
+            let plan = Plan::major(store.options(), claim.bytes());
+            compactor.compact(&mut claim, plan, stopping)
         };
         drop(claim);
         store.remove_replaced();

@@ -38,6 +38,10 @@ pub struct Properties {
     pub index_interval: u64,
     /// When it was written, in microseconds since the Unix epoch.
     pub created_at_micros: u64,
+    /// The level that it was written for; 0 for none, and for what was flushed.
+    pub level: u64,
+    /// The last row key as the row index stores it: u16 length, key, token. Empty without rows.
+    pub last_key: Vec<u8>,
 }
 
 impl Properties {
@@ -64,6 +68,8 @@ impl Properties {
         field(13, &self.largest_row_bytes.to_be_bytes());
         field(14, &self.index_interval.to_be_bytes());
         field(15, &self.created_at_micros.to_be_bytes());
+        field(16, &self.level.to_be_bytes());
+        field(17, &self.last_key);
         out
     }
 
@@ -93,6 +99,8 @@ impl Properties {
                 13 => properties.largest_row_bytes = number()?,
                 14 => properties.index_interval = number()?,
                 15 => properties.created_at_micros = number()?,
+                16 => properties.level = number()?,
+                17 => properties.last_key = value.to_vec(),
                 _ => {}
             }
         }
@@ -112,6 +120,8 @@ mod tests {
             rows: 7,
             min_local_deletion_time: -3,
             min_timestamp: i64::MIN,
+            level: 3,
+            last_key: b"zed".to_vec(),
             ..Properties::default()
         };
         let mut stored = properties.encode();

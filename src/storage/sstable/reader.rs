@@ -14,7 +14,7 @@ use crate::ring::{DecoratedKey, Partitioner, Token};
 use crate::storage::cache::BlockCache;
 use crate::storage::error::{Corrupt, FileContext, FileError, ReadError};
 use std::cmp::Ordering;
-use std::ops::Bound;
+use std::ops::{Bound, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as AtomicOrdering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -45,6 +45,9 @@ pub struct SsTable {
     /// The beginning of the token of each entry of the summary, under a partitioner whose tokens
     /// have one.
     prefixes: Vec<u64>,
+    /// The same of the first and the last row; everything if they have none.
+    prefix_range: RangeInclusive<u64>,
+    last: Option<DecoratedKey>,
     pinned_bytes: AtomicU64,
     cache: Arc<BlockCache>,
     cache_id: u64,
@@ -91,6 +94,8 @@ impl SsTable {
         let entries = raw(summary, BlockKind::Summary)?;
         let entries = decode_summary(partitioner, entries.bytes())
             .map_err(|_| corrupt(summary, "the summary cannot be read"))?;
+        let last = decode_last(partitioner, &stored)
+            .map_err(|_| corrupt(properties, "the last row key cannot be read"))?;
         Ok(Self {
             file,
             fs: Arc::clone(fs),
@@ -101,6 +106,8 @@ impl SsTable {
             properties: stored,
             filter: bits,
             prefixes: prefixes(&entries),
+            prefix_range: prefix_range(&entries, last.as_ref()),
+            last,
             pinned_bytes: AtomicU64::new(0),
             summary: entries,
             cache: Arc::clone(cache),
@@ -145,7 +152,29 @@ impl SsTable {
     /// Whether the file may hold something of the row. Never no wrongly. `hash` is that of the
     /// row key by [`super::filter::hash`]: who asks many files computes it once.
     pub fn may_contain(&self, key: &DecoratedKey, hash: u64) -> bool {
-        self.filter.may_contain(hash) && self.summary.first().is_some_and(|s| s.first <= *key)
+        let is_between = match token_prefix(key) {
+            Some(prefix) => self.prefix_range.contains(&prefix),
+            None => {
+                self.first_key().is_some_and(|first| first <= key)
+                    && self.last_key().is_none_or(|last| key <= last)
+            }
+        };
+        is_between && self.filter.may_contain(hash)
+    }
+
+    /// The key of the first row; `None` if there is no row.
+    pub fn first_key(&self) -> Option<&DecoratedKey> {
+        self.summary.first().map(|entry| &entry.first)
+    }
+
+    /// The key of the last row, if it is known.
+    pub fn last_key(&self) -> Option<&DecoratedKey> {
+        self.last.as_ref()
+    }
+
+    /// The level that it was written for; 0 for none.
+    pub fn level(&self) -> u32 {
+        u32::try_from(self.properties.level).unwrap_or(0)
     }
 
     /// Tokens of every so many-th row, the first included, as `IndexInterval` says.
@@ -307,6 +336,23 @@ fn prefixes(summary: &[SummaryEntry]) -> Vec<u64> {
     prefixes.unwrap_or_default()
 }
 
+/// Between what the beginnings of all tokens are.
+fn prefix_range(summary: &[SummaryEntry], last: Option<&DecoratedKey>) -> RangeInclusive<u64> {
+    let Some(first) = summary.first() else { return RangeInclusive::new(1, 0) };
+    let from = token_prefix(&first.first).unwrap_or(0);
+    from..=last.and_then(token_prefix).unwrap_or(u64::MAX)
+}
+
+fn decode_last(
+    partitioner: Partitioner,
+    properties: &Properties,
+) -> Result<Option<DecoratedKey>, Malformed> {
+    if properties.last_key.is_empty() {
+        return Ok(None);
+    }
+    entry::decode_key(partitioner, &mut ByteReader::new(&properties.last_key)).map(Some)
+}
+
 /// The upper half of a token that is a number.
 fn token_prefix(key: &DecoratedKey) -> Option<u64> {
     match key.token() {
@@ -387,6 +433,12 @@ impl<'a> Blocks<'a> {
     #[must_use]
     pub fn counting(self, passed: &'a AtomicU64) -> Self {
         Self { passed: Some(passed), ..self }
+    }
+
+    /// The blocks of another file, for the same reader.
+    #[must_use]
+    pub fn of(&self, table: &'a SsTable) -> Self {
+        Self { table, access: self.access, last: Mutex::new(None), passed: self.passed }
     }
 
     /// The file.

@@ -153,6 +153,11 @@ impl SsTableWriter {
         })
     }
 
+    /// Says for which level it is written, if for any.
+    pub fn set_level(&mut self, level: u32) {
+        self.properties.level = level.into();
+    }
+
     /// Begins the next row.
     ///
     /// # Panics
@@ -249,6 +254,10 @@ impl SsTableWriter {
         let summary = std::mem::take(&mut self.summary);
         let mut filter = Vec::with_capacity(self.filter.size_bytes() + 4);
         self.filter.encode(&mut filter);
+        if let Some(last) = &self.last_key {
+            self.properties.last_key.put_prefixed(last.key().as_bytes());
+            last.encode_token(&mut self.properties.last_key);
+        }
         let properties = self.properties.encode();
         let handles = [
             self.write_block(BlockKind::Summary, &summary)?,

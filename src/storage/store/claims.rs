@@ -33,17 +33,23 @@ pub struct Claim<'a> {
     tables: Vec<Arc<SsTable>>,
 }
 
+/// The SSTables of a store, by generation, as who chooses some for a compaction sees them.
+#[derive(Debug, Clone, Default)]
+pub struct Choosable {
+    /// Those that may be claimed; none while somebody waits to claim all.
+    pub free: Vec<Arc<SsTable>>,
+    /// The others.
+    pub claimed: Vec<Arc<SsTable>>,
+}
+
 impl Store {
-    /// Claims those of the SSTables that `choose` takes from the unclaimed ones, by generation.
+    /// Claims those of the free SSTables that `choose` takes.
     pub fn claim(
         &self,
-        choose: impl FnOnce(&[Arc<SsTable>]) -> Option<Vec<Arc<SsTable>>>,
+        choose: impl FnOnce(&Choosable) -> Option<Vec<Arc<SsTable>>>,
     ) -> Option<Claim<'_>> {
         let mut state = self.claims.lock();
-        if state.waiting_for_all > 0 {
-            return None;
-        }
-        let tables = choose(&self.without_claimed(&state))?;
+        let tables = choose(&self.partitioned(&state))?;
         Some(self.take(&mut state, tables))
     }
 
@@ -64,18 +70,19 @@ impl Store {
         Some(self.take(&mut state, tables))
     }
 
-    /// The SSTables that no compaction has claimed; none while somebody waits to claim all.
-    pub fn unclaimed(&self) -> Vec<Arc<SsTable>> {
-        let state = self.claims.lock();
-        if state.waiting_for_all > 0 { Vec::new() } else { self.without_claimed(&state) }
+    /// Which SSTables may be claimed at the moment.
+    pub fn choosable(&self) -> Choosable {
+        self.partitioned(&self.claims.lock())
     }
 
     /// The view is taken under the lock: a compaction publishes its result before it releases its
     /// inputs, so that what is unclaimed and in view is nobody's.
-    fn without_claimed(&self, state: &State) -> Vec<Arc<SsTable>> {
-        let view = self.view();
-        let free = view.tables.iter().filter(|t| !state.generations.contains(&t.generation()));
-        free.cloned().collect()
+    fn partitioned(&self, state: &State) -> Choosable {
+        let may_claim = |table: &Arc<SsTable>| {
+            state.waiting_for_all == 0 && !state.generations.contains(&table.generation())
+        };
+        let (free, claimed) = self.view().tables.iter().cloned().partition(may_claim);
+        Choosable { free, claimed }
     }
 
     fn take(&self, state: &mut State, tables: Vec<Arc<SsTable>>) -> Claim<'_> {

@@ -13,7 +13,7 @@ mod open;
 mod read;
 mod room;
 
-pub use claims::Claim;
+pub use claims::{Choosable, Claim};
 pub use flush::discard;
 pub use open::OpenError;
 

@@ -7,7 +7,7 @@ use crate::ring::{DecoratedKey, RowRange, Token};
 use crate::storage::error::ReadError;
 use crate::storage::row::{Budget, RowReader, RowSource};
 use crate::storage::rows::{MergedRows, RowStream};
-use crate::storage::sstable::{Access, Blocks, filter};
+use crate::storage::sstable::{Access, Blocks, SsTable, filter};
 use std::ops::{Bound, RangeBounds};
 
 impl Store {
@@ -52,7 +52,7 @@ impl Store {
     ) -> Result<Vec<(RowKey, RowSlice)>, ReadError> {
         let mut budget = Budget::of(access);
         let view = self.view();
-        let mut rows = self.rows_from(&view, &range.start, access)?;
+        let mut rows = self.rows_from(&view, (&range.start, &range.end), access)?;
         let mut found = Vec::new();
         while found.len() < max_rows {
             let Some((key, sources)) = rows.advance()? else { break };
@@ -73,7 +73,7 @@ impl Store {
     fn rows_from<'a>(
         &self,
         view: &'a View,
-        start: &Bound<Token>,
+        (start, end): (&Bound<Token>, &Bound<Token>),
         access: Access,
     ) -> Result<MergedRows<'a>, ReadError> {
         let partitioner = self.environment.partitioner;
@@ -85,12 +85,16 @@ impl Store {
         };
         let memtables = view.memtables().map(|m| RowStream::memtable(m, from.as_ref()));
         let mut streams: Vec<_> = memtables.collect();
-        for table in &view.tables {
-            let blocks = Blocks::new(table, access);
-            streams.push(RowStream::sstable(blocks, from.clone(), partitioner)?);
-        }
+        let tables = view.tables.iter().map(|table| &**table);
+        let tables = tables.filter(|table| !begins_behind(table, end));
+        let blocks = |table| Blocks::new(table, access);
+        streams.extend(RowStream::sstables(tables, &from, partitioner, blocks)?);
         Ok(MergedRows::new(partitioner, streams))
     }
+}
+
+fn begins_behind(table: &SsTable, end: &Bound<Token>) -> bool {
+    table.first_key().is_none_or(|first| is_behind(end, first.token()))
 }
 
 fn is_behind(end: &Bound<Token>, token: &Token) -> bool {
