@@ -150,6 +150,9 @@ impl Rig {
             block_bytes: 200,
             index_interval: 3,
             compression: setup.compression,
+            compaction_strategy: setup.strategy,
+            // So that levels are full soon, and rows do not fit one.
+            leveled_table_bytes: 1000,
             min_compaction_threshold: setup.min_compaction_threshold,
             gc_grace_seconds: setup.gc_grace_seconds,
             ..FamilyOptions::default()

@@ -91,9 +91,8 @@ impl Shared {
     }
 
     fn forget_replayed_or_put_off(&self) {
-        let sound = self.stores.iter().filter(|store| store.failure().is_none());
-        if sound.into_iter().any(|store| !store.view().flushing.is_empty()) {
-            // Another thread is still at it, or waits for room.
+        if self.holds_replayed(|store| store.failure().is_none()) {
+            // Another thread is still at it, or about to be, or waits for room.
             self.flushes.put_off(Work::ReplayIsFlushed);
         } else {
             self.forget_replayed();
@@ -101,13 +100,24 @@ impl Shared {
     }
 
     pub(super) fn forget_replayed(&self) {
-        if self.stores.iter().any(|store| !store.view().flushing.is_empty()) {
+        if self.holds_replayed(|_| true) {
             // A flush failed. The segments stay for the next start.
             return;
         }
         if let Err(error) = self.log.delete_replayed() {
             log::warn!("replayed commit log segments cannot be removed: {error}");
         }
+    }
+
+    /// Whether one of these stores has something in memory that was replayed. It may be in a
+    /// memtable that is not even switched yet.
+    fn holds_replayed(&self, which: impl Fn(&Store) -> bool) -> bool {
+        let mut holders = self.stores.iter().zip(&self.replayed_into);
+        holders.any(|(store, replayed)| {
+            let view = store.view();
+            let mut held = view.memtables().filter(|memtable| !memtable.is_empty());
+            which(store) && held.any(|memtable| Arc::as_ptr(memtable) == replayed.as_ptr())
+        })
     }
 
     /// One memtable at a time, so that those which began together do not all end together.

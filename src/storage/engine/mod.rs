@@ -24,6 +24,7 @@ use super::compaction::{
     Thresholds,
 };
 use super::error::ReadError;
+use super::memtable::Memtable;
 use super::sstable::Access;
 use super::store::{Environment, Store};
 use crate::base::clock::Clock;
@@ -38,7 +39,7 @@ use compactions::CompactionQueue;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, Weak};
 use std::thread::JoinHandle;
 
 /// The outer world of a storage core.
@@ -106,6 +107,9 @@ struct Shared {
     /// what the old memtable holds.
     gate: RwLock<()>,
     flushes: WorkQueue,
+    /// The memtables that hold what was replayed: the segments that it came from may go when none
+    /// of them is read any more.
+    replayed_into: Vec<Weak<Memtable>>,
     /// Flushes that are under way on the flush threads.
     flushing: AtomicUsize,
     compactions: CompactionQueue,

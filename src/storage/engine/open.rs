@@ -104,6 +104,8 @@ impl Storage {
         let compactor = Compactor::new(Arc::clone(&clock), throughput);
         let has_replayed = !replayed.segments.is_empty();
         let log = CommitLog::open(fs, clock, rng, log_options, replayed)?;
+        let memtables = stores.iter().map(|store| Arc::downgrade(&store.view().active));
+        let replayed_into = memtables.collect();
         let shared = Arc::new(Shared {
             schema,
             stores,
@@ -114,6 +116,7 @@ impl Storage {
             waits_for_sync: matches!(options.sync, SyncPolicy::Batch { .. }),
             gate: RwLock::new(()),
             flushes: WorkQueue::default(),
+            replayed_into,
             flushing: AtomicUsize::new(0),
             compactions: CompactionQueue::default(),
             compactor,
