@@ -16,6 +16,19 @@ const SLICE: usize = 10;
 /// Reads after which the operating system's cache is dropped, in the line about that.
 const FROM_DISK: u32 = 2000;
 
+/// What the files are like: as the engine leaves them after writes at random, and after it was
+/// told to compact.
+const STATES: [&str; 2] = ["as loaded", COMPACTED];
+const COMPACTED: &str = "compacted";
+
+const LOAD: &str = "load and come to rest";
+const WRITTEN: &str = "written to files by the load";
+const COMPACT: &str = "compact, each record";
+const GET: &str = "get";
+const ABSENT: &str = "absent";
+const SLICES: &str = "slice of 10";
+const SCAN: &str = "scan all, each record";
+
 /// Which caches the stores are opened with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Caches {
@@ -26,12 +39,10 @@ enum Caches {
 }
 
 pub(crate) fn run(bench: &mut Bench) {
-    let states = ["as loaded", "compacted"];
-    let prefixes = ["load", "compact", "space", "written", "get", "absent", "slice", "scan"];
-    if prefixes.iter().any(|prefix| bench.wants(prefix)) || states.iter().any(|s| bench.wants(s)) {
+    if lines().iter().any(|line| bench.wants(line)) {
         load(bench);
-        for state in states {
-            if state == "compacted" {
+        for state in STATES {
+            if state == COMPACTED {
                 compact(bench);
             }
             for caches in [Caches::Large, Caches::Small] {
@@ -43,6 +54,26 @@ pub(crate) fn run(bench: &mut Bench) {
         remove_all(bench);
     }
     rows(bench);
+}
+
+/// All lines that need the stores of [`load`].
+fn lines() -> Vec<String> {
+    let mut lines = [LOAD, WRITTEN, COMPACT].map(String::from).to_vec();
+    for state in STATES {
+        lines.extend([space(state), from_disk_line(state)]);
+        for what in [GET, ABSENT, SLICES, SCAN] {
+            lines.extend([Caches::Large, Caches::Small].map(|caches| name(what, state, caches)));
+        }
+    }
+    lines
+}
+
+fn space(state: &str) -> String {
+    format!("space, {state}")
+}
+
+fn from_disk_line(state: &str) -> String {
+    format!("{GET}, {state}, from disk")
 }
 
 /// Loads the stores of all later lines at random, and waits until they have come to rest.
@@ -62,12 +93,12 @@ fn load(bench: &mut Bench) {
         let written = machine::written_bytes() - written;
         let count = u64::from(bench.records.count());
         let report = &mut bench.report;
-        report.add("load and come to rest", Unit::Time, kind, Sample::of(wall, cpu, count));
+        report.add(LOAD, Unit::Time, kind, Sample::of(wall, cpu, count));
         let amplification = Sample::factor(written, user_bytes);
-        report.add("written to files by the load", Unit::Factor, kind, amplification);
+        report.add(WRITTEN, Unit::Factor, kind, amplification);
         drop(engine);
-        let space = Sample::factor(machine::disk_bytes(&directory), user_bytes);
-        report.add("space, as loaded", Unit::Factor, kind, space);
+        let factor = Sample::factor(machine::disk_bytes(&directory), user_bytes);
+        report.add(&space(STATES[0]), Unit::Factor, kind, factor);
     }
     eprintln!("load: done");
 }
@@ -82,9 +113,9 @@ fn compact(bench: &mut Bench) {
         drop(engine);
         let count = u64::from(bench.records.count());
         let report = &mut bench.report;
-        report.add("compact, each record", Unit::Time, kind, Sample::of(wall, cpu, count));
-        let space = Sample::factor(machine::disk_bytes(&directory), user_bytes);
-        report.add("space, compacted", Unit::Factor, kind, space);
+        report.add(COMPACT, Unit::Time, kind, Sample::of(wall, cpu, count));
+        let factor = Sample::factor(machine::disk_bytes(&directory), user_bytes);
+        report.add(&space(COMPACTED), Unit::Factor, kind, factor);
     }
     eprintln!("compact: done");
 }
@@ -101,7 +132,7 @@ fn open(bench: &Bench, caches: Caches) -> Vec<Open> {
     });
     let stores: Vec<_> = stores.collect();
     for open in &stores {
-        // Warms caches, and shows that all records are there.
+        // Shows that all records are there, and warms caches.
         assert_eq!(open.engine.scan_all(), bench.records.count() as usize);
         if caches == Caches::Large {
             (0..bench.records.count()).for_each(|number| get(&*open.engine, number));
@@ -128,11 +159,11 @@ fn name(what: &str, state: &str, caches: Caches) -> String {
 
 fn point_reads(bench: &mut Bench, stores: &[Open], state: &str, caches: Caches) {
     let times = bench.records.count() / 5;
-    let line = name("get", state, caches);
+    let line = name(GET, state, caches);
     bench.reads(stores, &line, u64::from(times), |engine, records, seed| {
         at_random(records, seed, times, |number| get(engine, number));
     });
-    let line = name("absent", state, caches);
+    let line = name(ABSENT, state, caches);
     bench.reads(stores, &line, u64::from(times), |engine, records, seed| {
         at_random(records, seed, times, |number| {
             assert_eq!(engine.get(&absent_key(number)), None);
@@ -145,7 +176,7 @@ fn point_reads(bench: &mut Bench, stores: &[Open], state: &str, caches: Caches) 
 
 /// Point reads when the operating system has cached nothing either.
 fn from_disk(bench: &mut Bench, stores: &[Open], state: &str) {
-    let line = format!("get, {state}, from disk");
+    let line = from_disk_line(state);
     if !bench.wants(&line) {
         return;
     }
@@ -166,14 +197,14 @@ fn from_disk(bench: &mut Bench, stores: &[Open], state: &str) {
 
 fn slices(bench: &mut Bench, stores: &[Open], state: &str, caches: Caches) {
     let times = bench.records.count() / 25;
-    let line = name("slice of 10", state, caches);
+    let line = name(SLICES, state, caches);
     bench.reads(stores, &line, u64::from(times), |engine, records, seed| {
         at_random(records, seed, times, |number| {
             let first = number.min(records.count() - SLICE as u32);
             assert_eq!(engine.scan(&key(first), SLICE), SLICE);
         });
     });
-    let line = name("scan all, each record", state, caches);
+    let line = name(SCAN, state, caches);
     let count = bench.records.count();
     bench.reads(stores, &line, u64::from(count), |engine, _, _| {
         assert_eq!(engine.scan_all(), count as usize);
