@@ -5,4 +5,5 @@ pub mod clock;
 pub mod events;
 pub mod fs;
 pub mod machine;
+pub mod shared_bytes;
 pub mod sim_fs;

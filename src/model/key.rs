@@ -1,17 +1,17 @@
 //! Row keys.
 
+use crate::base::shared_bytes::SharedBytes;
 use std::fmt;
-use std::sync::Arc;
 
-/// The key of a row: bytes, shared and immutable. A key of the 0.4-0.6 clients is a string; inside
+/// The key of a row: bytes, immutable, cheap to clone. A key of the 0.4-0.6 clients is a string; inside
 /// it is the UTF-8 of that string.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RowKey(Arc<[u8]>);
+pub struct RowKey(SharedBytes);
 
 impl RowKey {
     /// A key that owns a copy of these bytes.
     pub fn new(bytes: &[u8]) -> Self {
-        Self(Arc::from(bytes))
+        Self(bytes.into())
     }
 
     /// The bytes of the key.
@@ -19,9 +19,9 @@ impl RowKey {
         &self.0
     }
 
-    /// The same bytes, shared.
-    pub fn shared(&self) -> Arc<[u8]> {
-        Arc::clone(&self.0)
+    /// The same bytes, to be kept elsewhere.
+    pub fn shared(&self) -> SharedBytes {
+        self.0.clone()
     }
 }
 
@@ -31,8 +31,8 @@ impl From<&str> for RowKey {
     }
 }
 
-impl From<Arc<[u8]>> for RowKey {
-    fn from(bytes: Arc<[u8]>) -> Self {
+impl From<SharedBytes> for RowKey {
+    fn from(bytes: SharedBytes) -> Self {
         Self(bytes)
     }
 }

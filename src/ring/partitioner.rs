@@ -7,7 +7,6 @@ use super::token::Token;
 use crate::model::comparator::hex;
 use crate::model::key::RowKey;
 use md5::{Digest, Md5};
-use std::sync::Arc;
 
 /// How keys are spread over the ring. The same for the whole cluster, and for the life of its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -91,14 +90,14 @@ impl Partitioner {
                 let digest: [u8; 16] = Md5::digest(key).into();
                 Token::Random(i128::from_be_bytes(digest).unsigned_abs())
             }
-            Self::OrderPreserving => Token::ordered(Arc::from(key)),
+            Self::OrderPreserving => Token::ordered(key.into()),
             Self::CollatingOrderPreserving => {
                 Token::collated(collation_key(&String::from_utf8_lossy(key)).into())
             }
         }
     }
 
-    /// The key with its token. Under `OrderPreserving` both share the allocation of the key.
+    /// The key with its token. Under `OrderPreserving` that is the key itself.
     pub fn decorate(self, key: RowKey) -> DecoratedKey {
         let token = match self {
             Self::OrderPreserving => Token::ordered(key.shared()),
@@ -125,7 +124,7 @@ impl Partitioner {
     pub fn parse_token(self, text: &str) -> Result<Token, TokenError> {
         match self {
             Self::Random => parse_number(text),
-            Self::OrderPreserving => Ok(Token::ordered(Arc::from(text.as_bytes()))),
+            Self::OrderPreserving => Ok(Token::ordered(text.as_bytes().into())),
             Self::CollatingOrderPreserving => {
                 // The original itself sends the form for people in gossip when a node leaves.
                 let (prefix, suffix) = COLLATED_DISPLAY;
@@ -184,8 +183,8 @@ impl Partitioner {
         match self {
             Self::Random => number_from_bytes(bytes),
             Self::OrderPreserving if str::from_utf8(bytes).is_err() => Err(TokenError::NotUtf8),
-            Self::OrderPreserving => Ok(Token::ordered(Arc::from(bytes))),
-            Self::CollatingOrderPreserving => Ok(Token::collated(Arc::from(bytes))),
+            Self::OrderPreserving => Ok(Token::ordered(bytes.into())),
+            Self::CollatingOrderPreserving => Ok(Token::collated(bytes.into())),
         }
     }
 
@@ -346,8 +345,9 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_ordered_token_shares_the_key() {
-        let decorated = Partitioner::OrderPreserving.decorate("user1".into());
+    fn an_ordered_token_shares_a_long_key() {
+        let key = "a user of whom many bytes are known";
+        let decorated = Partitioner::OrderPreserving.decorate(key.into());
         let Token::Ordered(token) = decorated.token() else { panic!("{decorated:?}") };
         assert!(std::ptr::eq(token.as_bytes(), decorated.key().as_bytes()));
     }

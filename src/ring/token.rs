@@ -1,14 +1,14 @@
 //! Tokens: the places on the ring.
 
+use crate::base::shared_bytes::SharedBytes;
 use std::cmp::Ordering;
 use std::fmt;
-use std::sync::Arc;
 
 /// A place on the ring. All tokens of a cluster come from one partitioner; the order between
 /// tokens of different partitioners means nothing.
 ///
 /// Comparing is the most frequent operation of the whole server and never allocates; cloning
-/// copies at most a reference count.
+/// copies a few words and counts at most one reference.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Token {
     /// Before every other token, and as the right end of a range also after all of them. It is
@@ -26,20 +26,20 @@ pub enum Token {
 /// units, where characters above U+FFFF come before U+E000. For bytes that are not UTF-8 the order
 /// is arbitrary but total. Never empty.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct OrderedString(Arc<[u8]>);
+pub struct OrderedString(SharedBytes);
 
 /// The bytes of a collation key, unsigned, a prefix before what it begins. Never empty.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CollationKey(Arc<[u8]>);
+pub struct CollationKey(SharedBytes);
 
 impl Token {
-    /// The token of this string under `OrderPreservingPartitioner`. Shares the allocation.
-    pub fn ordered(string: Arc<[u8]>) -> Self {
+    /// The token of this string under `OrderPreservingPartitioner`.
+    pub fn ordered(string: SharedBytes) -> Self {
         if string.is_empty() { Self::Minimum } else { Self::Ordered(OrderedString(string)) }
     }
 
     /// The token with these bytes under `CollatingOrderPreservingPartitioner`.
-    pub fn collated(bytes: Arc<[u8]>) -> Self {
+    pub fn collated(bytes: SharedBytes) -> Self {
         if bytes.is_empty() { Self::Minimum } else { Self::Collated(CollationKey(bytes)) }
     }
 
@@ -135,7 +135,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn ordered(bytes: &[u8]) -> Token {
-        Token::ordered(Arc::from(bytes))
+        Token::ordered(bytes.into())
     }
 
     fn utf16_order(a: &str, b: &str) -> Ordering {
@@ -170,7 +170,7 @@ mod tests {
         assert!(ordered("\u{10ffff}".as_bytes()) < ordered("\u{e000}".as_bytes()));
         assert!(Token::Minimum < ordered(b"\0"));
         assert_eq!(ordered(b""), Token::Minimum);
-        assert_eq!(Token::collated(Arc::from([])), Token::Minimum);
+        assert_eq!(Token::collated(SharedBytes::from(Vec::new())), Token::Minimum);
     }
 
     proptest! {
@@ -199,7 +199,7 @@ mod tests {
 
         #[test]
         fn collated_tokens_compare_as_bytes(a in vec(0u8.., 0..5), b in vec(0u8.., 0..5)) {
-            let token = |bytes: &[u8]| Token::collated(Arc::from(bytes));
+            let token = |bytes: &[u8]| Token::collated(bytes.into());
             prop_assert_eq!(token(&a).cmp(&token(&b)), a.cmp(&b));
         }
     }
