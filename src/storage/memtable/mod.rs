@@ -4,7 +4,8 @@
 //! row is a [`CellTree`] behind a lock that is held for one mutation or one snapshot, never while
 //! cells are read: a reader sees a mutation whole or not at all.
 //!
-//! Locks: a shard before a row, never two of either.
+//! Locks: a shard before a row, never two of either; only who writes a sealed memtable to disk reads
+//! all its shards at once, in their order.
 
 mod tree;
 
@@ -154,16 +155,20 @@ impl Memtable {
         first
     }
 
-    /// All rows in order. For a memtable that is no longer written to.
-    pub fn rows(&self) -> MemtableRows {
-        let mut rows = Vec::with_capacity(self.row_count());
-        for shard in &self.shards {
-            let shard = read_lock(shard);
-            rows.extend(shard.iter().map(|(key, row)| (key.clone(), snapshot(row))));
+    /// Visits all rows in order, up to the first error. For a memtable that is no longer written
+    /// to: writers would wait.
+    pub fn for_each_row<E>(
+        &self,
+        mut visit: impl FnMut(&DecoratedKey, &MemtableRow) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let shards = self.shards.each_ref().map(read_lock);
+        let mut rows = Vec::with_capacity(shards.iter().map(|shard| shard.len()).sum());
+        for shard in &shards {
+            rows.extend(shard.iter());
         }
         // Eight sorted runs, which a stable sort recognises and merges.
-        rows.sort_by(|a, b| a.0.cmp(&b.0));
-        rows.into_iter()
+        rows.sort_by_key(|(key, _)| *key);
+        rows.into_iter().try_for_each(|(key, row)| visit(key, &snapshot(row)))
     }
 
     /// Number of rows.
@@ -212,9 +217,6 @@ impl Memtable {
         self.created_at
     }
 }
-
-/// The rows of a memtable in order.
-pub type MemtableRows = std::vec::IntoIter<(DecoratedKey, MemtableRow)>;
 
 /// A panic of another thread in the middle of a mutation leaves the tree sound: every step of an
 /// insertion does. The mutation may be there in part, as if the server had been stopped; its

@@ -2,7 +2,8 @@
 //!
 //! A clone shares all chunks and is a snapshot: what is inserted later copies the chunks on its
 //! path that are shared, and changes those that are not in place. A row of any width is therefore
-//! written at the cost of one path, and a reader never sees half of a mutation.
+//! written at the cost of one path, and a reader never sees half of a mutation. The only cell of a
+//! row, and many rows have but one, needs no chunk.
 
 use crate::model::cell::Cell;
 use crate::model::schema::ColumnFamilySchema;
@@ -14,9 +15,17 @@ use std::sync::Arc;
 const MAX_FANOUT: usize = 128;
 
 /// The cells of a row, sorted, at most one for each place.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct CellTree {
-    root: Arc<Node>,
+    root: Root,
+}
+
+#[derive(Debug, Clone, Default)]
+enum Root {
+    #[default]
+    Empty,
+    One(Cell),
+    Many(Arc<Node>),
 }
 
 #[derive(Debug, Clone)]
@@ -32,25 +41,32 @@ struct Child {
     node: Arc<Node>,
 }
 
-impl Default for CellTree {
-    fn default() -> Self {
-        Self { root: Arc::new(Node::Chunk(Vec::new())) }
-    }
-}
-
 impl CellTree {
     /// Adds a cell. With one that stands at its place already it is reconciled.
     pub fn insert(&mut self, family: &ColumnFamilySchema, cell: Cell) {
-        if let Some(right) = insert(&mut self.root, family, cell) {
-            let left = Arc::clone(&self.root);
-            let first = first_cell(&left).expect("a node that was split is not empty").clone();
-            self.root = Arc::new(Node::Inner(vec![Child { first, node: left }, right]));
+        match &mut self.root {
+            Root::Empty => self.root = Root::One(cell),
+            Root::One(only) => {
+                let only = only.clone();
+                self.root = match family.compare(only.place(), cell.place()) {
+                    Ordering::Less => Root::of([only, cell]),
+                    Ordering::Equal => Root::One(only.reconcile(cell)),
+                    Ordering::Greater => Root::of([cell, only]),
+                };
+            }
+            Root::Many(root) => {
+                if let Some(right) = insert(root, family, cell) {
+                    let left = Arc::clone(root);
+                    let first = first_cell(&left).expect("a node that was split has cells").clone();
+                    *root = Arc::new(Node::Inner(vec![Child { first, node: left }, right]));
+                }
+            }
         }
     }
 
     /// Whether there are no cells.
     pub fn is_empty(&self) -> bool {
-        first_cell(&self.root).is_none()
+        matches!(self.root, Root::Empty)
     }
 
     /// The cells within the range, ascending or descending.
@@ -62,8 +78,18 @@ impl CellTree {
     ) -> TreeCursor<'a> {
         let mut cursor =
             TreeCursor { family, range, reversed, path: Vec::new(), chunk: &[], next: 0 };
-        cursor.seek(&self.root);
+        match &self.root {
+            Root::Empty => {}
+            Root::One(only) => cursor.seek_in(std::slice::from_ref(only)),
+            Root::Many(root) => cursor.seek(root),
+        }
         cursor
+    }
+}
+
+impl Root {
+    fn of(cells: [Cell; 2]) -> Self {
+        Self::Many(Arc::new(Node::Chunk(cells.into())))
     }
 }
 
@@ -160,13 +186,14 @@ impl<'a> TreeCursor<'a> {
                     self.path.push((children, at));
                     node = &children[at].node;
                 }
-                Node::Chunk(cells) => {
-                    self.chunk = cells;
-                    self.next = self.before_edge(cells, Cell::place);
-                    return;
-                }
+                Node::Chunk(cells) => return self.seek_in(cells),
             }
         }
+    }
+
+    fn seek_in(&mut self, cells: &'a [Cell]) {
+        self.chunk = cells;
+        self.next = self.before_edge(cells, Cell::place);
     }
 
     /// Moves to the neighbouring chunk; false at the end of the row.
@@ -283,7 +310,8 @@ mod tests {
         for number in 0..10_000 {
             tree.insert(&family, cell(number, 1));
         }
-        let Node::Inner(children) = &*tree.root else { panic!("10,000 cells do not fit a chunk") };
+        let Root::Many(root) = &tree.root else { panic!("10,000 cells need a tree") };
+        let Node::Inner(children) = &**root else { panic!("10,000 cells do not fit a chunk") };
         assert!(children.len() <= 10_000 / MAX_FANOUT + 2);
         assert_eq!(tree.range(&family, CellRange::ALL, false).count(), 10_000);
     }

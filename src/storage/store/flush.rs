@@ -53,13 +53,13 @@ impl Store {
         let (options, rows) = (self.writer_options(), memtable.row_count() as u64);
         let created_at = self.environment.clock.now_micros();
         let mut writer = SsTableWriter::create(fs, path, &self.schema, options, rows, created_at)?;
-        for (key, row) in memtable.rows() {
-            writer.begin_row(&key, row.deletion);
+        memtable.for_each_row(|key, row| {
+            writer.begin_row(key, row.deletion);
             for cell in row.cells.range(&self.schema, CellRange::ALL, false) {
                 writer.push(cell)?;
             }
-            writer.end_row()?;
-        }
+            writer.end_row()
+        })?;
         let (properties, bytes) = writer.finish()?;
         Ok((bytes, properties.rows))
     }
