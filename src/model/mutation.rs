@@ -24,6 +24,7 @@ pub struct RowMutation {
     pub key: RowKey,
     /// What happens in each column family; a family may stand here more than once.
     pub families: Vec<FamilyMutation>,
+    /// Empty if there is only one.
     family_numbers: Vec<u32>,
     record: Arc<[u8]>,
 }
@@ -74,7 +75,10 @@ impl RowMutation {
 
     /// Numbers of the column families, in their order.
     pub fn family_numbers(&self) -> &[u32] {
-        &self.family_numbers
+        match &self.families[..] {
+            [only] => std::slice::from_ref(&only.family.0),
+            _ => &self.family_numbers,
+        }
     }
 
     /// Reads a record. Its cells share the bytes.
@@ -239,7 +243,11 @@ impl<'a> MutationBuilder<'a> {
     }
 }
 
+/// Nearly all mutations are of one family, and need no list.
 fn numbers(families: &[FamilyMutation]) -> Vec<u32> {
+    if families.len() == 1 {
+        return Vec::new();
+    }
     families.iter().map(|family| family.family.0).collect()
 }
 
@@ -290,6 +298,7 @@ mod tests {
         let read = RowMutation::decode(mutation.record(), &schema).unwrap();
         assert_eq!(read.key, mutation.key);
         assert_eq!(read.families.len(), 2);
+        assert_eq!(read.family_numbers(), [0, 1]);
         assert_eq!(read.families[0].deletion, Deletion::at(9, 100));
         for (a, b) in read.families.iter().zip(&mutation.families) {
             assert_eq!((a.family, a.deletion, &a.cells), (b.family, b.deletion, &b.cells));
