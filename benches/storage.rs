@@ -14,7 +14,7 @@ use alexandra::ring::{Partitioner, RowRange};
 use alexandra::storage::commitlog::SyncPolicy;
 use alexandra::storage::engine::Components;
 use alexandra::storage::sstable::Access;
-use alexandra::storage::{CompactionOptions, FamilyOptions, Options, Storage};
+use alexandra::storage::{CacheOptions, CompactionOptions, FamilyOptions, Options, Storage};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -43,6 +43,7 @@ fn open(directory: &Path, clock: &Arc<dyn Clock>) -> Storage {
         memtable_budget_bytes: 1 << 30,
         block_cache_bytes: 1 << 30,
         compaction: CompactionOptions::default(),
+        caches: CacheOptions::default(),
         accept_commitlog_loss: false,
         seed: 1,
     };

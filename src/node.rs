@@ -6,8 +6,7 @@ use crate::base::clock::Clock;
 use crate::base::machine;
 use crate::config::classes::{AuthenticatorName, SnitchName, StrategyName};
 use crate::config::settings::{
-    CacheSize, ColumnFamilySettings, CommitLogSync, CompactionStrategy, Compression,
-    KeyspaceSettings, Release,
+    ColumnFamilySettings, CommitLogSync, CompactionStrategy, Compression, KeyspaceSettings, Release,
 };
 use crate::config::{Properties, Settings};
 use crate::coordinator::{Coordinator, CoordinatorOptions};
@@ -21,7 +20,7 @@ use crate::storage::engine::{Components, StorageError};
 use crate::storage::error::ReadError;
 use crate::storage::store::OpenError;
 use crate::storage::system::{self, IdentityError};
-use crate::storage::{self, CompactionOptions, FamilyOptions, Storage};
+use crate::storage::{self, CacheOptions, CompactionOptions, FamilyOptions, Storage};
 use crate::wire::ApiVersion;
 use crate::wire::limits::Limits;
 use crate::wire::server::{Server, ServerOptions};
@@ -42,6 +41,12 @@ const MIN_MEMORY_BUDGET: u64 = 64 << 20;
 /// Least memory for memtables, in bytes, however large a block cache is asked for: with none, each
 /// write would wait for a flush.
 const MIN_MEMTABLE_BUDGET: u64 = MIN_MEMORY_BUDGET / 4;
+
+/// Least memory for all key caches, in bytes, however large a block cache is asked for.
+const MIN_KEY_CACHES: u64 = MIN_MEMORY_BUDGET / 64;
+
+/// Least memory for all row caches, in bytes.
+const MIN_ROW_CACHES: u64 = MIN_MEMORY_BUDGET / 16;
 
 /// What the command line decides, besides the settings.
 #[derive(Debug, Clone, Default)]
@@ -165,7 +170,6 @@ impl Node {
 /// Tells what the configuration asks for and this version does not do.
 fn warn_of_what_is_missing(settings: &Settings) {
     let own = settings.network.listen_address;
-    let families = || settings.keyspaces.iter().flat_map(|keyspace| &keyspace.column_families);
     let missing = [
         (
             settings.seeds.iter().any(|seed| *seed != own && !seed.is_loopback()),
@@ -176,29 +180,10 @@ fn warn_of_what_is_missing(settings: &Settings) {
             settings.storage.snapshot_before_compaction,
             "SnapshotBeforeCompaction: this version makes no snapshots",
         ),
-        (
-            families().any(|family| family.rows_cached != CacheSize::Off),
-            "RowsCached: this version has no row cache; it caches blocks of data files",
-        ),
     ];
     for (_, what) in missing.iter().filter(|(asked, _)| *asked) {
         log::warn!("{what}");
     }
-    let saves = |family: &ColumnFamilySettings| {
-        family.key_cache_save_period.or(family.row_cache_save_period).is_some()
-    };
-    if families().any(|family| !has_usual_key_cache(family) || saves(family)) {
-        log::info!(
-            "KeysCached and the saving of caches are without effect in this version: index blocks \
-             of data files are cached, by their bytes"
-        );
-    }
-}
-
-/// Whether the key cache is as large as it is when nothing is configured, in 0.6 or in 0.5.
-fn has_usual_key_cache(family: &ColumnFamilySettings) -> bool {
-    family.keys_cached == CacheSize::Entries(200_000)
-        || family.keys_cached == CacheSize::Fraction(0.01)
 }
 
 fn bind(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Server, SocketAddr), NodeError> {
@@ -252,6 +237,10 @@ fn open_storage(
             bytes_per_second: settings.storage.compaction_throughput_bytes,
             ..CompactionOptions::default()
         },
+        caches: CacheOptions {
+            preheats_keys: options.properties.compaction_preheats_key_cache(),
+            ..cache_options(settings, budget, block_cache_bytes)
+        },
         accept_commitlog_loss: options.accept_commitlog_loss,
         seed: options.seed,
     };
@@ -264,6 +253,18 @@ fn open_storage(
 /// Half of what the block cache leaves; the rest is for requests and answers.
 fn memtable_budget(budget: u64, block_cache_bytes: u64) -> u64 {
     (budget.saturating_sub(block_cache_bytes) / 2).max(MIN_MEMTABLE_BUDGET)
+}
+
+/// Of what block cache and memtables leave, a third is for rows and a twelfth for their places.
+fn cache_options(settings: &Settings, budget: u64, block_cache_bytes: u64) -> CacheOptions {
+    let memtables = memtable_budget(budget, block_cache_bytes);
+    let rest = budget.saturating_sub(block_cache_bytes).saturating_sub(memtables);
+    CacheOptions {
+        key_bytes: (rest / 12).max(MIN_KEY_CACHES),
+        row_bytes: (rest / 3).max(MIN_ROW_CACHES),
+        saved_directory: Some(settings.directories.saved_caches.clone()),
+        preheats_keys: false,
+    }
 }
 
 fn family_options(settings: &Settings, family: &ColumnFamilySettings) -> FamilyOptions {
@@ -287,6 +288,10 @@ fn family_options(settings: &Settings, family: &ColumnFamilySettings) -> FamilyO
         max_compaction_threshold: family.max_compaction_threshold as usize,
         gc_grace_seconds: i32::try_from(family.gc_grace.as_secs()).unwrap_or(i32::MAX),
         row_warning_bytes: storage.row_warning_threshold_bytes,
+        keys_cached: family.keys_cached,
+        rows_cached: family.rows_cached,
+        key_cache_save_period: family.key_cache_save_period,
+        row_cache_save_period: family.row_cache_save_period,
         ..FamilyOptions::default()
     }
 }
@@ -357,10 +362,23 @@ fn authenticator(name: AuthenticatorName, properties: &Properties) -> Authentica
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::comparator::ComparatorRegistry;
 
     #[test]
     fn a_huge_block_cache_leaves_memory_for_memtables() {
         assert_eq!(memtable_budget(1 << 30, 1 << 28), 3 << 27);
         assert_eq!(memtable_budget(1 << 30, 1 << 31), MIN_MEMTABLE_BUDGET);
+    }
+
+    #[test]
+    fn caches_get_their_parts_of_what_is_left() {
+        let settings = Settings::embedded(&ComparatorRegistry::default()).unwrap().settings;
+        let bytes = |budget, blocks| {
+            let options = cache_options(&settings, budget, blocks);
+            (options.key_bytes, options.row_bytes)
+        };
+        // A quarter of the budget is for blocks, three eighths are for memtables.
+        assert_eq!(bytes(1 << 30, 1 << 28), (32 << 20, 128 << 20));
+        assert_eq!(bytes(1 << 30, 1 << 31), (MIN_KEY_CACHES, MIN_ROW_CACHES));
     }
 }

@@ -14,7 +14,7 @@ use alexandra::ring::{Partitioner, RowRange};
 use alexandra::storage::commitlog::SyncPolicy;
 use alexandra::storage::engine::{Applied, Components};
 use alexandra::storage::sstable::Access;
-use alexandra::storage::{FamilyOptions, Options, Storage};
+use alexandra::storage::{CacheOptions, CompactionOptions, FamilyOptions, Options, Storage};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -55,6 +55,8 @@ impl Core {
             segment_bytes: 128 << 20,
             memtable_budget_bytes: 1 << 30,
             block_cache_bytes: settings.cache_bytes as u64,
+            compaction: CompactionOptions::default(),
+            caches: CacheOptions::default(),
             accept_commitlog_loss: false,
             seed: 1,
         };

@@ -105,7 +105,6 @@ const WITHOUT_EFFECT_YET: &[&str] = &[
     "HintMaxSizeInMB",
     "HintsDirectory",
     "PhiConvictThreshold",
-    "SavedCachesDirectory",
     "SpeculativeRetry",
     "StoragePort",
     "StreamThroughputInMBPerSecond",

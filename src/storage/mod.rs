@@ -3,13 +3,14 @@
 //! A write goes to the [`commitlog`], then to the [`memtable`] of each of its column families. A
 //! full memtable is written as an [`sstable`]; [`compaction`] merges SSTables of similar size. A
 //! read merges the memtables and those SSTables that may hold something of the row ([`row`]); a
-//! range read does so for many rows in token order ([`rows`]). [`store`] is one column family,
-//! [`Storage`] all of them together with the log and the threads that work in the background.
+//! range read does so for many rows in token order ([`rows`]). What is read often is kept in
+//! [`caches`]. [`store`] is one column family, [`Storage`] all of them together with the log and
+//! the threads that work in the background.
 //!
 //! A file counts from the moment the [`manifest`] names it. Names are built in [`files`] alone.
 
 pub mod background;
-pub mod cache;
+pub mod caches;
 pub mod commitlog;
 pub mod compaction;
 pub mod directory;
@@ -26,4 +27,4 @@ pub mod store;
 pub mod system;
 
 pub use engine::Storage;
-pub use options::{CompactionOptions, CompactionStrategy, FamilyOptions, Options};
+pub use options::{CacheOptions, CompactionOptions, CompactionStrategy, FamilyOptions, Options};

@@ -2,6 +2,7 @@
 
 use super::commitlog::SyncPolicy;
 use super::sstable::Compression;
+use crate::config::settings::CacheSize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ pub struct Options {
     pub block_cache_bytes: u64,
     /// How SSTables are merged.
     pub compaction: CompactionOptions,
+    /// The key and row caches.
+    pub caches: CacheOptions,
     /// Whether a start goes on behind a damaged part of the commit log.
     pub accept_commitlog_loss: bool,
     /// Seed of whatever is left to chance.
@@ -61,6 +64,32 @@ pub enum CompactionStrategy {
     Leveled,
 }
 
+/// Settings of the key and row caches of all column families together.
+#[derive(Debug, Clone)]
+pub struct CacheOptions {
+    /// Most bytes of all key caches together.
+    pub key_bytes: u64,
+    /// Most bytes of all row caches together.
+    pub row_bytes: u64,
+    /// `SavedCachesDirectory`: where the keys of caches are saved, and from where the caches are
+    /// filled after a start; `None` for neither.
+    pub saved_directory: Option<PathBuf>,
+    /// `compaction_preheat_key_cache`: whether the key cache is told at the end of a compaction
+    /// where the rows are now that it knew.
+    pub preheats_keys: bool,
+}
+
+impl Default for CacheOptions {
+    fn default() -> Self {
+        Self {
+            key_bytes: 8 << 20,
+            row_bytes: 32 << 20,
+            saved_directory: None,
+            preheats_keys: false,
+        }
+    }
+}
+
 /// Settings of one column family.
 #[derive(Debug, Clone)]
 pub struct FamilyOptions {
@@ -88,6 +117,14 @@ pub struct FamilyOptions {
     pub gc_grace_seconds: i32,
     /// `RowWarningThresholdInMB`, in bytes: compaction reports larger rows.
     pub row_warning_bytes: u64,
+    /// `KeysCached`.
+    pub keys_cached: CacheSize,
+    /// `RowsCached`.
+    pub rows_cached: CacheSize,
+    /// `KeyCacheSavePeriodInSeconds`; `None` for never.
+    pub key_cache_save_period: Option<Duration>,
+    /// `RowCacheSavePeriodInSeconds`; `None` for never.
+    pub row_cache_save_period: Option<Duration>,
 }
 
 impl Default for FamilyOptions {
@@ -106,6 +143,10 @@ impl Default for FamilyOptions {
             max_compaction_threshold: 32,
             gc_grace_seconds: 864_000,
             row_warning_bytes: 64 << 20,
+            keys_cached: CacheSize::Entries(200_000),
+            rows_cached: CacheSize::Off,
+            key_cache_save_period: None,
+            row_cache_save_period: None,
         }
     }
 }

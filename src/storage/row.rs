@@ -48,7 +48,7 @@ impl Budget {
     }
 
     /// Takes a cell's worth of work.
-    fn spend(&mut self, cells: usize) -> Result<(), ReadError> {
+    pub(super) fn spend(&mut self, cells: usize) -> Result<(), ReadError> {
         if let Some(left) = &mut self.left {
             *left = left.checked_sub(cells).ok_or(ReadError::WouldBlock)?;
         }

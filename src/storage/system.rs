@@ -156,7 +156,7 @@ fn write(
 mod tests {
     use super::super::commitlog::SyncPolicy;
     use super::super::engine::Components;
-    use super::super::options::{FamilyOptions, Options};
+    use super::super::options::{CacheOptions, FamilyOptions, Options};
     use super::*;
     use crate::base::clock::ManualClock;
     use crate::base::events::Events;
@@ -181,6 +181,7 @@ mod tests {
             memtable_budget_bytes: 1 << 20,
             block_cache_bytes: 1 << 20,
             compaction: crate::storage::CompactionOptions::default(),
+            caches: CacheOptions::default(),
             accept_commitlog_loss: false,
             seed: 1,
         };

@@ -13,7 +13,9 @@ use alexandra::storage::commitlog::SyncPolicy;
 use alexandra::storage::compaction::{CompactionError, ThresholdError};
 use alexandra::storage::engine::{Components, WriteError};
 use alexandra::storage::sstable::SsTable;
-use alexandra::storage::{CompactionOptions, CompactionStrategy, FamilyOptions, Options, Storage};
+use alexandra::storage::{
+    CacheOptions, CompactionOptions, CompactionStrategy, FamilyOptions, Options, Storage,
+};
 use fastrand::Rng;
 use rustix::io::Errno;
 use std::sync::{Arc, Condvar, Mutex};
@@ -437,6 +439,7 @@ fn throttled(directory: &std::path::Path, hold: &Arc<Hold>) -> Storage {
         memtable_budget_bytes: 1 << 26,
         block_cache_bytes: 1 << 16,
         compaction: CompactionOptions { bytes_per_second: Some(1024), ..Default::default() },
+        caches: CacheOptions::default(),
         accept_commitlog_loss: false,
         seed: 1,
     };

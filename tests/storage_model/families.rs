@@ -12,7 +12,7 @@ use alexandra::ring::Partitioner;
 use alexandra::storage::commitlog::SyncPolicy;
 use alexandra::storage::engine::Components;
 use alexandra::storage::sstable::Access;
-use alexandra::storage::{CompactionOptions, FamilyOptions, Options, Storage};
+use alexandra::storage::{CacheOptions, CompactionOptions, FamilyOptions, Options, Storage};
 use fastrand::Rng;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,6 +75,7 @@ fn open(events: Events) -> Storage {
         memtable_budget_bytes: BUDGET,
         block_cache_bytes: 1 << 20,
         compaction: CompactionOptions::default(),
+        caches: CacheOptions::default(),
         accept_commitlog_loss: false,
         seed: 1,
     };

@@ -4,6 +4,7 @@
 //! * `random`: random writes, reads, flushes, compactions, restarts and crashes. A failure prints
 //!   its seed; `ALEXANDRA_SEED=n` repeats it, `ALEXANDRA_CASES=n` asks for more than the default.
 //! * `regressions`: what was found, one test for each bug.
+//! * `caches`: key and row caches, and what is saved of them.
 //! * `crash`: power fails after each single change to the disk of a fixed scenario.
 //! * `compactions`: several at once, without room, behind the writers; what they purge.
 //! * `faults`: each write, sync and rename fails once; the disk is full; a bit flips.
@@ -16,6 +17,7 @@
 #![allow(clippy::print_stderr, reason = "a failing case says which it is")]
 
 mod bits;
+mod caches;
 mod compactions;
 mod crash;
 mod families;

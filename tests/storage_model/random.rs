@@ -3,6 +3,7 @@
 use crate::model::{Filter, Model, Query, Row, Target, Write};
 use crate::rig::{BATCH, FAMILIES, Outcome, PERIODIC, Rig, Setup, visible};
 use alexandra::base::sim_fs::Survival;
+use alexandra::config::settings::CacheSize;
 use alexandra::model::key::RowKey;
 use alexandra::model::schema::FamilyId;
 use alexandra::ring::{DecoratedKey, Partitioner, RowRange, Token};
@@ -85,6 +86,15 @@ fn mutations_are_whole_or_absent_after_power_loss_in_periodic_mode() {
     run(Mode::PowerLoss);
 }
 
+fn any_size(rng: &mut Rng) -> CacheSize {
+    match rng.u32(..4) {
+        0 => CacheSize::Off,
+        1 => CacheSize::Entries(rng.u64(1..8)),
+        2 => CacheSize::Fraction(0.5),
+        _ => CacheSize::Entries(200_000),
+    }
+}
+
 impl Case {
     fn new(mode: Mode, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
@@ -101,6 +111,13 @@ impl Case {
             min_compaction_threshold: [0, 2, 3, 4][rng.usize(..4)],
             data_directories: rng.usize(1..=2),
             memtable_operations: [10, 20, 60][rng.usize(..3)],
+            // With little room for index blocks the key cache has more to do.
+            block_cache_bytes: [1 << 14, 1 << 10][rng.usize(..2)],
+            keys_cached: any_size(&mut rng),
+            rows_cached: any_size(&mut rng),
+            row_cache_bytes: [1 << 20, 1 << 12][rng.usize(..2)],
+            saves_caches: rng.u32(..4) == 0,
+            preheats_keys: rng.bool(),
             ..Setup::default()
         };
         let rig = Rig::new(setup, seed);
@@ -121,7 +138,8 @@ impl Case {
     fn step(&mut self) {
         let family = FamilyId(self.rng.u32(..3));
         match self.rng.u32(..100) {
-            0..45 => self.write(),
+            0..44 => self.write(),
+            44..45 => self.change_caches(family),
             45..70 => self.read(family.0),
             70..84 => self.scan(family.0),
             84..88 => self.rig.storage().flush(family).unwrap(),
@@ -132,6 +150,12 @@ impl Case {
             97..99 => self.crash(),
             _ => self.check_all(),
         }
+    }
+
+    fn change_caches(&mut self, family: FamilyId) {
+        let mut entries = || [0, 1, 5, 1000][self.rng.usize(..4)];
+        let (keys, rows) = (entries(), entries());
+        self.rig.storage().set_cache_capacity(family, keys, rows);
     }
 
     fn sync(&mut self) {

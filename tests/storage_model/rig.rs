@@ -6,6 +6,7 @@ use alexandra::base::clock::{Clock, ManualClock};
 use alexandra::base::events::{Events, Listener, Recorder};
 use alexandra::base::fs::FileSystem;
 use alexandra::base::sim_fs::{SimFileSystem, Survival};
+use alexandra::config::settings::CacheSize;
 use alexandra::model::comparator::Comparator;
 use alexandra::model::deletion::Deletion;
 use alexandra::model::key::RowKey;
@@ -17,7 +18,9 @@ use alexandra::storage::commitlog::{LogError, SyncPolicy};
 use alexandra::storage::engine::{Applied, Components, StorageError, WriteError};
 use alexandra::storage::error::ReadError;
 use alexandra::storage::sstable::{Access, Compression};
-use alexandra::storage::{CompactionOptions, CompactionStrategy, FamilyOptions, Options, Storage};
+use alexandra::storage::{
+    CacheOptions, CompactionOptions, CompactionStrategy, FamilyOptions, Options, Storage,
+};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -61,7 +64,17 @@ pub(crate) struct Setup {
     pub(crate) memtable_operations: u64,
     pub(crate) memtable_budget_bytes: u64,
     pub(crate) compression: Compression,
+    pub(crate) block_cache_bytes: u64,
+    pub(crate) keys_cached: CacheSize,
+    pub(crate) rows_cached: CacheSize,
+    pub(crate) row_cache_bytes: u64,
+    /// Whether the keys of caches are saved, every hour and at the end.
+    pub(crate) saves_caches: bool,
+    pub(crate) preheats_keys: bool,
 }
+
+/// Where keys of caches are saved.
+pub(crate) const SAVED_CACHES: &str = "/var/saved_caches";
 
 pub(crate) const BATCH: SyncPolicy = SyncPolicy::Batch { window: Duration::ZERO };
 pub(crate) const PERIODIC: SyncPolicy = SyncPolicy::Periodic { every: Duration::from_hours(1) };
@@ -78,6 +91,12 @@ impl Setup {
         memtable_operations: 20,
         memtable_budget_bytes: 1 << 20,
         compression: Compression::Lz4,
+        block_cache_bytes: 1 << 14,
+        keys_cached: CacheSize::Entries(200_000),
+        rows_cached: CacheSize::Off,
+        row_cache_bytes: 1 << 20,
+        saves_caches: false,
+        preheats_keys: false,
     };
 }
 
@@ -138,8 +157,14 @@ impl Rig {
             sync: setup.sync,
             segment_bytes: 4096,
             memtable_budget_bytes: setup.memtable_budget_bytes,
-            block_cache_bytes: 1 << 14,
             compaction: CompactionOptions::default(),
+            block_cache_bytes: setup.block_cache_bytes,
+            caches: CacheOptions {
+                key_bytes: 1 << 20,
+                row_bytes: setup.row_cache_bytes,
+                saved_directory: setup.saves_caches.then(|| SAVED_CACHES.into()),
+                preheats_keys: setup.preheats_keys,
+            },
             accept_commitlog_loss: false,
             seed: 1,
         };
@@ -155,6 +180,10 @@ impl Rig {
             leveled_table_bytes: 1000,
             min_compaction_threshold: setup.min_compaction_threshold,
             gc_grace_seconds: setup.gc_grace_seconds,
+            keys_cached: setup.keys_cached,
+            rows_cached: setup.rows_cached,
+            key_cache_save_period: setup.saves_caches.then_some(Duration::from_hours(1)),
+            row_cache_save_period: setup.saves_caches.then_some(Duration::from_hours(1)),
             ..FamilyOptions::default()
         };
         let partitioner = self.setup.partitioner;

@@ -4,6 +4,7 @@ use crate::rig::{KEYSPACE, schema};
 use alexandra::base::clock::{Clock, SystemClock};
 use alexandra::base::events::Events;
 use alexandra::base::fs::OsFileSystem;
+use alexandra::config::settings::CacheSize;
 use alexandra::model::deletion::Deletion;
 use alexandra::model::key::RowKey;
 use alexandra::model::mutation::MutationBuilder;
@@ -13,7 +14,7 @@ use alexandra::ring::{Partitioner, RowRange};
 use alexandra::storage::commitlog::SyncPolicy;
 use alexandra::storage::engine::Components;
 use alexandra::storage::sstable::Access;
-use alexandra::storage::{CompactionOptions, FamilyOptions, Options, Storage};
+use alexandra::storage::{CacheOptions, CompactionOptions, FamilyOptions, Options, Storage};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::thread;
@@ -29,15 +30,16 @@ const FAMILY: FamilyId = FamilyId(0);
 const ROWS: i64 = 4;
 const COLUMNS: usize = 100;
 
-fn open(directory: &std::path::Path, clock: &Arc<SystemClock>) -> Storage {
+fn open(directory: &std::path::Path, clock: &Arc<SystemClock>, caches: Caches) -> Storage {
     let options = Options {
         data_directories: vec![directory.join("data")],
         commit_log_directory: directory.join("commitlog"),
         sync: SyncPolicy::Periodic { every: Duration::from_millis(50) },
         segment_bytes: 1 << 18,
         memtable_budget_bytes: 1 << 22,
-        block_cache_bytes: 1 << 16,
         compaction: CompactionOptions::default(),
+        block_cache_bytes: if caches == Caches::Tiny { 1 << 12 } else { 1 << 16 },
+        caches: CacheOptions::default(),
         accept_commitlog_loss: false,
         seed: 1,
     };
@@ -46,15 +48,26 @@ fn open(directory: &std::path::Path, clock: &Arc<SystemClock>) -> Storage {
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         events: Events::ignored(),
     };
-    let family_options = |_| FamilyOptions {
+    let family_options = move |_| FamilyOptions {
         memtable_operations: 5000,
         block_bytes: 512,
         index_interval: 2,
         min_compaction_threshold: 2,
         gc_grace_seconds: 0,
+        keys_cached: CacheSize::Entries(3),
+        rows_cached: if caches == Caches::Tiny { CacheSize::Entries(2) } else { CacheSize::Off },
         ..FamilyOptions::default()
     };
     Storage::open(components, options, Partitioner::Random, schema(), family_options).unwrap()
+}
+
+/// How much is cached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Caches {
+    /// Blocks.
+    Usual,
+    /// Of rows, of their places and of blocks less than there are.
+    Tiny,
 }
 
 fn key(row: i64) -> RowKey {
@@ -93,6 +106,7 @@ struct Run {
     /// The newest acknowledged timestamp of each row.
     newest: [AtomicI64; ROWS as usize],
     reads: AtomicU64,
+    row_cache_hits: AtomicU64,
 }
 
 impl Run {
@@ -121,6 +135,18 @@ impl Run {
         self.reads.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Most of the time there is a row cache, of one row or two.
+    fn change_caches(&self, round: i64) {
+        thread::sleep(Duration::from_millis(5));
+        if let Some(rows) = self.storage.cache_stats(FAMILY).rows {
+            // With two rows after one the same cache goes on.
+            let counted = if round % 4 == 0 { rows.hits } else { 0 };
+            self.row_cache_hits.fetch_add(counted, Ordering::Relaxed);
+        }
+        let rows = [0, 1, 2, 2][usize::try_from(round % 4).unwrap()];
+        self.storage.set_cache_capacity(FAMILY, 1 + rows, rows);
+    }
+
     fn scan(&self) {
         let all = Slice::all(None);
         let rows = self.storage.scan(FAMILY, &RowRange::all(), &all, 100, Access::Cached).unwrap();
@@ -131,16 +157,29 @@ impl Run {
 
 #[test]
 fn nobody_sees_half_of_a_row_mutation() {
+    write_and_read(Caches::Usual);
+}
+
+/// Rows enter and leave the row cache all the time, and it is switched off and on.
+#[test]
+fn nobody_is_shown_an_old_row_by_the_row_cache() {
+    write_and_read(Caches::Tiny);
+}
+
+fn write_and_read(caches: Caches) {
     let directory = tempfile::tempdir().unwrap();
     let clock = Arc::new(SystemClock::new());
     let run = Run {
-        storage: open(directory.path(), &clock),
+        storage: open(directory.path(), &clock, caches),
         clock: Arc::clone(&clock),
         stop: AtomicBool::new(false),
         timestamps: AtomicI64::new(1),
         newest: Default::default(),
         reads: AtomicU64::new(0),
+        row_cache_hits: AtomicU64::new(0),
     };
+    // Between two flushes there is time to read what the first has driven out of a cache.
+    let pause = Duration::from_millis(if caches == Caches::Tiny { 3 } else { 0 });
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| run.repeat(|round| run.write(round)));
@@ -155,6 +194,16 @@ fn nobody_sees_half_of_a_row_mutation() {
                 thread::sleep(MAJOR_PAUSE);
             });
         });
+        scope.spawn(|| {
+            run.repeat(|_| {
+                run.storage.flush(FAMILY).unwrap();
+                thread::sleep(pause);
+            });
+        });
+        scope.spawn(|| run.repeat(|_| run.storage.compact(FAMILY).unwrap()));
+        if caches == Caches::Tiny {
+            scope.spawn(|| run.repeat(|round| run.change_caches(round)));
+        }
         let began = clock.monotonic();
         while clock.monotonic().saturating_sub(began) < RUN_TIME {
             thread::sleep(Duration::from_millis(50));
@@ -162,9 +211,11 @@ fn nobody_sees_half_of_a_row_mutation() {
         run.stop.store(true, Ordering::Relaxed);
     });
     assert!(run.reads.load(Ordering::Relaxed) > 100, "the readers were starved");
+    let hits = run.row_cache_hits.load(Ordering::Relaxed);
+    assert_eq!(hits > 10, caches == Caches::Tiny, "{hits} hits");
     let newest = run.newest.map(AtomicI64::into_inner);
     drop(run.storage);
-    let storage = open(directory.path(), &clock);
+    let storage = open(directory.path(), &clock, caches);
     for (row, newest) in (0..).zip(newest) {
         let found = storage.read(FAMILY, &key(row), &Slice::all(None), Access::Cached).unwrap();
         assert!(the_value(&found) >= newest);

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use log::Level;
 
+use super::cache::CacheEvent;
 use super::client::ClientEvent;
 use super::commitlog::CommitLogEvent;
 use super::compaction::CompactionEvent;
@@ -26,6 +27,8 @@ pub enum Event {
     CommitLog(CommitLogEvent),
     /// The disk, whoever used it.
     Disk(DiskEvent),
+    /// Key and row caches and their files.
+    Cache(CacheEvent),
     /// A connection of a Thrift client.
     Client(ClientEvent),
 }
@@ -40,6 +43,7 @@ impl Event {
             Self::SSTable(event) => event.level(),
             Self::CommitLog(event) => event.level(),
             Self::Disk(event) => event.level(),
+            Self::Cache(event) => event.level(),
             Self::Client(event) => event.level(),
         }
     }
@@ -52,6 +56,7 @@ impl Event {
             Self::SSTable(_) => "alexandra::sstable",
             Self::CommitLog(_) => "alexandra::commitlog",
             Self::Disk(_) => "alexandra::disk",
+            Self::Cache(_) => "alexandra::cache",
             Self::Client(_) => "alexandra::client",
         }
     }
@@ -65,6 +70,7 @@ impl fmt::Display for Event {
             Self::SSTable(event) => event.fmt(f),
             Self::CommitLog(event) => event.fmt(f),
             Self::Disk(event) => event.fmt(f),
+            Self::Cache(event) => event.fmt(f),
             Self::Client(event) => event.fmt(f),
         }
     }
@@ -86,6 +92,7 @@ event_from! {
     SSTable(SSTableEvent),
     CommitLog(CommitLogEvent),
     Disk(DiskEvent),
+    Cache(CacheEvent),
     Client(ClientEvent),
 }
 

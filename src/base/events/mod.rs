@@ -5,6 +5,7 @@
 //! changes. It writes no log line of its own for the same thing. Listeners run on the thread that
 //! emits, under whatever locks that thread holds, so they must be quick and must not call back.
 
+mod cache;
 mod client;
 mod commitlog;
 mod compaction;
@@ -20,6 +21,7 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+pub use cache::{CacheEvent, CacheKind};
 pub use client::{ClientEvent, CloseReason};
 pub use commitlog::CommitLogEvent;
 pub use compaction::{CompactionEvent, CompactionKind};

@@ -5,8 +5,9 @@ use std::time::Duration;
 use log::Level;
 
 use super::{
-    ClientEvent, CloseReason, CommitLogEvent, CompactionEvent, CompactionKind, DiskEvent,
-    DiskOperation, Event, Events, Family, FlushCause, FlushEvent, Memtable, Recorder, SSTableEvent,
+    CacheEvent, CacheKind, ClientEvent, CloseReason, CommitLogEvent, CompactionEvent,
+    CompactionKind, DiskEvent, DiskOperation, Event, Events, Family, FlushCause, FlushEvent,
+    Memtable, Recorder, SSTableEvent,
 };
 
 const LONG: Duration = Duration::from_secs(30);
@@ -28,6 +29,39 @@ fn check(event: impl Into<Event>, level: Level, target: &str, line: &str) {
     let event = event.into();
     assert_eq!((event.level(), event.target()), (level, target));
     assert_eq!(event.to_string(), line);
+}
+
+#[test]
+fn cache_lines_name_the_family_and_the_cache() {
+    let (family, took) = (standard1(), Duration::from_millis(12));
+    let target = "alexandra::cache";
+    let cache = CacheKind::Rows;
+    check(
+        CacheEvent::Loaded { family: family.clone(), cache, keys: 7, took },
+        Level::Info,
+        target,
+        "completed loading (12 ms; 7 keys) row cache for Standard1 of Keyspace1",
+    );
+    let cache = CacheKind::Keys;
+    check(
+        CacheEvent::Saved { family: family.clone(), cache, keys: 7, took },
+        Level::Debug,
+        target,
+        "saved 7 keys of the key cache of Keyspace1.Standard1 in 12 ms",
+    );
+    let reason = "cannot create x: no space".to_owned();
+    check(
+        CacheEvent::NotSaved { family: family.clone(), cache, reason: reason.clone() },
+        Level::Warn,
+        target,
+        "the key cache of Keyspace1.Standard1 is not saved: cannot create x: no space",
+    );
+    check(
+        CacheEvent::Unreadable { family, cache, reason },
+        Level::Warn,
+        target,
+        "error reading saved key cache of Keyspace1.Standard1: cannot create x: no space",
+    );
 }
 
 #[test]

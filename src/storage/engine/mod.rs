@@ -5,11 +5,13 @@
 //!   write        the path of a mutation; back pressure
 //!   flushes      the threads that write memtables to disk
 //!   compactions  the threads that merge SSTables, and the housekeeper
+//!   caches       the thread that fills caches after a start, and saves their keys
 //! ```
 //!
 //! Locks: that of a flush first, then the gate; then as [`super::store`] and
 //! [`super::memtable`] say.
 
+mod caches;
 mod compactions;
 mod flushes;
 mod open;
@@ -18,6 +20,7 @@ mod write;
 pub use open::StorageError;
 
 use super::background::WorkQueue;
+use super::caches::{CacheStats, FamilyCacheStats};
 use super::commitlog::{CommitLog, LogError, Position};
 use super::compaction::{
     CompactionError, CompactionProgress, CompactionTotals, Compactor, Plan, ThresholdError,
@@ -35,6 +38,7 @@ use crate::model::mutation::RowMutation;
 use crate::model::schema::{FamilyId, Schema};
 use crate::model::slice::{RowSlice, Slice};
 use crate::ring::{Partitioner, RowRange, Token};
+use caches::SavedCaches;
 use compactions::CompactionQueue;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -114,6 +118,7 @@ struct Shared {
     flushing: AtomicUsize,
     compactions: CompactionQueue,
     compactor: Compactor,
+    caches: SavedCaches,
     memtable_budget: u64,
     /// Woken when a flush has freed memory.
     memory_freed: (Mutex<()>, Condvar),
@@ -263,6 +268,27 @@ impl Storage {
         Ok(())
     }
 
+    /// The figures of the key and row cache of a column family.
+    pub fn cache_stats(&self, family: FamilyId) -> FamilyCacheStats {
+        self.shared.store(family).cache_stats()
+    }
+
+    /// The figures of the block cache, in bytes.
+    pub fn block_cache_stats(&self) -> CacheStats {
+        self.shared.environment.cache.stats()
+    }
+
+    /// Changes how many entries the key cache and the row cache of a column family may have, until
+    /// the next start; 0 switches one off. A share of all keys is then no longer kept to.
+    pub fn set_cache_capacity(&self, family: FamilyId, keys: u64, rows: u64) {
+        self.shared.store(family).set_cache_capacity(keys, rows);
+    }
+
+    /// Forgets all cached rows of a column family.
+    pub fn invalidate_row_cache(&self, family: FamilyId) {
+        self.shared.store(family).invalidate_row_cache();
+    }
+
     /// Makes everything durable that was written so far.
     pub fn sync(&self) -> Result<(), LogError> {
         self.shared.log.sync_now()
@@ -284,11 +310,14 @@ impl Storage {
         }
         self.shared.flushes.close();
         self.shared.compactions.close();
+        self.shared.caches.end();
         for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             if thread.join().is_err() {
                 log::error!("a background thread of the storage ended by a panic");
             }
         }
+        // Rows that are written to disk leave the row cache.
+        self.shared.save_caches_at_end();
         for store in &self.shared.stores {
             if let Err(error) = self.shared.flush(store, FlushCause::Shutdown) {
                 log::warn!("{} stays in the commit log: {error}", store.schema());

@@ -1,7 +1,7 @@
 //! The start: directories, locks, column families, and what the commit log holds.
 
 use super::super::background::{Work, WorkQueue};
-use super::super::cache::BlockCache;
+use super::super::caches::{BlockCache, ByteBudget};
 use super::super::commitlog::{self, CommitLog, LogError, LogOptions, Position, SyncPolicy};
 use super::super::compaction::Compactor;
 use super::super::directory::{self, DirectorySync};
@@ -9,6 +9,7 @@ use super::super::error::{FileContext, FileError, ReadError};
 use super::super::files;
 use super::super::options::{FamilyOptions, Options};
 use super::super::store::{Environment, OpenError, Store};
+use super::caches::SavedCaches;
 use super::compactions::{CompactionQueue, Takes};
 use super::{Components, Shared, Storage};
 use crate::base::events::FlushCause;
@@ -81,6 +82,9 @@ impl Storage {
             clock: Arc::clone(&clock),
             events,
             cache: Arc::new(BlockCache::new(options.block_cache_bytes)),
+            key_cache_budget: Arc::new(ByteBudget::new(options.caches.key_bytes)),
+            row_cache_budget: Arc::new(ByteBudget::new(options.caches.row_bytes)),
+            preheats_keys: options.caches.preheats_keys,
             partitioner,
             memtable_memory: AtomicU64::new(0),
             directory_sync: DirectorySync::default(),
@@ -120,6 +124,7 @@ impl Storage {
             flushing: AtomicUsize::new(0),
             compactions: CompactionQueue::default(),
             compactor,
+            caches: SavedCaches::new(options.caches.saved_directory),
             memtable_budget: options.memtable_budget_bytes,
             memory_freed: (Mutex::new(()), Condvar::new()),
             stopping: AtomicBool::new(false),
@@ -133,7 +138,10 @@ impl Storage {
             shared.request_compaction(store);
         }
         let flush_threads = options.data_directories.len().clamp(FLUSH_THREADS.0, FLUSH_THREADS.1);
-        let threads = start_threads(&shared, flush_threads, compaction_threads)?;
+        let mut threads = start_threads(&shared, flush_threads, compaction_threads)?;
+        if shared.caches.are_wanted() {
+            threads.push(spawn("caches", &shared, Shared::run_caches)?);
+        }
         Ok(Self { shared, threads: Mutex::new(threads), closed: AtomicBool::new(false) })
     }
 }
@@ -275,6 +283,7 @@ mod tests {
     use super::*;
     use crate::base::sim_fs::SimFileSystem;
     use crate::storage::CompactionOptions;
+    use crate::storage::options::CacheOptions;
     use std::path::Path;
     use std::time::Duration;
 
@@ -289,6 +298,7 @@ mod tests {
             memtable_budget_bytes: 1 << 20,
             block_cache_bytes: 1 << 20,
             compaction: CompactionOptions::default(),
+            caches: CacheOptions::default(),
             accept_commitlog_loss: false,
             seed: 1,
         };

@@ -142,6 +142,13 @@ impl Memtable {
         read_lock(self.shard(key)).contains_key(key)
     }
 
+    /// Calls for the key of each row, in no order. A shard is locked against new rows meanwhile.
+    pub fn for_each_key(&self, mut visit: impl FnMut(&DecoratedKey)) {
+        for shard in &self.shards {
+            read_lock(shard).keys().for_each(&mut visit);
+        }
+    }
+
     /// The first row at or behind a place.
     pub fn first_row(&self, from: Bound<&DecoratedKey>) -> Option<(DecoratedKey, MemtableRow)> {
         let mut first: Option<(DecoratedKey, MemtableRow)> = None;

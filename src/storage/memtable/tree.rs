@@ -42,6 +42,33 @@ struct Child {
 }
 
 impl CellTree {
+    /// The tree of cells that are in order, one for each place. Its chunks are full, and take no
+    /// more memory than they need.
+    pub fn from_sorted(mut cells: Vec<Cell>) -> Self {
+        if cells.len() <= 1 {
+            return Self { root: cells.pop().map_or(Root::Empty, Root::One) };
+        }
+        if cells.len() <= MAX_FANOUT {
+            cells.shrink_to_fit();
+            return Self { root: Root::Many(Arc::new(Node::Chunk(cells))) };
+        }
+        let mut level: Vec<Child> = cells
+            .chunks(MAX_FANOUT)
+            .map(|chunk| Child {
+                first: chunk[0].clone(),
+                node: Arc::new(Node::Chunk(chunk.into())),
+            })
+            .collect();
+        while level.len() > 1 {
+            let above = level.chunks(MAX_FANOUT).map(|children| {
+                let first = children[0].first.clone();
+                Child { first, node: Arc::new(Node::Inner(children.into())) }
+            });
+            level = above.collect();
+        }
+        Self { root: Root::Many(level.swap_remove(0).node) }
+    }
+
     /// Adds a cell. With one that stands at its place already it is reconciled.
     pub fn insert(&mut self, family: &ColumnFamilySchema, cell: Cell) {
         match &mut self.root {
@@ -299,7 +326,28 @@ mod tests {
                 let all = tree.range(&family, CellRange::ALL, false).count();
                 prop_assert_eq!(all, model.len());
                 prop_assert_eq!(tree.is_empty(), model.is_empty());
+                let sorted = model.iter().map(|(n, t)| cell(*n, *t)).collect();
+                let built = CellTree::from_sorted(sorted);
+                for reversed in [false, true] {
+                    let found: Vec<_> = built.range(&family, range, reversed).collect();
+                    let expected: Vec<_> = tree.range(&family, range, reversed).collect();
+                    prop_assert_eq!(found, expected);
+                }
             }
+        }
+    }
+
+    #[test]
+    fn a_tree_is_built_from_sorted_cells() {
+        let family = family();
+        for count in [0, 1, 128, 129, 128 * 128, 128 * 128 + 1] {
+            let cells: Vec<_> = (0..count).map(|number| cell(number, 1)).collect();
+            let mut tree = CellTree::from_sorted(cells.clone());
+            let found: Vec<_> = tree.range(&family, CellRange::ALL, false).cloned().collect();
+            assert_eq!(found, cells);
+            tree.insert(&family, cell(count, 1));
+            let last = tree.range(&family, CellRange::ALL, true).next();
+            assert_eq!(last, Some(&cell(count, 1)));
         }
     }
 

@@ -117,6 +117,16 @@ impl Block {
         Some(ByteReader::at(&self.bytes, at).u32().ok()? as usize)
     }
 
+    /// A block of its own that holds this entry and no directory; `None` if there are not so many.
+    /// For row index blocks only.
+    pub fn only(&self, index: usize) -> Option<Self> {
+        let (start, tags) = (self.entry(index)?, self.directory as usize - self.len() * 4);
+        let end = self.entry(index + 1).unwrap_or(tags);
+        let bytes: Arc<[u8]> = self.bytes.get(start..end)?.into();
+        let directory = bytes.len() as u32;
+        Some(Self { bytes, directory })
+    }
+
     /// The entries that were tagged so, by their numbers. For row index blocks only.
     pub fn tagged(&self, tag: u32) -> impl Iterator<Item = usize> {
         let end = self.directory as usize;

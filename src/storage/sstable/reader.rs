@@ -11,7 +11,7 @@ use crate::base::fs::{File, FileSystem};
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::CellRange;
 use crate::ring::{DecoratedKey, Partitioner, Token};
-use crate::storage::cache::BlockCache;
+use crate::storage::caches::{BlockCache, KeyCache};
 use crate::storage::error::{Corrupt, FileContext, FileError, ReadError};
 use std::cmp::Ordering;
 use std::ops::{Bound, RangeInclusive};
@@ -214,17 +214,43 @@ impl SsTable {
         blocks: &Blocks<'_>,
     ) -> Result<Option<RowEntry>, ReadError> {
         let Some(at) = self.blocks_before(key).checked_sub(1) else { return Ok(None) };
-        let handle = self.summary[at].block;
-        let block = self.row_index_block(&self.summary[at], blocks)?;
+        let summary = &self.summary[at];
+        let handle = summary.block;
+        if let Some(keys) = blocks.keys
+            && summary.pinned.get().is_none()
+            && let Some(known) = keys.get(self.cache_id, key.key())
+        {
+            let entry = RowEntry::decode(self.partitioner, &known, 0);
+            return entry.map(Some).map_err(|malformed| self.malformed(handle, malformed));
+        }
+        let block = self.row_index_block(summary, blocks)?;
         for index in block.tagged(filter::tag(hash)) {
             let at = block.entry(index).ok_or(Malformed(0));
             let order =
                 at.and_then(|at| entry::compare_key(key, self.partitioner, block.bytes(), at));
             if order.map_err(|malformed| self.malformed(handle, malformed))? == Ordering::Equal {
-                return self.entry(&block, handle, index);
+                let entry = self.entry(&block, handle, index)?;
+                if let Some(keys) = blocks.keys
+                    && summary.pinned.get().is_none()
+                    && let Some(only) = block.only(index)
+                {
+                    keys.insert(self.cache_id, key.key(), only);
+                }
+                return Ok(entry);
             }
         }
         Ok(None)
+    }
+
+    /// The first row of each index block that is pinned: to look these up again pins the blocks.
+    pub fn pinned_keys(&self) -> impl Iterator<Item = &DecoratedKey> {
+        let pinned = self.summary.iter().filter(|entry| entry.pinned.get().is_some());
+        pinned.map(|entry| &entry.first)
+    }
+
+    /// Its number in the caches, which no other file ever gets.
+    pub fn cache_id(&self) -> u64 {
+        self.cache_id
     }
 
     /// How many row index blocks begin at or before the key.
@@ -417,6 +443,8 @@ fn decode_summary(partitioner: Partitioner, bytes: &[u8]) -> Result<Vec<SummaryE
 pub struct Blocks<'a> {
     table: &'a SsTable,
     access: Access,
+    /// Remembers where rows are.
+    keys: Option<&'a KeyCache>,
     /// The last data block that did not go into the cache: small rows share blocks.
     last: Mutex<Option<(u64, Block)>>,
     /// Counts the bytes of the blocks that were handed out, as they are on disk.
@@ -426,7 +454,7 @@ pub struct Blocks<'a> {
 impl<'a> Blocks<'a> {
     /// Blocks of this file, taken from where `access` allows.
     pub fn new(table: &'a SsTable, access: Access) -> Self {
-        Self { table, access, last: Mutex::new(None), passed: None }
+        Self { table, access, keys: None, last: Mutex::new(None), passed: None }
     }
 
     /// Also counts the bytes on disk of what it hands out: how far a reader of the whole file is.
@@ -438,7 +466,13 @@ impl<'a> Blocks<'a> {
     /// The blocks of another file, for the same reader.
     #[must_use]
     pub fn of(&self, table: &'a SsTable) -> Self {
-        Self { table, access: self.access, last: Mutex::new(None), passed: self.passed }
+        Self { table, access: self.access, keys: None, last: Mutex::new(None), passed: self.passed }
+    }
+
+    /// The same with a key cache, which is asked for rows and told of them.
+    #[must_use]
+    pub fn with_key_cache(self, keys: Option<&'a KeyCache>) -> Self {
+        Self { keys, ..self }
     }
 
     /// The file.

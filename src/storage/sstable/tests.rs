@@ -12,7 +12,7 @@ use crate::model::key::RowKey;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema};
 use crate::model::slice::{CellBound, CellRange};
 use crate::ring::{DecoratedKey, Partitioner};
-use crate::storage::cache::BlockCache;
+use crate::storage::caches::BlockCache;
 use crate::storage::error::ReadError;
 use proptest::prelude::*;
 use std::ops::Bound;

@@ -7,6 +7,7 @@
 //! Locks: flushing before the manifest, the manifest before the replaced SSTables and the view, the
 //! claims of compactions before the view.
 
+mod caches;
 mod claims;
 mod flush;
 mod open;
@@ -17,7 +18,7 @@ pub use claims::{Choosable, Claim};
 pub use flush::discard;
 pub use open::OpenError;
 
-use super::cache::BlockCache;
+use super::caches::{BlockCache, ByteBudget, FamilyCaches};
 use super::commitlog::Position;
 use super::compaction::{AtomicThresholds, Pressure, Thresholds};
 use super::directory::DirectorySync;
@@ -33,6 +34,7 @@ use crate::base::fs::FileSystem;
 use crate::model::mutation::FamilyMutation;
 use crate::model::schema::{ColumnFamilySchema, FamilyId};
 use crate::ring::{DecoratedKey, Partitioner};
+use caches::CacheSizes;
 use claims::Claims;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,6 +51,12 @@ pub struct Environment {
     pub events: Events,
     /// The blocks of all SSTables.
     pub cache: Arc<BlockCache>,
+    /// The bytes of all key caches.
+    pub key_cache_budget: Arc<ByteBudget>,
+    /// The bytes of all row caches.
+    pub row_cache_budget: Arc<ByteBudget>,
+    /// Whether key caches are told where a compaction has put the rows that they knew.
+    pub preheats_keys: bool,
     /// Decides on the order of rows.
     pub partitioner: Partitioner,
     /// Memory of all memtables, those being flushed included, in bytes.
@@ -58,7 +66,8 @@ pub struct Environment {
 }
 
 /// Everything that a reader of a column family has to look at, at one moment. Each write is in
-/// exactly one of the three parts.
+/// one of the three parts; while rows are cached, for a moment in a memtable and in the SSTable to
+/// which it was written.
 #[derive(Debug, Clone)]
 pub struct View {
     /// Takes the writes.
@@ -67,6 +76,11 @@ pub struct View {
     pub flushing: Vec<Arc<Memtable>>,
     /// The SSTables that count, by generation.
     pub tables: Vec<Arc<SsTable>>,
+    /// What is kept of the SSTables in memory.
+    pub caches: FamilyCaches,
+    /// Greater whenever the SSTables hold something that they did not hold before, or deletions
+    /// were dropped: what was read from them before must not go into the row cache any more.
+    pub epoch: u64,
 }
 
 impl View {
@@ -101,6 +115,7 @@ pub struct Store {
     /// SSTables that were replaced. Whoever lets go of one last removes its file, which takes
     /// time; a reader never is the last, since they stay here until nobody else has them.
     replaced: Mutex<Vec<Arc<SsTable>>>,
+    cache_sizes: Mutex<CacheSizes>,
     /// Set once, when something went wrong after which writing on could lose data.
     failure: OnceLock<String>,
 }
@@ -274,19 +289,22 @@ impl Store {
                 log::warn!("{error}");
             }
         }
+        let change = Self::rows_change(old, &opened, flushed);
         self.publish(|view| {
             view.tables.retain(|t| !old.iter().any(|o| o.generation() == t.generation()));
             view.tables.extend(opened.into_iter().map(Arc::new));
             view.tables.sort_by_key(|table| table.generation());
-            if let Some(flushed) = flushed {
-                view.flushing.retain(|memtable| !Arc::ptr_eq(memtable, flushed));
-            }
+            view.note_change(change);
         });
         for table in old {
             table.mark_obsolete();
         }
         let mut replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
         replaced.extend(old.iter().cloned());
+        drop((replaced, manifest));
+        self.settle_rows(change);
+        self.resize_caches();
+        self.preheat_keys(old);
         Ok(())
     }
 
@@ -299,6 +317,12 @@ impl Store {
             replaced.extract_if(.., |table| Arc::strong_count(table) == 1).collect();
         let left = replaced.len();
         drop(replaced);
+        if let Some(keys) = &self.view().caches.keys
+            && !unused.is_empty()
+        {
+            let tables: Vec<u64> = unused.iter().map(|table| table.cache_id()).collect();
+            keys.forget_tables(&tables);
+        }
         drop(unused);
         left
     }

@@ -1,10 +1,12 @@
 //! Opens a column family: finds its files, finishes or undoes what a crash has cut off.
 
+use super::caches::CacheSizes;
 use super::claims::Claims;
 use super::{Environment, Store, View, discard};
 use crate::base::events::SSTableEvent;
 use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilySchema, FamilyId};
+use crate::storage::caches::FamilyCaches;
 use crate::storage::compaction::{AtomicThresholds, Pressure, Thresholds};
 use crate::storage::error::{FileContext, FileError, ReadError};
 use crate::storage::files::{self, FileName};
@@ -154,6 +156,14 @@ impl Store {
             min: options.min_compaction_threshold,
             max: options.max_compaction_threshold,
         };
+        let view = View {
+            active,
+            flushing: Vec::new(),
+            tables: Vec::new(),
+            caches: FamilyCaches::default(),
+            epoch: 0,
+        };
+        let sizes = CacheSizes { keys: options.keys_cached, rows: options.rows_cached };
         let store = Self {
             id,
             schema: Arc::clone(schema),
@@ -161,13 +171,14 @@ impl Store {
             environment: Arc::clone(environment),
             folders,
             manifest: Mutex::new(manifest.clone()),
-            view: RwLock::new(Arc::new(View { active, flushing: Vec::new(), tables: Vec::new() })),
+            view: RwLock::new(Arc::new(view)),
             next_generation: AtomicU64::new(newest + 1),
             flushing: Mutex::new(()),
             claims: Claims::default(),
             thresholds: AtomicThresholds::new(thresholds),
             pressure: Pressure::default(),
             replaced: Mutex::default(),
+            cache_sizes: Mutex::new(sizes),
             failure: OnceLock::new(),
         };
         store.open_tables(&manifest, found)?;
@@ -203,6 +214,7 @@ impl Store {
             environment.events.emit(SSTableEvent::Opened { file });
         }
         self.publish(|view| view.tables = tables);
+        self.resize_caches();
         self.clean_up(manifest, found);
         Ok(())
     }

@@ -20,10 +20,22 @@ impl Store {
         access: Access,
     ) -> Result<RowSlice, ReadError> {
         let view = self.view();
+        let mut budget = Budget::of(access);
+        let cached = match &view.caches.rows {
+            Some(rows) => {
+                let row = self.cached_row(rows, &view, key, &mut budget, access);
+                row.map_err(|error| error.in_row(key.key()))?
+            }
+            None => None,
+        };
         let hash = filter::hash(key.key().as_bytes());
         let holders = view.tables.iter().filter(|table| table.may_contain(key, hash));
-        let blocks: Vec<_> = holders.map(|table| Blocks::new(table, access)).collect();
-        let mut sources = Vec::with_capacity(1 + view.flushing.len() + blocks.len());
+        let blocks: Vec<_> = match cached {
+            Some(_) => Vec::new(),
+            None => holders.map(|table| view.blocks(table, access)).collect(),
+        };
+        let mut sources = Vec::with_capacity(2 + view.flushing.len() + blocks.len());
+        sources.extend(cached.map(RowSource::Memtable));
         for memtable in view.memtables() {
             sources.extend(memtable.row(key).map(RowSource::Memtable));
         }
@@ -36,7 +48,6 @@ impl Store {
         if sources.is_empty() {
             return Ok(RowSlice::default());
         }
-        let mut budget = Budget::of(access);
         let answer = RowReader::new(&self.schema, sources).slice(slice, counting, &mut budget);
         answer.map_err(|error| error.in_row(key.key()))
     }

@@ -1,6 +1,7 @@
 //! The block cache: decompressed blocks of SSTables, bounded in bytes, shared by all of them.
 
-use super::sstable::block::Block;
+use super::CacheStats;
+use crate::storage::sstable::block::Block;
 use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -106,18 +107,25 @@ impl BlockCache {
         self.blocks.retain(|(owner, _), _| *owner != file);
     }
 
-    /// Bytes held at the moment.
-    pub fn size_bytes(&self) -> u64 {
-        self.blocks.weight()
-    }
-
     /// Most bytes that it will hold.
     pub fn capacity_bytes(&self) -> u64 {
         self.blocks.capacity()
     }
 
-    /// How often a block was found and not found since the start.
-    pub fn hits_and_misses(&self) -> (u64, u64) {
-        (self.blocks.hits(), self.blocks.misses())
+    /// Bytes of blocks that SSTables hold themselves, besides.
+    pub fn pinned_bytes(&self) -> u64 {
+        self.pinned.load(Ordering::Relaxed)
+    }
+
+    /// Its figures, in bytes.
+    pub fn stats(&self) -> CacheStats {
+        let (hits, size) = (self.blocks.hits(), self.blocks.weight());
+        CacheStats {
+            capacity: self.capacity_bytes(),
+            size,
+            bytes: size,
+            hits,
+            requests: hits + self.blocks.misses(),
+        }
     }
 }

@@ -1,0 +1,199 @@
+//! The row cache: whole rows of a column family, each merged from all of its SSTables.
+//!
+//! An entry holds nothing of the memtables. A read merges the memtables with it as it would merge
+//! them with the SSTables, so that a write need not touch the cache and cannot race with it.
+//!
+//! # Why no reader is shown old data
+//!
+//! A read takes a view of the store ([`View`](super::super::store::View)), then looks here, then at
+//! the memtables of that view. Call E the entry that it finds. It must not lack anything that the
+//! SSTables of the view hold, unless a memtable of the view holds it.
+//!
+//! SSTables gain content only by a flush, which goes in three steps:
+//!
+//! 1. a view is published that has the new SSTable and *still* has the memtable, and a new epoch;
+//! 2. every key of the memtable is removed from the cache;
+//! 3. a view is published without the memtable.
+//!
+//! An entry is put in under the lock of the view, and only if the epoch is still that of the view
+//! from which it was merged. So an entry that lacks the new SSTable was put in before step 1; if
+//! the SSTable has anything of its row, step 2 removes it, and no such entry comes after. A reader
+//! whose view lacks the memtable took the view after step 3, and can find no such entry. A reader
+//! whose view has the memtable sees there what the entry lacks. Having something twice does no
+//! harm: merging is idempotent.
+//!
+//! Nor does a reader see half of a mutation: SSTables are written from memtables that take no more
+//! writes, so an entry has all of a mutation of its row or nothing, as memtables and SSTables have.
+//!
+//! A compaction does not change what a row is, except that it drops deletions whose time is over. A
+//! deletion that lived on here would hide what is written below its timestamp later, until the
+//! entry left. So a compaction that may have dropped one starts a new epoch as well, and then
+//! removes the entries that hold deletions.
+//!
+//! The cache of a family that is switched on is a new and empty one, in a view of a new epoch. It
+//! is the view that says whether there is one, so that a flush and its readers agree on that.
+
+use super::bounded::BoundedCache;
+use super::{ByteBudget, CacheStats};
+use crate::model::cell::Cell;
+use crate::model::slice::CellRange;
+use crate::ring::DecoratedKey;
+use crate::storage::error::ReadError;
+use crate::storage::memtable::{CellTree, Memtable, MemtableRow};
+use crate::storage::row::{Budget, RowReader};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Rows that take more memory are not cached: each would push out a thousand others, and reading
+/// one whole for the sake of a slice would cost more than a cache may save.
+const MAX_ROW_BYTES: u64 = 1 << 20;
+
+/// And no row may take more than this part of what there is for all, as a divisor.
+const MAX_ROW_SHARE: u64 = 8;
+
+/// Memory that a cell takes besides its encoded form.
+const CELL_BYTES: u64 = size_of::<Cell>() as u64;
+
+/// What is known of a row.
+#[derive(Debug, Clone)]
+pub enum CachedRow {
+    /// All that SSTables have of it, deletions and what they delete included.
+    Whole(MemtableRow),
+    /// That it is too large, or damaged somewhere: reads of a part of it go to the SSTables.
+    Refused,
+}
+
+/// A row that was merged for the cache.
+#[derive(Debug, Clone)]
+pub struct LoadedRow {
+    row: CachedRow,
+    bytes: u64,
+    /// Whether a compaction that drops deletions may make it wrong.
+    has_deletions: bool,
+}
+
+/// The row cache of one column family.
+#[derive(Debug)]
+pub struct RowCache {
+    rows: BoundedCache<DecoratedKey, LoadedRow>,
+    max_row_bytes: u64,
+    /// How often an entry was found that is no row.
+    refused: AtomicU64,
+}
+
+impl LoadedRow {
+    /// A row that is not to be cached.
+    pub fn refused() -> Self {
+        // After a compaction it may be smaller.
+        Self { row: CachedRow::Refused, bytes: 0, has_deletions: true }
+    }
+
+    /// The row.
+    pub fn into_row(self) -> CachedRow {
+        self.row
+    }
+}
+
+impl RowCache {
+    /// A cache of at most so many rows. `is_final` says that the number will not change by itself.
+    pub fn new(capacity: u64, is_final: bool, budget: &Arc<ByteBudget>) -> Self {
+        Self {
+            rows: BoundedCache::new(capacity, is_final, budget),
+            max_row_bytes: MAX_ROW_BYTES.min(budget.limit() / MAX_ROW_SHARE),
+            refused: AtomicU64::new(0),
+        }
+    }
+
+    /// What is known of a row.
+    pub fn get(&self, key: &DecoratedKey) -> Option<CachedRow> {
+        let found = self.rows.get(key)?;
+        if matches!(found.row, CachedRow::Refused) {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        Some(found.row.clone())
+    }
+
+    /// Merges what SSTables have of a row, of which one has `cells` cells. That is refused as soon
+    /// as the row is known to be too large.
+    pub fn load(
+        &self,
+        reader: &RowReader<'_>,
+        cells: u64,
+        budget: &mut Budget,
+    ) -> Result<LoadedRow, ReadError> {
+        if cells.saturating_mul(CELL_BYTES + Cell::HEADER_LENGTH as u64) > self.max_row_bytes {
+            return Ok(LoadedRow::refused());
+        }
+        let (mut encoded, mut starts) = (Vec::new(), Vec::new());
+        let mut has_deletions = !reader.deletion().is_none();
+        let mut cursor = reader.cells(CellRange::ALL, false)?;
+        while let Some(cell) = cursor.advance()? {
+            budget.spend(1)?;
+            has_deletions |= !cell.is_live();
+            starts.push(encoded.len());
+            cell.encode(&mut encoded);
+            if memory(encoded.len(), starts.len()) > self.max_row_bytes {
+                return Ok(LoadedRow::refused());
+            }
+        }
+        // One allocation for all, so that the row does not hold the blocks that it came from.
+        let encoded: Arc<[u8]> = encoded.into();
+        let cells: Vec<Cell> = starts
+            .iter()
+            .map(|start| Cell::decode(&encoded, *start).expect("it was encoded just now"))
+            .collect();
+        let bytes = memory(encoded.len(), cells.len());
+        let row = MemtableRow { deletion: reader.deletion(), cells: CellTree::from_sorted(cells) };
+        Ok(LoadedRow { row: CachedRow::Whole(row), bytes, has_deletions })
+    }
+
+    /// Keeps a row. The caller holds the lock of the view and has compared epochs, and calls
+    /// [`RowCache::enforce`] when it has let go of it.
+    pub fn insert(&self, key: &DecoratedKey, row: LoadedRow) {
+        // The key stands in the entry with its token, which may be the key again.
+        let bytes =
+            row.bytes + size_of::<DecoratedKey>() as u64 + key.key().as_bytes().len() as u64;
+        self.rows.insert(key.clone(), row, bytes);
+    }
+
+    /// Sees to the bound in bytes.
+    pub fn enforce(&self) {
+        self.rows.enforce();
+    }
+
+    /// Forgets the rows of a memtable that was flushed: step 2 of the above.
+    pub fn forget_flushed(&self, memtable: &Memtable) {
+        memtable.for_each_key(|key| self.rows.remove(key));
+    }
+
+    /// Forgets the rows that hold deletions, since a compaction may have dropped some.
+    pub fn forget_deletions(&self) {
+        self.rows.retain(|_, row| !row.has_deletions);
+    }
+
+    /// Forgets everything.
+    pub fn clear(&self) {
+        self.rows.clear();
+    }
+
+    /// The keys of its rows, in no order.
+    pub fn keys(&self) -> impl Iterator<Item = DecoratedKey> {
+        self.rows.keys()
+    }
+
+    /// Changes how many rows there may be.
+    pub fn set_capacity(&self, capacity: u64) {
+        self.rows.set_capacity(capacity);
+    }
+
+    /// Its figures. To find that a row is not to be cached is no hit.
+    pub fn stats(&self) -> CacheStats {
+        let refused = self.refused.load(Ordering::Relaxed);
+        let stats = self.rows.stats();
+        CacheStats { hits: stats.hits.saturating_sub(refused), ..stats }
+    }
+}
+
+fn memory(encoded: usize, cells: usize) -> u64 {
+    encoded as u64 + cells as u64 * CELL_BYTES
+}

@@ -1,0 +1,208 @@
+//! What the cache thread does: fills key and row caches with what was saved before the start, and
+//! saves their keys from time to time.
+//!
+//! Filling begins when the node can serve, and takes one row after the other in the order in which
+//! they stand on disk, until everything is read, the cache is full, or the node stops.
+
+use super::super::background::{Next, WorkQueue};
+use super::super::caches::{ByteBudget, saved};
+use super::super::directory;
+use super::super::error::FileContext;
+use super::super::store::Store;
+use super::{Shared, Storage};
+use crate::base::events::{CacheEvent, CacheKind};
+use crate::model::key::RowKey;
+use crate::ring::DecoratedKey;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// How often the thread looks whether a cache is to be saved.
+const TICK: Duration = Duration::from_secs(1);
+
+const KINDS: [CacheKind; 2] = [CacheKind::Keys, CacheKind::Rows];
+
+/// What the cache thread and those who save caches on request share.
+#[derive(Debug)]
+pub(super) struct SavedCaches {
+    /// Carries no work: the thread waits on it.
+    ticks: WorkQueue,
+    directory: Option<PathBuf>,
+    /// Held while the file of a cache is written.
+    saving: Mutex<()>,
+    /// What was saved before the start has been read.
+    are_filled: AtomicBool,
+}
+
+impl SavedCaches {
+    pub(super) fn new(directory: Option<PathBuf>) -> Self {
+        let (ticks, saving) = (WorkQueue::default(), Mutex::new(()));
+        Self { ticks, directory, saving, are_filled: AtomicBool::new(false) }
+    }
+
+    /// Whether there is anything for a thread to do.
+    pub(super) fn are_wanted(&self) -> bool {
+        self.directory.is_some()
+    }
+
+    /// Ends the thread.
+    pub(super) fn end(&self) {
+        self.ticks.close();
+    }
+}
+
+/// When a cache is saved next.
+#[derive(Debug)]
+struct Due {
+    family: usize,
+    kind: CacheKind,
+    at: Duration,
+}
+
+impl Storage {
+    /// Saves the keys of all key and row caches, whether they are saved from time to time or not.
+    /// Failures are told as events.
+    pub fn save_caches(&self) {
+        self.shared.save_caches(|_| true);
+    }
+}
+
+impl Shared {
+    pub(super) fn run_caches(&self) {
+        self.fill_caches();
+        let now = self.environment.clock.monotonic();
+        let mut schedule: Vec<Due> = Vec::new();
+        for (family, store) in self.stores.iter().enumerate() {
+            for kind in KINDS {
+                if let Some(period) = save_period(store, kind) {
+                    schedule.push(Due { family, kind, at: now + period });
+                }
+            }
+        }
+        loop {
+            if self.caches.ticks.next(TICK) == Next::Closed {
+                return;
+            }
+            let now = self.environment.clock.monotonic();
+            for due in schedule.iter_mut().filter(|due| due.at <= now) {
+                let store = &self.stores[due.family];
+                self.save_cache(store, due.kind);
+                due.at = now + save_period(store, due.kind).unwrap_or(TICK);
+            }
+        }
+    }
+
+    /// Saves those caches at the end that are saved from time to time, when the cache thread has
+    /// ended. If the node stopped before they were filled, what was saved before is worth more.
+    pub(super) fn save_caches_at_end(&self) {
+        if self.caches.are_filled.load(Ordering::Acquire) {
+            self.save_caches(|period| period.is_some());
+        }
+    }
+
+    fn save_caches(&self, which: impl Fn(Option<Duration>) -> bool) {
+        for store in &self.stores {
+            for kind in KINDS {
+                if which(save_period(store, kind)) {
+                    self.save_cache(store, kind);
+                }
+            }
+        }
+    }
+
+    fn save_cache(&self, store: &Store, kind: CacheKind) {
+        let Some(path) = self.saved_cache(store, kind) else { return };
+        let Some(keys) = store.cached_keys(kind) else { return };
+        let (fs, clock) = (&*self.environment.fs, &self.environment.clock);
+        let begun = clock.monotonic();
+        let _one_at_a_time = self.caches.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let written = directory::create(fs, folder)
+            .context("create", folder)
+            .and_then(|()| saved::write(fs, &path, keys));
+        let (family, cache) = (store.event_family(), kind);
+        self.environment.events.emit(match written {
+            Ok(keys) => {
+                let took = clock.monotonic().saturating_sub(begun);
+                CacheEvent::Saved { family, cache, keys, took }
+            }
+            Err(error) => CacheEvent::NotSaved { family, cache, reason: error.to_string() },
+        });
+    }
+
+    fn fill_caches(&self) {
+        let caches = self.stores.iter().flat_map(|store| KINDS.map(|kind| (store, kind)));
+        if caches.into_iter().all(|(store, kind)| self.fill_cache(store, kind)) {
+            self.caches.are_filled.store(true, Ordering::Release);
+        }
+    }
+
+    /// Returns whether all was read that was to be read: the node did not stop meanwhile.
+    fn fill_cache(&self, store: &Store, kind: CacheKind) -> bool {
+        let (capacity, fs) = (store.cache_capacity(kind), &*self.environment.fs);
+        let Some(path) = self.saved_cache(store, kind).filter(|path| fs.exists(path)) else {
+            return true;
+        };
+        let (family, cache) = (store.event_family(), kind);
+        let (keys, result) = saved::read(fs, &path, capacity);
+        if let Err(error) = result {
+            let (family, reason) = (family.clone(), error.to_string());
+            self.environment.events.emit(CacheEvent::Unreadable { family, cache, reason });
+        }
+        if keys.is_empty() {
+            return true;
+        }
+        let clock = &self.environment.clock;
+        let begun = clock.monotonic();
+        let Some(keys) = self.warm(store, kind, keys) else { return false };
+        let took = clock.monotonic().saturating_sub(begun);
+        self.environment.events.emit(CacheEvent::Loaded { family, cache, keys, took });
+        true
+    }
+
+    /// Reads rows into a cache; returns how many were read, and nothing if the node stopped.
+    fn warm(&self, store: &Store, kind: CacheKind, keys: Vec<RowKey>) -> Option<u64> {
+        let partitioner = self.environment.partitioner;
+        let mut keys: Vec<DecoratedKey> =
+            keys.into_iter().map(|key| partitioner.decorate(key)).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let mut read = 0;
+        for key in keys {
+            if self.stopping.load(Ordering::Relaxed) {
+                return None;
+            }
+            // What would come after this would push out what came before.
+            if self.budget(kind).is_used_up() {
+                break;
+            }
+            match store.warm(kind, &key) {
+                Ok(()) => read += 1,
+                // Whoever asks for the row will hear of it.
+                Err(error) => log::debug!("{}: {key:?} is not cached: {error}", store.schema()),
+            }
+        }
+        Some(read)
+    }
+
+    fn budget(&self, kind: CacheKind) -> &ByteBudget {
+        match kind {
+            CacheKind::Keys => &self.environment.key_cache_budget,
+            CacheKind::Rows => &self.environment.row_cache_budget,
+        }
+    }
+
+    fn saved_cache(&self, store: &Store, kind: CacheKind) -> Option<PathBuf> {
+        let schema = store.schema();
+        let name = saved::file_name(&schema.keyspace, &schema.name, kind);
+        Some(self.caches.directory.as_ref()?.join(name))
+    }
+}
+
+fn save_period(store: &Store, kind: CacheKind) -> Option<Duration> {
+    match kind {
+        CacheKind::Keys => store.options().key_cache_save_period,
+        CacheKind::Rows => store.options().row_cache_save_period,
+    }
+}
