@@ -167,10 +167,20 @@ fn write_under_readers(server: &Server, shape: Shape, write: Write, rounds: std:
 
 #[test]
 fn a_reader_never_sees_half_of_a_row_mutation() {
+    write_all_shapes("");
+}
+
+#[test]
+fn nor_does_one_that_is_answered_from_the_row_cache() {
+    write_all_shapes(r#"RowsCached="100%""#);
+}
+
+/// Writes rows of all shapes in all ways under readers. The families have these attributes.
+fn write_all_shapes(attributes: &str) {
     let rounds = std::env::var("ALEXANDRA_ROUNDS").map_or(DEFAULT_ROUNDS, |r| r.parse().unwrap());
     let directory = tempfile::tempdir().unwrap();
     // A memtable is full after a few mutations.
-    let options = calls::plain_families()
+    let options = calls::families_with(attributes)
         .with("MemtableOperationsInMillions", "0.001")
         .with("MemtableThroughputInMB", "1");
     let server = Server::start(directory.path(), &options);

@@ -4,7 +4,7 @@
 
 mod server;
 
-use server::calls::{self, Path as ColumnPath, STANDARD, plain_families};
+use server::calls::{self, KEYSPACE, Path as ColumnPath, STANDARD, families_with, plain_families};
 use server::client::Client;
 use server::{Options, Refusal, Server, configure, program, reconfigure, refused, serve};
 use std::fs::{self, OpenOptions};
@@ -70,6 +70,41 @@ fn a_port_that_is_taken_is_named_and_no_data_are_touched() {
     assert!(
         !directory.path().join("data").exists() && !directory.path().join("commitlog").exists()
     );
+}
+
+/// How many keys each start has read into the row cache of the family of [`insert`].
+fn rows_loaded(server: &Server) -> Vec<String> {
+    let log = server.log();
+    let end = format!("row cache for {STANDARD} of {KEYSPACE}");
+    let lines = log.lines().filter(|line| line.ends_with(&end));
+    let count = |line: &str| line.split_once(" ms; ")?.1.split_once(" keys)").map(|it| it.0.into());
+    lines.filter_map(count).collect()
+}
+
+#[test]
+fn the_caches_are_saved_at_the_end_and_filled_after_the_next_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let attributes = r#"RowsCached="100" RowCacheSavePeriodInSeconds="3600""#;
+    let mut server = Server::start(directory.path(), &families_with(attributes));
+    insert(&server, 10);
+    server.stop();
+    server.restart();
+    // The rows are in a file now, from where reads fill the cache.
+    let mut client = Client::connect(server.thrift_address());
+    for number in 0..7 {
+        let columns = client.get_slice(&format!("row {number}"), STANDARD, calls::first(9, false));
+        assert_eq!(columns.unwrap().len(), 1);
+    }
+    drop(client);
+    server.stop();
+    let saved = directory.path().join(format!("saved_caches/{KEYSPACE}-{STANDARD}-RowCache"));
+    assert!(saved.exists());
+    server.restart();
+    let mut waits = 0..200;
+    while rows_loaded(&server).is_empty() && waits.next().is_some() {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(rows_loaded(&server), ["7"], "{}", server.log());
 }
 
 #[test]

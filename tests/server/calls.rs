@@ -18,12 +18,17 @@ const CONSISTENCY_ONE: Value = Value::I32(1);
 
 /// A configuration with the keyspace in place of the usual ones.
 pub(crate) fn plain_families() -> Options {
+    families_with("")
+}
+
+/// [`plain_families`], all of which have these attributes.
+pub(crate) fn families_with(attributes: &str) -> Options {
     let locator = "org.apache.cassandra.locator";
     let keyspace = format!(
         r#"<Keyspace Name="{KEYSPACE}">
-      <ColumnFamily Name="{STANDARD}"/>
-      <ColumnFamily Name="{OTHER_STANDARD}"/>
-      <ColumnFamily Name="{SUPER}" ColumnType="Super"/>
+      <ColumnFamily Name="{STANDARD}" {attributes}/>
+      <ColumnFamily Name="{OTHER_STANDARD}" {attributes}/>
+      <ColumnFamily Name="{SUPER}" ColumnType="Super" {attributes}/>
       <ReplicaPlacementStrategy>{locator}.RackUnawareStrategy</ReplicaPlacementStrategy>
       <ReplicationFactor>1</ReplicationFactor>
       <EndPointSnitch>{locator}.EndPointSnitch</EndPointSnitch>
