@@ -14,13 +14,11 @@ use alexandra::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, S
 use alexandra::model::slice::Slice;
 use alexandra::ring::Partitioner;
 use alexandra::storage::caches::CacheStats;
-use alexandra::storage::commitlog::SyncPolicy;
 use alexandra::storage::engine::Components;
 use alexandra::storage::sstable::Access;
-use alexandra::storage::{CacheOptions, FamilyOptions, Options, Storage};
+use alexandra::storage::{FamilyOptions, Options, Storage};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// As in the server.
 #[cfg(feature = "mimalloc")]
@@ -45,15 +43,8 @@ fn open(directory: &Path, clock: &Arc<dyn Clock>, block_cache_bytes: u64) -> Sto
         events: Events::ignored(),
     };
     let options = Options {
-        data_directories: vec![directory.join("data")],
-        commit_log_directory: directory.join("log"),
-        sync: SyncPolicy::Periodic { every: Duration::from_secs(10) },
-        segment_bytes: 128 << 20,
-        memtable_budget_bytes: 1 << 30,
         block_cache_bytes,
-        caches: CacheOptions::default(),
-        accept_commitlog_loss: false,
-        seed: 1,
+        ..Options::new(directory.join("data"), directory.join("log"))
     };
     let family = ColumnFamilySchema {
         keyspace: "Keyspace1".into(),

@@ -11,14 +11,12 @@ use alexandra::model::mutation::{MutationBuilder, RowMutation};
 use alexandra::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
 use alexandra::model::slice::Slice;
 use alexandra::ring::{Partitioner, RowRange};
-use alexandra::storage::commitlog::SyncPolicy;
 use alexandra::storage::engine::Components;
 use alexandra::storage::sstable::Access;
-use alexandra::storage::{CacheOptions, CompactionOptions, FamilyOptions, Options, Storage};
+use alexandra::storage::{FamilyOptions, Options, Storage};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// As in the server.
 #[cfg(feature = "mimalloc")]
@@ -35,18 +33,7 @@ fn open(directory: &Path, clock: &Arc<dyn Clock>) -> Storage {
         clock: Arc::clone(clock),
         events: Events::ignored(),
     };
-    let options = Options {
-        data_directories: vec![directory.join("data")],
-        commit_log_directory: directory.join("log"),
-        sync: SyncPolicy::Periodic { every: Duration::from_secs(10) },
-        segment_bytes: 128 << 20,
-        memtable_budget_bytes: 1 << 30,
-        block_cache_bytes: 1 << 30,
-        compaction: CompactionOptions::default(),
-        caches: CacheOptions::default(),
-        accept_commitlog_loss: false,
-        seed: 1,
-    };
+    let options = Options::new(directory.join("data"), directory.join("log"));
     let family = |name: &str| ColumnFamilySchema {
         keyspace: "Keyspace1".into(),
         name: name.into(),

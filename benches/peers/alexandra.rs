@@ -14,7 +14,7 @@ use alexandra::ring::{Partitioner, RowRange};
 use alexandra::storage::commitlog::SyncPolicy;
 use alexandra::storage::engine::{Applied, Components};
 use alexandra::storage::sstable::Access;
-use alexandra::storage::{CacheOptions, CompactionOptions, FamilyOptions, Options, Storage};
+use alexandra::storage::{FamilyOptions, Options, Storage};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -49,16 +49,9 @@ impl Core {
             SyncPolicy::Periodic { every: Duration::from_secs(10) }
         };
         let options = Options {
-            data_directories: vec![settings.directory.join("data")],
-            commit_log_directory: settings.directory.join(COMMIT_LOG),
             sync,
-            segment_bytes: 128 << 20,
-            memtable_budget_bytes: 1 << 30,
             block_cache_bytes: settings.cache_bytes as u64,
-            compaction: CompactionOptions::default(),
-            caches: CacheOptions::default(),
-            accept_commitlog_loss: false,
-            seed: 1,
+            ..Options::new(settings.directory.join("data"), settings.directory.join(COMMIT_LOG))
         };
         let schema = Schema::new([Arc::new(ColumnFamilySchema {
             keyspace: KEYSPACE.into(),

@@ -3,8 +3,8 @@
 use crate::base::shared_bytes::SharedBytes;
 use std::fmt;
 
-/// The key of a row: bytes, immutable, cheap to clone. A key of the 0.4-0.6 clients is a string; inside
-/// it is the UTF-8 of that string.
+/// The key of a row: bytes, immutable, cheap to clone. A key of the 0.4-0.6 clients is a string;
+/// inside it is the UTF-8 of that string.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowKey(SharedBytes);
 

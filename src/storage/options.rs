@@ -31,6 +31,24 @@ pub struct Options {
     pub seed: u64,
 }
 
+impl Options {
+    /// Settings for one data directory and a commit log, all else with moderate values.
+    pub fn new(data_directory: impl Into<PathBuf>, commit_log: impl Into<PathBuf>) -> Self {
+        Self {
+            data_directories: vec![data_directory.into()],
+            commit_log_directory: commit_log.into(),
+            sync: SyncPolicy::Periodic { every: Duration::from_secs(10) },
+            segment_bytes: 128 << 20,
+            memtable_budget_bytes: 1 << 30,
+            block_cache_bytes: 1 << 30,
+            compaction: CompactionOptions::default(),
+            caches: CacheOptions::default(),
+            accept_commitlog_loss: false,
+            seed: 1,
+        }
+    }
+}
+
 /// Settings of the compactions of all column families.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompactionOptions {

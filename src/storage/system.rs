@@ -154,9 +154,9 @@ fn write(
 
 #[cfg(test)]
 mod tests {
-    use super::super::commitlog::SyncPolicy;
+
     use super::super::engine::Components;
-    use super::super::options::{CacheOptions, FamilyOptions, Options};
+    use super::super::options::{FamilyOptions, Options};
     use super::*;
     use crate::base::clock::ManualClock;
     use crate::base::events::Events;
@@ -165,7 +165,6 @@ mod tests {
     use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
     use crate::ring::Partitioner;
     use std::sync::Arc;
-    use std::time::Duration;
 
     fn open(fs: &SimFileSystem, partitioner: Partitioner) -> Storage {
         let components = Components {
@@ -174,16 +173,10 @@ mod tests {
             events: Events::ignored(),
         };
         let options = Options {
-            data_directories: vec!["/data".into()],
-            commit_log_directory: "/log".into(),
-            sync: SyncPolicy::Periodic { every: Duration::from_secs(10) },
             segment_bytes: 1 << 16,
             memtable_budget_bytes: 1 << 20,
             block_cache_bytes: 1 << 20,
-            compaction: crate::storage::CompactionOptions::default(),
-            caches: CacheOptions::default(),
-            accept_commitlog_loss: false,
-            seed: 1,
+            ..Options::new("/data", "/log")
         };
         let family = ColumnFamilySchema {
             keyspace: KEYSPACE.into(),

@@ -9,13 +9,10 @@ use alexandra::base::sim_fs::{Fault, Operation};
 use alexandra::model::mutation::MutationBuilder;
 use alexandra::model::schema::FamilyId;
 use alexandra::ring::Partitioner;
-use alexandra::storage::commitlog::SyncPolicy;
 use alexandra::storage::compaction::{CompactionError, ThresholdError};
 use alexandra::storage::engine::{Components, WriteError};
 use alexandra::storage::sstable::SsTable;
-use alexandra::storage::{
-    CacheOptions, CompactionOptions, CompactionStrategy, FamilyOptions, Options, Storage,
-};
+use alexandra::storage::{CompactionOptions, CompactionStrategy, FamilyOptions, Options, Storage};
 use fastrand::Rng;
 use rustix::io::Errno;
 use std::sync::{Arc, Condvar, Mutex};
@@ -432,16 +429,11 @@ fn levels_hold_files_that_do_not_overlap() {
 /// A storage on the real disk whose compactions may read one KB per second.
 fn throttled(directory: &std::path::Path, hold: &Arc<Hold>) -> Storage {
     let options = Options {
-        data_directories: vec![directory.join("data")],
-        commit_log_directory: directory.join("commitlog"),
-        sync: SyncPolicy::Periodic { every: Duration::from_secs(10) },
         segment_bytes: 1 << 22,
         memtable_budget_bytes: 1 << 26,
         block_cache_bytes: 1 << 16,
         compaction: CompactionOptions { bytes_per_second: Some(1024), ..Default::default() },
-        caches: CacheOptions::default(),
-        accept_commitlog_loss: false,
-        seed: 1,
+        ..Options::new(directory.join("data"), directory.join("commitlog"))
     };
     let components = Components {
         fs: Arc::new(OsFileSystem),

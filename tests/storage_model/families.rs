@@ -12,7 +12,7 @@ use alexandra::ring::Partitioner;
 use alexandra::storage::commitlog::SyncPolicy;
 use alexandra::storage::engine::Components;
 use alexandra::storage::sstable::Access;
-use alexandra::storage::{CacheOptions, CompactionOptions, FamilyOptions, Options, Storage};
+use alexandra::storage::{FamilyOptions, Options, Storage};
 use fastrand::Rng;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,16 +68,11 @@ fn open(events: Events) -> Storage {
         Arc::new(ColumnFamilySchema { keyspace: "Keyspace1".into(), name, kind, comment: None })
     });
     let options = Options {
-        data_directories: vec!["/data".into()],
-        commit_log_directory: "/commitlog".into(),
         sync: SyncPolicy::Periodic { every: Duration::from_hours(1) },
         segment_bytes: 4 << 20,
         memtable_budget_bytes: BUDGET,
         block_cache_bytes: 1 << 20,
-        compaction: CompactionOptions::default(),
-        caches: CacheOptions::default(),
-        accept_commitlog_loss: false,
-        seed: 1,
+        ..Options::new("/data", "/commitlog")
     };
     let components = Components {
         fs: Arc::new(SimFileSystem::new(1)),

@@ -18,9 +18,7 @@ use alexandra::storage::commitlog::{LogError, SyncPolicy};
 use alexandra::storage::engine::{Applied, Components, StorageError, WriteError};
 use alexandra::storage::error::ReadError;
 use alexandra::storage::sstable::{Access, Compression};
-use alexandra::storage::{
-    CacheOptions, CompactionOptions, CompactionStrategy, FamilyOptions, Options, Storage,
-};
+use alexandra::storage::{CacheOptions, CompactionStrategy, FamilyOptions, Options, Storage};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -153,11 +151,9 @@ impl Rig {
         let names = (0..setup.data_directories).map(|i| format!("/var/data{i}").into());
         let options = Options {
             data_directories: names.collect(),
-            commit_log_directory: "/var/commitlog".into(),
             sync: setup.sync,
             segment_bytes: 4096,
             memtable_budget_bytes: setup.memtable_budget_bytes,
-            compaction: CompactionOptions::default(),
             block_cache_bytes: setup.block_cache_bytes,
             caches: CacheOptions {
                 key_bytes: 1 << 20,
@@ -165,8 +161,7 @@ impl Rig {
                 saved_directory: setup.saves_caches.then(|| SAVED_CACHES.into()),
                 preheats_keys: setup.preheats_keys,
             },
-            accept_commitlog_loss: false,
-            seed: 1,
+            ..Options::new("/", "/var/commitlog")
         };
         let fs = Arc::new(Uneven::new(self.disk.clone(), setup.unmeasured_directories));
         let components = Components { fs, clock: self.clock.clone(), events: self.events.clone() };

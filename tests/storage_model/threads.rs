@@ -14,7 +14,7 @@ use alexandra::ring::{Partitioner, RowRange};
 use alexandra::storage::commitlog::SyncPolicy;
 use alexandra::storage::engine::Components;
 use alexandra::storage::sstable::Access;
-use alexandra::storage::{CacheOptions, CompactionOptions, FamilyOptions, Options, Storage};
+use alexandra::storage::{FamilyOptions, Options, Storage};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::thread;
@@ -32,16 +32,11 @@ const COLUMNS: usize = 100;
 
 fn open(directory: &std::path::Path, clock: &Arc<SystemClock>, caches: Caches) -> Storage {
     let options = Options {
-        data_directories: vec![directory.join("data")],
-        commit_log_directory: directory.join("commitlog"),
         sync: SyncPolicy::Periodic { every: Duration::from_millis(50) },
         segment_bytes: 1 << 18,
         memtable_budget_bytes: 1 << 22,
-        compaction: CompactionOptions::default(),
         block_cache_bytes: if caches == Caches::Tiny { 1 << 12 } else { 1 << 16 },
-        caches: CacheOptions::default(),
-        accept_commitlog_loss: false,
-        seed: 1,
+        ..Options::new(directory.join("data"), directory.join("commitlog"))
     };
     let components = Components {
         fs: Arc::new(OsFileSystem),

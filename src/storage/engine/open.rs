@@ -75,20 +75,9 @@ impl Storage {
         schema: Arc<Schema>,
         family_options: impl Fn(FamilyId) -> FamilyOptions,
     ) -> Result<Self, StorageError> {
-        let Components { fs, clock, events } = components;
+        let (fs, clock) = (Arc::clone(&components.fs), Arc::clone(&components.clock));
         let locks = prepare_directories(&*fs, &options, &schema)?;
-        let environment = Arc::new(Environment {
-            fs: Arc::clone(&fs),
-            clock: Arc::clone(&clock),
-            events,
-            cache: Arc::new(BlockCache::new(options.block_cache_bytes)),
-            key_cache_budget: Arc::new(ByteBudget::new(options.caches.key_bytes)),
-            row_cache_budget: Arc::new(ByteBudget::new(options.caches.row_bytes)),
-            preheats_keys: options.caches.preheats_keys,
-            partitioner,
-            memtable_memory: AtomicU64::new(0),
-            directory_sync: DirectorySync::default(),
-        });
+        let environment = Arc::new(environment(components, &options, partitioner));
         let stores = open_stores(&environment, &options, &schema, family_options)?;
         let replayed = replay(&*fs, &options, &schema, &environment, &stores)?;
         if let Some(path) = replayed.segment_of_the_original() {
@@ -143,6 +132,22 @@ impl Storage {
             threads.push(spawn("caches", &shared, Shared::run_caches)?);
         }
         Ok(Self { shared, threads: Mutex::new(threads), closed: AtomicBool::new(false) })
+    }
+}
+
+fn environment(components: Components, options: &Options, partitioner: Partitioner) -> Environment {
+    let Components { fs, clock, events } = components;
+    Environment {
+        fs,
+        clock,
+        events,
+        cache: Arc::new(BlockCache::new(options.block_cache_bytes)),
+        key_cache_budget: Arc::new(ByteBudget::new(options.caches.key_bytes)),
+        row_cache_budget: Arc::new(ByteBudget::new(options.caches.row_bytes)),
+        preheats_keys: options.caches.preheats_keys,
+        partitioner,
+        memtable_memory: AtomicU64::new(0),
+        directory_sync: DirectorySync::default(),
     }
 }
 
@@ -282,25 +287,18 @@ fn replay(
 mod tests {
     use super::*;
     use crate::base::sim_fs::SimFileSystem;
-    use crate::storage::CompactionOptions;
-    use crate::storage::options::CacheOptions;
+
     use std::path::Path;
-    use std::time::Duration;
 
     #[test]
     fn the_commit_log_may_share_a_directory_with_data_but_not_with_another_server() {
         let fs = SimFileSystem::new(1);
         let options = Options {
             data_directories: vec!["/a".into(), "/b".into()],
-            commit_log_directory: "/a".into(),
-            sync: SyncPolicy::Periodic { every: Duration::from_secs(10) },
             segment_bytes: 1 << 16,
             memtable_budget_bytes: 1 << 20,
             block_cache_bytes: 1 << 20,
-            compaction: CompactionOptions::default(),
-            caches: CacheOptions::default(),
-            accept_commitlog_loss: false,
-            seed: 1,
+            ..Options::new("/", "/a")
         };
         let schema = Schema::new([]);
         let locks = prepare_directories(&fs, &options, &schema).unwrap();

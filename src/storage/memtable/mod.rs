@@ -4,8 +4,8 @@
 //! row is a [`CellTree`] behind a lock that is held for one mutation or one snapshot, never while
 //! cells are read: a reader sees a mutation whole or not at all.
 //!
-//! Locks: a shard before a row, never two of either; only who writes a sealed memtable to disk reads
-//! all its shards at once, in their order.
+//! Locks: a shard before a row, never two of either; only who writes a sealed memtable to disk
+//! reads all its shards at once, in their order.
 
 mod tree;
 

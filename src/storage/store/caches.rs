@@ -307,10 +307,9 @@ mod tests {
     use crate::model::mutation::MutationBuilder;
     use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
     use crate::ring::Partitioner;
-    use crate::storage::commitlog::{Position, SyncPolicy};
+    use crate::storage::commitlog::Position;
     use crate::storage::engine::Components;
-    use crate::storage::{CacheOptions, FamilyOptions, Options, Storage};
-    use std::time::Duration;
+    use crate::storage::{FamilyOptions, Options, Storage};
 
     const FAMILY: FamilyId = FamilyId(0);
 
@@ -321,16 +320,10 @@ mod tests {
             events: Events::ignored(),
         };
         let options = Options {
-            data_directories: vec!["/data".into()],
-            commit_log_directory: "/log".into(),
-            sync: SyncPolicy::Periodic { every: Duration::from_secs(10) },
             segment_bytes: 1 << 16,
             memtable_budget_bytes: 1 << 20,
             block_cache_bytes: 1 << 20,
-            caches: CacheOptions::default(),
-            compaction: crate::storage::CompactionOptions::default(),
-            accept_commitlog_loss: false,
-            seed: 1,
+            ..Options::new("/data", "/log")
         };
         let family = ColumnFamilySchema {
             keyspace: "Blog".into(),
