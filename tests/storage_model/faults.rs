@@ -159,8 +159,20 @@ fn a_failed_family_that_holds_half_of_the_memory_leaves_the_rest_to_others() {
         let parts = [(family, vec![insertion(NAME, 1, b"v")])];
         rig.write(format!("row {i}").as_bytes(), &parts)
     };
-    assert!((0..10_000).any(|i| matches!(write(0, i), Outcome::Refused(_))), "it fails");
-    let held = rig.storage().store(FamilyId(0)).view().memory();
+    let authors = || rig.storage().store(FamilyId(0)).clone();
+    let over_half = (0..10_000).find(|i| {
+        assert!(matches!(write(0, *i), Outcome::Done));
+        authors().view().memory() > 40_000
+    });
+    // The next write asks for the flush. No more are made until that has failed: how many would
+    // fit into that time depends on the machine.
+    write(0, over_half.expect("memory is used up in the end"));
+    let failed = (0..10_000).any(|_| {
+        thread::sleep(Duration::from_millis(1));
+        authors().failure().is_some()
+    });
+    assert!(failed && matches!(write(0, 0), Outcome::Refused(_)), "it fails");
+    let held = authors().view().memory();
     assert!(held > 40_000 && held < 60_000, "more than half, and not nearly all: {held}");
     let switched = |event: &Event| match event {
         Event::Flush(FlushEvent::Switched { memtable, cause, .. })
