@@ -82,7 +82,10 @@ impl RowSource<'_> {
     fn is_covered_by(&self, deletion: Deletion) -> bool {
         match self {
             Self::Memtable(_) => false,
-            Self::SsTable { entry, .. } => deletion.covers(entry.max_timestamp),
+            Self::SsTable { entry, .. } => {
+                // The least timestamp there is would else count as deleted by no deletion at all.
+                !deletion.is_none() && deletion.covers(entry.max_timestamp)
+            }
         }
     }
 

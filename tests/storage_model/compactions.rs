@@ -321,6 +321,20 @@ fn a_tombstone_goes_although_newer_columns_of_the_row_are_elsewhere() {
     assert!(rig.get(0, "ada", "b").is_some() && rig.get(0, "ada", "d").is_some());
 }
 
+/// It deletes nothing that could ever be seen, but replicas have to hear of it all the same.
+#[test]
+fn a_deletion_with_the_least_timestamp_there_is_stays_for_its_grace_period() {
+    let rig = rig(0);
+    let deletion = Write { value: None, deleted_at: rig.now(), ..insertion(NAME, i64::MIN, b"") };
+    rig.write(b"ada", &[(AUTHORS.0, vec![deletion])]);
+    rig.storage().flush(AUTHORS).unwrap();
+    rig.storage().compact(AUTHORS).unwrap();
+    assert_eq!(stored(&rig), (1, 1));
+    rig.clock.advance(Duration::from_secs(100));
+    rig.storage().compact(AUTHORS).unwrap();
+    assert_eq!(stored(&rig), (0, 0));
+}
+
 /// What of a row is deleted, and a column that is older than that.
 fn deletions() -> [(u32, Target, Write); 3] {
     let column = insertion(NAME, 49, b"older");
