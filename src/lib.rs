@@ -5,11 +5,11 @@
 //! ```text
 //!    commands --> node                  start, and put together what is below
 //!
-//!      client
-//!        | Thrift
-//!    +---v----+   +-----+   +-------------+   +---------+   +---------+
-//!    |  wire  |-->| api |-->| coordinator |-->| replica |-->| storage |
-//!    +--------+   +-----+   +------+------+   +---------+   +---------+
+//!      client                                                               operator
+//!        | Thrift                                                             | HTTP
+//!    +---v----+   +-----+   +-------------+   +---------+   +---------+   +---v---+
+//!    |  wire  |-->| api |-->| coordinator |-->| replica |-->| storage |<--| admin |
+//!    +--------+   +-----+   +------+------+   +---------+   +---------+   +-------+
 //!                                  | asks
 //!                               +--v---+
 //!                               | ring |
@@ -20,6 +20,7 @@
 //!
 //! - [`commands`]: the subcommands of the binary
 //! - [`node`]: builds a node from its parts, and takes it down in order
+//! - [`admin`]: what operators see and steer, over HTTP
 //! - [`wire`]: the Thrift protocol, connections, the messages of the interface definition
 //! - [`api`]: one function for each Thrift method: validates, translates, calls the coordinator
 //! - [`coordinator`]: which replicas a request needs, and how many of them at its consistency level
@@ -31,6 +32,7 @@
 //!   `wire`
 //! - [`base`]: what knows nothing of a database: clock, file system, events, byte readers
 
+pub mod admin;
 pub mod api;
 pub mod base;
 pub mod commands;

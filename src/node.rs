@@ -1,10 +1,12 @@
 //! A node, put together from its parts: the only place that knows every one of them. Several nodes
 //! may live in one process.
 
+use crate::admin::{Access, AdminContext, AdminServer, RunningAdmin};
 use crate::api::{Api, ApiOptions, Authenticator, SimpleAuthenticator};
 use crate::base::clock::Clock;
 use crate::base::machine;
 use crate::config::classes::{AuthenticatorName, SnitchName, StrategyName};
+use crate::config::properties::InvalidProperty;
 use crate::config::settings::{
     ColumnFamilySettings, CommitLogSync, CompactionStrategy, Compression, KeyspaceSettings, Release,
 };
@@ -12,14 +14,12 @@ use crate::config::{Properties, Settings};
 use crate::coordinator::{Coordinator, CoordinatorOptions};
 use crate::model::schema::Schema;
 use crate::replica::{Replica, ReplicaOptions};
-use crate::ring::{
-    Partitioner, ReplicaPlacement, ReplicationStrategy, Snitch, Token, TokenMetadata,
-};
+use crate::ring::{Partitioner, ReplicaPlacement, ReplicationStrategy, Snitch, TokenMetadata};
 use crate::storage::commitlog::SyncPolicy;
 use crate::storage::engine::{Components, StorageError};
 use crate::storage::error::ReadError;
 use crate::storage::store::OpenError;
-use crate::storage::system::{self, IdentityError};
+use crate::storage::system::{self, Identity, IdentityError};
 use crate::storage::{self, CacheOptions, CompactionOptions, FamilyOptions, Storage};
 use crate::wire::ApiVersion;
 use crate::wire::limits::Limits;
@@ -79,6 +79,23 @@ pub enum NodeError {
     /// The operating system gives no threads.
     #[error("cannot start the threads of the replica: {0}")]
     Threads(#[source] io::Error),
+    /// The configured address of the admin side cannot be used.
+    #[error(
+        "cannot listen for operators on {address}: {source}. Is another server running? \
+         AdminAddress and AdminPort say where"
+    )]
+    BindAdmin {
+        /// The address.
+        address: SocketAddr,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// The thread of the admin side cannot be started.
+    #[error("cannot start the admin side: {0}")]
+    Admin(#[source] io::Error),
+    /// A system property has no meaning.
+    #[error(transparent)]
+    Property(#[from] InvalidProperty),
 }
 
 impl NodeError {
@@ -103,6 +120,8 @@ pub struct Node {
     api: Arc<Api>,
     replica: Arc<Replica>,
     storage: Arc<Storage>,
+    admin: Option<RunningAdmin>,
+    admin_address: Option<SocketAddr>,
 }
 
 impl Node {
@@ -114,10 +133,12 @@ impl Node {
     ) -> Result<Self, NodeError> {
         warn_of_what_is_missing(&settings);
         let clock = Arc::clone(&components.clock);
-        // The port first: whoever finds it taken has not touched any data.
+        // The ports first: whoever finds one taken has not touched any data.
         let (server, address) = bind(&settings, &clock)?;
+        let admin = bind_admin(&settings, &options.properties)?;
+        let admin_address = admin.as_ref().map(AdminServer::local_addr);
         let storage = Arc::new(open_storage(&settings, options, components)?);
-        let token = establish_token(&settings, options, &storage, &*clock)?;
+        let identity = establish_identity(&settings, options, &storage, &*clock)?;
         let replica = Replica::start(
             Arc::clone(&storage) as _,
             ReplicaOptions {
@@ -130,11 +151,19 @@ impl Node {
             schema: Arc::clone(storage.schema()),
             partitioner: settings.partitioner,
             placements: placements(&settings.keyspaces),
-            ring: TokenMetadata::single(token, settings.network.listen_address),
+            ring: TokenMetadata::single(identity.token.clone(), settings.network.listen_address),
             local: settings.network.listen_address,
             rpc_timeout: settings.network.rpc_timeout,
             replica: Arc::clone(&replica),
         });
+        let admin = admin.map(|admin| {
+            let token = settings.partitioner.display_token(&identity.token);
+            let (cluster, storage) = (settings.cluster_name.clone(), Arc::clone(&storage));
+            let clock = Arc::clone(&clock);
+            let context = AdminContext::new(cluster, token, identity.generation, storage, clock);
+            admin.start(context, Access::new(settings.admin.token)).map_err(NodeError::Admin)
+        });
+        let admin = admin.transpose()?;
         let api = Arc::new(Api::new(ApiOptions {
             cluster_name: settings.cluster_name,
             version: api_version(settings.thrift.api_version),
@@ -146,7 +175,7 @@ impl Node {
             clock,
             coordinator,
         }));
-        Ok(Self { server, address, api, replica, storage })
+        Ok(Self { server, address, api, replica, storage, admin, admin_address })
     }
 
     /// Where Thrift clients are served.
@@ -154,13 +183,20 @@ impl Node {
         self.address
     }
 
+    /// Where operators are served; `None` if the usual port was taken.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin_address
+    }
+
     /// Serves until `stop` is cancelled; then ends calls under way, writes everything to disk and
     /// closes.
     pub async fn run(self, stop: CancellationToken) -> io::Result<()> {
-        let Self { server, api, replica, storage, .. } = self;
+        let Self { server, api, replica, storage, admin, .. } = self;
         let served = server.run(api, stop).await;
         // Before the threads that may wait in a write are waited for.
         storage.stop_writes();
+        // What operators have begun ends as well: compactions look whether the node stops.
+        drop(admin);
         replica.shutdown();
         storage.close();
         served
@@ -205,6 +241,33 @@ fn bind(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Server, SocketAd
         Ok((server, address))
     });
     bound.map_err(|source| NodeError::Bind { address, source })
+}
+
+/// Binds the port for operators. Without one in the configuration the server goes on if the usual
+/// one is taken, since no client needs it.
+fn bind_admin(
+    settings: &Settings,
+    properties: &Properties,
+) -> Result<Option<AdminServer>, NodeError> {
+    let admin = &settings.admin;
+    let jmx_port = properties.jmx_port()?;
+    let port = jmx_port.filter(|_| !admin.port_is_required).unwrap_or(admin.port);
+    let address = SocketAddr::new(admin.address, port);
+    match AdminServer::bind(address) {
+        Ok(server) => Ok(Some(server)),
+        Err(source)
+            if source.kind() == io::ErrorKind::AddrInUse
+                && !admin.port_is_required
+                && jmx_port.is_none() =>
+        {
+            log::warn!(
+                "the port for operators is taken, so that nodetool cannot be used: {address}. \
+                 Set AdminPort"
+            );
+            Ok(None)
+        }
+        Err(source) => Err(NodeError::BindAdmin { address, source }),
+    }
 }
 
 fn open_storage(
@@ -297,12 +360,12 @@ fn family_options(settings: &Settings, family: &ColumnFamilySettings) -> FamilyO
 }
 
 /// The token of the first start is `InitialToken` or a random one; later the saved one counts.
-fn establish_token(
+fn establish_identity(
     settings: &Settings,
     options: &NodeOptions,
     storage: &Storage,
     clock: &dyn Clock,
-) -> Result<Token, IdentityError> {
+) -> Result<Identity, IdentityError> {
     let partitioner: Partitioner = settings.partitioner;
     let first_token = || {
         let configured = settings.initial_token.as_deref();
@@ -318,7 +381,7 @@ fn establish_token(
     } else {
         log::info!("Saved Token found: {token}");
     }
-    Ok(identity.token)
+    Ok(identity)
 }
 
 fn placements(keyspaces: &[KeyspaceSettings]) -> HashMap<String, ReplicaPlacement> {

@@ -43,6 +43,14 @@ fn cgroup_limits(own: &str) -> Vec<PathBuf> {
     files
 }
 
+/// Bytes of physical memory that this process holds; `None` if the machine does not tell.
+pub fn resident_bytes() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim_end().parse().ok()?;
+    Some(kib << 10)
+}
+
 /// Raises the limit of open files as far as the operating system allows, and returns it. A server
 /// with thousands of connections and SSTables needs more than the usual 1024.
 pub fn raise_file_limit() -> Option<u64> {
@@ -84,6 +92,7 @@ mod tests {
     #[test]
     fn there_is_some_memory_and_some_files() {
         assert!(memory_bytes() > 16 << 20);
+        assert!(resident_bytes().is_none_or(|bytes| bytes > 1 << 20 && bytes < memory_bytes()));
         assert!(raise_file_limit().is_none_or(|files| files > 16));
     }
 }

@@ -2,10 +2,11 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "commands talk to their user")]
 
 mod check_config;
+mod nodetool;
 mod serve;
 
 use clap::{Parser, Subcommand};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -24,6 +25,8 @@ struct Arguments {
 enum Command {
     /// Runs a node
     Serve(serve::Arguments),
+    /// Asks a running node, or has it do something
+    Nodetool(nodetool::Arguments),
     /// Reads a storage-conf.xml and prints what a node would run with
     CheckConfig(check_config::Arguments),
     /// Prints the version
@@ -33,10 +36,12 @@ enum Command {
 /// Runs the command that these arguments, the name of the program first, stand for.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();
-    // Under the name of the original's start script it is that script.
+    // Under the name of a script of the original it is that script.
     let name = arguments.first().map(Path::new).and_then(Path::file_stem);
-    if name.is_some_and(|name| name == "cassandra") {
-        arguments.insert(1, "serve".into());
+    match name.and_then(OsStr::to_str) {
+        Some("cassandra") => arguments.insert(1, "serve".into()),
+        Some("nodetool" | "nodeprobe") => arguments = nodetool::of_old(arguments),
+        _ => {}
     }
     let parsed = match Arguments::try_parse_from(arguments) {
         Ok(parsed) => parsed,
@@ -48,6 +53,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     match parsed.command {
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Nodetool(arguments) => nodetool::run(&arguments),
         Command::CheckConfig(arguments) => check_config::run(&arguments),
         Command::Version => {
             println!("alexandra {}", env!("CARGO_PKG_VERSION"));

@@ -96,9 +96,6 @@ fn load(arguments: &Arguments, properties: &Properties) -> Result<Loaded, Config
 /// Elements of parts that this version does not have. Those that ask for something which a node
 /// on its own cannot give are warned of by the node, and only when they do ask.
 const WITHOUT_EFFECT_YET: &[&str] = &[
-    "AdminAddress",
-    "AdminPort",
-    "AdminToken",
     "DoConsistencyChecksBoolean",
     "HintedHandoffEnabled",
     "HintMaxAgeHours",
@@ -174,7 +171,13 @@ fn serve(
 /// One line that says where clients are served; scripts wait for it.
 fn announce(node: &Node) {
     let version = env!("CARGO_PKG_VERSION");
-    println!("Alexandra {version} listening for Thrift clients on {}", node.thrift_address());
+    let thrift = node.thrift_address();
+    match node.admin_address() {
+        Some(admin) => println!(
+            "Alexandra {version} listening for Thrift clients on {thrift}, for nodetool on {admin}"
+        ),
+        None => println!("Alexandra {version} listening for Thrift clients on {thrift}"),
+    }
     // Whoever closed our output does not want to know.
     let _ = io::stdout().flush();
 }

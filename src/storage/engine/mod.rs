@@ -6,6 +6,7 @@
 //!   flushes      the threads that write memtables to disk
 //!   compactions  the threads that merge SSTables, and the housekeeper
 //!   caches       the thread that fills caches after a start, and saves their keys
+//!   counting     how often there was what, for operators
 //! ```
 //!
 //! Locks: that of a flush first, then the gate; then as [`super::store`] and
@@ -13,10 +14,12 @@
 
 mod caches;
 mod compactions;
+mod counting;
 mod flushes;
 mod open;
 mod write;
 
+pub use counting::MemoryUse;
 pub use open::StorageError;
 
 use super::background::WorkQueue;
@@ -29,7 +32,7 @@ use super::compaction::{
 use super::error::ReadError;
 use super::memtable::Memtable;
 use super::sstable::Access;
-use super::store::{Environment, Store};
+use super::store::{Environment, Operation, Store};
 use crate::base::clock::Clock;
 use crate::base::events::{Events, FlushCause};
 use crate::base::fs::{FileSystem, Lock};
@@ -151,7 +154,7 @@ impl Storage {
         mutations: &[RowMutation],
         may_block: bool,
     ) -> Result<Applied, WriteError> {
-        self.shared.apply(mutations, may_block)
+        self.shared.apply_counted(mutations, may_block)
     }
 
     /// Calls back, on a thread that must not be kept, when everything up to the position is
@@ -173,7 +176,9 @@ impl Storage {
         access: Access,
     ) -> Result<RowSlice, ReadError> {
         let key = self.partitioner().decorate(key.clone());
-        self.shared.store(family).read(&key, slice, false, access)
+        self.shared.counted(self.shared.store(family), Operation::Read, |store| {
+            store.read(&key, slice, false, access)
+        })
     }
 
     /// How many columns or super columns of the slice are visible.
@@ -185,7 +190,10 @@ impl Storage {
         access: Access,
     ) -> Result<usize, ReadError> {
         let key = self.partitioner().decorate(key.clone());
-        Ok(self.shared.store(family).read(&key, slice, true, access)?.count)
+        let found = self.shared.counted(self.shared.store(family), Operation::Read, |store| {
+            store.read(&key, slice, true, access)
+        });
+        Ok(found?.count)
     }
 
     /// The slice of each row of a range, in token order, rows without visible columns included.
@@ -197,7 +205,9 @@ impl Storage {
         max_rows: usize,
         access: Access,
     ) -> Result<Vec<(RowKey, RowSlice)>, ReadError> {
-        self.shared.store(family).scan(range, slice, max_rows, access)
+        self.shared.counted(self.shared.store(family), Operation::RangeRead, |store| {
+            store.scan(range, slice, max_rows, access)
+        })
     }
 
     /// Tokens of every so many-th row on disk, of all column families, in no order.
@@ -212,6 +222,16 @@ impl Storage {
     /// One column family.
     pub fn store(&self, family: FamilyId) -> &Arc<Store> {
         self.shared.store(family)
+    }
+
+    /// All column families, in the order of their numbers.
+    pub fn stores(&self) -> &[Arc<Store>] {
+        &self.shared.stores
+    }
+
+    /// Memory that memtables and blocks use and may use.
+    pub fn memory_use(&self) -> MemoryUse {
+        self.shared.memory_use()
     }
 
     /// Writes what is in the memtable of a column family to disk before it returns.

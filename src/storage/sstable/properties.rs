@@ -34,6 +34,8 @@ pub struct Properties {
     pub raw_bytes: u64,
     /// Size of the largest row before compression, in bytes.
     pub largest_row_bytes: u64,
+    /// Size of the smallest row before compression, in bytes; 0 in a file that does not say it.
+    pub smallest_row_bytes: u64,
     /// Rows between two entries of the summary.
     pub index_interval: u64,
     /// When it was written, in microseconds since the Unix epoch.
@@ -70,6 +72,7 @@ impl Properties {
         field(15, &self.created_at_micros.to_be_bytes());
         field(16, &self.level.to_be_bytes());
         field(17, &self.last_key);
+        field(18, &self.smallest_row_bytes.to_be_bytes());
         out
     }
 
@@ -101,6 +104,7 @@ impl Properties {
                 15 => properties.created_at_micros = number()?,
                 16 => properties.level = number()?,
                 17 => properties.last_key = value.to_vec(),
+                18 => properties.smallest_row_bytes = number()?,
                 _ => {}
             }
         }
@@ -118,6 +122,7 @@ mod tests {
             keyspace: "Blog".into(),
             comparator: "x.BytesType".into(),
             rows: 7,
+            smallest_row_bytes: 3,
             min_local_deletion_time: -3,
             min_timestamp: i64::MIN,
             level: 3,

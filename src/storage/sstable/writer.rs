@@ -230,6 +230,10 @@ impl SsTableWriter {
         properties.cells += row.cells;
         properties.raw_bytes += row.raw_bytes;
         properties.largest_row_bytes = properties.largest_row_bytes.max(row.raw_bytes);
+        properties.smallest_row_bytes = match properties.rows {
+            1 => row.raw_bytes,
+            _ => properties.smallest_row_bytes.min(row.raw_bytes),
+        };
         if !row.deletion.is_none() {
             let Deletion { marked_for_delete_at, local_deletion_time } = row.deletion;
             properties.tombstones += 1;

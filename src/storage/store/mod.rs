@@ -11,12 +11,16 @@ mod caches;
 mod claims;
 mod flush;
 mod open;
+mod operations;
 mod read;
 mod room;
+mod statistics;
 
 pub use claims::{Choosable, Claim};
 pub use flush::discard;
 pub use open::OpenError;
+pub use operations::{Begun, Operation, Operations, Totals};
+pub use statistics::{RowSizes, StoreStatistics};
 
 use super::caches::{BlockCache, ByteBudget, FamilyCaches};
 use super::commitlog::Position;
@@ -118,6 +122,8 @@ pub struct Store {
     cache_sizes: Mutex<CacheSizes>,
     /// Set once, when something went wrong after which writing on could lose data.
     failure: OnceLock<String>,
+    operations: Operations,
+    memtable_switches: AtomicU64,
 }
 
 impl Store {
@@ -139,6 +145,11 @@ impl Store {
     /// What it shares with the others.
     pub fn environment(&self) -> &Environment {
         &self.environment
+    }
+
+    /// Where reads and writes are counted.
+    pub fn operations(&self) -> &Operations {
+        &self.operations
     }
 
     /// How events name it.
@@ -180,6 +191,7 @@ impl Store {
             view.active = fresh;
             view.flushing.push(Arc::clone(&full));
         });
+        self.memtable_switches.fetch_add(1, Ordering::Relaxed);
         Some(full)
     }
 

@@ -2,7 +2,7 @@
 
 use super::caches::CacheSizes;
 use super::claims::Claims;
-use super::{Environment, Store, View, discard};
+use super::{Environment, Operations, Store, View, discard};
 use crate::base::events::SSTableEvent;
 use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilySchema, FamilyId};
@@ -180,6 +180,8 @@ impl Store {
             replaced: Mutex::default(),
             cache_sizes: Mutex::new(sizes),
             failure: OnceLock::new(),
+            operations: Operations::default(),
+            memtable_switches: AtomicU64::new(0),
         };
         store.open_tables(&manifest, found)?;
         Ok(store)

@@ -1,0 +1,238 @@
+//! Who may look, and who may change something.
+//!
+//! Whoever reaches the port may look. A change needs nothing from the machine itself, and the token
+//! of `AdminToken` from any other. Neither is meant for pages in somebody's browser, which can send
+//! requests to this machine as well:
+//!
+//! - A page of another origin says so in `Origin` or `Sec-Fetch-Site`: it may not change anything.
+//! - Without asking first, a page can send a body only as a form or as plain text: changes by
+//!   POST or PUT must say that they are JSON (see [`super::request`]). No request to ask first is
+//!   ever granted, since there are no answers to OPTIONS.
+//! - A page that makes its own name lead to this machine is of the same origin then, and could
+//!   even read: over the loopback interface the host of a request must be a name of that
+//!   interface.
+
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::http::{HeaderMap, HeaderName, Method};
+use std::hint::black_box;
+use std::net::IpAddr;
+
+const FORWARDED: [HeaderName; 2] =
+    [HeaderName::from_static("forwarded"), HeaderName::from_static("x-forwarded-for")];
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Decides on requests.
+#[derive(Clone)]
+pub struct Access {
+    /// `AdminToken`; `None` refuses all changes from other machines.
+    token: Option<String>,
+}
+
+/// Why a request is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Over loopback the request is addressed to a name that is not of this machine.
+    #[error(
+        "over the loopback interface the host of a request must be localhost or an address such \
+         as 127.0.0.1: name the server so"
+    )]
+    ForeignHost,
+    /// A browser sends it for the page of another server.
+    #[error("pages of other servers may not change anything here")]
+    ForeignOrigin,
+    /// A change from another machine, and there is no token that could allow it.
+    #[error(
+        "changes from other machines need a token, and this server has none: set AdminToken in \
+         its storage-conf.xml, or send the request from the machine itself"
+    )]
+    NoTokenConfigured,
+    /// A change from another machine without a token.
+    #[error("changes from other machines need the token of AdminToken: send it as a Bearer token")]
+    TokenMissing,
+    /// The token is not the right one.
+    #[error("the token is not that of AdminToken")]
+    TokenWrong,
+}
+
+impl Access {
+    /// Access with the token of `AdminToken`.
+    pub fn new(token: Option<String>) -> Self {
+        Self { token }
+    }
+
+    /// Decides on a request by its head.
+    pub fn check(&self, peer: IpAddr, method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
+        // A proxy on this machine speaks for others.
+        let is_forwarded = FORWARDED.iter().any(|name| headers.contains_key(name));
+        let is_loopback = peer.to_canonical().is_loopback();
+        if is_loopback && !is_forwarded && !names_loopback(headers) {
+            return Err(Refusal::ForeignHost);
+        }
+        if method == Method::GET || method == Method::HEAD {
+            return Ok(());
+        }
+        if !is_same_origin(headers) {
+            return Err(Refusal::ForeignOrigin);
+        }
+        let presented = headers.get(AUTHORIZATION).map(|value| bearer(value.as_bytes()));
+        match (presented, &self.token) {
+            (None, _) if is_loopback && !is_forwarded => Ok(()),
+            (_, None) => Err(Refusal::NoTokenConfigured),
+            (None, Some(_)) => Err(Refusal::TokenMissing),
+            (Some(presented), Some(token)) => {
+                let is_right = presented.is_some_and(|p| is_equal(p, token.as_bytes()));
+                if is_right { Ok(()) } else { Err(Refusal::TokenWrong) }
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Access {
+    /// The token is a secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Access").field("token", &self.token.as_ref().map(|_| "(set)")).finish()
+    }
+}
+
+/// Whether the host that the request is for is a name of the loopback interface. Clients of
+/// HTTP/1.0 need not name one; browsers always do.
+fn names_loopback(headers: &HeaderMap) -> bool {
+    let mut hosts = headers.get_all(HOST).iter();
+    let Some(host) = hosts.next() else { return true };
+    let Some(name) = host.to_str().ok().map(host_name) else { return false };
+    let is_loopback = name.eq_ignore_ascii_case("localhost")
+        || name.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback());
+    is_loopback && hosts.next().is_none()
+}
+
+/// The host of `host:port`, an address of IPv6 without its brackets.
+fn host_name(authority: &str) -> &str {
+    if let Some((address, _)) = authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        return address;
+    }
+    authority.split_once(':').map_or(authority, |(name, _)| name)
+}
+
+/// Whether no browser sends this for a page that came from elsewhere.
+fn is_same_origin(headers: &HeaderMap) -> bool {
+    let host = headers.get(HOST).map(|host| host.as_bytes());
+    let is_own = |origin: &[u8]| {
+        let authority = origin.strip_prefix(b"http://").or(origin.strip_prefix(b"https://"));
+        authority.is_some() && authority == host
+    };
+    let says_so = |site: &[u8]| site == b"same-origin" || site == b"none";
+    headers.get_all(ORIGIN).iter().all(|origin| is_own(origin.as_bytes()))
+        && headers.get_all(SEC_FETCH_SITE).iter().all(|site| says_so(site.as_bytes()))
+}
+
+/// The token of `Bearer <token>`.
+fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = value.split_at_checked("Bearer ".len())?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
+}
+
+/// Compares in a time that depends on what was presented, but not on how much of it is right.
+fn is_equal(presented: &[u8], token: &[u8]) -> bool {
+    let mut difference = presented.len() ^ token.len();
+    for (at, byte) in presented.iter().enumerate() {
+        let expected = token.get(at).copied().unwrap_or(!byte);
+        difference = black_box(difference | usize::from(byte ^ expected));
+    }
+    difference == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOCAL: [u8; 4] = [127, 0, 0, 1];
+    const REMOTE: [u8; 4] = [10, 1, 2, 3];
+
+    fn check(
+        token: Option<&str>,
+        peer: impl Into<IpAddr>,
+        method: &Method,
+        headers: &[(&'static str, &'static str)],
+    ) -> Result<(), Refusal> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, value.parse().unwrap());
+        }
+        Access::new(token.map(str::to_owned)).check(peer.into(), method, &map)
+    }
+
+    #[test]
+    fn changes_from_other_machines_need_the_token() {
+        let from = |token, peer: [u8; 4], authorization: Option<&'static str>| {
+            let host = ("host", "127.0.0.1:8080");
+            let headers: Vec<_> =
+                [host].into_iter().chain(authorization.map(|a| ("authorization", a))).collect();
+            check(token, peer, &Method::POST, &headers)
+        };
+        assert_eq!(from(None, LOCAL, None), Ok(()));
+        assert_eq!(from(Some("secret"), LOCAL, None), Ok(()));
+        assert_eq!(from(Some("secret"), LOCAL, Some("Bearer other")), Err(Refusal::TokenWrong));
+        assert_eq!(from(None, REMOTE, None), Err(Refusal::NoTokenConfigured));
+        assert_eq!(from(None, REMOTE, Some("Bearer ")), Err(Refusal::NoTokenConfigured));
+        assert_eq!(from(Some("secret"), REMOTE, None), Err(Refusal::TokenMissing));
+        for wrong in ["Bearer secre", "Bearer secrets", "Bearer ", "secret", "Basic secret", "B"] {
+            assert_eq!(from(Some("secret"), REMOTE, Some(wrong)), Err(Refusal::TokenWrong));
+        }
+        assert_eq!(from(Some("secret"), REMOTE, Some("Bearer secret")), Ok(()));
+        assert_eq!(from(Some("secret"), REMOTE, Some("bearer  secret ")), Ok(()));
+    }
+
+    #[test]
+    fn whoever_reaches_the_port_may_look() {
+        assert_eq!(check(Some("secret"), REMOTE, &Method::GET, &[("host", "node1:8080")]), Ok(()));
+        assert_eq!(check(None, REMOTE, &Method::HEAD, &[]), Ok(()));
+    }
+
+    #[test]
+    fn over_loopback_only_names_of_loopback_are_served() {
+        let get = |host: &'static str| check(None, LOCAL, &Method::GET, &[("host", host)]);
+        for host in ["localhost", "LocalHost:8080", "127.0.0.1:1", "127.9.9.9", "[::1]:8080"] {
+            assert_eq!(get(host), Ok(()), "{host}");
+        }
+        for host in ["evil.example:8080", "localhost.evil.example", "10.0.0.1", "[::2]:1", ""] {
+            assert_eq!(get(host), Err(Refusal::ForeignHost), "{host}");
+        }
+        assert_eq!(check(None, LOCAL, &Method::GET, &[]), Ok(()));
+        let two = [("host", "localhost"), ("host", "evil.example")];
+        assert_eq!(check(None, LOCAL, &Method::GET, &two), Err(Refusal::ForeignHost));
+        let mapped: IpAddr = "::ffff:127.0.0.1".parse().unwrap();
+        let foreign = check(None, mapped, &Method::GET, &[("host", "evil.example")]);
+        assert_eq!(foreign, Err(Refusal::ForeignHost));
+    }
+
+    #[test]
+    fn pages_of_other_servers_change_nothing() {
+        let post = |headers: &[(&'static str, &'static str)]| {
+            let host = [("host", "localhost:8080")];
+            check(None, LOCAL, &Method::DELETE, &[&host, headers].concat())
+        };
+        assert_eq!(post(&[("origin", "http://localhost:8080")]), Ok(()));
+        assert_eq!(post(&[("sec-fetch-site", "same-origin")]), Ok(()));
+        for origin in ["http://evil.example", "http://localhost:80", "null", "localhost:8080", ""] {
+            assert_eq!(post(&[("origin", origin)]), Err(Refusal::ForeignOrigin), "{origin}");
+        }
+        for site in ["cross-site", "same-site"] {
+            assert_eq!(post(&[("sec-fetch-site", site)]), Err(Refusal::ForeignOrigin));
+        }
+    }
+
+    #[test]
+    fn what_a_proxy_passes_on_is_of_another_machine() {
+        for header in ["x-forwarded-for", "forwarded"] {
+            let headers = [("host", "admin.example"), (header, "10.0.0.1")];
+            assert_eq!(check(None, LOCAL, &Method::GET, &headers), Ok(()));
+            let refused = check(Some("secret"), LOCAL, &Method::PUT, &headers);
+            assert_eq!(refused, Err(Refusal::TokenMissing));
+        }
+    }
+
+    #[test]
+    fn the_token_is_not_shown() {
+        assert!(!format!("{:?}", Access::new(Some("secret".into()))).contains("secret"));
+    }
+}

@@ -1,0 +1,165 @@
+//! One connection of an operator: HTTP/1 with bounds on what a client may send and how long it may
+//! take.
+
+use axum::{Extension, Router};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::CancellationToken;
+
+/// A client that has not sent the whole head of a request after this time is cut off, and so is
+/// one that sends none for so long.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// A client that reads nothing for so long while an answer waits for it is cut off.
+const WRITE_STALL: Duration = Duration::from_secs(30);
+
+/// How long answers under way may go on after the server has been told to stop.
+pub(super) const DRAIN: Duration = Duration::from_secs(5);
+
+/// Bytes of the head of a request, and of parts of a body that are buffered.
+const MAX_BUFFER: usize = 16 << 10;
+
+/// Header lines of a request.
+const MAX_HEADERS: usize = 64;
+
+/// Where a request comes from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Peer(pub(super) IpAddr);
+
+/// Serves a connection until the client has had enough, or `stop` is cancelled.
+pub(super) async fn serve(
+    stream: TcpStream,
+    peer: SocketAddr,
+    router: Router,
+    stop: CancellationToken,
+) {
+    // Answers are written whole; a socket that the client has closed may refuse this.
+    let _ = stream.set_nodelay(true);
+    let service = TowerToHyperService::new(router.layer(Extension(Peer(peer.ip()))));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MAX_BUFFER)
+        .max_headers(MAX_HEADERS)
+        .serve_connection(TokioIo::new(Impatient::new(stream, WRITE_STALL)), service);
+    let mut connection = pin!(connection);
+    let mut served = stop.run_until_cancelled(connection.as_mut()).await;
+    if served.is_none() {
+        connection.as_mut().graceful_shutdown();
+        served = tokio::time::timeout(DRAIN, connection).await.ok();
+    }
+    if let Some(Err(error)) = served {
+        log::debug!("the admin connection of {peer} broke: {error}");
+    }
+}
+
+/// A stream that fails when nobody reads what is written to it for too long.
+#[derive(Debug)]
+struct Impatient {
+    stream: TcpStream,
+    patience: Duration,
+    /// Ends when the client has been waited for long enough.
+    end: Pin<Box<Sleep>>,
+    is_waiting: bool,
+}
+
+impl Impatient {
+    fn new(stream: TcpStream, patience: Duration) -> Self {
+        let end = Box::pin(tokio::time::sleep(patience));
+        Self { stream, patience, end, is_waiting: false }
+    }
+
+    /// What the stream answered to a write, or a failure when the client takes too long.
+    fn bound<T>(
+        &mut self,
+        written: Poll<io::Result<T>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.is_waiting = false;
+            return written;
+        }
+        if !self.is_waiting {
+            self.is_waiting = true;
+            self.end.as_mut().reset(Instant::now() + self.patience);
+        }
+        match self.end.as_mut().poll(context) {
+            Poll::Ready(()) => {
+                let error = io::Error::new(io::ErrorKind::TimedOut, "the client reads nothing");
+                Poll::Ready(Err(error))
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl AsyncRead for Impatient {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Impatient {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.stream).poll_write(context, bytes);
+        this.bound(written, context)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.stream).poll_write_vectored(context, parts);
+        this.bound(written, context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn a_client_that_reads_nothing_is_cut_off() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut stream = Impatient::new(stream, Duration::from_millis(50));
+        let error = stream.write_all(&vec![0; 64 << 20]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        drop(client);
+    }
+}

@@ -1,0 +1,196 @@
+//! What the admin side knows of its node.
+
+use super::recent::Recent;
+use super::report::{
+    Cache, Caches, Compaction, Compactions, FamilyReport, Info, KeyspaceReport, Latency, Memory,
+    PendingCompactions, Thresholds,
+};
+use crate::base::clock::Clock;
+use crate::base::machine;
+use crate::model::schema::FamilyId;
+use crate::storage::Storage;
+use crate::storage::caches::{CacheStats, FamilyCacheStats};
+use crate::storage::store::{StoreStatistics, Totals};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the admin side knows of its node.
+#[derive(Debug)]
+pub struct AdminContext {
+    /// `ClusterName`.
+    pub cluster_name: String,
+    /// The token of the node, as its partitioner writes it.
+    pub token: String,
+    /// Number of this start.
+    pub generation: i32,
+    /// Its data.
+    pub storage: Arc<Storage>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// When the node was started, on the monotonic clock.
+    pub started: Duration,
+    /// Earlier looks at the counters.
+    recent: Recent,
+}
+
+impl AdminContext {
+    /// For a node that is started now.
+    pub fn new(
+        cluster_name: String,
+        token: String,
+        generation: i32,
+        storage: Arc<Storage>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let started = clock.monotonic();
+        let recent = Recent::default();
+        Self { cluster_name, token, generation, storage, clock, started, recent }
+    }
+
+    /// Looks at the counters, so that means of what comes now can be told later.
+    pub(super) fn remember(&self) {
+        let stores = self.storage.stores().iter();
+        let blocks = self.storage.block_cache_stats();
+        self.recent.remember(stores.map(|store| store.statistics()).collect(), blocks);
+    }
+
+    /// The node and its memory.
+    pub fn info(&self) -> Info {
+        let memory = self.storage.memory_use();
+        let stores = self.storage.stores().iter();
+        Info {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            cluster_name: self.cluster_name.clone(),
+            partitioner: self.storage.partitioner().class_name().to_owned(),
+            token: self.token.clone(),
+            generation: self.generation,
+            uptime_seconds: self.clock.monotonic().saturating_sub(self.started).as_secs(),
+            load_bytes: stores.map(|store| store.statistics().live_bytes).sum(),
+            memory: Memory {
+                resident_bytes: machine::resident_bytes(),
+                limit_bytes: machine::memory_bytes(),
+                memtables_bytes: memory.memtables,
+                memtables_budget_bytes: memory.memtable_budget,
+                key_caches_bytes: memory.key_caches.0,
+                key_caches_budget_bytes: memory.key_caches.1,
+                row_caches_bytes: memory.row_caches.0,
+                row_caches_budget_bytes: memory.row_caches.1,
+            },
+            block_cache: Cache::new(memory.block_cache, self.recent.earlier_blocks()),
+        }
+    }
+
+    /// The column families that pass, by keyspace.
+    pub fn keyspaces(&self, families: &[FamilyId]) -> Vec<KeyspaceReport> {
+        let schema = self.storage.schema();
+        let mut keyspaces: Vec<KeyspaceReport> = Vec::new();
+        let mut sorted = families.to_vec();
+        sorted.sort_by_key(|id| {
+            let family = schema.family(*id);
+            (&family.keyspace, &family.name)
+        });
+        for id in sorted {
+            let family = schema.family(id);
+            let statistics = self.storage.store(id).statistics();
+            if keyspaces.last().is_none_or(|last| last.keyspace != family.keyspace) {
+                keyspaces.push(KeyspaceReport::of(&family.keyspace));
+            }
+            let keyspace = keyspaces.last_mut().expect("one was pushed if there was none");
+            keyspace.add(self.family_report(id, &family.name, &statistics));
+        }
+        keyspaces
+    }
+
+    fn family_report(&self, id: FamilyId, name: &str, now: &StoreStatistics) -> FamilyReport {
+        let earlier = self.recent.earlier(id);
+        let latency = |of: fn(&StoreStatistics) -> &Totals| {
+            let recent = earlier.as_ref().map_or(*of(now), |earlier| of(now).since(of(earlier)));
+            Latency::new(*of(now), recent)
+        };
+        let Caches { key_cache, row_cache } = Self::caches_since(now.caches, earlier.as_ref());
+        FamilyReport {
+            column_family: name.to_owned(),
+            sstables: now.sstables,
+            space_used_live_bytes: now.live_bytes,
+            space_used_total_bytes: now.total_bytes,
+            memtable_columns: now.memtable_operations,
+            memtable_bytes: now.memtable_bytes,
+            memtable_memory_bytes: now.memtable_memory_bytes,
+            memtable_switches: now.memtable_switches,
+            reads: latency(|statistics| &statistics.reads),
+            range_reads: latency(|statistics| &statistics.range_reads),
+            writes: latency(|statistics| &statistics.writes),
+            pending_flushes: now.memtables_flushing,
+            key_cache,
+            row_cache,
+            rows: now.rows.count,
+            row_min_bytes: now.rows.min_bytes,
+            row_max_bytes: now.rows.max_bytes,
+            row_mean_bytes: now.rows.mean_bytes(),
+            failure: now.failure.clone(),
+        }
+    }
+
+    /// The caches of a column family.
+    pub fn caches(&self, id: FamilyId) -> Caches {
+        let now = self.storage.cache_stats(id);
+        Self::caches_since(now, self.recent.earlier(id).as_ref())
+    }
+
+    fn caches_since(now: FamilyCacheStats, earlier: Option<&StoreStatistics>) -> Caches {
+        let earlier = earlier.map(|look| look.caches).unwrap_or_default();
+        let cache = |now: Option<CacheStats>, earlier: Option<CacheStats>| {
+            now.map(|now| Cache::new(now, earlier.unwrap_or_default()))
+        };
+        Caches {
+            key_cache: cache(now.keys, earlier.keys),
+            row_cache: cache(now.rows, earlier.rows),
+        }
+    }
+
+    /// Compactions: those that are running, and what there was since the start.
+    pub fn compactions(&self) -> Compactions {
+        let (storage, now) = (&self.storage, self.clock.monotonic());
+        let running = storage.compactions().into_iter().map(|progress| Compaction {
+            id: progress.id,
+            kind: progress.kind.to_string(),
+            keyspace: progress.family.keyspace.to_string(),
+            column_family: progress.family.name.to_string(),
+            inputs: progress.inputs.iter().map(|path| path.display().to_string()).collect(),
+            bytes_total: progress.bytes_total,
+            bytes_read: progress.bytes_read,
+            bytes_written: progress.bytes_written,
+            rows: progress.rows,
+            running_seconds: now.saturating_sub(progress.started).as_secs(),
+        });
+        let pending = storage.pending_compactions().into_iter().map(|(id, count)| {
+            let family = storage.schema().family(id);
+            let (keyspace, column_family) = (family.keyspace.clone(), family.name.clone());
+            PendingCompactions { keyspace, column_family, count }
+        });
+        let totals = storage.compaction_totals();
+        Compactions {
+            running: running.collect(),
+            pending: pending.collect(),
+            completed: totals.completed,
+            failed: totals.failed,
+            bytes_in: totals.bytes_in,
+            bytes_out: totals.bytes_out,
+        }
+    }
+
+    /// When these column families are compacted.
+    pub fn thresholds(&self, families: &[FamilyId]) -> Vec<Thresholds> {
+        let of = |id: &FamilyId| {
+            let family = self.storage.schema().family(*id);
+            let thresholds = self.storage.store(*id).compaction_thresholds();
+            Thresholds {
+                keyspace: family.keyspace.clone(),
+                column_family: family.name.clone(),
+                min: thresholds.min,
+                max: thresholds.max,
+            }
+        };
+        families.iter().map(of).collect()
+    }
+}

@@ -1,0 +1,80 @@
+//! What may take long, on threads of its own. It goes on when its client has gone away.
+
+use super::error::AdminError;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// Jobs that run at a time; further ones are refused.
+const MAX_JOBS: usize = 8;
+
+/// Runs what may take long.
+#[derive(Debug, Clone)]
+pub(super) struct Jobs(Arc<Semaphore>);
+
+impl Default for Jobs {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(MAX_JOBS)))
+    }
+}
+
+impl Jobs {
+    /// Runs a job on a thread that may block, and waits for its result.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> Result<T, AdminError> + Send + 'static,
+    ) -> Result<T, AdminError> {
+        let Ok(permit) = Arc::clone(&self.0).try_acquire_owned() else {
+            return Err(AdminError::Busy(MAX_JOBS));
+        };
+        let run = move || {
+            let result = job();
+            drop(permit);
+            result
+        };
+        match tokio::task::spawn_blocking(run).await {
+            Ok(result) => result,
+            Err(error) if error.is_panic() => Err(AdminError::Panicked),
+            Err(_) => Err(AdminError::Stopping),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[tokio::test]
+    async fn as_many_jobs_run_as_may_and_a_panic_ends_only_one() {
+        let jobs = Jobs::default();
+        let panicked = jobs.run::<()>(|| panic!("on purpose")).await;
+        assert!(matches!(panicked, Err(AdminError::Panicked)), "{panicked:?}");
+        let mut running = Vec::new();
+        let mut gates = Vec::new();
+        for _ in 0..MAX_JOBS {
+            let (gate, opened) = mpsc::channel::<()>();
+            let (begun, has_begun) = tokio::sync::oneshot::channel();
+            gates.push(gate);
+            let jobs = jobs.clone();
+            running.push(tokio::spawn(async move {
+                let job = move || {
+                    begun.send(()).unwrap();
+                    opened.recv().unwrap();
+                    Ok(())
+                };
+                jobs.run(job).await
+            }));
+            has_begun.await.unwrap();
+        }
+        assert!(matches!(jobs.run(|| Ok(())).await, Err(AdminError::Busy(MAX_JOBS))));
+        // One whose client has gone away goes on.
+        running.remove(0).abort();
+        assert!(matches!(jobs.run(|| Ok(())).await, Err(AdminError::Busy(MAX_JOBS))));
+        for gate in gates {
+            gate.send(()).unwrap();
+        }
+        for job in running {
+            job.await.unwrap().unwrap();
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The counters as Prometheus reads them, in the text form of OpenMetrics.
+//!
+//! Nothing is registered when it is counted: each scrape looks at the node anew.
+
+use super::context::AdminContext;
+use super::report::{Compactions, Info};
+use crate::storage::store::{StoreStatistics, Totals};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use std::fmt;
+use std::sync::Arc;
+
+/// The media type of what [`render`] returns.
+pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What all names begin with.
+const PREFIX: &str = "alexandra";
+
+/// Something that is measured of each `T`.
+struct Measure<T> {
+    /// Without the suffix `_total` of counters, which the encoder adds.
+    name: &'static str,
+    help: &'static str,
+    value: fn(&T) -> Value,
+}
+
+/// What was measured.
+enum Value {
+    /// Only grows, until a restart.
+    Counter(u64),
+    /// The same, in seconds.
+    Seconds(f64),
+    /// Grows and shrinks.
+    Gauge(u64),
+}
+
+/// Of the node.
+const NODE: [Measure<Info>; 11] = [
+    measure("uptime_seconds", "Time since the start", |i| Value::Gauge(i.uptime_seconds)),
+    measure("load_bytes", "SSTables of all column families", |i| Value::Gauge(i.load_bytes)),
+    measure("resident_bytes", "Physical memory of the process", |i| {
+        Value::Gauge(i.memory.resident_bytes.unwrap_or(0))
+    }),
+    measure("memtables_bytes", "Memory of all memtables", |i| {
+        Value::Gauge(i.memory.memtables_bytes)
+    }),
+    measure("memtables_budget_bytes", "Memory that they may take", |i| {
+        Value::Gauge(i.memory.memtables_budget_bytes)
+    }),
+    measure("block_cache_bytes", "Blocks in the block cache", |i| Value::Gauge(i.block_cache.size)),
+    measure("block_cache_capacity_bytes", "Blocks that it may hold", |i| {
+        Value::Gauge(i.block_cache.capacity)
+    }),
+    measure("key_caches_bytes", "Memory of all key caches", |i| {
+        Value::Gauge(i.memory.key_caches_bytes)
+    }),
+    measure("row_caches_bytes", "Memory of all row caches", |i| {
+        Value::Gauge(i.memory.row_caches_bytes)
+    }),
+    measure("block_cache_hits", "Blocks found in the block cache", |i| {
+        Value::Counter(i.block_cache.hits)
+    }),
+    measure("block_cache_requests", "Blocks looked for in the block cache", |i| {
+        Value::Counter(i.block_cache.requests)
+    }),
+];
+
+/// Of compactions.
+const COMPACTIONS: [Measure<Compactions>; 6] = [
+    measure("compactions_running", "Compactions that are running", |c| {
+        Value::Gauge(c.running.len() as u64)
+    }),
+    measure("compactions_pending", "Minor compactions that are due, estimated", |c| {
+        Value::Gauge(c.pending.iter().map(|pending| pending.count as u64).sum())
+    }),
+    measure("compactions_completed", "Compactions that came to their end", |c| {
+        Value::Counter(c.completed)
+    }),
+    measure("compactions_failed", "Compactions that were given up", |c| Value::Counter(c.failed)),
+    measure("compactions_input_bytes", "Inputs of completed compactions", |c| {
+        Value::Counter(c.bytes_in)
+    }),
+    measure("compactions_output_bytes", "Outputs of completed compactions", |c| {
+        Value::Counter(c.bytes_out)
+    }),
+];
+
+/// Of each column family. One operation of about sixteen is timed: its mean time is the seconds
+/// divided by how many were timed.
+const FAMILIES: [Measure<StoreStatistics>; 21] = [
+    measure("reads", "Slices of single rows", |s| Value::Counter(s.reads.count)),
+    measure("reads_timed", "Slices of single rows that were timed", |s| {
+        Value::Counter(s.reads.timed)
+    }),
+    measure("reads_timed_seconds", "Time of these", |s| seconds(&s.reads)),
+    measure("range_reads", "Slices of the rows of a range", |s| {
+        Value::Counter(s.range_reads.count)
+    }),
+    measure("range_reads_timed", "Slices of the rows of a range that were timed", |s| {
+        Value::Counter(s.range_reads.timed)
+    }),
+    measure("range_reads_timed_seconds", "Time of these", |s| seconds(&s.range_reads)),
+    measure("writes", "Mutations", |s| Value::Counter(s.writes.count)),
+    measure("writes_timed", "Mutations that were timed", |s| Value::Counter(s.writes.timed)),
+    measure("writes_timed_seconds", "Time of these", |s| seconds(&s.writes)),
+    measure("sstables", "SSTables that count", |s| Value::Gauge(s.sstables as u64)),
+    measure("live_bytes", "Size of the SSTables that count", |s| Value::Gauge(s.live_bytes)),
+    measure("disk_bytes", "Size of all its SSTables", |s| Value::Gauge(s.total_bytes)),
+    measure("memtable_operations", "Columns in the active memtable", |s| {
+        Value::Gauge(s.memtable_operations)
+    }),
+    measure("memtable_bytes", "Memory of its memtables", |s| Value::Gauge(s.memtable_memory_bytes)),
+    measure("memtables_flushing", "Full memtables that are not on disk yet", |s| {
+        Value::Gauge(s.memtables_flushing as u64)
+    }),
+    measure("memtable_switches", "Full memtables so far", |s| Value::Counter(s.memtable_switches)),
+    measure("key_cache_hits", "Row positions found in the key cache", |s| {
+        Value::Counter(s.caches.keys.unwrap_or_default().hits)
+    }),
+    measure("key_cache_requests", "Row positions looked for there", |s| {
+        Value::Counter(s.caches.keys.unwrap_or_default().requests)
+    }),
+    measure("row_cache_hits", "Rows found in the row cache", |s| {
+        Value::Counter(s.caches.rows.unwrap_or_default().hits)
+    }),
+    measure("row_cache_requests", "Rows looked for there", |s| {
+        Value::Counter(s.caches.rows.unwrap_or_default().requests)
+    }),
+    measure("failed", "1 if it takes no more writes", |s| {
+        Value::Gauge(u64::from(s.failure.is_some()))
+    }),
+];
+
+const fn measure<T>(name: &'static str, help: &'static str, value: fn(&T) -> Value) -> Measure<T> {
+    Measure { name, help, value }
+}
+
+fn seconds(totals: &Totals) -> Value {
+    Value::Seconds(totals.timed_nanos as f64 / 1e9)
+}
+
+impl Value {
+    fn kind(&self) -> MetricType {
+        match self {
+            Self::Counter(_) | Self::Seconds(_) => MetricType::Counter,
+            Self::Gauge(_) => MetricType::Gauge,
+        }
+    }
+
+    fn encode(self, encoder: MetricEncoder<'_>) -> fmt::Result {
+        match self {
+            Self::Counter(count) => ConstCounter::new(count).encode(encoder),
+            Self::Seconds(seconds) => ConstCounter::new(seconds).encode(encoder),
+            Self::Gauge(value) => ConstGauge::new(value).encode(encoder),
+        }
+    }
+}
+
+/// All counters of a node, at this moment.
+pub(super) fn render(context: Arc<AdminContext>) -> Result<String, fmt::Error> {
+    let mut registry = Registry::with_prefix(PREFIX);
+    registry.register_collector(Box::new(NodeCollector(context)));
+    let mut text = String::new();
+    text::encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+#[derive(Debug)]
+struct NodeCollector(Arc<AdminContext>);
+
+impl Collector for NodeCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let Self(context) = self;
+        encode_each(&mut encoder, &NODE, &context.info())?;
+        encode_each(&mut encoder, &COMPACTIONS, &context.compactions())?;
+        let stores = context.storage.stores();
+        let statistics: Vec<_> = stores.iter().map(|store| store.statistics()).collect();
+        let Some(first) = statistics.first() else { return Ok(()) };
+        for Measure { name, help, value } in &FAMILIES {
+            let name = format!("column_family_{name}");
+            let kind = value(first).kind();
+            let mut all = encoder.encode_descriptor(&name, help, None, kind)?;
+            for (store, statistics) in stores.iter().zip(&statistics) {
+                let family = store.schema();
+                let labels = [("keyspace", &*family.keyspace), ("column_family", &*family.name)];
+                value(statistics).encode(all.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Each measure of the one that there is.
+fn encode_each<T>(
+    encoder: &mut DescriptorEncoder<'_>,
+    measures: &[Measure<T>],
+    of: &T,
+) -> fmt::Result {
+    for Measure { name, help, value } in measures {
+        let value = value(of);
+        let descriptor = encoder.encode_descriptor(name, help, None, value.kind())?;
+        value.encode(descriptor)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,36 @@
+//! The operators' side of a node: HTTP with JSON on `AdminAddress` and `AdminPort`.
+//!
+//! ```text
+//!   GET  /api/v1/info                       the node, its memory
+//!   GET  /api/v1/cfstats                    each column family; ?keyspace=&column_family=
+//!   GET  /api/v1/compactions                those that are running, and what there was
+//!   GET  /api/v1/compaction-thresholds      of each column family; the same
+//!   PUT  /api/v1/compaction-thresholds      {"min": 4, "max": 32} and a selection
+//!   PUT  /api/v1/cache-capacities           {"key_cache": 1, "row_cache": 0} and a column family
+//!   POST /api/v1/flush                      a selection
+//!   POST /api/v1/compact                    a selection
+//!   GET  /metrics                           for Prometheus
+//! ```
+//!
+//! A selection is `{}` for all column families, `{"keyspace": "K"}` for those of one, or
+//! `{"keyspace": "K", "column_families": ["A", "B"]}`. Whatever goes wrong is answered by
+//! `{"error": "…"}`. Who may do what is the matter of [`Access`].
+//!
+//! The server has a thread and a runtime of its own, so that an operator is heard however busy the
+//! node is. What may take long runs on further threads, a few at a time.
+
+mod access;
+mod connection;
+mod context;
+mod error;
+mod jobs;
+mod metrics;
+mod recent;
+pub mod report;
+mod request;
+mod routes;
+mod server;
+
+pub use access::{Access, Refusal};
+pub use context::AdminContext;
+pub use server::{AdminServer, RunningAdmin};

@@ -1,0 +1,279 @@
+//! What the admin side answers, as JSON and for `nodetool`. Sizes are in bytes.
+
+use crate::storage::caches::CacheStats;
+use crate::storage::store::Totals;
+use serde::{Deserialize, Serialize};
+
+/// A node and its memory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Info {
+    /// Version of the server.
+    pub version: String,
+    /// `ClusterName`.
+    pub cluster_name: String,
+    /// Class name of the partitioner.
+    pub partitioner: String,
+    /// The node's place on the ring.
+    pub token: String,
+    /// Number of this start.
+    pub generation: i32,
+    /// How long it has been running.
+    pub uptime_seconds: u64,
+    /// SSTables of all column families.
+    pub load_bytes: u64,
+    /// What it has in memory.
+    pub memory: Memory,
+    /// The cache of SSTable blocks, in bytes.
+    pub block_cache: Cache,
+}
+
+/// What a node has in memory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Of the whole process; `None` if the machine does not tell.
+    pub resident_bytes: Option<u64>,
+    /// What the machine or its container has.
+    pub limit_bytes: u64,
+    /// All memtables.
+    pub memtables_bytes: u64,
+    /// What they may take; writers wait then.
+    pub memtables_budget_bytes: u64,
+    /// All key caches.
+    pub key_caches_bytes: u64,
+    /// What they may take.
+    pub key_caches_budget_bytes: u64,
+    /// All row caches.
+    pub row_caches_bytes: u64,
+    /// What they may take.
+    pub row_caches_budget_bytes: u64,
+}
+
+/// A cache. What its capacity and size count depends on the cache.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cache {
+    /// Most that it holds.
+    pub capacity: u64,
+    /// What it holds.
+    pub size: u64,
+    /// Bytes of memory that it takes.
+    pub bytes: u64,
+    /// How often something was found in it since the start.
+    pub hits: u64,
+    /// How often something was looked for.
+    pub requests: u64,
+    /// Hits of each request in about the last minute; `None` without requests.
+    pub recent_hit_rate: Option<f64>,
+}
+
+impl Cache {
+    /// From its figures, now and at an earlier look.
+    pub(super) fn new(now: CacheStats, earlier: CacheStats) -> Self {
+        let CacheStats { capacity, size, bytes, hits, requests } = now;
+        let rate = now.hit_rate_since(&earlier);
+        let recent_hit_rate = (!rate.is_nan()).then_some(rate);
+        Self { capacity, size, bytes, hits, requests, recent_hit_rate }
+    }
+}
+
+/// Operations of one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Latency {
+    /// How many since the start.
+    pub count: u64,
+    /// How long one took on average since the start; `None` if none was timed.
+    pub mean_micros: Option<f64>,
+    /// The same in about the last minute.
+    pub recent_mean_micros: Option<f64>,
+}
+
+impl Latency {
+    /// From counters since the start and of lately.
+    pub(super) fn new(all: Totals, recent: Totals) -> Self {
+        let mean = |totals: Totals| {
+            (totals.timed > 0).then(|| totals.timed_nanos as f64 / totals.timed as f64 / 1000.0)
+        };
+        Self { count: all.count, mean_micros: mean(all), recent_mean_micros: mean(recent) }
+    }
+
+    /// Of both kinds together; a mean weighs as much as there are operations of it.
+    fn with(self, other: Self) -> Self {
+        let weighed = |a: Option<f64>, b: Option<f64>| match (a, b) {
+            (Some(a), Some(b)) => {
+                let (m, n) = (self.count as f64, other.count as f64);
+                Some((a * m + b * n) / (m + n).max(1.0))
+            }
+            (one, other) => one.or(other),
+        };
+        Self {
+            count: self.count + other.count,
+            mean_micros: weighed(self.mean_micros, other.mean_micros),
+            recent_mean_micros: weighed(self.recent_mean_micros, other.recent_mean_micros),
+        }
+    }
+}
+
+/// A keyspace with its column families.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KeyspaceReport {
+    /// Its name.
+    pub keyspace: String,
+    /// Slices of single rows in all of the column families below.
+    pub reads: Latency,
+    /// Mutations of them.
+    pub writes: Latency,
+    /// Full memtables of them that are not on disk yet.
+    pub pending_flushes: usize,
+    /// By name.
+    pub column_families: Vec<FamilyReport>,
+}
+
+impl KeyspaceReport {
+    pub(super) fn of(keyspace: &str) -> Self {
+        Self {
+            keyspace: keyspace.to_owned(),
+            reads: Latency::default(),
+            writes: Latency::default(),
+            pending_flushes: 0,
+            column_families: Vec::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, family: FamilyReport) {
+        self.reads = self.reads.with(family.reads);
+        self.writes = self.writes.with(family.writes);
+        self.pending_flushes += family.pending_flushes;
+        self.column_families.push(family);
+    }
+}
+
+/// A column family.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FamilyReport {
+    /// Its name.
+    pub column_family: String,
+    /// SSTables that count.
+    pub sstables: usize,
+    /// Their size.
+    pub space_used_live_bytes: u64,
+    /// The same with those that were replaced and are still being read.
+    pub space_used_total_bytes: u64,
+    /// Columns and deletions written to the active memtable, overwritten ones included.
+    pub memtable_columns: u64,
+    /// Bytes written to it.
+    pub memtable_bytes: u64,
+    /// Estimate of the memory of all its memtables.
+    pub memtable_memory_bytes: u64,
+    /// How often a full memtable has made room for a fresh one since the start.
+    pub memtable_switches: u64,
+    /// Slices of single rows.
+    pub reads: Latency,
+    /// Slices of the rows of a range.
+    pub range_reads: Latency,
+    /// Mutations.
+    pub writes: Latency,
+    /// Full memtables that are not on disk yet.
+    pub pending_flushes: usize,
+    /// The key cache, in keys; `None` if there is none.
+    pub key_cache: Option<Cache>,
+    /// The row cache, in rows; `None` if there is none.
+    pub row_cache: Option<Cache>,
+    /// Rows in SSTables. One that is in several counts in each.
+    pub rows: u64,
+    /// Size of the smallest of them, uncompressed; 0 if there is none.
+    pub row_min_bytes: u64,
+    /// Of the largest.
+    pub row_max_bytes: u64,
+    /// Of one on average.
+    pub row_mean_bytes: u64,
+    /// Why it takes no more writes, if it does not.
+    pub failure: Option<String>,
+}
+
+/// When a column family is compacted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Thresholds {
+    /// The keyspace.
+    pub keyspace: String,
+    /// The column family.
+    pub column_family: String,
+    /// SSTables of similar size that a minor compaction takes at least.
+    pub min: usize,
+    /// At most; 0 for no minor compactions.
+    pub max: usize,
+}
+
+/// Compactions: those that are running, and what there was since the start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compactions {
+    /// The oldest first.
+    pub running: Vec<Compaction>,
+    /// How many minor compactions are due, as an estimate, of those column families that have any.
+    pub pending: Vec<PendingCompactions>,
+    /// Compactions that came to their end since the start.
+    pub completed: u64,
+    /// Compactions that were given up.
+    pub failed: u64,
+    /// Bytes of the inputs of the completed ones.
+    pub bytes_in: u64,
+    /// Bytes of their outputs.
+    pub bytes_out: u64,
+}
+
+/// A compaction that is running.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compaction {
+    /// Its number since the start of the node.
+    pub id: u64,
+    /// What for: `minor`, `major` and others.
+    pub kind: String,
+    /// The keyspace.
+    pub keyspace: String,
+    /// The column family.
+    pub column_family: String,
+    /// The SSTables that are merged.
+    pub inputs: Vec<String>,
+    /// Bytes of the inputs.
+    pub bytes_total: u64,
+    /// Bytes of them that were read so far.
+    pub bytes_read: u64,
+    /// Bytes of the output so far.
+    pub bytes_written: u64,
+    /// Rows of the output so far.
+    pub rows: u64,
+    /// How long it has been running.
+    pub running_seconds: u64,
+}
+
+/// Compactions that wait for a thread.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingCompactions {
+    /// The keyspace.
+    pub keyspace: String,
+    /// The column family.
+    pub column_family: String,
+    /// How many, as an estimate.
+    pub count: usize,
+}
+
+/// The caches of a column family after a change of their capacities.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Caches {
+    /// The key cache, in keys; `None` if there is none.
+    pub key_cache: Option<Cache>,
+    /// The row cache, in rows; `None` if there is none.
+    pub row_cache: Option<Cache>,
+}
+
+/// What an operation was done to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    /// The column families, as `keyspace.name`.
+    pub column_families: Vec<String>,
+}
+
+/// Why a request was not done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// What to tell the operator.
+    pub error: String,
+}

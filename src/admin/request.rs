@@ -1,0 +1,144 @@
+//! What operators send: which column families are meant, and bodies with their bounds.
+
+use super::error::AdminError;
+use crate::model::schema::{FamilyId, Schema};
+use axum::body::{Body, to_bytes};
+use axum::extract::{FromRequest, Request};
+use axum::http::HeaderMap;
+use axum::http::header::CONTENT_TYPE;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::time::Duration;
+
+/// Bytes of a body.
+const MAX_BODY: usize = 64 << 10;
+
+/// How long a client may take to send it.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Which column families are meant: all, those of a keyspace, or some of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Selection {
+    /// `None` for all.
+    keyspace: Option<String>,
+    /// Empty for all.
+    #[serde(default)]
+    column_families: Vec<String>,
+}
+
+/// A selection in an address.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SelectionQuery {
+    keyspace: Option<String>,
+    column_family: Option<String>,
+}
+
+impl From<SelectionQuery> for Selection {
+    fn from(query: SelectionQuery) -> Self {
+        let SelectionQuery { keyspace, column_family } = query;
+        Self { keyspace, column_families: column_family.into_iter().collect() }
+    }
+}
+
+impl Selection {
+    /// The numbers of the column families that are meant.
+    pub(super) fn families(&self, schema: &Schema) -> Result<Vec<FamilyId>, AdminError> {
+        let Some(keyspace) = &self.keyspace else {
+            if self.column_families.is_empty() {
+                return Ok(schema.families().map(|(id, _)| id).collect());
+            }
+            return Err(AdminError::NoKeyspaceNamed);
+        };
+        if !schema.has_keyspace(keyspace) {
+            return Err(AdminError::NoKeyspace(keyspace.clone()));
+        }
+        let find = |name: &str| find(schema, keyspace, name);
+        if self.column_families.is_empty() {
+            return schema.families_of(keyspace).iter().map(|family| find(&family.name)).collect();
+        }
+        self.column_families.iter().map(|name| find(name)).collect()
+    }
+}
+
+/// New thresholds; what is missing stays as it is.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ThresholdsChange {
+    keyspace: Option<String>,
+    #[serde(default)]
+    column_families: Vec<String>,
+    /// SSTables of similar size that a minor compaction takes at least.
+    pub(super) min: Option<usize>,
+    /// At most; 0 for no minor compactions.
+    pub(super) max: Option<usize>,
+}
+
+impl ThresholdsChange {
+    /// For which column families.
+    pub(super) fn selection(&self) -> Selection {
+        let (keyspace, column_families) = (self.keyspace.clone(), self.column_families.clone());
+        Selection { keyspace, column_families }
+    }
+}
+
+/// New capacities of the caches of one column family.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CapacityChange {
+    pub(super) keyspace: String,
+    pub(super) column_family: String,
+    /// Of the key cache, in keys; 0 switches it off.
+    pub(super) key_cache: u64,
+    /// Of the row cache, in rows; 0 switches it off.
+    pub(super) row_cache: u64,
+}
+
+impl CapacityChange {
+    /// For which column family.
+    pub(super) fn family(&self, schema: &Schema) -> Result<FamilyId, AdminError> {
+        find(schema, &self.keyspace, &self.column_family)
+    }
+}
+
+fn find(schema: &Schema, keyspace: &str, name: &str) -> Result<FamilyId, AdminError> {
+    if !schema.has_keyspace(keyspace) {
+        return Err(AdminError::NoKeyspace(keyspace.to_owned()));
+    }
+    schema.family_id(keyspace, name).ok_or_else(|| AdminError::NoFamily {
+        keyspace: keyspace.to_owned(),
+        name: name.to_owned(),
+    })
+}
+
+/// The body of a change: JSON, and said to be. Without a body it is `{}`.
+#[derive(Debug)]
+pub(super) struct Change<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Change<T> {
+    type Rejection = AdminError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, AdminError> {
+        if !is_json(request.headers()) {
+            return Err(AdminError::NotJson);
+        }
+        let body = read(request.into_body()).await?;
+        let text: &[u8] = if body.trim_ascii().is_empty() { b"{}" } else { &body };
+        Ok(Self(serde_json::from_slice(text)?))
+    }
+}
+
+async fn read(body: Body) -> Result<Vec<u8>, AdminError> {
+    match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, MAX_BODY)).await {
+        Ok(Ok(bytes)) => Ok(bytes.into()),
+        Ok(Err(_)) => Err(AdminError::TooLong(MAX_BODY)),
+        Err(_) => Err(AdminError::TooSlow(BODY_TIMEOUT)),
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media_type = content_type.and_then(|text| text.split(';').next());
+    media_type.is_some_and(|media| media.trim().eq_ignore_ascii_case("application/json"))
+}

@@ -1,0 +1,207 @@
+//! The resources.
+
+use super::access::Access;
+use super::connection::Peer;
+use super::context::AdminContext;
+use super::error::AdminError;
+use super::jobs::Jobs;
+use super::metrics;
+use super::report::{Caches, Compactions, Done, Info, KeyspaceReport, Thresholds};
+use super::request::{CapacityChange, Change, Selection, SelectionQuery, ThresholdsChange};
+use crate::base::clock::Clock;
+use crate::model::schema::FamilyId;
+use crate::storage::Storage;
+use crate::storage::compaction;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post, put};
+use axum::{Extension, Json, Router};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What handlers share.
+#[derive(Debug, Clone)]
+struct Shared {
+    context: Arc<AdminContext>,
+    jobs: Jobs,
+}
+
+/// A query, or why it cannot be read.
+type Queried = Result<Query<SelectionQuery>, QueryRejection>;
+
+/// All resources, behind the guard.
+pub(super) fn router(context: Arc<AdminContext>, access: Access) -> Router {
+    let clock = Arc::clone(&context.clock);
+    let shared = Shared { context, jobs: Jobs::default() };
+    let thresholds = get(thresholds).put(set_thresholds);
+    Router::new()
+        .route("/api/v1/info", get(info))
+        .route("/api/v1/cfstats", get(cfstats))
+        .route("/api/v1/compactions", get(compactions))
+        .route("/api/v1/compaction-thresholds", thresholds)
+        .route("/api/v1/cache-capacities", put(set_cache_capacities))
+        .route("/api/v1/flush", post(flush))
+        .route("/api/v1/compact", post(compact))
+        .route("/metrics", get(prometheus))
+        .fallback(async || AdminError::NoResource)
+        .method_not_allowed_fallback(async || AdminError::Method)
+        .layer(middleware::from_fn_with_state(Arc::new(Guard::new(access, clock)), guard))
+        .with_state(shared)
+}
+
+/// Decides on requests, and keeps those that it refuses from filling the log.
+#[derive(Debug)]
+struct Guard {
+    access: Access,
+    clock: Arc<dyn Clock>,
+    /// Second on the monotonic clock in which a refusal was logged last.
+    logged_at: AtomicU64,
+}
+
+impl Guard {
+    fn new(access: Access, clock: Arc<dyn Clock>) -> Self {
+        Self { access, clock, logged_at: AtomicU64::new(u64::MAX) }
+    }
+
+    /// Whether none was logged in this second.
+    fn may_log(&self) -> bool {
+        let now = self.clock.monotonic().as_secs();
+        self.logged_at.swap(now, Ordering::Relaxed) != now
+    }
+}
+
+/// Lets a request through if its sender may, and notes changes in the log.
+async fn guard(
+    State(guard): State<Arc<Guard>>,
+    Extension(Peer(peer)): Extension<Peer>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    match guard.access.check(peer, &method, request.headers()) {
+        Ok(()) if method.is_safe() => next.run(request).await,
+        Ok(()) => {
+            let response = next.run(request).await;
+            log::info!("{method} {path} of {peer}: {}", response.status());
+            response
+        }
+        Err(refusal) => {
+            if guard.may_log() {
+                log::warn!("{method} {path} of {peer} is refused: {refusal}");
+            }
+            AdminError::from(refusal).into_response()
+        }
+    }
+}
+
+async fn info(State(Shared { context, .. }): State<Shared>) -> Json<Info> {
+    Json(context.info())
+}
+
+async fn cfstats(
+    State(Shared { context, .. }): State<Shared>,
+    query: Queried,
+) -> Result<Json<Vec<KeyspaceReport>>, AdminError> {
+    let families = queried(query, &context)?;
+    Ok(Json(context.keyspaces(&families)))
+}
+
+async fn compactions(State(Shared { context, .. }): State<Shared>) -> Json<Compactions> {
+    Json(context.compactions())
+}
+
+async fn set_cache_capacities(
+    State(Shared { context, jobs }): State<Shared>,
+    Change(change): Change<CapacityChange>,
+) -> Result<Json<Caches>, AdminError> {
+    let family = change.family(context.storage.schema())?;
+    // Many entries may have to leave.
+    let job = move || {
+        context.storage.set_cache_capacity(family, change.key_cache, change.row_cache);
+        Ok(Json(context.caches(family)))
+    };
+    jobs.run(job).await
+}
+
+async fn thresholds(
+    State(Shared { context, .. }): State<Shared>,
+    query: Queried,
+) -> Result<Json<Vec<Thresholds>>, AdminError> {
+    let families = queried(query, &context)?;
+    Ok(Json(context.thresholds(&families)))
+}
+
+async fn set_thresholds(
+    State(Shared { context, .. }): State<Shared>,
+    Change(change): Change<ThresholdsChange>,
+) -> Result<Json<Vec<Thresholds>>, AdminError> {
+    if change.min.is_none() && change.max.is_none() {
+        return Err(AdminError::NoThresholds);
+    }
+    let storage = &context.storage;
+    let families = change.selection().families(storage.schema())?;
+    let new = |family: &FamilyId| {
+        let compaction::Thresholds { min, max } = storage.store(*family).compaction_thresholds();
+        compaction::Thresholds::new(change.min.unwrap_or(min), change.max.unwrap_or(max))
+    };
+    // All of them make sense, or none is changed.
+    let changes = families.iter().map(new).collect::<Result<Vec<_>, _>>()?;
+    for (family, compaction::Thresholds { min, max }) in families.iter().zip(changes) {
+        storage.set_compaction_thresholds(*family, min, max)?;
+    }
+    Ok(Json(context.thresholds(&families)))
+}
+
+async fn flush(
+    State(shared): State<Shared>,
+    Change(selection): Change<Selection>,
+) -> Result<Json<Done>, AdminError> {
+    for_each(shared, &selection, |storage, id, family| {
+        storage.flush(id).map_err(|source| AdminError::Flush { family, source })
+    })
+    .await
+}
+
+async fn compact(
+    State(shared): State<Shared>,
+    Change(selection): Change<Selection>,
+) -> Result<Json<Done>, AdminError> {
+    for_each(shared, &selection, |storage, id, family| {
+        storage.compact(id).map_err(|source| AdminError::Compaction { family, source })
+    })
+    .await
+}
+
+/// Does something to each of the selected column families, one behind the other, and stops at the
+/// first failure.
+async fn for_each(
+    Shared { context, jobs }: Shared,
+    selection: &Selection,
+    act: fn(&Storage, FamilyId, String) -> Result<(), AdminError>,
+) -> Result<Json<Done>, AdminError> {
+    let families = selection.families(context.storage.schema())?;
+    let job = move || {
+        let mut done = Vec::with_capacity(families.len());
+        for id in families {
+            let name = context.storage.schema().family(id).to_string();
+            act(&context.storage, id, name.clone())?;
+            done.push(name);
+        }
+        Ok(Json(Done { column_families: done }))
+    };
+    jobs.run(job).await
+}
+
+async fn prometheus(
+    State(Shared { context, .. }): State<Shared>,
+) -> Result<impl IntoResponse, AdminError> {
+    Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::render(context)?))
+}
+
+fn queried(query: Queried, context: &AdminContext) -> Result<Vec<FamilyId>, AdminError> {
+    let Query(query) = query?;
+    Selection::from(query).families(context.storage.schema())
+}

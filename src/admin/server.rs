@@ -1,0 +1,140 @@
+//! The listener, and the thread that it is served on.
+
+use super::access::Access;
+use super::connection::{self, DRAIN};
+use super::context::AdminContext;
+use super::routes;
+use axum::Router;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Connections at a time; further ones wait to be accepted.
+const MAX_CONNECTIONS: usize = 64;
+
+/// Pause after the machine refused to accept a connection, as when file descriptors run out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
+
+/// Times between two looks at the counters, from which the recent means come.
+const SNAPSHOT_PERIOD: Duration = Duration::from_secs(30);
+
+/// A listener that is bound and not served yet.
+#[derive(Debug)]
+pub struct AdminServer {
+    listener: std::net::TcpListener,
+    address: SocketAddr,
+}
+
+impl AdminServer {
+    /// Binds the address; port 0 is a free one.
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        let listener = std::net::TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        Ok(Self { listener, address })
+    }
+
+    /// Where it listens; tells the port that the system chose.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves on a thread of its own.
+    pub fn start(self, context: AdminContext, access: Access) -> io::Result<RunningAdmin> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .thread_name("admin-job")
+            .build()?;
+        let listener = {
+            let _inside = runtime.enter();
+            TcpListener::from_std(self.listener)?
+        };
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
+            let context = Arc::new(context);
+            let router = routes::router(Arc::clone(&context), access);
+            let look = remember(&context);
+            runtime.block_on(async {
+                let served = serve(listener, router, &stopped);
+                tokio::select! {
+                    () = served => {}
+                    () = look => {}
+                }
+            });
+            // Jobs under way have been told to stop by the storage, which waits for none of them.
+            runtime.shutdown_timeout(DRAIN);
+        })?;
+        Ok(RunningAdmin { stop, thread: Some(thread) })
+    }
+}
+
+/// Looks at the counters now and then. Never ends.
+async fn remember(context: &AdminContext) {
+    let mut period = tokio::time::interval(SNAPSHOT_PERIOD);
+    loop {
+        period.tick().await;
+        context.remember();
+    }
+}
+
+/// Accepts until `stop` is cancelled, then lets answers under way end.
+async fn serve(listener: TcpListener, router: Router, stop: &CancellationToken) {
+    let tasks = TaskTracker::new();
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let accept = async {
+        loop {
+            let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
+            match listener.accept().await {
+                Ok((stream, peer)) => {
+                    let served = connection::serve(stream, peer, router.clone(), stop.clone());
+                    tasks.spawn(async move {
+                        served.await;
+                        drop(permit);
+                    });
+                }
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    log::warn!("cannot accept an admin connection: {error}");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    };
+    stop.run_until_cancelled(accept).await;
+    // Clients that come later are refused instead of waiting.
+    drop(listener);
+    tasks.close();
+    tasks.wait().await;
+}
+
+/// A served admin side. Stops when dropped.
+#[derive(Debug)]
+pub struct RunningAdmin {
+    stop: CancellationToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl RunningAdmin {
+    /// Accepts no more, lets answers under way end for a few seconds, and ends the thread. Blocks.
+    pub fn stop(&mut self) {
+        self.stop.cancel();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            log::error!("the admin thread panicked");
+        }
+    }
+}
+
+impl Drop for RunningAdmin {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

@@ -1,0 +1,231 @@
+//! Requests to the admin side of a server: one connection for each.
+
+use super::TOKEN_VARIABLE;
+use crate::admin::report::Failure;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::error::Error;
+use std::fmt::Write;
+use std::io;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+
+/// How long the server may take to accept a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long it may take to tell something. What it is to do may take hours.
+const READ_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Bytes of an answer.
+const MAX_ANSWER: usize = 256 << 20;
+
+/// The admin side of a server.
+#[derive(Debug)]
+pub(super) struct Client {
+    host: String,
+    port: u16,
+    authorization: Option<HeaderValue>,
+    runtime: Runtime,
+}
+
+/// Why a request came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ClientError {
+    /// There is nobody.
+    #[error(
+        "Error connecting to the admin side of {server}: {source}. Is the server running, and are \
+         these its AdminAddress and AdminPort?"
+    )]
+    Connect {
+        /// Host and port.
+        server: String,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// Whoever is there does not speak as the admin side does, or broke off.
+    #[error(
+        "Error talking to the admin side of {server}: {source}. Is it the AdminPort of an \
+         Alexandra server, and is that still running?"
+    )]
+    Broken {
+        /// Host and port.
+        server: String,
+        /// What went wrong.
+        source: hyper::Error,
+    },
+    /// The answer did not come.
+    #[error("the server {server} has not answered within {} seconds", READ_TIMEOUT.as_secs())]
+    TimedOut {
+        /// Host and port.
+        server: String,
+    },
+    /// The answer is not what the admin side would say.
+    #[error("the answer of {server} makes no sense, is it an Alexandra server? {reason}")]
+    Senseless {
+        /// Host and port.
+        server: String,
+        /// How it shows.
+        reason: Box<dyn Error + Send + Sync>,
+    },
+    /// The server says why not.
+    #[error("{}", told(*status, error))]
+    Refused {
+        /// The kind of failure.
+        status: StatusCode,
+        /// What it says.
+        error: String,
+    },
+    /// The token has characters that cannot be sent.
+    #[error("the token cannot be sent: it may only have printable characters")]
+    Token,
+    /// There is no runtime.
+    #[error("the runtime cannot be started: {0}")]
+    Runtime(#[from] io::Error),
+}
+
+impl ClientError {
+    /// Whether there is no server, rather than one that says no.
+    pub(super) fn is_about_the_connection(&self) -> bool {
+        !matches!(self, Self::Refused { .. } | Self::Token)
+    }
+}
+
+fn told(status: StatusCode, error: &str) -> String {
+    if status == StatusCode::UNAUTHORIZED {
+        return format!("{error} (--token-file FILE, or in {TOKEN_VARIABLE})");
+    }
+    error.to_owned()
+}
+
+impl Client {
+    /// A client of the server at this host and port; nothing is sent yet.
+    pub(super) fn new(host: &str, port: u16, token: Option<String>) -> Result<Self, ClientError> {
+        let authorization = token.map(|token| format!("Bearer {token}").parse::<HeaderValue>());
+        let authorization = authorization.transpose().map_err(|_| ClientError::Token)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        Ok(Self { host: host.to_owned(), port, authorization, runtime })
+    }
+
+    /// What the server tells at this path.
+    pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        let exchange = async {
+            let exchange = self.exchange(Method::GET, path, Bytes::new());
+            match tokio::time::timeout(READ_TIMEOUT, exchange).await {
+                Ok(answered) => answered,
+                Err(_) => Err(ClientError::TimedOut { server: self.server() }),
+            }
+        };
+        self.parse(&self.runtime.block_on(exchange)?)
+    }
+
+    /// Has the server do something; waits as long as that takes.
+    pub(super) fn change<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        let body = serde_json::to_vec(body).map_err(|error| self.senseless(error))?;
+        self.parse(&self.runtime.block_on(self.exchange(method, path, body.into()))?)
+    }
+
+    fn server(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+
+    fn senseless(&self, reason: impl Into<Box<dyn Error + Send + Sync>>) -> ClientError {
+        ClientError::Senseless { server: self.server(), reason: reason.into() }
+    }
+
+    fn parse<T: DeserializeOwned>(&self, answer: &[u8]) -> Result<T, ClientError> {
+        serde_json::from_slice(answer).map_err(|error| self.senseless(error))
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Bytes, ClientError> {
+        let broken = |source| ClientError::Broken { server: self.server(), source };
+        let stream = self.connect().await?;
+        // By its address the server knows itself, whatever name leads there.
+        let address = stream.peer_addr()?.to_string();
+        let mut request = Request::builder().method(method).uri(path).header(HOST, address);
+        if !body.is_empty() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        let request = request.body(Full::new(body)).map_err(|error| self.senseless(error))?;
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+        // It ends with the request; what went wrong shows there.
+        let driver = tokio::spawn(connection);
+        let response = sender.send_request(request).await.map_err(broken)?;
+        let status = response.status();
+        let answer = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
+        driver.abort();
+        let answer = answer.map_err(|error| match error.downcast::<hyper::Error>() {
+            Ok(error) => broken(*error),
+            Err(error) => {
+                debug_assert!(error.is::<LengthLimitError>());
+                self.senseless(error)
+            }
+        })?;
+        let answer = answer.to_bytes();
+        if status.is_success() {
+            return Ok(answer);
+        }
+        let Failure { error } = self.parse(&answer)?;
+        Err(ClientError::Refused { status, error })
+    }
+
+    async fn connect(&self) -> Result<TcpStream, ClientError> {
+        let connecting = TcpStream::connect((self.host.as_str(), self.port));
+        let connected = match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
+            Ok(connected) => connected,
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        };
+        connected.map_err(|source| ClientError::Connect { server: self.server(), source })
+    }
+}
+
+/// A path with those parameters that have a value.
+pub(super) fn query(path: &str, parameters: &[(&str, Option<&str>)]) -> String {
+    let mut address = path.to_owned();
+    for (name, value) in parameters {
+        let Some(value) = value else { continue };
+        address.push(if address.contains('?') { '&' } else { '?' });
+        address.push_str(name);
+        address.push('=');
+        for byte in value.bytes() {
+            if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.') {
+                address.push(char::from(byte));
+            } else {
+                let _ = write!(address, "%{byte:02X}");
+            }
+        }
+    }
+    address
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_may_have_any_characters() {
+        assert_eq!(query("/a", &[("b", None)]), "/a");
+        let address = query("/a", &[("b", Some("x y&z")), ("c", None), ("d", Some("ä-1"))]);
+        assert_eq!(address, "/a?b=x%20y%26z&d=%C3%A4-1");
+    }
+}

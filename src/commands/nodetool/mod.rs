@@ -1,0 +1,181 @@
+//! `alexandra nodetool`: asks the admin side of a running node, or has it do something. Command
+//! lines and outputs are those of 0.6 where it had them.
+
+mod cache_capacity;
+mod cfstats;
+mod client;
+mod compact;
+mod compaction_stats;
+mod compaction_thresholds;
+mod flush;
+mod info;
+mod version;
+
+use clap::{ArgAction, Subcommand};
+use client::{Client, ClientError};
+use serde::Serialize;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Exit code for arguments that make no sense, and for what the server could not do.
+const FAILED: u8 = 1;
+
+/// Exit code when there is no server, as of old.
+const NOT_CONNECTED: u8 = 3;
+
+/// Where the token may stand, besides a file.
+const TOKEN_VARIABLE: &str = "ALEXANDRA_ADMIN_TOKEN";
+
+#[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true)]
+pub(super) struct Arguments {
+    /// The server: AdminAddress in its storage-conf.xml
+    #[arg(short = 'h', long, global = true, default_value = "127.0.0.1", value_name = "HOST")]
+    host: String,
+
+    /// Its AdminPort
+    #[arg(short = 'p', long, global = true, default_value_t = 8080, value_name = "PORT")]
+    port: u16,
+
+    /// A file that holds the AdminToken, for changes from another machine
+    #[arg(long, global = true, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+
+    /// Prints JSON
+    #[arg(long, global = true)]
+    json: bool,
+
+    /// Prints help
+    #[arg(long, global = true, action = ArgAction::Help)]
+    help: Option<bool>,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Prints token, load, uptime and memory
+    Info,
+    /// Prints the version of the server
+    Version,
+    /// Prints statistics of column families
+    Cfstats(cfstats::Arguments),
+    /// Writes memtables to disk
+    Flush(flush::Arguments),
+    /// Merges all SSTables of each column family into one
+    Compact(compact::Arguments),
+    /// Prints which compactions are running, and how far they are
+    Compactionstats,
+    /// Prints how many SSTables a minor compaction takes
+    Getcompactionthreshold(compaction_thresholds::GetArguments),
+    /// Changes how many SSTables a minor compaction takes, until the server is restarted
+    Setcompactionthreshold(compaction_thresholds::SetArguments),
+    /// Changes how many entries the caches of a column family may have, until the server is restarted
+    Setcachecapacity(cache_capacity::Arguments),
+}
+
+/// What a command prints.
+#[derive(Debug)]
+struct Output {
+    json: serde_json::Value,
+    text: String,
+}
+
+impl Output {
+    /// What the server answered, and the same as text: whole lines.
+    fn new(answer: &impl Serialize, text: String) -> Self {
+        let json = serde_json::to_value(answer).expect("it was JSON when the server sent it");
+        Self { json, text }
+    }
+}
+
+/// Why a command came to nothing.
+#[derive(Debug, thiserror::Error)]
+enum NodetoolError {
+    /// The server does not answer, or refuses.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The token cannot be read.
+    #[error("cannot read the token from {file}: {source}", file = file.display())]
+    TokenFile {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The arguments make no sense, as the original says it.
+    #[error("{0}")]
+    Usage(&'static str),
+}
+
+impl NodetoolError {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Client(error) if error.is_about_the_connection() => NOT_CONNECTED,
+            Self::Client(_) | Self::TokenFile { .. } | Self::Usage(_) => FAILED,
+        }
+    }
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    match execute(arguments) {
+        Ok(Output { json, text }) => {
+            let text = if arguments.json { format!("{json:#}\n") } else { text };
+            // Whoever closed our output, as `head` does, does not want to know the rest.
+            let _ = io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn execute(arguments: &Arguments) -> Result<Output, NodetoolError> {
+    let token = token(arguments.token_file.as_deref())?;
+    let client = Client::new(&arguments.host, arguments.port, token)?;
+    match &arguments.command {
+        Command::Info => info::run(&client),
+        Command::Version => version::run(&client),
+        Command::Cfstats(arguments) => cfstats::run(&client, arguments),
+        Command::Flush(arguments) => flush::run(&client, arguments),
+        Command::Compact(arguments) => compact::run(&client, arguments),
+        Command::Compactionstats => compaction_stats::run(&client),
+        Command::Setcachecapacity(arguments) => cache_capacity::run(&client, arguments),
+        Command::Getcompactionthreshold(arguments) => {
+            compaction_thresholds::get(&client, arguments)
+        }
+        Command::Setcompactionthreshold(arguments) => {
+            compaction_thresholds::set(&client, arguments)
+        }
+    }
+}
+
+fn token(file: Option<&Path>) -> Result<Option<String>, NodetoolError> {
+    let Some(file) = file else { return Ok(std::env::var(TOKEN_VARIABLE).ok()) };
+    match fs::read_to_string(file) {
+        Ok(text) => Ok(Some(text.trim().to_owned())),
+        Err(source) => Err(NodetoolError::TokenFile { file: file.to_owned(), source }),
+    }
+}
+
+/// The arguments as this program takes them, of a call under the name `nodetool`, or `nodeprobe` as
+/// it was called before 0.6.
+pub(super) fn of_old(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    arguments.insert(1, "nodetool".into());
+    arguments.into_iter().map(|argument| long_option(&argument).unwrap_or(argument)).collect()
+}
+
+/// 0.5 wrote long options with one dash.
+fn long_option(argument: &OsStr) -> Option<OsString> {
+    match argument.to_str()? {
+        "-host" => Some("--host".into()),
+        "-port" => Some("--port".into()),
+        _ => None,
+    }
+}
