@@ -71,10 +71,16 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>>;
     /// Creates a directory and its parents; an existing one is fine.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
-    /// Renames atomically, replacing the target. Durable after `sync_dir` of the parent.
+    /// Renames atomically. A file replaces the file that has the name so far; a directory takes
+    /// its content along, and replaces at most an empty directory. Durable after `sync_dir` of the parent.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Gives a file one more name on the same file system, which must not exist yet. The content
+    /// stays as durable as it is, the name is durable after `sync_dir` of its parent.
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file. Open handles stay readable.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
+    /// Removes an empty directory.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
     /// Makes the creation, renaming and removal of entries of this directory durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
     /// Bytes that can still be written below `path`.
@@ -172,8 +178,16 @@ impl FileSystem for OsFileSystem {
         fs::rename(from, to)
     }
 
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)
+    }
+
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         fs::remove_file(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir(path)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {

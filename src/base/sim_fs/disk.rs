@@ -288,21 +288,53 @@ impl Disk {
 
     pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
         let node = self.find(from)?;
-        if self.dirs.contains_key(&node) {
-            return Err(io::ErrorKind::Unsupported.into());
+        let is_dir = self.dirs.contains_key(&node);
+        if is_dir && to != from && to.starts_with(from) {
+            return Err(Errno::INVAL.into());
         }
         let (from, to) = (self.entry(from)?, self.entry(to)?);
-        if self.look_up(&to).is_some_and(|target| self.dirs.contains_key(&target)) {
-            return Err(Errno::ISDIR.into());
+        match self.look_up(&to) {
+            // Two names of one file both stay, as POSIX has it.
+            Some(target) if target == node => return Ok(()),
+            Some(target) => match (is_dir, self.dirs.get(&target)) {
+                (true, None) => return Err(Errno::NOTDIR.into()),
+                (true, Some(dir)) if !dir.visible.is_empty() => {
+                    return Err(Errno::NOTEMPTY.into());
+                }
+                (false, Some(_)) => return Err(Errno::ISDIR.into()),
+                _ => {}
+            },
+            None => {}
         }
-        if from != to {
-            self.change_entry(EntryChange::Rename { from, to, node });
+        self.change_entry(EntryChange::Rename { from, to, node });
+        Ok(())
+    }
+
+    pub(super) fn hard_link(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        let node = self.find(from)?;
+        if self.dirs.contains_key(&node) {
+            return Err(Errno::PERM.into());
         }
+        let to = self.entry(to)?;
+        if self.look_up(&to).is_some() {
+            return Err(Errno::EXIST.into());
+        }
+        self.change_entry(EntryChange::Add { to, node });
         Ok(())
     }
 
     pub(super) fn remove_file(&mut self, path: &Path) -> io::Result<()> {
         self.find_file(path)?;
+        let from = self.entry(path)?;
+        self.change_entry(EntryChange::Remove { from });
+        Ok(())
+    }
+
+    pub(super) fn remove_dir(&mut self, path: &Path) -> io::Result<()> {
+        let node = self.find_dir(path)?;
+        if self.dirs.get(&node).is_some_and(|dir| !dir.visible.is_empty()) {
+            return Err(Errno::NOTEMPTY.into());
+        }
         let from = self.entry(path)?;
         self.change_entry(EntryChange::Remove { from });
         Ok(())

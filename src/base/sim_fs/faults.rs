@@ -18,8 +18,12 @@ pub enum Operation {
     CreateDir,
     /// `FileSystem::rename`; faults look at the new name.
     Rename,
+    /// `FileSystem::hard_link`; faults look at the new name.
+    HardLink,
     /// `FileSystem::remove_file`.
     Remove,
+    /// `FileSystem::remove_dir`.
+    RemoveDir,
     /// `FileSystem::sync_dir`.
     SyncDir,
     /// `FileSystem::lock`.

@@ -8,8 +8,9 @@
 //!   synced, and of one of them only a part: the first bytes, or some of its sectors. A write that
 //!   is lost may still have made the file longer; the gap reads as zeroes. What survives is applied
 //!   in the order in which it was written, because an older page never replaces a newer one.
-//! - **Entries.** Creating, renaming and removing an entry is visible at once, and durable after a
-//!   successful `sync_dir` of the directory that holds it. Syncing a file does not save its name. A
+//! - **Entries.** Creating, linking, renaming and removing an entry is visible at once, and durable
+//!   after a successful `sync_dir` of the directory that holds it. Syncing a file does not save its
+//!   name, nor does saving one of its names save the others. A
 //!   crash keeps, for each directory on its own, the first few of the changes that were not synced
 //!   and loses the rest. A rename is atomic also between two directories: a sync of either of them
 //!   makes it durable, together with everything that came before it there. What lies below a
@@ -24,8 +25,7 @@
 //!   releases all locks. A killed process loses nothing that it handed over.
 //!
 //! Everything is decided by seeds: the same calls with the same seeds give the same disk. Threads
-//! may share it; each operation is atomic. Directories cannot be renamed or removed, as the
-//! [`FileSystem`] trait has no use for it.
+//! may share it; each operation is atomic.
 
 mod disk;
 mod faults;
@@ -199,10 +199,22 @@ impl FileSystem for SimFileSystem {
         disk.rename(from, to)
     }
 
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut disk = self.lock_disk();
+        disk.gate.pass(Operation::HardLink, to)?;
+        disk.hard_link(from, to)
+    }
+
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         let mut disk = self.lock_disk();
         disk.gate.pass(Operation::Remove, path)?;
         disk.remove_file(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        let mut disk = self.lock_disk();
+        disk.gate.pass(Operation::RemoveDir, path)?;
+        disk.remove_dir(path)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {

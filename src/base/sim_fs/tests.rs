@@ -119,6 +119,16 @@ mod as_the_system_does {
             assert!(is(fs.rename(&at("none"), &at("b")), Errno::NOENT));
             assert!(is(fs.rename(&at("a"), &at("d")), Errno::ISDIR));
             assert!(is(fs.rename(&at("a"), &at("none/a")), Errno::NOENT));
+            assert!(is(fs.rename(&at("d"), &at("d/e/f")), Errno::INVAL));
+            assert!(is(fs.rename(&at("d"), &at("a")), Errno::NOTDIR));
+            assert!(is(fs.hard_link(&at("none"), &at("b")), Errno::NOENT));
+            assert!(is(fs.hard_link(&at("a"), &at("a")), Errno::EXIST));
+            assert!(is(fs.hard_link(&at("a"), &at("d")), Errno::EXIST));
+            assert!(is(fs.hard_link(&at("d"), &at("b")), Errno::PERM));
+            assert!(is(fs.hard_link(&at("a"), &at("none/a")), Errno::NOENT));
+            assert!(is(fs.remove_dir(&at("none")), Errno::NOENT));
+            assert!(is(fs.remove_dir(&at("a")), Errno::NOTDIR));
+            assert!(is(fs.remove_dir(&at("d")), Errno::NOTEMPTY));
             assert!(is(fs.remove_file(&at("none")), Errno::NOENT));
             assert!(is(fs.remove_file(&at("d")), Errno::ISDIR));
             assert!(is(fs.sync_dir(&at("none")), Errno::NOENT));
@@ -150,6 +160,46 @@ mod as_the_system_does {
             fs.remove_file(&a).unwrap();
             new.read_exact_at(&mut buf, 0).unwrap();
             assert_eq!(&buf, b"new");
+        });
+    }
+
+    #[test]
+    fn a_link_is_one_more_name_of_the_same_file() {
+        both(|fs, dir| {
+            let (a, b, c) = (dir.join("a"), dir.join("b"), dir.join("c"));
+            write_file(fs, &a, b"old");
+            fs.hard_link(&a, &b).unwrap();
+            fs.open(&b).unwrap().write_all_at(b"new", 0).unwrap();
+            assert_eq!(fs.read(&a).unwrap(), b"new");
+            fs.rename(&a, &b).unwrap();
+            assert!(fs.exists(&a) && fs.exists(&b), "names of one file both stay");
+            write_file(fs, &c, b"other");
+            fs.rename(&c, &a).unwrap();
+            assert_eq!(fs.read(&a).unwrap(), b"other");
+            assert_eq!(fs.read(&b).unwrap(), b"new");
+            fs.remove_file(&b).unwrap();
+            assert!(!fs.exists(&b));
+        });
+    }
+
+    #[test]
+    fn a_directory_is_renamed_with_its_content_and_removed_without() {
+        both(|fs, dir| {
+            let (d, e) = (dir.join("d"), dir.join("e"));
+            fs.create_dir_all(&d.join("sub")).unwrap();
+            write_file(fs, &d.join("a"), b"a");
+            fs.create_dir_all(&e).unwrap();
+            fs.rename(&d, &e).unwrap();
+            assert!(!fs.exists(&d));
+            assert_eq!(fs.read(&e.join("a")).unwrap(), b"a");
+            write_file(fs, &e.join("sub/b"), b"b");
+            fs.create_dir_all(&d).unwrap();
+            assert!(is(fs.rename(&d, &e), Errno::NOTEMPTY));
+            fs.remove_dir(&d).unwrap();
+            assert!(!fs.exists(&d));
+            assert!(is(fs.remove_dir(&e.join("sub")), Errno::NOTEMPTY));
+            fs.remove_file(&e.join("sub/b")).unwrap();
+            fs.remove_dir(&e.join("sub")).unwrap();
         });
     }
 
@@ -190,13 +240,14 @@ fn random_call(rng: &mut Rng) -> Call {
     let [a, b] = [0, 1].map(|_| format!("file{}", rng.u8(..4)));
     let at = rng.u64(..2000);
     let bytes: Vec<u8> = (0..rng.usize(..1500)).map(|_| rng.u8(1..)).collect();
-    match rng.u8(..10) {
+    match rng.u8(..11) {
         0 | 1 => Box::new(move |fs, dir| fs.create(&dir.join(&a)).map(drop)),
         2..=4 => Box::new(move |fs, dir| fs.open(&dir.join(&a))?.write_all_at(&bytes, at)),
         5 => Box::new(move |fs, dir| fs.open(&dir.join(&a))?.set_size(at)),
         6 => Box::new(move |fs, dir| fs.open(&dir.join(&a))?.sync()),
         7 => Box::new(move |fs, dir| fs.rename(&dir.join(&a), &dir.join(&b))),
         8 => Box::new(move |fs, dir| fs.remove_file(&dir.join(&a))),
+        9 => Box::new(move |fs, dir| fs.hard_link(&dir.join(&a), &dir.join(&b))),
         _ => Box::new(|fs, dir| fs.sync_dir(dir)),
     }
 }
@@ -396,6 +447,46 @@ mod entries_after_a_crash {
             assert_eq!(outcomes(&fs, places), [(false, true)].into());
             assert_eq!(outcomes(&fs, |fs| fs.exists(&path("d/before"))), [true].into());
         }
+    }
+
+    #[test]
+    fn a_link_is_durable_when_its_directory_was_synced() {
+        let fs = disk();
+        fs.create_dir_all(&path("d")).unwrap();
+        fs.sync_dir(dir()).unwrap();
+        write_durable(&fs, &path("a"), b"content");
+        fs.hard_link(&path("a"), &path("d/a")).unwrap();
+        fs.remove_file(&path("a")).unwrap();
+        let found = outcomes(&fs, |fs| (fs.exists(&path("a")), fs.exists(&path("d/a"))));
+        let all = [false, true].map(|a| [false, true].map(|b| (a, b)));
+        assert_eq!(found, BTreeSet::from_iter(all.concat()), "each name on its own");
+        fs.sync_dir(&path("d")).unwrap();
+        let found = outcomes(&fs, |fs| fs.read(&path("d/a")).unwrap());
+        assert_eq!(found, BTreeSet::from([b"content".to_vec()]));
+    }
+
+    #[test]
+    fn a_renamed_directory_is_there_once_and_keeps_what_was_synced() {
+        let fs = disk();
+        fs.create_dir_all(&path("next")).unwrap();
+        fs.sync_dir(dir()).unwrap();
+        write_durable(&fs, &path("next/a"), b"a");
+        fs.rename(&path("next"), &path("done")).unwrap();
+        let look = |fs: &SimFileSystem| {
+            let [next, done] = ["next", "done"].map(|name| fs.exists(&path(name)));
+            assert!(next != done);
+            assert_eq!(fs.read(&path(if next { "next/a" } else { "done/a" })).unwrap(), b"a");
+            done
+        };
+        assert_eq!(outcomes(&fs, look), BTreeSet::from([false, true]));
+        fs.sync_dir(dir()).unwrap();
+        assert_eq!(outcomes(&fs, look), BTreeSet::from([true]));
+        fs.remove_file(&path("done/a")).unwrap();
+        fs.remove_dir(&path("done")).unwrap();
+        let exists = |fs: &SimFileSystem| fs.exists(&path("done"));
+        assert_eq!(outcomes(&fs, exists), BTreeSet::from([false, true]));
+        fs.sync_dir(dir()).unwrap();
+        assert_eq!(outcomes(&fs, exists), BTreeSet::from([false]));
     }
 
     #[test]

@@ -287,6 +287,20 @@ impl FileSystem for Disk {
         self.state().names.remove(path).map(|_| ()).ok_or(io::ErrorKind::NotFound.into())
     }
 
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        let inode = *state.names.get(from).ok_or(io::ErrorKind::NotFound)?;
+        if state.names.contains_key(to) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        state.names.insert(to.to_path_buf(), inode);
+        Ok(())
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.state().dirs.remove(path).then_some(()).ok_or(io::ErrorKind::NotFound.into())
+    }
+
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
         let State { names, durable_names, .. } = &mut *state;
