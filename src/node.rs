@@ -18,6 +18,7 @@ use crate::ring::{Partitioner, ReplicaPlacement, ReplicationStrategy, Snitch, To
 use crate::storage::commitlog::SyncPolicy;
 use crate::storage::engine::{Components, StorageError};
 use crate::storage::error::ReadError;
+use crate::storage::restore;
 use crate::storage::store::OpenError;
 use crate::storage::system::{self, Identity, IdentityError};
 use crate::storage::{self, CacheOptions, CompactionOptions, FamilyOptions, Storage};
@@ -137,7 +138,7 @@ impl Node {
         let (server, address) = bind(&settings, &clock)?;
         let admin = bind_admin(&settings, &options.properties)?;
         let admin_address = admin.as_ref().map(AdminServer::local_addr);
-        let storage = Arc::new(open_storage(&settings, options, components)?);
+        let storage = Arc::new(StorageSetup::new(&settings, options).open(components)?);
         let identity = establish_identity(&settings, options, &storage, &*clock)?;
         let replica = Replica::start(
             Arc::clone(&storage) as _,
@@ -212,10 +213,6 @@ fn warn_of_what_is_missing(settings: &Settings) {
             "Seeds names other nodes, but this version runs a node on its own",
         ),
         (settings.auto_bootstrap, "AutoBootstrap: this version runs a node on its own"),
-        (
-            settings.storage.snapshot_before_compaction,
-            "SnapshotBeforeCompaction: this version makes no snapshots",
-        ),
     ];
     for (_, what) in missing.iter().filter(|(asked, _)| *asked) {
         log::warn!("{what}");
@@ -270,25 +267,63 @@ fn bind_admin(
     }
 }
 
-fn open_storage(
-    settings: &Settings,
-    options: &NodeOptions,
-    components: Components,
-) -> Result<Storage, StorageError> {
-    let system = settings.system_column_families();
-    let configured = settings.keyspaces.iter().flat_map(|keyspace| &keyspace.column_families);
-    let families: Vec<&ColumnFamilySettings> = system.iter().chain(configured).collect();
-    let mut schema = Schema::new(families.iter().map(|family| Arc::clone(&family.schema)));
-    for keyspace in &settings.keyspaces {
-        schema.add_keyspace(&keyspace.name);
+/// What the storage core of a node is opened with.
+#[derive(Debug)]
+pub struct StorageSetup {
+    options: storage::Options,
+    partitioner: Partitioner,
+    schema: Arc<Schema>,
+    /// By the number of the column family.
+    families: Vec<FamilyOptions>,
+}
+
+impl StorageSetup {
+    /// That of a node with these settings.
+    pub fn new(settings: &Settings, options: &NodeOptions) -> Self {
+        let system = settings.system_column_families();
+        let configured = settings.keyspaces.iter().flat_map(|keyspace| &keyspace.column_families);
+        let families: Vec<&ColumnFamilySettings> = system.iter().chain(configured).collect();
+        let mut schema = Schema::new(families.iter().map(|family| Arc::clone(&family.schema)));
+        for keyspace in &settings.keyspaces {
+            schema.add_keyspace(&keyspace.name);
+        }
+        Self {
+            options: storage_options(settings, options),
+            partitioner: settings.partitioner,
+            schema: Arc::new(schema),
+            families: families.iter().map(|family| family_options(settings, family)).collect(),
+        }
     }
+
+    /// Opens it.
+    pub fn open(self, components: Components) -> Result<Storage, StorageError> {
+        let Self { options, partitioner, schema, families } = self;
+        Storage::open(components, options, partitioner, schema, |id| {
+            families[id.0 as usize].clone()
+        })
+    }
+
+    /// The same for a restore.
+    pub fn to_restore(&self, components: Components) -> restore::Setup {
+        restore::Setup {
+            components,
+            options: self.options.clone(),
+            partitioner: self.partitioner,
+            schema: Arc::clone(&self.schema),
+            families: self.families.clone(),
+        }
+    }
+}
+
+fn storage_options(settings: &Settings, options: &NodeOptions) -> storage::Options {
     let memory = &settings.memory;
     let budget = memory.budget_bytes.unwrap_or_else(|| machine::memory_bytes() / 4);
     let budget = budget.max(MIN_MEMORY_BUDGET);
     let block_cache_bytes = memory.block_cache_bytes.unwrap_or(budget / 4);
-    let storage_options = storage::Options {
+    storage::Options {
         data_directories: settings.directories.data.clone(),
         commit_log_directory: settings.directories.commit_log.clone(),
+        commit_log_archive_directory: settings.directories.commit_log_archive.clone(),
         sync: match settings.commit_log.sync {
             CommitLogSync::Periodic { period } => SyncPolicy::Periodic { every: period },
             CommitLogSync::Batch { window } => SyncPolicy::Batch { window },
@@ -305,12 +340,9 @@ fn open_storage(
             ..cache_options(settings, budget, block_cache_bytes)
         },
         accept_commitlog_loss: options.accept_commitlog_loss,
+        snapshot_before_compaction: settings.storage.snapshot_before_compaction,
         seed: options.seed,
-    };
-    let family_options =
-        |id: crate::model::schema::FamilyId| family_options(settings, families[id.0 as usize]);
-    let partitioner = settings.partitioner;
-    Storage::open(components, storage_options, partitioner, Arc::new(schema), family_options)
+    }
 }
 
 /// Half of what the block cache leaves; the rest is for requests and answers.

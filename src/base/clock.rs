@@ -1,5 +1,6 @@
 //! Time as an input. Only this file reads the machine's clocks.
 
+use rustix::time::{ClockId, clock_gettime};
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -11,6 +12,12 @@ pub trait Clock: Send + Sync + fmt::Debug {
 
     /// Time since some fixed moment. Never goes back.
     fn monotonic(&self) -> Duration;
+
+    /// Milliseconds since the Unix epoch, some milliseconds late at most: for who asks often. Never
+    /// before the epoch.
+    fn coarse_millis(&self) -> u64 {
+        u64::try_from(self.now_micros() / 1000).unwrap_or(0)
+    }
 
     /// Seconds since the Unix epoch, as local deletion times are kept.
     fn now_secs(&self) -> i32 {
@@ -48,6 +55,13 @@ impl Clock for SystemClock {
     fn monotonic(&self) -> Duration {
         self.started.elapsed()
     }
+
+    /// The time of the kernel's last tick, which takes no look at the hardware: a few nanoseconds.
+    fn coarse_millis(&self) -> u64 {
+        let now = clock_gettime(ClockId::RealtimeCoarse);
+        let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+        seconds * 1000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000_000
+    }
 }
 
 /// A clock that moves only when it is told to.
@@ -75,5 +89,21 @@ impl Clock for ManualClock {
 
     fn monotonic(&self) -> Duration {
         Duration::from_micros(self.micros.load(Ordering::SeqCst).max(0) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_coarse_time_is_the_time() {
+        let clock = SystemClock::new();
+        let exact = || u64::try_from(clock.now_micros() / 1000).unwrap();
+        let before = exact();
+        let coarse = clock.coarse_millis();
+        assert!(coarse + 100 >= before && coarse <= exact(), "{before} {coarse}");
+        assert_eq!(ManualClock::at_micros(1_234_567).coarse_millis(), 1234);
+        assert_eq!(ManualClock::at_micros(-5).coarse_millis(), 0);
     }
 }

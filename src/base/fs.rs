@@ -72,7 +72,8 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     /// Creates a directory and its parents; an existing one is fine.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
     /// Renames atomically. A file replaces the file that has the name so far; a directory takes
-    /// its content along, and replaces at most an empty directory. Durable after `sync_dir` of the parent.
+    /// its content along, and replaces at most an empty directory. Durable after
+    /// `sync_dir` of the parent.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Gives a file one more name on the same file system, which must not exist yet. The content
     /// stays as durable as it is, the name is durable after `sync_dir` of its parent.

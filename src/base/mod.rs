@@ -7,3 +7,4 @@ pub mod fs;
 pub mod machine;
 pub mod shared_bytes;
 pub mod sim_fs;
+pub mod utc;

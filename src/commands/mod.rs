@@ -3,7 +3,10 @@
 
 mod check_config;
 mod nodetool;
+mod offline;
+mod restore;
 mod serve;
+mod snapshot;
 
 use clap::{Parser, Subcommand};
 use std::ffi::{OsStr, OsString};
@@ -29,6 +32,10 @@ enum Command {
     Nodetool(nodetool::Arguments),
     /// Reads a storage-conf.xml and prints what a node would run with
     CheckConfig(check_config::Arguments),
+    /// Takes, lists and clears snapshots
+    Snapshot(snapshot::Arguments),
+    /// Brings the data of a stopped server back to a snapshot, and from there to a point in time
+    Restore(restore::Arguments),
     /// Prints the version
     Version,
 }
@@ -55,6 +62,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Nodetool(arguments) => nodetool::run(&arguments),
         Command::CheckConfig(arguments) => check_config::run(&arguments),
+        Command::Snapshot(arguments) => snapshot::run(&arguments),
+        Command::Restore(arguments) => restore::run(&arguments),
         Command::Version => {
             println!("alexandra {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS

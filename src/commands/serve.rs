@@ -43,7 +43,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    start_logging();
+    start_logging("info");
     let properties = Properties::parse(&arguments.properties);
     for unknown in properties.unknown() {
         log::warn!("the system property {unknown} has no meaning here");
@@ -77,8 +77,9 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-fn start_logging() {
-    let environment = env_logger::Env::default().default_filter_or("info");
+/// Log lines go to standard error; `RUST_LOG` says otherwise which.
+pub(super) fn start_logging(level: &str) {
+    let environment = env_logger::Env::default().default_filter_or(level);
     // A second logger in one process is refused; the first then serves.
     let _ = env_logger::Builder::from_env(environment).try_init();
 }

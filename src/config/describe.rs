@@ -110,6 +110,13 @@ fn files(settings: &Settings) -> Vec<Row> {
     vec![
         ("DataFileDirectories", joined(&data)),
         ("CommitLogDirectory", directories.commit_log.display().to_string()),
+        (
+            "CommitLogArchiveDirectory",
+            directories
+                .commit_log_archive
+                .as_ref()
+                .map_or_else(|| "(none)".to_owned(), |path| path.display().to_string()),
+        ),
         ("SavedCachesDirectory", directories.saved_caches.display().to_string()),
         ("HintsDirectory", directories.hints.display().to_string()),
     ]

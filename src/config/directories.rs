@@ -10,6 +10,7 @@ use std::path::PathBuf;
 pub(super) struct Paths {
     data: Vec<PathBuf>,
     commit_log: Option<PathBuf>,
+    commit_log_archive: Option<PathBuf>,
     saved_caches: Option<PathBuf>,
     hints: Option<PathBuf>,
 }
@@ -36,8 +37,17 @@ impl Paths {
             let text = "the commit log shares a directory with data, which 0.6 refuses";
             doc.notes.warn(value.place.line, text.to_owned());
         }
+        let archive = doc.find("CommitLogArchiveDirectory");
+        if let Some(value) = &archive {
+            let log = commit_log.iter().map(|value| value.text);
+            let others = data.iter().filter_map(|path| path.to_str()).chain(log);
+            if others.into_iter().any(|other| other == value.text) {
+                return Err(value.refuse(Problem::ArchiveAmongOthers));
+            }
+        }
         Ok(Self {
             data,
+            commit_log_archive: archive.map(|value| PathBuf::from(value.text)),
             commit_log: commit_log.map(|value| PathBuf::from(value.text)),
             saved_caches: doc.find("SavedCachesDirectory").map(|v| PathBuf::from(v.text)),
             hints: doc.find("HintsDirectory").map(|v| PathBuf::from(v.text)),
@@ -61,6 +71,7 @@ impl Paths {
             None => beside("saved_caches"),
         };
         let hints = self.hints.unwrap_or_else(|| beside("hints"));
-        Ok(Directories { data: self.data, commit_log, saved_caches, hints })
+        let commit_log_archive = self.commit_log_archive;
+        Ok(Directories { data: self.data, commit_log, commit_log_archive, saved_caches, hints })
     }
 }

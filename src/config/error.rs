@@ -246,6 +246,12 @@ pub enum Problem {
     /// Commit log and data share a directory.
     #[error("CommitLogDirectory must not be the same as any DataFileDirectory")]
     CommitLogAmongData,
+    /// The archive of the commit log shares a directory with the log or with data.
+    #[error(
+        "CommitLogArchiveDirectory must not be the same as CommitLogDirectory or any \
+         DataFileDirectory"
+    )]
+    ArchiveAmongOthers,
     /// No data directory.
     #[error("At least one DataFileDirectory must be specified")]
     NoDataFileDirectory,

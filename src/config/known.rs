@@ -76,6 +76,7 @@ pub(super) const KNOWN: &[Known] = &[
     known("DataFileDirectories", Honoured),
     known("DataFileDirectories/DataFileDirectory", Honoured),
     known("CommitLogDirectory", Honoured),
+    known("CommitLogArchiveDirectory", Honoured),
     known("SavedCachesDirectory", Honoured),
     known("HintsDirectory", Honoured),
     known("BootstrapFileDirectory", NoEffect("streamed files go to the data directories")),

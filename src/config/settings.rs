@@ -146,6 +146,9 @@ pub struct Directories {
     pub data: Vec<PathBuf>,
     /// `CommitLogDirectory`.
     pub commit_log: PathBuf,
+    /// `CommitLogArchiveDirectory`: keeps what the commit log has no use for any more, for restores
+    /// to a point in time; `None` for no archive.
+    pub commit_log_archive: Option<PathBuf>,
     /// `SavedCachesDirectory`: keys of the caches, written now and then. In files before 0.6
     /// beside the commit log.
     pub saved_caches: PathBuf,

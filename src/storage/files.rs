@@ -2,10 +2,14 @@
 //!
 //! ```text
 //! <data directory>/alexandra.lock                        held while a server runs
+//! <data directory>/alexandra.restoring                   there until a restore is complete
 //! <data directory>/<keyspace>/<family>-<generation>.sst  an SSTable
 //!                             <family>-<generation>.sst.tmp  one that is being written
 //!                             <family>.manifest          which SSTables count (first directory)
 //!                             <family>.manifest.tmp      its next version
+//!                             snapshots/<name>/          a snapshot
+//!                             snapshots/<name>.tmp/      one that is being made or removed
+//!                             before-restore-<time>/     what a restore has moved aside
 //! ```
 //!
 //! Names of column families hold no hyphen, so the last one separates the generation. Files of the
@@ -16,6 +20,12 @@ use std::path::{Path, PathBuf};
 
 /// The file that a running server holds locked in each of its directories.
 pub const LOCK_FILE: &str = "alexandra.lock";
+
+/// The file that says that a restore was begun and is not complete.
+pub const RESTORING_FILE: &str = "alexandra.restoring";
+
+/// What the name of a folder begins with to which a restore has moved files.
+pub const BEFORE_RESTORE: &str = "before-restore-";
 
 const SSTABLE_SUFFIX: &str = ".sst";
 /// What the name of a file ends with until it is complete.
@@ -88,7 +98,22 @@ pub fn manifest(folder: &Path, family: &str) -> PathBuf {
     folder.join(format!("{family}{MANIFEST_SUFFIX}"))
 }
 
-/// The name that a file has until it is complete.
+/// Where the snapshots of a keyspace are, in the folder of the keyspace.
+pub fn snapshots_folder(folder: &Path) -> PathBuf {
+    folder.join("snapshots")
+}
+
+/// A snapshot in the folder of its keyspace.
+pub fn snapshot(folder: &Path, name: &str) -> PathBuf {
+    snapshots_folder(folder).join(name)
+}
+
+/// A snapshot that is being made or removed.
+pub fn unfinished_snapshot(folder: &Path, name: &str) -> PathBuf {
+    temporary(&snapshot(folder, name))
+}
+
+/// The name that a file or folder has until it is complete.
 pub fn temporary(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(TEMPORARY_SUFFIX);

@@ -8,6 +8,7 @@
 //! the threads that work in the background.
 //!
 //! A file counts from the moment the [`manifest`] names it. Names are built in [`files`] alone.
+//! A [`snapshot`] keeps the files of one moment, and [`restore`] brings them back.
 
 pub mod background;
 pub mod caches;
@@ -20,8 +21,10 @@ pub mod files;
 pub mod manifest;
 pub mod memtable;
 pub mod options;
+pub mod restore;
 pub mod row;
 pub mod rows;
+pub mod snapshot;
 pub mod sstable;
 pub mod store;
 pub mod system;

@@ -13,6 +13,8 @@ pub struct Options {
     pub data_directories: Vec<PathBuf>,
     /// `CommitLogDirectory`.
     pub commit_log_directory: PathBuf,
+    /// `CommitLogArchiveDirectory`: keeps segments that the commit log has no use for any more.
+    pub commit_log_archive_directory: Option<PathBuf>,
     /// When the commit log becomes durable.
     pub sync: SyncPolicy,
     /// `CommitLogRotationThresholdInMB`, in bytes.
@@ -25,6 +27,8 @@ pub struct Options {
     pub compaction: CompactionOptions,
     /// The key and row caches.
     pub caches: CacheOptions,
+    /// `SnapshotBeforeCompaction`: whether each compaction takes one of its keyspace first.
+    pub snapshot_before_compaction: bool,
     /// Whether a start goes on behind a damaged part of the commit log.
     pub accept_commitlog_loss: bool,
     /// Seed of whatever is left to chance.
@@ -37,6 +41,7 @@ impl Options {
         Self {
             data_directories: vec![data_directory.into()],
             commit_log_directory: commit_log.into(),
+            commit_log_archive_directory: None,
             sync: SyncPolicy::Periodic { every: Duration::from_secs(10) },
             segment_bytes: 128 << 20,
             memtable_budget_bytes: 1 << 30,
@@ -44,6 +49,7 @@ impl Options {
             compaction: CompactionOptions::default(),
             caches: CacheOptions::default(),
             accept_commitlog_loss: false,
+            snapshot_before_compaction: false,
             seed: 1,
         }
     }

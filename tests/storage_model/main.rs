@@ -11,6 +11,7 @@
 //! * `bits`: every bit of every file is flipped.
 //! * `mutated`: files with nonsense under right checksums.
 //! * `families`: a thousand column families within one budget of memory.
+//! * `snapshots`: snapshots, restores, and restores to a point in time, each cut off everywhere.
 //! * `threads`: many threads on the same rows, on the real file system.
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
@@ -28,5 +29,6 @@ mod random;
 mod regressions;
 mod rig;
 mod scenario;
+mod snapshots;
 mod threads;
 mod uneven;

@@ -153,7 +153,8 @@ impl Row {
         });
         let super_counts = |name: &[u8]| {
             let deletion = self.deletion(&Target::SuperColumn(name.to_vec()));
-            deletion.is_some_and(|(ts, at)| fresh(at) && (row.is_none() || ts > row_timestamp))
+            // One at the least timestamp deletes nothing that could be visible.
+            deletion.is_some_and(|(ts, at)| fresh(at) && ts > row_timestamp)
         };
         let mut columns = self.columns().into_iter().map(|(s, n)| (self.winner(s, n), s));
         supers.collect::<BTreeSet<_>>().into_iter().any(super_counts)

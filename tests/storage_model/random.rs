@@ -1,13 +1,15 @@
 //! Random operations.
 
 use crate::model::{Filter, Model, Query, Row, Target, Write};
-use crate::rig::{BATCH, FAMILIES, Outcome, PERIODIC, Rig, Setup, visible};
+use crate::rig::{ARCHIVE, BATCH, FAMILIES, Outcome, PERIODIC, Rig, Setup, visible};
+use alexandra::base::clock::Clock;
 use alexandra::base::sim_fs::Survival;
 use alexandra::config::settings::CacheSize;
 use alexandra::model::key::RowKey;
 use alexandra::model::schema::FamilyId;
 use alexandra::ring::{DecoratedKey, Partitioner, RowRange, Token};
 use alexandra::storage::CompactionStrategy;
+use alexandra::storage::restore::{Request, RestoreError};
 use alexandra::storage::sstable::Access;
 use fastrand::Rng;
 use std::ops::{Bound, RangeBounds};
@@ -44,6 +46,9 @@ struct Case {
     mode: Mode,
     rig: Rig,
     model: Model,
+    /// The model with what was purged: a replay of the archive brings it back, until it is purged
+    /// once more. It is all deleted.
+    unpurged: Model,
     /// No tombstone that may be purged is newer: what is written above it is not shadowed by
     /// tombstones of which it cannot be known whether they still exist.
     floor: i64,
@@ -51,7 +56,39 @@ struct Case {
     unsynced: Vec<(u64, Mutation)>,
     /// How many single writes there were.
     numbers: u64,
+    /// Snapshots and what they hold.
+    moments: Vec<Moment>,
+    /// Times to which the archive leads.
+    times: Vec<Time>,
+    /// Numbers of the snapshots and times on the way to the present, which restores make crooked.
+    way: Vec<usize>,
 }
+
+/// A moment between two that the clock can tell apart.
+struct Time {
+    number: usize,
+    millis: u64,
+    /// Power has failed later, and may have taken the note of the time: then nobody can tell what
+    /// survived from before it and what from behind it.
+    is_torn: bool,
+    unpurged: Model,
+}
+
+/// A snapshot.
+struct Moment {
+    number: usize,
+    name: String,
+    model: Model,
+    unpurged: Model,
+    /// The way to it.
+    way: Vec<usize>,
+}
+
+/// Most snapshots of a case.
+const MAX_MOMENTS: usize = 6;
+
+/// Most times of a case.
+const MAX_TIMES: usize = 10;
 
 fn env(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
@@ -118,11 +155,26 @@ impl Case {
             row_cache_bytes: [1 << 20, 1 << 12][rng.usize(..2)],
             saves_caches: rng.u32(..4) == 0,
             preheats_keys: rng.bool(),
+            archives: rng.bool(),
             ..Setup::default()
         };
         let rig = Rig::new(setup, seed);
         let (model, unsynced) = (Model::default(), Vec::new());
-        Self { rng, mode, rig, model, floor: 0, unsynced, numbers: 0 }
+        let (moments, times, way) = (Vec::new(), Vec::new(), Vec::new());
+        let unpurged = Model::default();
+        Self {
+            rng,
+            mode,
+            rig,
+            model,
+            unpurged,
+            floor: 0,
+            unsynced,
+            numbers: 0,
+            moments,
+            times,
+            way,
+        }
     }
 
     fn run(mut self) {
@@ -141,7 +193,11 @@ impl Case {
             0..44 => self.write(),
             44..45 => self.change_caches(family),
             45..70 => self.read(family.0),
-            70..84 => self.scan(family.0),
+            70..81 => self.scan(family.0),
+            81 => self.take_snapshot(),
+            82 if self.rng.bool() => self.look_at_snapshot(),
+            82 => self.look_at_time(),
+            83 => self.restore(),
             84..88 => self.rig.storage().flush(family).unwrap(),
             88..91 => self.rig.storage().compact(family).unwrap(),
             91..93 => self.sync(),
@@ -158,12 +214,125 @@ impl Case {
         self.rig.storage().set_cache_capacity(family, keys, rows);
     }
 
+    fn next_number(&self) -> usize {
+        self.moments.len() + self.times.len()
+    }
+
+    fn take_snapshot(&mut self) {
+        if self.moments.len() < MAX_MOMENTS {
+            // No two are of the same position of the log.
+            self.write();
+            let number = self.next_number();
+            let name = self.rig.snapshot(&format!("number {number}"));
+            self.way.push(number);
+            let (model, unpurged) = (self.model.clone(), self.unpurged.clone());
+            self.moments.push(Moment { number, name, model, unpurged, way: self.way.clone() });
+        }
+    }
+
+    /// A snapshot to restore, and whether upon it the archive is replayed. Then the result is the
+    /// present, if the snapshot is on the way to it.
+    fn request(&mut self) -> Option<(usize, Request)> {
+        let at = self.rng.choice(0..self.moments.len())?;
+        let replays = self.rig.setup.archives && self.rng.bool();
+        let snapshot = self.moments[at].name.clone();
+        let archive = replays.then(|| ARCHIVE.into());
+        Some((at, Request { snapshot, archive, ..Request::default() }))
+    }
+
+    /// Restores a copy of the disk as it is at this moment, without an end in order.
+    fn look_at_snapshot(&mut self) {
+        let Some((at, request)) = self.request() else { return };
+        let copy = self.rig.fork();
+        let restored = copy.restore(&request, false);
+        let moment = &self.moments[at];
+        let model = match (&request.archive, self.way.contains(&moment.number)) {
+            (None, _) => moment.model.clone(),
+            (Some(_), true) => self.unpurged.clone(),
+            (Some(_), false) => {
+                let left_behind = matches!(restored, Err(RestoreError::LeftBehind { .. }));
+                assert!(left_behind, "{restored:?}");
+                return;
+            }
+        };
+        restored.unwrap_or_else(|error| panic!("{request:?}: {error}"));
+        self.check_copy(copy, model);
+    }
+
+    /// Restores a copy of the disk to a time.
+    fn look_at_time(&mut self) {
+        let place = |number: usize| self.way.iter().position(|other| *other == number);
+        let is_usable = |it: &&Time| place(it.number).is_some() && !it.is_torn;
+        let times: Vec<_> = self.times.iter().filter(is_usable).collect();
+        let Some(time) = self.rng.choice(times) else { return };
+        let is_before =
+            |it: &&Moment| place(it.number).is_some_and(|at| Some(at) < place(time.number));
+        let snapshots: Vec<_> = self.moments.iter().filter(is_before).collect();
+        let Some(snapshot) = self.rng.choice(snapshots) else { return };
+        let request = Request {
+            snapshot: snapshot.name.clone(),
+            archive: Some(ARCHIVE.into()),
+            until_millis: Some(time.millis),
+            ..Request::default()
+        };
+        let (copy, model) = (self.rig.fork(), time.unpurged.clone());
+        let restored = copy.restore(&request, false);
+        restored.unwrap_or_else(|error| panic!("{request:?}: {error}"));
+        self.check_copy(copy, model);
+    }
+
+    fn check_copy(&mut self, copy: Rig, model: Model) {
+        let present = std::mem::replace(&mut self.rig, copy);
+        let present_model = std::mem::replace(&mut self.model, model);
+        self.rig.open().unwrap();
+        self.check_all();
+        self.rig = present;
+        self.model = present_model;
+    }
+
+    /// Goes on from a snapshot.
+    fn restore(&mut self) {
+        let Some((at, request)) = self.request() else { return };
+        if request.archive.is_some() && !self.way.contains(&self.moments[at].number) {
+            return;
+        }
+        if self.rng.bool() {
+            self.rig.close();
+        } else {
+            self.rig.kill();
+        }
+        let restored = self.rig.restore(&request, false);
+        restored.unwrap_or_else(|error| panic!("{request:?}: {error}"));
+        if request.archive.is_some() {
+            self.model = self.unpurged.clone();
+        } else {
+            let moment = &self.moments[at];
+            (self.model, self.unpurged) = (moment.model.clone(), moment.unpurged.clone());
+            self.way.clone_from(&moment.way);
+        }
+        self.unsynced.clear();
+        self.rig.open().unwrap();
+        self.check_all();
+    }
+
     fn sync(&mut self) {
         self.rig.storage().sync().unwrap();
         self.unsynced.clear();
     }
 
     fn pass_time(&mut self) {
+        if self.rig.setup.archives && self.times.len() < MAX_TIMES {
+            let number = self.next_number();
+            self.way.push(number);
+            // Names of snapshots may be ahead of the clock by as many milliseconds as there are.
+            let millis = self.rig.clock.coarse_millis() + 500;
+            self.times.push(Time {
+                number,
+                millis,
+                is_torn: false,
+                unpurged: self.unpurged.clone(),
+            });
+        }
         self.rig.clock.advance(Duration::from_secs(self.rng.u64(1..15)));
         self.raise_floor();
     }
@@ -193,6 +362,8 @@ impl Case {
         };
         self.rig.crash(survival, &mut self.rng);
         self.rig.open().unwrap();
+        let is_torn = !self.unsynced.is_empty();
+        self.times.iter_mut().for_each(|time| time.is_torn |= is_torn);
         for (marker, mutation) in std::mem::take(&mut self.unsynced) {
             self.find_survivor(marker, mutation);
         }
@@ -214,10 +385,13 @@ impl Case {
         assert!(found.iter().all(|f| *f == found[0]), "half of {marker} {parts:?} is there");
         if !found[0] {
             let gone: Vec<u64> = parts.iter().flat_map(|(_, w)| w).map(|w| w.number).collect();
-            for row in self.model.rows.values_mut() {
-                row.writes.retain(|w| !gone.contains(&w.number));
+            let times = self.times.iter_mut().map(|time| &mut time.unpurged);
+            for model in [&mut self.model, &mut self.unpurged].into_iter().chain(times) {
+                for row in model.rows.values_mut() {
+                    row.writes.retain(|w| !gone.contains(&w.number));
+                }
+                model.rows.retain(|_, row| !row.writes.is_empty());
             }
-            self.model.rows.retain(|_, row| !row.writes.is_empty());
         }
     }
 
@@ -269,6 +443,7 @@ impl Case {
         for (family, writes) in &parts {
             for write in writes {
                 self.model.write(*family, &key, write.clone());
+                self.unpurged.write(*family, &key, write.clone());
             }
         }
         if self.mode == Mode::PowerLoss {

@@ -17,6 +17,7 @@ use alexandra::ring::Partitioner;
 use alexandra::storage::commitlog::{LogError, SyncPolicy};
 use alexandra::storage::engine::{Applied, Components, StorageError, WriteError};
 use alexandra::storage::error::ReadError;
+use alexandra::storage::restore::{self, Report, Request, RestoreError};
 use alexandra::storage::sstable::{Access, Compression};
 use alexandra::storage::{CacheOptions, CompactionStrategy, FamilyOptions, Options, Storage};
 use std::sync::{Arc, mpsc};
@@ -26,6 +27,8 @@ use std::time::Duration;
 pub(crate) const FLUSHABLE: [u32; 2] = [0, 2];
 
 pub(crate) const KEYSPACE: &str = "Blog";
+
+pub(crate) const ARCHIVE: &str = "/var/archive";
 
 /// What the model knows of the three column families, by number.
 pub(crate) const FAMILIES: [Family; 3] = [
@@ -69,6 +72,9 @@ pub(crate) struct Setup {
     /// Whether the keys of caches are saved, every hour and at the end.
     pub(crate) saves_caches: bool,
     pub(crate) preheats_keys: bool,
+    /// Whether the commit log has an archive.
+    pub(crate) archives: bool,
+    pub(crate) snapshot_before_compaction: bool,
 }
 
 /// Where keys of caches are saved.
@@ -95,6 +101,8 @@ impl Setup {
         row_cache_bytes: 1 << 20,
         saves_caches: false,
         preheats_keys: false,
+        archives: false,
+        snapshot_before_compaction: false,
     };
 }
 
@@ -147,10 +155,20 @@ impl Rig {
     /// Starts the storage.
     pub(crate) fn open(&mut self) -> Result<(), StorageError> {
         assert!(self.storage.is_none(), "it is stopped before");
+        let family_options = |_| self.family_options();
+        let (partitioner, schema) = (self.setup.partitioner, Arc::clone(&self.schema));
+        let options = self.options();
+        self.storage =
+            Some(Storage::open(self.components(), options, partitioner, schema, family_options)?);
+        Ok(())
+    }
+
+    fn options(&self) -> Options {
         let setup = self.setup;
         let names = (0..setup.data_directories).map(|i| format!("/var/data{i}").into());
-        let options = Options {
+        Options {
             data_directories: names.collect(),
+            commit_log_archive_directory: setup.archives.then(|| ARCHIVE.into()),
             sync: setup.sync,
             segment_bytes: 4096,
             memtable_budget_bytes: setup.memtable_budget_bytes,
@@ -161,11 +179,14 @@ impl Rig {
                 saved_directory: setup.saves_caches.then(|| SAVED_CACHES.into()),
                 preheats_keys: setup.preheats_keys,
             },
+            snapshot_before_compaction: setup.snapshot_before_compaction,
             ..Options::new("/", "/var/commitlog")
-        };
-        let fs = Arc::new(Uneven::new(self.disk.clone(), setup.unmeasured_directories));
-        let components = Components { fs, clock: self.clock.clone(), events: self.events.clone() };
-        let family_options = move |_| FamilyOptions {
+        }
+    }
+
+    fn family_options(&self) -> FamilyOptions {
+        let setup = self.setup;
+        FamilyOptions {
             memtable_operations: setup.memtable_operations,
             block_bytes: 200,
             index_interval: 3,
@@ -180,12 +201,44 @@ impl Rig {
             key_cache_save_period: setup.saves_caches.then_some(Duration::from_hours(1)),
             row_cache_save_period: setup.saves_caches.then_some(Duration::from_hours(1)),
             ..FamilyOptions::default()
+        }
+    }
+
+    fn components(&self) -> Components {
+        let fs = Arc::new(Uneven::new(self.disk.clone(), self.setup.unmeasured_directories));
+        Components { fs, clock: self.clock.clone(), events: self.events.clone() }
+    }
+
+    /// Takes a snapshot with a tag and returns its whole name.
+    pub(crate) fn snapshot(&self, tag: &str) -> String {
+        let taken = self.storage().snapshot(None, Some(tag)).unwrap();
+        assert_eq!(taken.len(), 1, "{taken:?}");
+        taken[0].name.to_string()
+    }
+
+    /// Restores, while it is stopped.
+    pub(crate) fn restore(
+        &self,
+        request: &Request,
+        accept_commitlog_loss: bool,
+    ) -> Result<Report, RestoreError> {
+        assert!(self.storage.is_none(), "it is stopped before");
+        let setup = restore::Setup {
+            components: self.components(),
+            options: Options { accept_commitlog_loss, ..self.options() },
+            partitioner: self.setup.partitioner,
+            schema: Arc::clone(&self.schema),
+            families: vec![self.family_options(); FAMILIES.len()],
         };
-        let partitioner = self.setup.partitioner;
-        let schema = Arc::clone(&self.schema);
-        self.storage =
-            Some(Storage::open(components, options, partitioner, schema, family_options)?);
-        Ok(())
+        restore::restore(&setup, request)
+    }
+
+    /// The same disk as it is now, for another storage that is not open.
+    pub(crate) fn fork(&self) -> Self {
+        let mut fork = Self::unopened(self.setup, 0);
+        fork.disk = self.disk.fork();
+        fork.clock = Arc::new(ManualClock::at_micros(self.clock.now_micros()));
+        fork
     }
 
     /// Tells of what happens from the next start on.

@@ -12,6 +12,7 @@ use super::commitlog::CommitLogEvent;
 use super::compaction::CompactionEvent;
 use super::disk::DiskEvent;
 use super::flush::FlushEvent;
+use super::snapshot::SnapshotEvent;
 use super::sstable::SSTableEvent;
 
 /// Something that happened in a node.
@@ -23,6 +24,8 @@ pub enum Event {
     Compaction(CompactionEvent),
     /// The set of files of a column family.
     SSTable(SSTableEvent),
+    /// A snapshot.
+    Snapshot(SnapshotEvent),
     /// The commit log and its replay.
     CommitLog(CommitLogEvent),
     /// The disk, whoever used it.
@@ -38,7 +41,7 @@ impl Event {
     /// a week later, `warn` for what needs a look, `error` for what needs a hand.
     pub fn level(&self) -> Level {
         match self {
-            Self::Flush(_) => Level::Info,
+            Self::Flush(_) | Self::Snapshot(_) => Level::Info,
             Self::Compaction(event) => event.level(),
             Self::SSTable(event) => event.level(),
             Self::CommitLog(event) => event.level(),
@@ -54,6 +57,7 @@ impl Event {
             Self::Flush(_) => "alexandra::flush",
             Self::Compaction(_) => "alexandra::compaction",
             Self::SSTable(_) => "alexandra::sstable",
+            Self::Snapshot(_) => "alexandra::snapshot",
             Self::CommitLog(_) => "alexandra::commitlog",
             Self::Disk(_) => "alexandra::disk",
             Self::Cache(_) => "alexandra::cache",
@@ -68,6 +72,7 @@ impl fmt::Display for Event {
             Self::Flush(event) => event.fmt(f),
             Self::Compaction(event) => event.fmt(f),
             Self::SSTable(event) => event.fmt(f),
+            Self::Snapshot(event) => event.fmt(f),
             Self::CommitLog(event) => event.fmt(f),
             Self::Disk(event) => event.fmt(f),
             Self::Cache(event) => event.fmt(f),
@@ -90,6 +95,7 @@ event_from! {
     Flush(FlushEvent),
     Compaction(CompactionEvent),
     SSTable(SSTableEvent),
+    Snapshot(SnapshotEvent),
     CommitLog(CommitLogEvent),
     Disk(DiskEvent),
     Cache(CacheEvent),

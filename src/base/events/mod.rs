@@ -12,6 +12,7 @@ mod compaction;
 mod disk;
 mod event;
 mod flush;
+mod snapshot;
 mod sstable;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ pub use compaction::{CompactionEvent, CompactionKind};
 pub use disk::{DiskEvent, DiskOperation};
 pub use event::Event;
 pub use flush::{Family, FlushCause, FlushEvent, Memtable};
+pub use snapshot::SnapshotEvent;
 pub use sstable::SSTableEvent;
 
 /// Hears of events.

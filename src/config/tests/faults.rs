@@ -25,7 +25,7 @@ fn faults_of_top_level_elements() {
     check_faults(OF_06, &TOP_LEVEL_FAULTS);
 }
 
-const TOP_LEVEL_FAULTS: [Fault; 46] = [
+const TOP_LEVEL_FAULTS: [Fault; 48] = [
     (
         "<ClusterName>Shop</ClusterName>",
         "",
@@ -243,6 +243,22 @@ const TOP_LEVEL_FAULTS: [Fault; 46] = [
         1,
         "CommitLogDirectory must not be the same as any DataFileDirectory",
         "<CommitLogDirectory>",
+    ),
+    (
+        "<CommitLogDirectory>/var/shop/commitlog",
+        "<CommitLogArchiveDirectory>/var/shop/commitlog</CommitLogArchiveDirectory>\
+         <CommitLogDirectory>/var/shop/commitlog",
+        1,
+        "CommitLogArchiveDirectory must not be the same as CommitLogDirectory or any",
+        "<CommitLogArchiveDirectory>",
+    ),
+    (
+        "<CommitLogDirectory>/var/shop/commitlog",
+        "<CommitLogArchiveDirectory>/var/shop/data2</CommitLogArchiveDirectory>\
+         <CommitLogDirectory>/var/shop/commitlog",
+        1,
+        "CommitLogArchiveDirectory must not be the same as CommitLogDirectory or any",
+        "<CommitLogArchiveDirectory>",
     ),
     (
         ">false</Hinted",

@@ -227,7 +227,9 @@ fn the_elements_of_ours() {
                 <MemoryBudgetInMB>1024</MemoryBudgetInMB><BlockCacheInMB>128</BlockCacheInMB>\
                 <Compression>None</Compression><AdminAddress>192.0.2.7</AdminAddress>\
                 <AdminPort>8081</AdminPort><AdminToken>s3cret</AdminToken>\
-                <HintsDirectory>/hints</HintsDirectory><HintMaxAgeHours>3</HintMaxAgeHours>\
+                <HintsDirectory>/hints</HintsDirectory>\
+                <CommitLogArchiveDirectory>/archive</CommitLogArchiveDirectory>\
+                <HintMaxAgeHours>3</HintMaxAgeHours>\
                 <HintMaxSizeInMB>5</HintMaxSizeInMB><SpeculativeRetry>p99.9</SpeculativeRetry>\
                 <StreamThroughputInMBPerSecond>7</StreamThroughputInMBPerSecond>\
                 <CompactionThroughputInMBPerSecond>0</CompactionThroughputInMBPerSecond>\
@@ -256,6 +258,7 @@ fn the_elements_of_ours() {
     assert!(s.admin.port_is_required);
     assert_eq!(s.admin.token.as_deref(), Some("s3cret"));
     assert_eq!(s.directories.hints, Path::new("/hints"));
+    assert_eq!(s.directories.commit_log_archive.as_deref(), Some(Path::new("/archive")));
     assert_eq!(s.replication.hint_max_age, Duration::from_hours(3));
     assert_eq!(s.replication.hint_max_bytes, 5 << 20);
     assert_eq!(s.replication.speculative_retry, SpeculativeRetry::Percentile(99.9));

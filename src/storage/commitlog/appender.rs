@@ -9,17 +9,29 @@
 //! bound of its own: each caller waits for its records, so that it is one batch per thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+
+use log::info;
 
 use super::Position;
 use super::error::{LogError, Poison};
-use super::format::{Control, HEAD_BYTES, HEADER_BYTES, MAX_BODY_BYTES, SEAL_BYTES, encode_record};
+use super::format::{
+    Control, HEAD_BYTES, HEADER_BYTES, MAX_BODY_BYTES, SEAL_BYTES, TIME_BYTES, encode_record,
+};
 use super::live::{LiveSegments, Obsolete};
 use super::segment::{Segment, SegmentMaker};
-use super::signal::SyncSignal;
+use super::signal::{SyncCallback, SyncSignal};
+use crate::base::clock::Clock;
 
 /// Buffers that have grown above this are given back after use.
 const KEPT_BUFFER_BYTES: usize = 1 << 20;
+
+/// How often the log notes the time: so precisely a point in time can be restored.
+const TIME_MARK_MILLIS: i64 = 100;
+
+/// A clock that seems to go back by less was not set back: two threads have looked at it, and got
+/// their turn in another order.
+const CLOCK_JITTER_MILLIS: i64 = 1000;
 
 /// The write side of the log, shared by all callers and the sync thread.
 #[derive(Debug)]
@@ -30,6 +42,7 @@ pub(super) struct Appender {
     pub(super) poison: Poison,
     /// Where the sync thread is told what to do.
     pub(super) signal: SyncSignal,
+    clock: Arc<dyn Clock>,
     queue: Mutex<Queue>,
     writer: Mutex<Writer>,
     /// How many records the operating system has.
@@ -50,6 +63,8 @@ struct Queue {
     /// Whether the sync thread has been asked for the segment after this one.
     spare_wanted: bool,
     closed: bool,
+    /// The time that the log has noted last.
+    noted_millis: u64,
     live: LiveSegments,
 }
 
@@ -112,14 +127,29 @@ impl Queue {
         self.push(true, &body, crc32fast::hash(&body), &[]);
     }
 
-    /// Makes this the active segment. Its first record says which segments are needed.
-    fn activate(&mut self, segment: Arc<Segment>) {
+    /// Notes the time for what comes next, unless that was done a moment ago.
+    fn note_time(&mut self, now_millis: u64) {
+        let passed = now_millis.wrapping_sub(self.noted_millis) as i64;
+        if !(-CLOCK_JITTER_MILLIS..TIME_MARK_MILLIS).contains(&passed) {
+            self.begin_time(now_millis);
+        }
+    }
+
+    fn begin_time(&mut self, millis: u64) {
+        self.noted_millis = millis;
+        self.push_control(&Control::Time { millis });
+    }
+
+    /// Makes this the active segment. Its first records say which segments are needed, and when
+    /// that is.
+    fn activate(&mut self, segment: Arc<Segment>, now_millis: u64) {
         debug_assert!(self.pending.is_empty(), "what belongs to the old segment has been taken");
         self.live.activate(segment.id, segment.path.clone());
         self.segment = segment;
         self.start = HEADER_BYTES;
         self.spare_wanted = false;
         self.push_control(&Control::Needed(self.live.ids()));
+        self.begin_time(now_millis);
     }
 
     /// Moves what is pending into `buffer`, which must be empty.
@@ -139,8 +169,13 @@ impl Queue {
 impl Appender {
     /// Starts a run: creates its first segment and makes it durable together with the list of
     /// the segments that are needed.
-    pub(super) fn start(maker: SegmentMaker, mut live: LiveSegments) -> Result<Self, LogError> {
-        let first = HEADER_BYTES + Control::needed_bytes(live.len() + 1) + SEAL_BYTES;
+    pub(super) fn start(
+        maker: SegmentMaker,
+        mut live: LiveSegments,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, LogError> {
+        let needed_bytes = Control::needed_bytes(live.len() + 1);
+        let first = HEADER_BYTES + needed_bytes + TIME_BYTES + SEAL_BYTES;
         let segment = Arc::new(maker.take(first)?);
         live.activate(segment.id, segment.path.clone());
         let needed = Control::Needed(live.ids());
@@ -152,9 +187,11 @@ impl Appender {
             fresh: false,
             spare_wanted: false,
             closed: false,
+            noted_millis: 0,
             live,
         };
         queue.push_control(&needed);
+        queue.begin_time(clock.coarse_millis());
         let start = Position { segment: segment.id, offset: HEADER_BYTES };
         let writer = Writer {
             buffer: Vec::new(),
@@ -166,6 +203,7 @@ impl Appender {
             maker,
             poison: Poison::default(),
             signal: SyncSignal::new(start),
+            clock,
             queue: Mutex::new(queue),
             writer: Mutex::new(writer),
             written: AtomicU64::new(0),
@@ -213,14 +251,18 @@ impl Appender {
         }
         // The checksum is the costly part of a record: no lock is held meanwhile.
         let crc = crc32fast::hash(body);
+        // The time may have to be noted before it.
+        let needed = TIME_BYTES + HEAD_BYTES + bytes;
         let (ticket, position, want_spare) = loop {
             self.poison.check()?;
+            let now = self.clock.coarse_millis();
             {
                 let mut queue = self.queue();
                 if queue.closed {
                     return Err(LogError::Closed);
                 }
-                if queue.fits(HEAD_BYTES + bytes) {
+                if queue.fits(needed) {
+                    queue.note_time(now);
                     queue.push(false, body, crc, families);
                     // Early enough to be ready in time, and not for a log that is hardly used.
                     let want_spare =
@@ -232,7 +274,7 @@ impl Appender {
             if !may_block && !self.maker.is_ready() {
                 return Err(LogError::WouldBlock);
             }
-            self.rotate(HEAD_BYTES + bytes)?;
+            self.rotate(needed)?;
         };
         if want_spare {
             self.signal.want_spare();
@@ -245,13 +287,34 @@ impl Appender {
         self.queue().live.clean(family, up_to);
     }
 
+    /// Notes that what was in the segments of earlier runs is flushed.
+    pub(super) fn release_replayed(&self) {
+        self.queue().live.release_replayed();
+    }
+
+    /// Notes that the archive has a segment.
+    pub(super) fn note_archived(&self, id: u64) {
+        self.queue().live.note_archived(id);
+    }
+
+    /// Removes the segments that nobody needs any more. Waits for a sync if there are any: the fact
+    /// that a segment is not needed has to be durable first, so that replay does not miss it.
+    pub(super) fn discard_obsolete(&self) -> Result<(), LogError> {
+        let obsolete = self.retire()?;
+        if obsolete.is_empty() {
+            return Ok(());
+        }
+        self.wait(self.written_position(), true)?;
+        for Obsolete { path, .. } in obsolete {
+            info!("Discarding obsolete commit log:CommitLogSegment({})", path.display());
+            self.maker.remove(&path);
+        }
+        Ok(())
+    }
+
     /// Takes segments that are not needed any more out of the list, and writes the new list. The
-    /// files may be removed once that is durable. `is_due` says whether `take` has any to take.
-    pub(super) fn retire(
-        &self,
-        is_due: impl Fn(&LiveSegments) -> bool,
-        take: impl Fn(&mut LiveSegments) -> Vec<Obsolete>,
-    ) -> Result<Vec<Obsolete>, LogError> {
+    /// files may be removed once that is durable.
+    fn retire(&self) -> Result<Vec<Obsolete>, LogError> {
         let (ticket, obsolete) = loop {
             self.poison.check()?;
             let list_bytes = {
@@ -259,11 +322,11 @@ impl Appender {
                 if queue.closed {
                     return Err(LogError::Closed);
                 }
-                if !is_due(&queue.live) {
+                if !queue.live.has_obsolete() {
                     return Ok(Vec::new());
                 }
                 if queue.fits(Control::needed_bytes(queue.live.len())) {
-                    let obsolete = take(&mut queue.live);
+                    let obsolete = queue.live.take_obsolete();
                     let needed = Control::Needed(queue.live.ids());
                     queue.push_control(&needed);
                     break (queue.tickets, obsolete);
@@ -275,6 +338,26 @@ impl Appender {
         };
         self.write_out(ticket)?;
         Ok(obsolete)
+    }
+
+    /// Calls back when everything up to `position` is durable or never will be; urgently or as the
+    /// policy says.
+    pub(super) fn wait_for(&self, position: Position, urgent: bool, callback: SyncCallback) {
+        // A waiter for what no sync can reach would make the sync thread try for ever.
+        let position = position.min(self.position());
+        self.signal.on_synced(position, urgent, callback);
+    }
+
+    /// Waits until everything up to `position` is durable.
+    pub(super) fn wait(&self, position: Position, urgent: bool) -> Result<(), LogError> {
+        let (tell, told) = mpsc::sync_channel(1);
+        let callback = Box::new(move |result| {
+            // Cannot fail: the other end is kept until the answer is there.
+            let _ = tell.send(result);
+        });
+        self.wait_for(position, urgent, callback);
+        // The callback is dropped without a call only if the sync thread has died in a panic.
+        told.recv().unwrap_or(Err(LogError::Closed))
     }
 
     /// Looks at the segments that exist.
@@ -411,14 +494,16 @@ impl Appender {
             if queue.fits(bytes) {
                 return Ok(());
             }
-            HEADER_BYTES + Control::needed_bytes(queue.live.len() + 1) + bytes + SEAL_BYTES
+            let needed_bytes = Control::needed_bytes(queue.live.len() + 1);
+            HEADER_BYTES + needed_bytes + TIME_BYTES + bytes + SEAL_BYTES
         };
         let next = Arc::new(self.maker.take(capacity)?);
+        let now = self.clock.coarse_millis();
         let chunk = {
             let mut queue = self.queue();
             queue.push_control(&Control::Sealed { next: Some(next.id) });
             let chunk = queue.take(&mut writer.buffer);
-            queue.activate(Arc::clone(&next));
+            queue.activate(Arc::clone(&next), now);
             chunk
         };
         writer.unsynced.push(next);

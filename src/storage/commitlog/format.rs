@@ -9,7 +9,8 @@
 //!           20  8  run: id of the first segment that this start of the program has written
 //!           28  8  salt, drawn anew for each segment
 //!           36  8  preallocated size: a file that is shorter and not sealed was truncated
-//!           44  4  CRC32 of bytes 0..44
+//!           44  8  previous: the last segment that is known of the runs before, 0 for none
+//!           52  4  CRC32 of bytes 0..52
 //!
 //! record     0  4  length of the record with this head; the top bit marks a control record
 //!            4  4  tag: high half of mix(salt, segment id, offset, length)
@@ -20,6 +21,8 @@
 //!   1 synced       8  segment, 8  offset: all of this run before that place is durable
 //!   2 needed       8  id, repeated: the segments that are still needed, ascending
 //!   3 sealed       8  id of the next segment, or 0 when the log was closed: nothing follows
+//!   4 time         8  what follows was written at this time or later, in milliseconds since the
+//!                     Unix epoch
 //! ```
 //!
 //! The mix ties a record to its place. Bytes of a deleted segment that the file system gave to
@@ -28,7 +31,7 @@
 //! of zero is the end.
 
 /// Bytes of the segment header.
-pub(super) const HEADER_BYTES: u64 = 48;
+pub(super) const HEADER_BYTES: u64 = 56;
 
 /// Bytes in front of the body of a record.
 pub(super) const HEAD_BYTES: u64 = 12;
@@ -39,6 +42,9 @@ pub(super) const MAX_BODY_BYTES: u64 = i32::MAX as u64 - HEAD_BYTES;
 /// Bytes of the record that seals a segment; each segment keeps so much free for it.
 pub(super) const SEAL_BYTES: u64 = HEAD_BYTES + 9;
 
+/// Bytes of the record that tells the time.
+pub(super) const TIME_BYTES: u64 = HEAD_BYTES + 9;
+
 const MAGIC: [u8; 8] = *b"AlexCLog";
 const VERSION: u32 = 0;
 const CONTROL_BIT: u32 = 1 << 31;
@@ -47,6 +53,7 @@ const CONTROL_BIT: u32 = 1 << 31;
 const KIND_SYNCED: u8 = 1;
 const KIND_NEEDED: u8 = 2;
 const KIND_SEALED: u8 = 3;
+const KIND_TIME: u8 = 4;
 
 /// What ties the records of one segment to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +92,9 @@ pub(super) struct Header {
     pub(super) random: u64,
     /// Bytes that were preallocated.
     pub(super) capacity: u64,
+    /// Id of the last segment that is known of the runs before, 0 for none: who reads the log of
+    /// several runs can tell that nothing is missing between two of them.
+    pub(super) previous: u64,
 }
 
 /// Why a header cannot be used.
@@ -102,7 +112,7 @@ impl Header {
         let mut bytes = Vec::with_capacity(HEADER_BYTES as usize);
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
-        for number in [self.id, self.run, self.random, self.capacity] {
+        for number in [self.id, self.run, self.random, self.capacity, self.previous] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         let crc = crc32fast::hash(&bytes);
@@ -125,7 +135,13 @@ impl Header {
         }
         let mut numbers = rest.get(4..).ok_or(invalid)?.chunks_exact(8).filter_map(take_u64);
         let mut next = || numbers.next().ok_or(invalid);
-        Ok(Self { id: next()?, run: next()?, random: next()?, capacity: next()? })
+        Ok(Self {
+            id: next()?,
+            run: next()?,
+            random: next()?,
+            capacity: next()?,
+            previous: next()?,
+        })
     }
 }
 
@@ -199,6 +215,11 @@ pub(super) enum Control {
     },
     /// The segments still needed, as of now.
     Needed(Vec<u64>),
+    /// What follows was written at this time or later.
+    Time {
+        /// Milliseconds since the Unix epoch.
+        millis: u64,
+    },
     /// The end of the segment. The next one is durable already; none if the log was closed.
     Sealed {
         /// Id of the next segment.
@@ -212,6 +233,7 @@ impl Control {
         let (kind, numbers) = match self {
             Self::Synced { segment, offset } => (KIND_SYNCED, &[*segment, *offset][..]),
             Self::Needed(ids) => (KIND_NEEDED, ids.as_slice()),
+            Self::Time { millis } => (KIND_TIME, &[*millis][..]),
             Self::Sealed { next } => (KIND_SEALED, &[next.unwrap_or(0)][..]),
         };
         let mut body = Vec::with_capacity(1 + 8 * numbers.len());
@@ -233,6 +255,7 @@ impl Control {
         match (*kind, numbers.as_slice()) {
             (KIND_SYNCED, &[segment, offset]) => Some(Self::Synced { segment, offset }),
             (KIND_NEEDED, _) => Some(Self::Needed(numbers)),
+            (KIND_TIME, &[millis]) => Some(Self::Time { millis }),
             (KIND_SEALED, &[next]) => Some(Self::Sealed { next: (next > 0).then_some(next) }),
             _ => None,
         }
@@ -258,7 +281,8 @@ mod tests {
 
     #[test]
     fn a_header_comes_back_and_no_flipped_bit_passes() {
-        let header = Header { id: 7, run: 5, random: 0x0123_4567_89AB_CDEF, capacity: 1 << 27 };
+        let random = 0x0123_4567_89AB_CDEF;
+        let header = Header { id: 7, run: 5, random, capacity: 1 << 27, previous: 4 };
         let bytes: [u8; HEADER_BYTES as usize] = header.encode().try_into().unwrap();
         assert_eq!(Header::decode(&bytes), Ok(header));
         for bit in 0..bytes.len() * 8 {
@@ -270,10 +294,10 @@ mod tests {
 
     #[test]
     fn a_sound_header_of_another_version_says_so() {
-        let mut bytes = Header { id: 7, run: 5, random: 1, capacity: 99 }.encode();
+        let mut bytes = Header { id: 7, run: 5, random: 1, capacity: 99, previous: 0 }.encode();
         bytes[8] = 3;
-        let crc = crc32fast::hash(&bytes[..44]);
-        bytes[44..].copy_from_slice(&crc.to_le_bytes());
+        let crc = crc32fast::hash(&bytes[..52]);
+        bytes[52..].copy_from_slice(&crc.to_le_bytes());
         assert_eq!(Header::decode(&bytes.try_into().unwrap()), Err(BadHeader::Version(3)));
     }
 
@@ -284,6 +308,7 @@ mod tests {
             Control::Needed(vec![]),
             Control::Needed(vec![1, 5, 9]),
             Control::Sealed { next: Some(4) },
+            Control::Time { millis: 1_290_000_000_123 },
             Control::Sealed { next: None },
         ] {
             assert_eq!(Control::decode(&control.encode()), Some(control));
@@ -291,7 +316,9 @@ mod tests {
         for bad in [&[][..], &[9], &[1], &[1, 0, 0], &[3; 8], &[3; 17]] {
             assert_eq!(Control::decode(bad), None, "{bad:?}");
         }
-        assert_eq!(Control::Sealed { next: None }.encode().len() as u64 + HEAD_BYTES, SEAL_BYTES);
+        let bytes = |control: Control| control.encode().len() as u64 + HEAD_BYTES;
+        assert_eq!(bytes(Control::Sealed { next: None }), SEAL_BYTES);
+        assert_eq!(bytes(Control::Time { millis: 1 }), TIME_BYTES);
     }
 
     #[test]

@@ -24,11 +24,16 @@ pub(super) struct Obsolete {
 }
 
 /// The segments that exist, in the order of their ids; the last is the active one. The segments
-/// that were found at the start come first, until the caller has flushed what was in them.
+/// that were found at the start come first, until the caller has flushed what was in them. Where
+/// there is an archive, a segment stays until the archive has it.
 #[derive(Debug, Default)]
 pub(super) struct LiveSegments {
     replayed: Vec<Replayed>,
+    /// The caller has flushed what was in the segments of earlier runs.
+    replayed_is_flushed: bool,
     segments: VecDeque<Live>,
+    /// Whether segments have to be archived before they go.
+    archives: bool,
 }
 
 #[derive(Debug)]
@@ -36,6 +41,7 @@ struct Replayed {
     id: u64,
     path: PathBuf,
     bytes: u64,
+    archived: bool,
 }
 
 #[derive(Debug)]
@@ -47,17 +53,23 @@ struct Live {
     /// Families with unflushed data, sorted, each with where its last record ends. A handful in
     /// practice: searching them costs less than hashing.
     dirty: Vec<(u32, u64)>,
+    archived: bool,
 }
 
 impl LiveSegments {
+    /// No segments; with an archive they stay until [`LiveSegments::note_archived`].
+    pub(super) fn new(archives: bool) -> Self {
+        Self { archives, ..Self::default() }
+    }
+
     /// Adds a segment of an earlier run.
     pub(super) fn add_replayed(&mut self, id: u64, path: PathBuf, bytes: u64) {
-        self.replayed.push(Replayed { id, path, bytes });
+        self.replayed.push(Replayed { id, path, bytes, archived: false });
     }
 
     /// Adds a segment, which is the active one from now on.
     pub(super) fn activate(&mut self, id: u64, path: PathBuf) {
-        self.segments.push_back(Live { id, path, end: 0, dirty: Vec::new() });
+        self.segments.push_back(Live { id, path, end: 0, dirty: Vec::new(), archived: false });
     }
 
     /// Notes that the active segment is written up to `end`, last by a record of these families.
@@ -91,17 +103,43 @@ impl LiveSegments {
         replayed.chain(self.segments.iter().map(|live| live.id)).collect()
     }
 
-    /// Whether [`LiveSegments::take_obsolete`] would return anything.
-    pub(super) fn has_obsolete(&self) -> bool {
-        self.inactive().any(|live| live.dirty.is_empty())
+    /// Notes that the archive has a segment.
+    pub(super) fn note_archived(&mut self, id: u64) {
+        let replayed = self.replayed.iter_mut().filter(|replayed| replayed.id == id);
+        replayed.for_each(|replayed| replayed.archived = true);
+        let segments = self.segments.iter_mut().filter(|live| live.id == id);
+        segments.for_each(|live| live.archived = true);
     }
 
-    /// Removes and returns the segments without dirty families, except the active one.
+    /// The segments of this run that the archive does not have, with the active one.
+    pub(super) fn unarchived(&self) -> Vec<(u64, PathBuf)> {
+        let unarchived = self.segments.iter().filter(|live| !live.archived);
+        unarchived.map(|live| (live.id, live.path.clone())).collect()
+    }
+
+    /// Notes that what was in the segments of earlier runs is flushed.
+    pub(super) fn release_replayed(&mut self) {
+        self.replayed_is_flushed = true;
+    }
+
+    /// Whether [`LiveSegments::take_obsolete`] would return anything.
+    pub(super) fn has_obsolete(&self) -> bool {
+        let archives = self.archives;
+        self.flushed_replayed().any(|replayed| replayed.archived || !archives)
+            || self.inactive().any(|live| live.dirty.is_empty() && (live.archived || !archives))
+    }
+
+    /// Removes and returns the segments that nobody needs: those of earlier runs that are flushed,
+    /// and those without dirty families, except the active one.
     pub(super) fn take_obsolete(&mut self) -> Vec<Obsolete> {
-        let active = self.segments.back().map(|live| live.id);
-        let mut obsolete = Vec::new();
-        self.segments.retain(|live| {
-            let keep = !live.dirty.is_empty() || Some(live.id) == active;
+        let Self { replayed, replayed_is_flushed, segments, archives } = self;
+        let may_go = |archived: bool| archived || !*archives;
+        let old = replayed.extract_if(.., |it| *replayed_is_flushed && may_go(it.archived));
+        let mut obsolete: Vec<_> = old.map(|it| Obsolete { id: it.id, path: it.path }).collect();
+        let active = segments.back().map(|live| live.id);
+        segments.retain(|live| {
+            let is_needed = !live.dirty.is_empty() || Some(live.id) == active;
+            let keep = is_needed || !may_go(live.archived);
             if !keep {
                 obsolete.push(Obsolete { id: live.id, path: live.path.clone() });
             }
@@ -110,27 +148,21 @@ impl LiveSegments {
         obsolete
     }
 
-    /// Whether [`LiveSegments::take_replayed`] would return anything.
-    pub(super) fn has_replayed(&self) -> bool {
-        !self.replayed.is_empty()
-    }
-
-    /// Removes and returns the segments of earlier runs.
-    pub(super) fn take_replayed(&mut self) -> Vec<Obsolete> {
-        let of = |replayed: Replayed| Obsolete { id: replayed.id, path: replayed.path };
-        self.replayed.drain(..).map(of).collect()
-    }
-
     /// The active segment, if it is the only one and holds nothing that is not flushed.
     pub(super) fn last_unneeded(&self) -> Option<PathBuf> {
         let last = self.segments.back()?;
-        (self.len() == 1 && last.dirty.is_empty()).then(|| last.path.clone())
+        let may_go = last.dirty.is_empty() && (last.archived || !self.archives);
+        (self.len() == 1 && may_go).then(|| last.path.clone())
     }
 
-    /// Bytes that have been written into the segments that exist.
+    /// Bytes that have been written into the segments that are needed. No flush frees those that
+    /// only wait for the archive.
     pub(super) fn total_bytes(&self) -> u64 {
+        let active = self.segments.back().map(|live| live.id);
+        let is_needed = |live: &&Live| !live.dirty.is_empty() || Some(live.id) == active;
+        let segments: u64 = self.segments.iter().filter(is_needed).map(|live| live.end).sum();
         let replayed: u64 = self.replayed.iter().map(|replayed| replayed.bytes).sum();
-        replayed + self.segments.iter().map(|live| live.end).sum::<u64>()
+        segments + if self.replayed_is_flushed { 0 } else { replayed }
     }
 
     /// Who pins the oldest segment that has unflushed data, be it the active one.
@@ -138,6 +170,10 @@ impl LiveSegments {
         let oldest = self.segments.iter().find(|live| !live.dirty.is_empty())?;
         let families = oldest.dirty.iter().map(|dirty| dirty.0).collect();
         Some(OldestDirty { segment: oldest.id, families })
+    }
+
+    fn flushed_replayed(&self) -> impl Iterator<Item = &Replayed> {
+        self.replayed.iter().filter(|_| self.replayed_is_flushed)
     }
 
     fn inactive(&self) -> impl Iterator<Item = &Live> {
@@ -172,7 +208,7 @@ mod tests {
         live.clean(3, at(2, 0));
         live.clean(9, at(2, 50));
         assert_eq!(live.oldest_dirty(), None);
-        assert_eq!(live.total_bytes(), 250);
+        assert_eq!(live.total_bytes(), 50);
         assert_eq!(live.take_obsolete(), vec![Obsolete { id: 1, path: "1".into() }]);
         assert_eq!(live.ids(), vec![2]);
     }
@@ -188,7 +224,32 @@ mod tests {
         live.clean(12, at(12, 100));
         assert_eq!(live.take_obsolete().len(), 1);
         assert_eq!(live.ids(), vec![5, 11, 13]);
-        assert_eq!(live.take_replayed().len(), 1);
+        assert!(!live.has_obsolete());
+        live.release_replayed();
+        assert!(live.has_obsolete());
+        assert_eq!(live.take_obsolete(), vec![Obsolete { id: 5, path: "5".into() }]);
         assert_eq!(live.total_bytes(), 200);
+    }
+
+    #[test]
+    fn with_an_archive_a_segment_stays_until_it_is_there() {
+        let mut live = LiveSegments::new(true);
+        live.add_replayed(5, "5".into(), 10);
+        for id in 11..13 {
+            live.activate(id, id.to_string().into());
+            live.mark(&[1], 100);
+        }
+        live.release_replayed();
+        live.clean(1, at(12, 100));
+        assert!(!live.has_obsolete());
+        assert_eq!((live.take_obsolete(), live.total_bytes()), (vec![], 100));
+        live.note_archived(11);
+        assert!(live.has_obsolete());
+        assert_eq!(live.take_obsolete(), vec![Obsolete { id: 11, path: "11".into() }]);
+        live.note_archived(5);
+        assert_eq!(live.take_obsolete(), vec![Obsolete { id: 5, path: "5".into() }]);
+        assert_eq!(live.last_unneeded(), None);
+        live.note_archived(12);
+        assert_eq!(live.last_unneeded(), Some("12".into()));
     }
 }

@@ -1,7 +1,6 @@
 //! The commit log as the store sees it.
 
-use std::path::PathBuf;
-use std::sync::mpsc;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -14,8 +13,9 @@ use crate::storage::directory;
 
 use super::Position;
 use super::appender::Appender;
+use super::archive::{Archive, Archiver, segment_ids};
 use super::error::LogError;
-use super::live::{LiveSegments, Obsolete, OldestDirty};
+use super::live::{LiveSegments, OldestDirty};
 use super::replay::Replayed;
 use super::segment::SegmentMaker;
 use super::signal::SyncCallback;
@@ -50,13 +50,24 @@ pub struct LogOptions {
     /// positions elsewhere passes the greatest segment it knows plus one, so that positions grow
     /// even if somebody empties the directory while the clock goes back.
     pub first_segment: u64,
+    /// `CommitLogArchiveDirectory`: where segments are kept that the log has no use for any more.
+    /// The caller sees to it that no other process uses it.
+    pub archive: Option<PathBuf>,
 }
 
 /// An open commit log. All methods may be called from many threads.
 #[derive(Debug)]
 pub struct CommitLog {
     appender: Arc<Appender>,
-    thread: Mutex<Option<JoinHandle<Result<(), LogError>>>>,
+    archiver: Option<Arc<Archiver>>,
+    threads: Mutex<Option<Threads>>,
+}
+
+/// What works in the background until the log is closed.
+#[derive(Debug)]
+struct Threads {
+    sync: JoinHandle<Result<(), LogError>>,
+    archive: Option<JoinHandle<()>>,
 }
 
 impl CommitLog {
@@ -70,27 +81,56 @@ impl CommitLog {
         options: LogOptions,
         replayed: Replayed,
     ) -> Result<Self, LogError> {
-        let LogOptions { dir, segment_bytes, sync, first_segment } = options;
+        let LogOptions { dir, segment_bytes, sync, first_segment, archive } = options;
         directory::create(&*fs, &dir).map_err(|source| LogError::io("create", &dir, source))?;
         // Milliseconds, as the names of 0.6 had them: operators see when a run began.
         let millis = u64::try_from(clock.now_micros() / 1000).unwrap_or(0);
-        let run = (replayed.newest_id + 1).max(millis).max(first_segment).max(1);
-        let mut live = LiveSegments::default();
-        for segment in replayed.segments {
-            live.add_replayed(segment.id, segment.path, segment.bytes);
+        let kept_elsewhere =
+            archive.as_deref().map_or(Ok(0), |archive| newest_archived(&*fs, archive))?;
+        // What was written before may be gone from here, and what is known of it elsewhere counts.
+        let previous = replayed.newest_id.max(first_segment.saturating_sub(1));
+        let run = (previous.max(kept_elsewhere) + 1).max(millis);
+        let mut live = LiveSegments::new(archive.is_some());
+        for segment in &replayed.segments {
+            live.add_replayed(segment.id, segment.path.clone(), segment.bytes);
         }
-        let maker = SegmentMaker::new(fs, dir.clone(), run, segment_bytes, rng);
-        let appender = Arc::new(Appender::start(maker, live)?);
+        let maker =
+            SegmentMaker::new(Arc::clone(&fs), dir.clone(), (previous, run), segment_bytes, rng);
+        let appender = Arc::new(Appender::start(maker, live, Arc::clone(&clock))?);
+        let archiver = archive.map(|dir| {
+            let archive = Archive::new(fs, dir);
+            Arc::new(Archiver::new(archive, Arc::clone(&appender), Arc::clone(&clock)))
+        });
         for path in &replayed.leftovers {
             info!("Discarding unused commit log file {}", path.display());
             appender.maker.remove(path);
         }
-        let syncer = Syncer { appender: Arc::clone(&appender), policy: sync, clock };
-        let thread = thread::Builder::new()
-            .name("commitlog-sync".to_owned())
-            .spawn(move || syncer.run())
-            .map_err(|source| LogError::io("start the sync thread of", &dir, source))?;
-        Ok(Self { appender, thread: Mutex::new(Some(thread)) })
+        // Nobody writes to the segments of earlier runs any more, and replay has synced them.
+        for segment in replayed.segments {
+            if let Some(archiver) = &archiver {
+                archiver.offer(segment.id, segment.path);
+            }
+        }
+        let syncer = Syncer {
+            appender: Arc::clone(&appender),
+            archiver: archiver.clone(),
+            policy: sync,
+            clock,
+        };
+        let sync = spawn("commitlog-sync", &dir, move || syncer.run())?;
+        // Should this one not start, dropping the log ends the other.
+        let mut threads = Threads { sync, archive: None };
+        if let Some(archiver) = archiver.clone() {
+            let archive = spawn("commitlog-archive", &dir, move || archiver.run());
+            match archive {
+                Ok(archive) => threads.archive = Some(archive),
+                Err(error) => {
+                    drop(Self { appender, archiver: None, threads: Mutex::new(Some(threads)) });
+                    return Err(error);
+                }
+            }
+        }
+        Ok(Self { appender, archiver, threads: Mutex::new(Some(threads)) })
     }
 
     /// Appends a record and returns where it ends, once the operating system has it: the end of
@@ -118,17 +158,17 @@ impl CommitLog {
     /// periodic sync that is at the end of the period. A position that was not handed out yet
     /// counts as the present end.
     pub fn on_synced(&self, position: Position, callback: SyncCallback) {
-        self.wait_for(position, false, callback);
+        self.appender.wait_for(position, false, callback);
     }
 
     /// Waits until everything up to `position` is durable, as [`CommitLog::on_synced`] does.
     pub fn wait_synced(&self, position: Position) -> Result<(), LogError> {
-        self.wait(position, false)
+        self.appender.wait(position, false)
     }
 
     /// Makes everything that has been appended durable now, whatever the policy.
     pub fn sync_now(&self) -> Result<(), LogError> {
-        self.wait(self.appender.written_position(), true)
+        self.appender.wait(self.appender.written_position(), true)
     }
 
     /// Where the last record ends: what is appended from now on has a greater position.
@@ -141,7 +181,7 @@ impl CommitLog {
         self.appender.signal.synced()
     }
 
-    /// Bytes written into all segments that exist, those of earlier runs included.
+    /// Bytes written into all segments that are needed, those of earlier runs included.
     pub fn total_bytes(&self) -> u64 {
         self.appender.with_live(LiveSegments::total_bytes)
     }
@@ -156,26 +196,38 @@ impl CommitLog {
     /// not needed has to be durable first, so that replay does not miss it.
     pub fn discard_completed(&self, family: u32, up_to: Position) -> Result<(), LogError> {
         self.appender.clean(family, up_to);
-        let obsolete =
-            self.appender.retire(LiveSegments::has_obsolete, LiveSegments::take_obsolete)?;
-        self.remove(&obsolete)
+        self.appender.discard_obsolete()
     }
 
     /// Removes the segments of earlier runs: everything that was replayed is flushed now.
     pub fn delete_replayed(&self) -> Result<(), LogError> {
-        let obsolete =
-            self.appender.retire(LiveSegments::has_replayed, LiveSegments::take_replayed)?;
-        self.remove(&obsolete)
+        self.appender.release_replayed();
+        self.appender.discard_obsolete()
     }
 
     /// Makes everything durable, seals the log and ends the sync thread. Later appends get
     /// [`LogError::Closed`]. The second and later calls do nothing.
     pub fn close(&self) -> Result<(), LogError> {
-        let thread = self.thread.lock().expect("nothing panics while it holds this").take();
-        let Some(thread) = thread else { return Ok(()) };
+        let threads = self.threads.lock().expect("nothing panics while it holds this").take();
+        let Some(Threads { sync, archive }) = threads else { return Ok(()) };
+        if let (Some(archiver), Some(archive)) = (&self.archiver, archive) {
+            // The log still has to work for what the archive gets now to be removed. A log that has
+            // failed has nothing to hand in.
+            let _ = self.sync_now();
+            archiver.close();
+            if archive.join().is_err() {
+                error!("the archive thread of the commit log ended by a panic");
+            }
+        }
         self.appender.close();
         self.appender.signal.close();
-        thread.join().unwrap_or(Err(LogError::Closed))
+        let closed = sync.join().unwrap_or(Err(LogError::Closed));
+        if let (Ok(()), Some(archiver)) = (&closed, &self.archiver) {
+            for (id, path) in self.appender.with_live(LiveSegments::unarchived) {
+                archiver.put_last(id, &path);
+            }
+        }
+        closed
     }
 
     /// Closes the log, and removes what is left of it if nobody needs that: then the next start has
@@ -188,35 +240,22 @@ impl CommitLog {
         }
         Ok(())
     }
+}
 
-    fn wait_for(&self, position: Position, urgent: bool, callback: SyncCallback) {
-        // A waiter for what no sync can reach would make the sync thread try for ever.
-        let position = position.min(self.appender.position());
-        self.appender.signal.on_synced(position, urgent, callback);
-    }
+fn newest_archived(fs: &dyn FileSystem, archive: &Path) -> Result<u64, LogError> {
+    let failed = |action| move |source| LogError::io(action, archive, source);
+    directory::create(fs, archive).map_err(failed("create"))?;
+    let ids = segment_ids(fs, archive).map_err(failed("read"))?;
+    Ok(ids.last().copied().unwrap_or(0))
+}
 
-    fn wait(&self, position: Position, urgent: bool) -> Result<(), LogError> {
-        let (tell, told) = mpsc::sync_channel(1);
-        let callback = Box::new(move |result| {
-            // Cannot fail: the other end is kept until the answer is there.
-            let _ = tell.send(result);
-        });
-        self.wait_for(position, urgent, callback);
-        // The callback is dropped without a call only if the sync thread has died in a panic.
-        told.recv().unwrap_or(Err(LogError::Closed))
-    }
-
-    fn remove(&self, obsolete: &[Obsolete]) -> Result<(), LogError> {
-        if obsolete.is_empty() {
-            return Ok(());
-        }
-        self.sync_now()?;
-        for Obsolete { path, .. } in obsolete {
-            info!("Discarding obsolete commit log:CommitLogSegment({})", path.display());
-            self.appender.maker.remove(path);
-        }
-        Ok(())
-    }
+fn spawn<T: Send + 'static>(
+    name: &str,
+    dir: &Path,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, LogError> {
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
+    thread.map_err(|source| LogError::io("start a thread of", dir, source))
 }
 
 impl Drop for CommitLog {

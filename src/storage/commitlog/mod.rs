@@ -53,8 +53,17 @@
 //! because each is tied to its place by a number drawn for its segment.
 //!
 //! After a clean [`CommitLog::close`] everything is known to be durable, the seal included.
+//!
+//! # Archive
+//!
+//! With an archive ([`archive`]) a segment is removed only when the archive has it for good. Two
+//! things in the log are there for those who read it over many runs. *Time* records, ten in a
+//! second if anything is written, tell when what follows was written. The header of a segment says
+//! which segment was the last one of the runs before, so that a run that is missing as a whole
+//! is noticed.
 
 mod appender;
+pub mod archive;
 mod error;
 mod files;
 mod flipped;
@@ -93,6 +102,11 @@ pub struct Position {
     pub segment: u64,
     /// Offset in the segment, in bytes.
     pub offset: u64,
+}
+
+impl Position {
+    /// Behind everything.
+    pub const MAX: Self = Self { segment: u64::MAX, offset: u64::MAX };
 }
 
 impl fmt::Display for Position {

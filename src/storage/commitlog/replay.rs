@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use log::{error, info, warn};
 
 use crate::base::fs::FileSystem;
-use crate::storage::files::LOCK_FILE;
+use crate::storage::files::{BEFORE_RESTORE, LOCK_FILE};
 
 use super::Position;
 use super::error::{Damage, ReplayError};
@@ -105,7 +105,13 @@ pub fn replay<E>(
         synced.map_err(failed_to("sync", &segment.path))?;
     }
     for segment in &verdict.replay {
-        deliver(segment, fs, apply, &mut replayed)?;
+        let mut counted = |position: Position, body: &[u8]| {
+            apply(position, body)?;
+            replayed.records += 1;
+            replayed.bytes += body.len() as u64;
+            Ok(())
+        };
+        deliver(segment, &segment.path, fs, &mut counted)?;
         info!("Finished reading {}", segment.path.display());
     }
     replayed.lost = verdict.damaged;
@@ -129,6 +135,8 @@ fn list<E>(
         match files::segment_id(&entry.name) {
             Some(id) if !entry.is_dir => ids.push(id),
             _ if entry.name == LOCK_FILE => {}
+            // What a restore has moved aside.
+            _ if entry.is_dir && entry.name.starts_with(BEFORE_RESTORE) => {}
             _ if files::is_unfinished(&entry.name) && !entry.is_dir => {
                 replayed.leftovers.push(dir.join(entry.name));
             }
@@ -151,7 +159,7 @@ fn survey<E>(
     let mut surveyed = Vec::with_capacity(ids.len());
     for id in ids {
         let file = files::segment_path(dir, id);
-        match Survey::of(fs, &file, id) {
+        match Survey::of(fs, &file, id, &mut |_, _| {}) {
             Ok(found) => surveyed.push((id, found)),
             Err(Unread::Version(version)) => return Err(ReplayError::Version { file, version }),
             Err(Unread::Io(source)) => return Err(failed_to("read", &file)(source)),
@@ -160,14 +168,15 @@ fn survey<E>(
     Ok(surveyed)
 }
 
-fn deliver<E>(
+/// Hands the records of a segment to `apply`, which lies at `path` by now.
+pub(super) fn deliver<E>(
     segment: &Survey,
+    path: &Path,
     fs: &dyn FileSystem,
     apply: &mut Apply<'_, E>,
-    replayed: &mut Replayed,
 ) -> Result<(), ReplayError<E>> {
-    let cannot_read = failed_to("read", &segment.path);
-    let mut reader = fs.open(&segment.path).and_then(SegmentReader::new).map_err(&cannot_read)?;
+    let cannot_read = failed_to("read", path);
+    let mut reader = fs.open(path).and_then(SegmentReader::new).map_err(&cannot_read)?;
     let mut gaps = segment.gaps.iter().peekable();
     let mut offset = HEADER_BYTES;
     while offset < segment.end {
@@ -179,14 +188,12 @@ fn deliver<E>(
             Found::Record { end, body } => {
                 let position = Position { segment: segment.header.id, offset: end };
                 apply(position, body).map_err(|source| ReplayError::Apply { position, source })?;
-                replayed.records += 1;
-                replayed.bytes += body.len() as u64;
                 offset = end;
             }
             Found::Control { end, .. } => offset = end,
             Found::Nothing(reason) => {
                 // It was valid a moment ago: the disk does not give the same answer twice.
-                let file = segment.path.clone();
+                let file = path.to_owned();
                 let bytes = segment.end - offset;
                 return Err(ReplayError::Damaged(Damage { file, offset, bytes, reason }));
             }
@@ -199,7 +206,10 @@ fn kept(segment: Survey) -> ReplayedSegment {
     ReplayedSegment { id: segment.header.id, path: segment.path, bytes: segment.end }
 }
 
-fn failed_to<E>(action: &'static str, path: &Path) -> impl Fn(io::Error) -> ReplayError<E> {
+pub(super) fn failed_to<E>(
+    action: &'static str,
+    path: &Path,
+) -> impl Fn(io::Error) -> ReplayError<E> {
     let path = path.to_path_buf();
     move |source| ReplayError::Io { action, path: path.clone(), source }
 }

@@ -48,6 +48,7 @@ pub(super) struct SegmentMaker {
     fs: Arc<dyn FileSystem>,
     dir: PathBuf,
     run: u64,
+    previous: u64,
     /// Preallocated size of an ordinary segment.
     segment_bytes: u64,
     next: Mutex<Next>,
@@ -61,15 +62,16 @@ struct Next {
 }
 
 impl SegmentMaker {
-    /// A maker whose first segment has the id `run`.
+    /// A maker whose first segment has the id `run`; `previous` is the last one of the runs before.
     pub(super) fn new(
         fs: Arc<dyn FileSystem>,
         dir: PathBuf,
-        run: u64,
+        (previous, run): (u64, u64),
         segment_bytes: u64,
         rng: fastrand::Rng,
     ) -> Self {
-        Self { fs, dir, run, segment_bytes, next: Mutex::new(Next { id: run, ready: None, rng }) }
+        let next = Mutex::new(Next { id: run, ready: None, rng });
+        Self { fs, dir, run, previous, segment_bytes, next }
     }
 
     /// Makes sure that a segment is ready.
@@ -153,7 +155,7 @@ impl SegmentMaker {
             self.fs.remove_file(&path).map_err(|e| failed("replace", e))?;
         }
         let file = self.fs.create(&path).map_err(|e| failed("create", e))?;
-        let header = Header { id, run: self.run, random, capacity };
+        let header = Header { id, run: self.run, random, capacity, previous: self.previous };
         let written = file
             .allocate(capacity)
             .and_then(|()| file.write_all_at(&header.encode(), 0))

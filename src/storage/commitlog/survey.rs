@@ -71,9 +71,25 @@ pub(super) enum Surveyed {
     },
 }
 
+impl Surveyed {
+    /// The damage that a file without a valid header is.
+    pub(super) fn headless(file: PathBuf, size: u64) -> Damage {
+        let is_whole = size >= HEADER_BYTES;
+        let reason = if is_whole { Reason::Header } else { Reason::Truncated };
+        Damage { file, offset: 0, bytes: size, reason }
+    }
+}
+
 impl Survey {
     /// Reads the whole segment of this id.
-    pub(super) fn of(fs: &dyn FileSystem, path: &Path, id: u64) -> Result<Surveyed, Unread> {
+    /// `on_time` hears of each place at which the time is noted, and of the time, in milliseconds
+    /// since the Unix epoch; and of unreadable places, behind which the time is not known.
+    pub(super) fn of(
+        fs: &dyn FileSystem,
+        path: &Path,
+        id: u64,
+        on_time: &mut dyn FnMut(u64, Option<u64>),
+    ) -> Result<Surveyed, Unread> {
         let mut reader = SegmentReader::new(fs.open(path)?)?;
         let header = reader.header()?.ok_or(BadHeader::Invalid);
         let header = match header.and_then(|bytes| Header::decode(&bytes)) {
@@ -96,8 +112,13 @@ impl Survey {
             synced: None,
             needed: None,
         };
-        survey.walk(&mut reader)?;
+        survey.walk(&mut reader, on_time)?;
         Ok(Surveyed::Segment(Box::new(survey)))
+    }
+
+    /// The segment that its seal names.
+    pub(super) fn next(&self) -> Option<u64> {
+        self.next
     }
 
     /// What ties the records to this segment.
@@ -105,7 +126,11 @@ impl Survey {
         Salt::new(self.header.random, self.header.id)
     }
 
-    fn walk(&mut self, reader: &mut SegmentReader) -> io::Result<()> {
+    fn walk(
+        &mut self,
+        reader: &mut SegmentReader,
+        on_time: &mut dyn FnMut(u64, Option<u64>),
+    ) -> io::Result<()> {
         let salt = self.salt();
         while !self.sealed {
             let reason = match reader.read(self.end, salt)? {
@@ -115,6 +140,9 @@ impl Survey {
                     continue;
                 }
                 Found::Control { end, control } => {
+                    if let Control::Time { millis } = control {
+                        on_time(self.end, Some(millis));
+                    }
                     self.note(control);
                     self.end = end;
                     continue;
@@ -129,6 +157,7 @@ impl Survey {
                 self.torn_reason = reason;
                 return Ok(());
             };
+            on_time(self.end, None);
             self.gaps.push((self.end, next, reason));
             self.end = next;
         }
@@ -142,6 +171,7 @@ impl Survey {
                 self.synced = self.synced.max(Some(Position { segment, offset }));
             }
             Control::Needed(ids) => self.needed = Some(ids),
+            Control::Time { .. } => {}
             Control::Sealed { next } => {
                 self.sealed = true;
                 self.next = next;
@@ -154,7 +184,12 @@ impl Survey {
     }
 
     /// Sorts the unreadable parts by whether they lie before what is known to be durable.
-    fn judge(&self, durable: Position, damaged: &mut Vec<Damage>, torn: &mut Vec<Damage>) {
+    pub(super) fn judge(
+        &self,
+        durable: Position,
+        damaged: &mut Vec<Damage>,
+        torn: &mut Vec<Damage>,
+    ) {
         let is_durable = |offset| Position { segment: self.header.id, offset } < durable;
         for &(from, to, reason) in &self.gaps {
             let is_damage = is_durable(from) || reason == Reason::FlippedBit;
@@ -206,8 +241,8 @@ impl Verdict {
             let file = files::segment_path(dir, id);
             let is_expected = expected.ids.contains(&id);
             let was_discarded = !is_expected && expected.listed_by.is_some_and(|kept| id < kept);
-            let (bytes, reason) = match found {
-                None => (0, Reason::Missing),
+            let damage = match found {
+                None => Damage { file, offset: 0, bytes: 0, reason: Reason::Missing },
                 Some(Surveyed::Segment(survey)) if !was_discarded => {
                     let durable = durable.get(&survey.header.run).copied().unwrap_or_default();
                     survey.judge(durable, &mut verdict.damaged, &mut verdict.torn);
@@ -215,15 +250,14 @@ impl Verdict {
                     continue;
                 }
                 Some(Surveyed::Headless { size }) if !was_discarded => {
-                    let is_whole = size >= HEADER_BYTES;
-                    (size, if is_whole { Reason::Header } else { Reason::Truncated })
+                    Surveyed::headless(file, size)
                 }
                 Some(_) => {
                     verdict.leftovers.push(file);
                     continue;
                 }
             };
-            verdict.damaged.push(Damage { file, offset: 0, bytes, reason });
+            verdict.damaged.push(damage);
         }
         verdict.damaged.sort_by_key(|damage| damage.reason == Reason::Missing);
         verdict
@@ -270,7 +304,7 @@ fn expected_segments(surveyed: &[(u64, Surveyed)]) -> Expected {
 
 /// How far each run is known to have been durable. Marks speak of their own run only: a part that
 /// a crash has torn stays torn, however much is synced by the runs after it.
-fn durable_positions(surveyed: &[(u64, Surveyed)]) -> HashMap<u64, Position> {
+pub(super) fn durable_positions(surveyed: &[(u64, Surveyed)]) -> HashMap<u64, Position> {
     let mut durable: HashMap<u64, Position> = HashMap::new();
     for (_, found) in surveyed {
         let Surveyed::Segment(survey) = found else { continue };

@@ -8,6 +8,7 @@ use log::{error, warn};
 use crate::base::clock::Clock;
 
 use super::appender::Appender;
+use super::archive::Archiver;
 use super::error::LogError;
 use super::segment::Segment;
 use super::signal::Task;
@@ -21,6 +22,8 @@ const SLOW_SYNC: Duration = Duration::from_secs(1);
 pub(super) struct Syncer {
     /// The write side of the log.
     pub(super) appender: Arc<Appender>,
+    /// Who gets the segments that are complete.
+    pub(super) archiver: Option<Arc<Archiver>>,
     /// When to sync.
     pub(super) policy: SyncPolicy,
     /// For the period, and for noticing slow disks.
@@ -77,6 +80,11 @@ impl Syncer {
         // The mark first, so that it outlives the process whenever somebody knows of the sync.
         let marked = self.appender.mark_synced(work.target);
         self.appender.signal.completed(work.target);
+        if let (Some(archiver), [complete @ .., _active]) = (&self.archiver, &work.segments[..]) {
+            for segment in complete {
+                archiver.offer(segment.id, segment.path.clone());
+            }
+        }
         marked
     }
 

@@ -7,8 +7,8 @@
 //! The housekeeper removes files that were replaced as soon as nobody reads them, and asks for what
 //! time makes due: a family whose compaction failed, and deletions that outlive their grace period.
 
-use super::super::compaction::{self, Candidate, Circumstances, CompactionError};
-use super::super::store::{Choosable, Store};
+use super::super::compaction::{self, Candidate, Circumstances, CompactionError, Plan};
+use super::super::store::{Choosable, Claim, Store};
 use super::Shared;
 use super::flushes::is_shortage;
 use crate::base::events::CompactionEvent;
@@ -205,6 +205,12 @@ impl Shared {
         }
     }
 
+    /// Merges claimed SSTables, after a snapshot if the operator wants one.
+    pub(super) fn compact(&self, claim: &mut Claim<'_>, plan: Plan) -> Result<(), CompactionError> {
+        self.snapshot_before_compaction(claim.store())?;
+        self.compactor.compact(claim, plan, &self.stopping)
+    }
+
     fn compact_minor(&self, family: FamilyId, takes: Takes) {
         let store = self.store(family);
         let mut plan = None;
@@ -215,7 +221,7 @@ impl Shared {
         });
         // Another thread may have been faster.
         let (Some(mut claim), Some(plan)) = (claim, plan) else { return };
-        let result = self.compactor.compact(&mut claim, plan, &self.stopping);
+        let result = self.compact(&mut claim, plan);
         let found_damage = claim.tables().iter().any(|table| table.is_damaged());
         drop(claim);
         store.remove_replaced();

@@ -1,8 +1,9 @@
 //! What the flush threads do: write memtables to disk, and let the commit log forget them.
 
 use super::super::background::{Next, Work};
-use super::super::commitlog;
+use super::super::commitlog::{self, Position};
 use super::super::error::{ReadError, is_out_of_handles};
+use super::super::memtable::Memtable;
 use super::super::store::Store;
 use super::Shared;
 use crate::base::events::{FlushCause, FlushEvent};
@@ -34,12 +35,7 @@ impl Shared {
         let switched = store.switch_memtable(position);
         drop(gate);
         if let Some(memtable) = switched {
-            self.environment.events.emit(FlushEvent::Switched {
-                memtable: store.memtable_event(&memtable, position.segment),
-                cause,
-                log_file: commitlog::segment_file(&self.log_directory, position),
-                log_position: position.offset,
-            });
+            self.tell_switched(store, &memtable, position, cause);
             // Else a power loss could leave a mutation of two families by half: in the SSTable of
             // the one, and not in the log for the other. A log that has failed is no reason to
             // keep from the disk what was acknowledged.
@@ -48,12 +44,32 @@ impl Shared {
             }
             store.flush(&memtable)?;
         }
+        self.after_flush(store, position);
+        Ok(())
+    }
+
+    pub(super) fn tell_switched(
+        &self,
+        store: &Store,
+        memtable: &Memtable,
+        position: Position,
+        cause: FlushCause,
+    ) {
+        self.environment.events.emit(FlushEvent::Switched {
+            memtable: store.memtable_event(memtable, position.segment),
+            cause,
+            log_file: commitlog::segment_file(&self.log_directory, position),
+            log_position: position.offset,
+        });
+    }
+
+    /// Everything that was written to the store up to this position of the log is in SSTables.
+    pub(super) fn after_flush(&self, store: &Store, position: Position) {
         if let Err(error) = self.log.discard_completed(store.id().0, position) {
             log::warn!("commit log segments stay longer than needed: {error}");
         }
         self.wake_writers();
         self.request_compaction(store);
-        Ok(())
     }
 
     /// What each of the flush threads does.

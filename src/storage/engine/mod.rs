@@ -7,6 +7,7 @@
 //!   compactions  the threads that merge SSTables, and the housekeeper
 //!   caches       the thread that fills caches after a start, and saves their keys
 //!   counting     how often there was what, for operators
+//!   snapshots    hard links to the SSTables of one moment
 //! ```
 //!
 //! Locks: that of a flush first, then the gate; then as [`super::store`] and
@@ -17,11 +18,14 @@ mod compactions;
 mod counting;
 mod flushes;
 mod open;
+mod snapshots;
 mod write;
 
 pub use counting::MemoryUse;
 pub use open::StorageError;
+pub(super) use open::{lock, new_environment, prepare_directories};
 
+use self::snapshots::Snapshots;
 use super::background::WorkQueue;
 use super::caches::{CacheStats, FamilyCacheStats};
 use super::commitlog::{CommitLog, LogError, Position};
@@ -29,8 +33,9 @@ use super::compaction::{
     CompactionError, CompactionProgress, CompactionTotals, Compactor, Plan, ThresholdError,
     Thresholds,
 };
-use super::error::ReadError;
+use super::error::{FileError, ReadError};
 use super::memtable::Memtable;
+use super::snapshot::{Snapshot, SnapshotError};
 use super::sstable::Access;
 use super::store::{Environment, Operation, Store};
 use crate::base::clock::Clock;
@@ -123,6 +128,7 @@ struct Shared {
     compactor: Compactor,
     caches: SavedCaches,
     memtable_budget: u64,
+    snapshots: Snapshots,
     /// Woken when a flush has freed memory.
     memory_freed: (Mutex<()>, Condvar),
     stopping: AtomicBool,
@@ -243,14 +249,14 @@ impl Storage {
     /// the family that are running. Nothing happens if there is no SSTable. If the disk has no room
     /// for the result the largest are left out.
     pub fn compact(&self, family: FamilyId) -> Result<(), CompactionError> {
-        let Shared { compactor, stopping, .. } = &*self.shared;
+        let stopping = &self.shared.stopping;
         let store = self.shared.store(family);
         let mut claim = store.claim_all(stopping).ok_or(CompactionError::Stopped)?;
         let result = if claim.tables().is_empty() {
             Ok(())
         } else {
             let plan = Plan::major(store.options(), claim.bytes());
-            compactor.compact(&mut claim, plan, stopping)
+            self.shared.compact(&mut claim, plan)
         };
         drop(claim);
         store.remove_replaced();
@@ -307,6 +313,32 @@ impl Storage {
     /// Forgets all cached rows of a column family.
     pub fn invalidate_row_cache(&self, family: FamilyId) {
         self.shared.store(family).invalidate_row_cache();
+    }
+
+    /// Takes a snapshot of one keyspace or of all, durable when this returns: everything that was
+    /// written before, and nothing that is written after one moment, the same for all column
+    /// families. Its name is that moment, with the tag if there is one.
+    pub fn snapshot(
+        &self,
+        keyspace: Option<&str>,
+        tag: Option<&str>,
+    ) -> Result<Vec<Snapshot>, SnapshotError> {
+        self.shared.snapshot(keyspace, tag)
+    }
+
+    /// All snapshots, by keyspace and time.
+    pub fn snapshots(&self) -> Result<Vec<Snapshot>, FileError> {
+        self.shared.list_snapshots()
+    }
+
+    /// Removes the snapshots of one keyspace or of all; only those of this name or tag, if one is
+    /// given. Returns which they were.
+    pub fn clear_snapshots(
+        &self,
+        keyspace: Option<&str>,
+        name: Option<&str>,
+    ) -> Result<Vec<Snapshot>, FileError> {
+        self.shared.clear_snapshots(keyspace, name)
     }
 
     /// Makes everything durable that was written so far.

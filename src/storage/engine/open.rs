@@ -11,6 +11,7 @@ use super::super::options::{FamilyOptions, Options};
 use super::super::store::{Environment, OpenError, Store};
 use super::caches::SavedCaches;
 use super::compactions::{CompactionQueue, Takes};
+use super::snapshots::Snapshots;
 use super::{Components, Shared, Storage};
 use crate::base::events::FlushCause;
 use crate::base::fs::{FileSystem, Lock};
@@ -18,7 +19,7 @@ use crate::model::mutation::{DecodeError, RowMutation};
 use crate::model::schema::{ColumnFamilySchema, FamilyId, Schema};
 use crate::ring::Partitioner;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 use std::thread::JoinHandle;
@@ -55,6 +56,12 @@ pub enum StorageError {
         path = .0.display()
     )]
     LogOfTheOriginal(PathBuf),
+    /// A restore was begun and is not complete.
+    #[error(
+        "{path} says that a restore was not finished: repeat the command that is written there",
+        path = .0.display()
+    )]
+    Restoring(PathBuf),
     /// The commit log cannot be opened.
     #[error("the commit log cannot be opened: {0}")]
     Log(#[from] LogError),
@@ -75,9 +82,11 @@ impl Storage {
         schema: Arc<Schema>,
         family_options: impl Fn(FamilyId) -> FamilyOptions,
     ) -> Result<Self, StorageError> {
-        let (fs, clock) = (Arc::clone(&components.fs), Arc::clone(&components.clock));
-        let locks = prepare_directories(&*fs, &options, &schema)?;
-        let environment = Arc::new(environment(components, &options, partitioner));
+        let locks = prepare_directories(&*components.fs, &options, &schema)?;
+        check_no_restore(&*components.fs, &options)?;
+        let snapshots = Snapshots::open(&*components.fs, &options)?;
+        let environment = new_environment(&components, &options, partitioner);
+        let Components { fs, clock, .. } = components;
         let stores = open_stores(&environment, &options, &schema, family_options)?;
         let replayed = replay(&*fs, &options, &schema, &environment, &stores)?;
         if let Some(path) = replayed.segment_of_the_original() {
@@ -90,6 +99,7 @@ impl Storage {
             segment_bytes: options.segment_bytes,
             sync: options.sync,
             first_segment: flushed.segment + 1,
+            archive: options.commit_log_archive_directory.clone(),
         };
         let rng = fastrand::Rng::with_seed(options.seed);
         let compaction_threads = options.compaction.threads.max(MIN_COMPACTION_THREADS);
@@ -115,6 +125,7 @@ impl Storage {
             compactor,
             caches: SavedCaches::new(options.caches.saved_directory),
             memtable_budget: options.memtable_budget_bytes,
+            snapshots,
             memory_freed: (Mutex::new(()), Condvar::new()),
             stopping: AtomicBool::new(false),
             _locks: locks,
@@ -135,12 +146,16 @@ impl Storage {
     }
 }
 
-fn environment(components: Components, options: &Options, partitioner: Partitioner) -> Environment {
-    let Components { fs, clock, events } = components;
-    Environment {
-        fs,
-        clock,
-        events,
+/// What the stores of a storage core share.
+pub(in crate::storage) fn new_environment(
+    components: &Components,
+    options: &Options,
+    partitioner: Partitioner,
+) -> Arc<Environment> {
+    Arc::new(Environment {
+        fs: Arc::clone(&components.fs),
+        clock: Arc::clone(&components.clock),
+        events: components.events.clone(),
         cache: Arc::new(BlockCache::new(options.block_cache_bytes)),
         key_cache_budget: Arc::new(ByteBudget::new(options.caches.key_bytes)),
         row_cache_budget: Arc::new(ByteBudget::new(options.caches.row_bytes)),
@@ -148,6 +163,15 @@ fn environment(components: Components, options: &Options, partitioner: Partition
         partitioner,
         memtable_memory: AtomicU64::new(0),
         directory_sync: DirectorySync::default(),
+    })
+}
+
+/// What a restore has left half done must not be served: files may be missing that nobody misses.
+fn check_no_restore(fs: &dyn FileSystem, options: &Options) -> Result<(), StorageError> {
+    let marks = options.data_directories.iter().map(|it| it.join(files::RESTORING_FILE));
+    match marks.into_iter().find(|mark| fs.exists(mark)) {
+        Some(mark) => Err(StorageError::Restoring(mark)),
+        None => Ok(()),
     }
 }
 
@@ -193,29 +217,34 @@ fn spawn(
     builder.spawn(move || run(&shared)).map_err(StorageError::Thread)
 }
 
+/// Creates a directory and keeps other servers out of it.
+pub(in crate::storage) fn lock(
+    fs: &dyn FileSystem,
+    directory: &Path,
+) -> Result<Box<dyn Lock>, StorageError> {
+    directory::create(fs, directory).context("create", directory)?;
+    let path = directory.join(files::LOCK_FILE);
+    fs.lock(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => StorageError::Locked(directory.to_owned()),
+        _ => FileError::new("lock", &path, error).into(),
+    })
+}
+
 /// Creates the directories and keeps other servers out of them.
-fn prepare_directories(
+pub(in crate::storage) fn prepare_directories(
     fs: &dyn FileSystem,
     options: &Options,
     schema: &Schema,
 ) -> Result<Vec<Box<dyn Lock>>, StorageError> {
-    let mut locks = Vec::new();
     let mut directories: Vec<_> =
         options.data_directories.iter().chain([&options.commit_log_directory]).collect();
-    // The commit log may share a directory with data, and a second lock there would be refused.
+    // The commit log may share a directory with data, and a second lock there would be refused. The
+    // archive may not share one: what is removed from there would be gone from here.
     directories.sort_unstable();
     directories.dedup();
-    for directory in directories {
-        directory::create(fs, directory).context("create", directory)?;
-        let path = directory.join(files::LOCK_FILE);
-        match fs.lock(&path) {
-            Ok(lock) => locks.push(lock),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Err(StorageError::Locked(directory.clone()));
-            }
-            Err(error) => return Err(FileError::new("lock", &path, error).into()),
-        }
-    }
+    directories.extend(&options.commit_log_archive_directory);
+    let locks = directories.into_iter().map(|directory| lock(fs, directory));
+    let locks = locks.collect::<Result<Vec<_>, _>>()?;
     for directory in &options.data_directories {
         for keyspace in schema.keyspaces() {
             let folder = files::keyspace_folder(directory, keyspace);
@@ -287,7 +316,6 @@ fn replay(
 mod tests {
     use super::*;
     use crate::base::sim_fs::SimFileSystem;
-
     use std::path::Path;
 
     #[test]

@@ -31,6 +31,7 @@ use super::files;
 use super::manifest::Manifest;
 use super::memtable::Memtable;
 use super::options::FamilyOptions;
+use super::snapshot::Captured;
 use super::sstable::{SsTable, WriterOptions};
 use crate::base::clock::Clock;
 use crate::base::events::{Events, Family, FlushCause};
@@ -225,6 +226,18 @@ impl Store {
         self.manifest.lock().unwrap_or_else(PoisonError::into_inner).flushed
     }
 
+    /// The SSTables that count, on disk and for readers, at one moment.
+    pub fn capture(&self) -> Captured {
+        // Whoever changes either holds this lock until both have changed.
+        let manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
+        Captured {
+            family: self.schema.name.clone(),
+            manifest_folder: self.folders[0].clone(),
+            manifest: manifest.clone(),
+            tables: self.view().tables.clone(),
+        }
+    }
+
     /// Why the active memtable should be flushed, if it should.
     pub fn full_cause(&self) -> Option<FlushCause> {
         let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
@@ -317,6 +330,18 @@ impl Store {
         self.settle_rows(change);
         self.resize_caches();
         self.preheat_keys(old);
+        Ok(())
+    }
+
+    /// Notes, durably, that everything that the commit log holds up to here is in SSTables, or is
+    /// not to be.
+    pub fn advance_flushed(&self, position: Position) -> Result<(), FileError> {
+        let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = manifest.clone();
+        next.flushed = next.flushed.max(position);
+        next.store(&*self.environment.fs, &self.manifest_path())?;
+        self.sync_folder(&self.folders[0])?;
+        *manifest = next;
         Ok(())
     }
 

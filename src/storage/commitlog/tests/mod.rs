@@ -1,6 +1,7 @@
 //! Tests of the whole log on a disk in memory.
 
 mod appending;
+mod archiving;
 mod crashes;
 mod damage;
 mod disk;
@@ -26,7 +27,8 @@ fn dir() -> &'static Path {
 }
 
 fn options(sync: SyncPolicy, segment_bytes: u64) -> LogOptions {
-    LogOptions { dir: dir().to_path_buf(), segment_bytes, sync, first_segment: 0 }
+    let (dir, archive) = (dir().to_path_buf(), None);
+    LogOptions { dir, segment_bytes, sync, first_segment: 0, archive }
 }
 
 /// Opens the log of a disk without looking at what replay delivers.

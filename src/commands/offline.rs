@@ -1,0 +1,82 @@
+//! What commands have in common that work on the directories of a server that is stopped.
+
+use crate::base::clock::SystemClock;
+use crate::base::events::Events;
+use crate::base::fs::OsFileSystem;
+use crate::config::{ConfigError, Settings};
+use crate::model::comparator::ComparatorRegistry;
+use crate::storage::engine::Components;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Exit code for what was asked for and could not be done.
+pub(super) const FAILED: u8 = 1;
+
+/// Where a server's directories are written down.
+#[derive(Debug, clap::Args)]
+pub(super) struct ConfigArguments {
+    /// The server's storage-conf.xml, or the directory that holds it; without it the built-in one
+    #[arg(long, value_name = "FILE_OR_DIR")]
+    pub(super) config: Option<PathBuf>,
+}
+
+impl ConfigArguments {
+    /// The settings that the server would run with; what is wrong with them is said.
+    pub(super) fn load(&self) -> Result<Settings, ExitCode> {
+        let comparators = ComparatorRegistry::default();
+        let loaded = match self.config.as_deref() {
+            Some(path) => Settings::load(path, &comparators),
+            None => Settings::embedded(&comparators),
+        };
+        loaded.map(|loaded| loaded.settings).map_err(|error: ConfigError| {
+            eprintln!("{}", error.log_line());
+            ExitCode::from(error.exit_code())
+        })
+    }
+
+    /// The argument as it would be typed again.
+    pub(super) fn shown(&self) -> String {
+        self.config
+            .as_deref()
+            .map_or_else(String::new, |path| format!(" --config {}", quoted(path)))
+    }
+}
+
+/// The machine's files and clock; what happens is logged.
+pub(super) fn components() -> Components {
+    Components {
+        fs: Arc::new(OsFileSystem),
+        clock: Arc::new(SystemClock::new()),
+        events: Events::logging(),
+    }
+}
+
+/// A path as a shell takes it, absolute.
+pub(super) fn quoted(path: &Path) -> String {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    quote(&absolute.display().to_string())
+}
+
+/// A text as a shell takes it.
+pub(super) fn quote(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./:".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_can_be_typed() {
+        assert_eq!(quote("Blog-1.x"), "Blog-1.x");
+        assert_eq!(quote("it's a tag"), r"'it'\''s a tag'");
+        assert_eq!(quote(""), "''");
+        assert_eq!(quoted(Path::new("/a b/c")), "'/a b/c'");
+    }
+}

@@ -1,0 +1,184 @@
+//! `alexandra restore`: brings a stopped server's data back to a snapshot, and on to a time.
+
+use super::offline::{ConfigArguments, FAILED, components, quote, quoted};
+use super::serve::start_logging;
+use crate::base::utc::UtcTime;
+use crate::config::Settings;
+use crate::node::{NodeOptions, StorageSetup};
+use crate::storage::restore::{ReplayReport, Report, Request, restore};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    config: ConfigArguments,
+
+    /// Name or tag of the snapshot
+    #[arg(long)]
+    snapshot: String,
+
+    /// One keyspace instead of all of which there is such a snapshot
+    #[arg(long)]
+    keyspace: Option<String>,
+
+    /// Replays the commit log segments of this archive upon the snapshot
+    #[arg(long, value_name = "DIR")]
+    archive: Option<PathBuf>,
+
+    /// Replays up to this time, such as 2010-11-20T08:32:43Z or milliseconds since 1970; without
+    /// --archive from CommitLogArchiveDirectory
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    until: Option<UtcTime>,
+
+    /// Tells what would be done, and changes nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Goes on although a part of the archive or of the commit log is missing or damaged
+    #[arg(long)]
+    accept_commitlog_loss: bool,
+}
+
+fn parse_time(text: &str) -> Result<UtcTime, String> {
+    UtcTime::parse(text).ok_or_else(|| "not a time in UTC such as 2010-11-20T08:32:43Z".to_owned())
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    start_logging("warn");
+    let settings = match arguments.config.load() {
+        Ok(settings) => settings,
+        Err(exit_code) => return exit_code,
+    };
+    match restore_as_asked(arguments, &settings) {
+        Ok(report) => {
+            print!("{}", describe(&report, arguments.dry_run));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn restore_as_asked(arguments: &Arguments, settings: &Settings) -> Result<Report, String> {
+    let configured = settings.directories.commit_log_archive.as_deref();
+    let archive = match (&arguments.archive, arguments.until) {
+        (Some(archive), _) => Some(archive_of(archive, configured)),
+        (None, Some(_)) => Some(configured.map(Path::to_owned).ok_or(
+            "--until needs an archive: there is no CommitLogArchiveDirectory, and no --archive",
+        )?),
+        (None, None) => None,
+    };
+    let options = NodeOptions {
+        accept_commitlog_loss: arguments.accept_commitlog_loss,
+        ..NodeOptions::default()
+    };
+    let setup = StorageSetup::new(settings, &options);
+    let request = Request {
+        snapshot: arguments.snapshot.clone(),
+        keyspace: arguments.keyspace.clone(),
+        archive,
+        until_millis: arguments.until.map(|until| until.0),
+        dry_run: arguments.dry_run,
+        command: command(arguments),
+    };
+    restore(&setup.to_restore(components()), &request).map_err(|error| error.to_string())
+}
+
+/// The archive as it is configured, if it is that one: it is locked once.
+fn archive_of(archive: &Path, configured: Option<&Path>) -> PathBuf {
+    let real = |path: &Path| path.canonicalize().ok();
+    let same = configured.filter(|it| real(it).is_some() && real(it) == real(archive));
+    same.unwrap_or(archive).to_owned()
+}
+
+/// The command line, as it would be typed again.
+fn command(arguments: &Arguments) -> String {
+    let mut text = format!(
+        "alexandra restore{} --snapshot {}",
+        arguments.config.shown(),
+        quote(&arguments.snapshot)
+    );
+    if let Some(keyspace) = &arguments.keyspace {
+        let _ = write!(text, " --keyspace {}", quote(keyspace));
+    }
+    if let Some(archive) = &arguments.archive {
+        let _ = write!(text, " --archive {}", quoted(archive));
+    }
+    if let Some(until) = arguments.until {
+        let _ = write!(text, " --until {until}");
+    }
+    if arguments.accept_commitlog_loss {
+        text.push_str(" --accept-commitlog-loss");
+    }
+    text
+}
+
+fn describe(report: &Report, dry_run: bool) -> String {
+    let mut text = String::new();
+    let mut line = |line: String| text.push_str(&(line + "\n"));
+    let (restored, moved, archived) = if dry_run {
+        line("Dry run: nothing was changed.".to_owned());
+        ("Would restore", "Would move present files to", "Would archive")
+    } else {
+        ("Restored", "Present files were moved to", "Archived")
+    };
+    for it in &report.keyspaces {
+        line(format!(
+            "{restored} keyspace {} from snapshot {} ({}): {} column families, {} SSTables, {} \
+             bytes",
+            it.keyspace,
+            it.snapshot,
+            UtcTime(it.snapshot.millis),
+            it.families,
+            it.tables,
+            it.bytes
+        ));
+    }
+    for family in &report.unconfigured {
+        line(format!("Left out column family {family}: it is not configured"));
+    }
+    for folder in &report.moved_to {
+        line(format!("{moved} {}", folder.display()));
+    }
+    if report.archived_segments > 0 {
+        line(format!("{archived} {} segments of the commit log", report.archived_segments));
+    }
+    match &report.replay {
+        None => line("The commit log archive was not asked for.".to_owned()),
+        Some(replay) => describe_replay(replay, dry_run, &mut line),
+    }
+    if !dry_run {
+        line("The server can be started.".to_owned());
+    }
+    text
+}
+
+fn describe_replay(replay: &ReplayReport, dry_run: bool, line: &mut dyn FnMut(String)) {
+    let last = replay.last_millis.map_or_else(
+        || "no time is noted there".to_owned(),
+        |millis| format!("the last time noted there is {}", UtcTime(millis)),
+    );
+    let end = if replay.reaches_time { "the time that was asked for" } else { "the end" };
+    if dry_run {
+        let segments = replay.segments;
+        line(format!("Would replay {segments} commit log segments up to {end}; {last}"));
+    } else {
+        line(format!(
+            "Replayed {} mutations of {} commit log segments up to {end}; {last}",
+            replay.mutations, replay.segments
+        ));
+    }
+    for path in &replay.missing {
+        line(format!("LOST: {} is missing", path.display()));
+    }
+    for damage in &replay.lost {
+        line(format!("LOST: {damage}"));
+    }
+    for damage in &replay.torn {
+        line(format!("Never finished, by a crash: {damage}"));
+    }
+}

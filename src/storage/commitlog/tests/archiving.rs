@@ -1,0 +1,240 @@
+//! The archive, and replay from it.
+
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use crate::base::fs::FileSystem;
+use crate::base::sim_fs::{Fault, Operation, SimFileSystem, Survival};
+
+use super::super::archive::{ArchiveReplay, History, Restored, Wanted, segment_ids};
+use super::appending::wait_until;
+use super::*;
+
+fn archive() -> &'static Path {
+    Path::new("/backup")
+}
+
+/// A disk with the directories, and a clock that the test moves.
+fn disk() -> (SimFileSystem, Arc<ManualClock>) {
+    let fs = SimFileSystem::new(1);
+    fs.create_dir_all(dir()).unwrap();
+    fs.create_dir_all(archive()).unwrap();
+    fs.sync_everything();
+    (fs, Arc::new(ManualClock::at_micros(5_000_000)))
+}
+
+fn open_with_archive(fs: &SimFileSystem, clock: &Arc<ManualClock>, bytes: u64) -> CommitLog {
+    let replayed = replay::<Infallible>(dir(), fs, false, &mut |_, _| Ok(())).unwrap();
+    let options = LogOptions { archive: Some(archive().into()), ..options(ON_DEMAND, bytes) };
+    let rng = fastrand::Rng::with_seed(replayed.newest_id);
+    CommitLog::open(Arc::new(fs.clone()), Arc::clone(clock) as _, rng, options, replayed).unwrap()
+}
+
+fn archived(fs: &SimFileSystem) -> Vec<u64> {
+    segment_ids(fs, archive()).unwrap()
+}
+
+fn in_log(fs: &SimFileSystem) -> Vec<u64> {
+    segment_ids(fs, dir()).unwrap()
+}
+
+/// What the archive leads to from a position on, and what was delivered.
+fn survey(fs: &SimFileSystem, base: Position, until: Option<u64>) -> (ArchiveReplay, Vec<Vec<u8>>) {
+    let history = History::load(fs, archive()).unwrap();
+    let mut wanted = Wanted::default();
+    wanted.add(history.timeline("k", "f").behind(base).unwrap());
+    let dirs = [archive().to_owned()];
+    let replay = ArchiveReplay::survey::<Infallible>(fs, &dirs, wanted, until).unwrap();
+    let mut found = Vec::new();
+    let delivered = replay.deliver::<Infallible>(fs, archive(), &mut |_, body| {
+        found.push(body.to_vec());
+        Ok(())
+    });
+    delivered.unwrap();
+    (replay, found)
+}
+
+#[test]
+fn the_time_is_noted_where_a_segment_begins_and_when_it_has_passed() {
+    let (fs, clock) = disk();
+    let log = open_with_archive(&fs, &clock, 1 << 16);
+    let mut bodies = Vec::new();
+    for second in 0..5_u8 {
+        for n in 0..3 {
+            bodies.push(vec![second, n]);
+            log.append(&[second, n], &[1]).unwrap();
+            // Too short a time to be noted.
+            clock.advance(Duration::from_millis(20));
+        }
+        clock.advance(Duration::from_millis(940));
+    }
+    log.close().unwrap();
+    let all = survey(&fs, Position::default(), None);
+    assert_eq!(all.1, bodies);
+    assert_eq!((all.0.reaches_time, all.0.last_millis), (false, Some(9000)));
+    for (until, records) in [(4999, 0), (5000, 3), (5999, 3), (6000, 6), (8999, 12), (9000, 15)] {
+        let (replay, found) = survey(&fs, Position::default(), Some(until));
+        assert_eq!(found, bodies[..records], "until {until}");
+        assert_eq!(replay.reaches_time, until < 9000, "until {until}");
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_back_is_noted() {
+    let (fs, _) = disk();
+    let late = Arc::new(ManualClock::at_micros(100_000_000));
+    let log = open_with_archive(&fs, &late, 1 << 16);
+    log.append(b"late", &[1]).unwrap();
+    log.close().unwrap();
+    let early = Arc::new(ManualClock::at_micros(7_000_000));
+    let log = open_with_archive(&fs, &early, 1 << 16);
+    log.append(b"early", &[1]).unwrap();
+    log.close().unwrap();
+    assert_eq!(survey(&fs, Position::default(), Some(99_000)).1, Vec::<Vec<u8>>::new());
+    let (replay, found) = survey(&fs, Position::default(), Some(100_000));
+    assert_eq!((found.len(), replay.last_millis), (2, Some(7000)));
+}
+
+#[test]
+fn segments_go_when_the_archive_has_them_and_not_before() {
+    let (fs, clock) = disk();
+    let log = open_with_archive(&fs, &clock, 1000);
+    let full = Fault { times: u64::MAX, ..Fault::next(Operation::HardLink, Errno::NOSPC) };
+    fs.inject(full.on("/backup"));
+    let mut last = Position::default();
+    for _ in 0..5 {
+        last = log.append(&[1; 700], &[1]).unwrap();
+    }
+    log.discard_completed(1, last).unwrap();
+    assert_eq!(in_log(&fs), [5000, 5001, 5002, 5003, 5004]);
+    assert!(log.total_bytes() < 1000, "what only waits for the archive cannot be flushed");
+    assert!(archived(&fs).is_empty());
+    drop(log);
+    // A clean end without the archive keeps what it has not got.
+    assert_eq!(in_log(&fs), [5000, 5001, 5002, 5003, 5004]);
+    fs.crash_keeping(Survival::Everything, &mut fastrand::Rng::with_seed(1));
+    let log = open_with_archive(&fs, &clock, 1000);
+    log.delete_replayed().unwrap();
+    wait_until(|| in_log(&fs).len() == 1);
+    assert_eq!(archived(&fs), [5000, 5001, 5002, 5003, 5004]);
+    log.close_and_clear().unwrap();
+    assert!(in_log(&fs).is_empty());
+    assert_eq!(archived(&fs).len(), 6);
+    assert_eq!(survey(&fs, Position::default(), None).1.len(), 5);
+}
+
+#[test]
+fn a_failed_sync_of_the_archive_keeps_the_segment() {
+    let (fs, clock) = disk();
+    let log = open_with_archive(&fs, &clock, 1000);
+    fs.inject(Fault::next(Operation::SyncDir, Errno::IO).on("/backup"));
+    let last = (0..3).map(|_| log.append(&[1; 700], &[1]).unwrap()).last().unwrap();
+    log.discard_completed(1, last).unwrap();
+    log.sync_now().unwrap();
+    wait_until(|| archived(&fs).contains(&5001) || !in_log(&fs).contains(&5001));
+    drop(log);
+    fs.crash_keeping(Survival::Nothing, &mut fastrand::Rng::with_seed(1));
+    let everywhere: Vec<u64> = in_log(&fs).into_iter().chain(archived(&fs)).collect();
+    for id in [5000, 5001, 5002] {
+        assert!(everywhere.contains(&id), "{id} is lost: {everywhere:?}");
+    }
+}
+
+/// Power fails after each change while segments are archived and removed: none is ever lost.
+#[test]
+fn a_power_loss_never_takes_a_segment_from_both_places() {
+    for copies in [false, true] {
+        for changes in 0.. {
+            let (fs, clock) = disk();
+            if copies {
+                let far =
+                    Fault { times: u64::MAX, ..Fault::next(Operation::HardLink, Errno::XDEV) };
+                fs.inject(far);
+            }
+            fs.power_off_after(changes);
+            let options = LogOptions { archive: Some(archive().into()), ..options(BATCH, 1000) };
+            let rng = fastrand::Rng::with_seed(1);
+            let shared: Arc<dyn FileSystem> = Arc::new(fs.clone());
+            let opened =
+                CommitLog::open(shared, Arc::clone(&clock) as _, rng, options, Replayed::default());
+            let mut promised = Vec::new();
+            let ended = opened.and_then(|log| {
+                for n in 0..6_u8 {
+                    let position = log.append(&[n; 600], &[1])?;
+                    log.wait_synced(position)?;
+                    promised.push(vec![n; 600]);
+                    log.discard_completed(1, position)?;
+                }
+                log.close_and_clear()
+            });
+            let survival = [Survival::Nothing, Survival::Partly][changes as usize % 2];
+            fs.crash_keeping(survival, &mut fastrand::Rng::with_seed(changes));
+            // What a restore does with what is left in the log.
+            let shared: Arc<dyn FileSystem> = Arc::new(fs.clone());
+            super::super::archive::archive_all(&shared, dir(), archive()).unwrap();
+            let (replay, found) = survey(&fs, Position::default(), None);
+            assert_eq!((replay.missing.len(), replay.damaged.len()), (0, 0), "{changes}");
+            assert!(found.len() >= promised.len() && found.starts_with(&promised), "{changes}");
+            if ended.is_ok() {
+                assert_eq!(found.len(), 6);
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_missing_run_is_noticed() {
+    let (fs, clock) = disk();
+    for n in 0..4_u8 {
+        let log = open_with_archive(&fs, &clock, 1000);
+        let last = log.append(&[n; 100], &[1]).unwrap();
+        log.discard_completed(1, last).unwrap();
+        log.close().unwrap();
+        log.delete_replayed().unwrap_err();
+        clock.advance(Duration::from_secs(10));
+    }
+    let ids = archived(&fs);
+    assert_eq!(ids.len(), 4, "one segment each: {ids:?}");
+    assert_eq!(survey(&fs, Position::default(), None).1.len(), 4);
+    for (n, id) in ids.iter().enumerate() {
+        let fs = fs.fork();
+        fs.remove_file(&files::segment_path(archive(), *id)).unwrap();
+        let history = History::default();
+        let mut wanted = Wanted::default();
+        wanted.add(history.timeline("k", "f").behind(Position::default()).unwrap());
+        let dirs = [archive().to_owned()];
+        let replay = ArchiveReplay::survey::<Infallible>(&fs, &dirs, wanted, None).unwrap();
+        let expected = if n == 3 { vec![] } else { vec![files::segment_path(archive(), *id)] };
+        assert_eq!(replay.missing, expected, "the end of the last run was in order");
+        // Behind it nothing is missing.
+        if let Some(next) = ids.get(n + 1) {
+            let base = Position { segment: *next, offset: 60 };
+            assert!(survey(&fs, base, None).0.missing.is_empty());
+        }
+    }
+}
+
+#[test]
+fn what_a_restore_has_left_behind_is_not_delivered() {
+    let (fs, clock) = disk();
+    let log = open_with_archive(&fs, &clock, 1 << 16);
+    let kept = log.append(b"kept", &[1]).unwrap();
+    let left = log.append(b"left", &[1]).unwrap();
+    log.close().unwrap();
+    let from = Position { segment: left.segment, offset: u64::MAX };
+    let (keyspace, family) = ("k".to_owned(), "f".to_owned());
+    let restored = vec![Restored { millis: 1, to: kept, from, keyspace, family }];
+    History { restored }.store(&fs, archive()).unwrap();
+    clock.advance(Duration::from_secs(10));
+    let log = open_with_archive(&fs, &clock, 1 << 16);
+    log.append(b"new", &[1]).unwrap();
+    log.close().unwrap();
+    let found = survey(&fs, Position::default(), None).1;
+    assert_eq!(found, [b"kept".to_vec(), b"new".to_vec()]);
+    assert_eq!(survey(&fs, from, None).1, [b"new".to_vec()]);
+    let history = History::load(&fs, archive()).unwrap();
+    assert_eq!(history.timeline("k", "f").behind(left), None);
+    assert!(history.timeline("k", "other").behind(left).is_some());
+}

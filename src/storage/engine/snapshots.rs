@@ -1,0 +1,177 @@
+//! Snapshots of a running node: everything up to one moment of the commit log.
+
+use super::super::error::{FileError, ReadError};
+use super::super::options::Options;
+use super::super::snapshot::{self, Captured, Snapshot, SnapshotError, SnapshotName, Tag};
+use super::super::store::Store;
+use super::Shared;
+use crate::base::events::{FlushCause, SnapshotEvent};
+use crate::base::fs::FileSystem;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a snapshot that was taken before a compaction is called, before the column family, as in
+/// 0.6.
+const BEFORE_COMPACTION: &str = "compact-";
+
+/// Where snapshots are, and when they are taken without being asked for.
+#[derive(Debug)]
+pub(super) struct Snapshots {
+    data_directories: Vec<PathBuf>,
+    before_compaction: bool,
+    /// Held by an operator's call: snapshots are taken and cleared one after the other.
+    one_at_a_time: Mutex<()>,
+    /// Time of the newest one, in milliseconds: no two have the same.
+    newest: AtomicU64,
+}
+
+impl Snapshots {
+    /// Looks after the snapshots in the data directories, and removes what a crash has left.
+    pub(super) fn open(fs: &dyn FileSystem, options: &Options) -> Result<Self, FileError> {
+        let data_directories = options.data_directories.clone();
+        let newest = snapshot::tidy(fs, &data_directories)?;
+        Ok(Self {
+            data_directories,
+            before_compaction: options.snapshot_before_compaction,
+            one_at_a_time: Mutex::default(),
+            newest: AtomicU64::new(newest),
+        })
+    }
+}
+
+impl Shared {
+    pub(super) fn list_snapshots(&self) -> Result<Vec<Snapshot>, FileError> {
+        snapshot::list(&*self.environment.fs, &self.snapshots.data_directories, None)
+    }
+
+    pub(super) fn clear_snapshots(
+        &self,
+        keyspace: Option<&str>,
+        name: Option<&str>,
+    ) -> Result<Vec<Snapshot>, FileError> {
+        let lock = &self.snapshots.one_at_a_time;
+        let _one_at_a_time = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let directories = &self.snapshots.data_directories;
+        let cleared = snapshot::clear(&*self.environment.fs, directories, keyspace, name)?;
+        for Snapshot { keyspace, name, .. } in &cleared {
+            let (keyspace, name) = (keyspace.clone(), name.to_string());
+            self.environment.events.emit(SnapshotEvent::Cleared { keyspace, name });
+        }
+        Ok(cleared)
+    }
+
+    pub(super) fn snapshot(
+        &self,
+        keyspace: Option<&str>,
+        tag: Option<&str>,
+    ) -> Result<Vec<Snapshot>, SnapshotError> {
+        let tag = tag.map(Tag::new).transpose()?;
+        if let Some(unknown) = keyspace.filter(|name| !self.schema.has_keyspace(name)) {
+            return Err(SnapshotError::UnknownKeyspace(unknown.to_owned()));
+        }
+        let lock = &self.snapshots.one_at_a_time;
+        let _one_at_a_time = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_meant = |store: &&Arc<Store>| keyspace.is_none_or(|k| store.schema().keyspace == k);
+        let stores: Vec<_> = self.stores.iter().filter(is_meant).collect();
+        let (millis, captured) = self.flush_and_capture(&stores)?;
+        let name = SnapshotName { millis, tag };
+        let made = self.make_all(&name, &captured);
+        if made.is_err() {
+            // Those of the keyspaces before the one that failed.
+            let (fs, directories) = (&*self.environment.fs, &self.snapshots.data_directories);
+            if let Err(error) = snapshot::clear(fs, directories, keyspace, Some(&name.to_string()))
+            {
+                log::warn!("the unfinished snapshot {name} is left: {error}");
+            }
+        }
+        made?;
+        let mut taken = snapshot::find(
+            &*self.environment.fs,
+            &self.snapshots.data_directories,
+            keyspace,
+            Some(&name.to_string()),
+        )?;
+        taken.retain(|snapshot| captured.contains_key(&snapshot.keyspace));
+        Ok(taken)
+    }
+
+    /// A snapshot of the keyspace of a store that is about to be compacted, if the operator wants
+    /// that. Nothing is flushed: a compaction does not touch memtables, and the thread holds a lock
+    /// that comes after those of flushes.
+    pub(super) fn snapshot_before_compaction(&self, store: &Store) -> Result<(), ReadError> {
+        if !self.snapshots.before_compaction {
+            return Ok(());
+        }
+        let (keyspace, family) = (&store.schema().keyspace, &store.schema().name);
+        // A name from a configuration may be longer than a tag.
+        let tag = Tag::new(&format!("{BEFORE_COMPACTION}{family}")).ok();
+        let of_keyspace = self.stores.iter().filter(|other| other.schema().keyspace == *keyspace);
+        let captured = of_keyspace.map(|store| store.capture()).collect();
+        let name = SnapshotName { millis: self.snapshot_millis(), tag };
+        Ok(self.make_all(&name, &BTreeMap::from([(keyspace.clone(), captured)]))?)
+    }
+
+    /// Writes everything to SSTables that was written to these stores up to one moment, and tells
+    /// that moment and the SSTables.
+    fn flush_and_capture(
+        &self,
+        stores: &[&Arc<Store>],
+    ) -> Result<(u64, BTreeMap<String, Vec<Captured>>), SnapshotError> {
+        // Held until the SSTables are known: what is flushed later belongs to a later moment.
+        let locks: Vec<_> = stores.iter().map(|store| store.flush_lock()).collect();
+        for store in stores {
+            for memtable in store.view().flushing.clone() {
+                store.flush(&memtable)?;
+            }
+        }
+        let gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let position = self.log.position();
+        let millis = self.snapshot_millis();
+        let switch =
+            |store: &&Arc<Store>| Some((Arc::clone(store), store.switch_memtable(position)?));
+        let switched: Vec<_> = stores.iter().filter_map(switch).collect();
+        drop(gate);
+        if let Err(error) = self.log.sync_now() {
+            log::warn!("the snapshot {millis} is flushed, but not the commit log: {error}");
+        }
+        for (store, memtable) in switched {
+            self.tell_switched(&store, &memtable, position, FlushCause::Request);
+            store.flush(&memtable)?;
+            self.after_flush(&store, position);
+        }
+        let mut captured: BTreeMap<String, Vec<Captured>> = BTreeMap::new();
+        for store in stores {
+            let mut family = store.capture();
+            // Also of a family that nobody has written to for long: nothing of it is missing.
+            family.manifest.flushed = family.manifest.flushed.max(position);
+            captured.entry(store.schema().keyspace.clone()).or_default().push(family);
+        }
+        drop(locks);
+        Ok((millis, captured))
+    }
+
+    fn make_all(
+        &self,
+        name: &SnapshotName,
+        captured: &BTreeMap<String, Vec<Captured>>,
+    ) -> Result<(), FileError> {
+        for (keyspace, families) in captured {
+            snapshot::make(&self.environment, name, families)?;
+            let tables = families.iter().map(|family| family.tables.len()).sum();
+            let (keyspace, name) = (keyspace.clone(), name.to_string());
+            self.environment.events.emit(SnapshotEvent::Taken { keyspace, name, tables });
+        }
+        Ok(())
+    }
+
+    /// The time, but later than that of every snapshot before.
+    fn snapshot_millis(&self) -> u64 {
+        let now = u64::try_from(self.environment.clock.now_micros() / 1000).unwrap_or(0);
+        let later = |newest: u64| Some(now.max(newest + 1));
+        let newest = &self.snapshots.newest;
+        let before = newest.fetch_update(Ordering::SeqCst, Ordering::SeqCst, later);
+        now.max(before.unwrap_or_else(|newest| newest) + 1)
+    }
+}

@@ -1,0 +1,184 @@
+//! Finding and removing snapshots. Needs no open storage: an operator may do it offline as well.
+
+use super::name::SnapshotName;
+use crate::base::fs::FileSystem;
+use crate::storage::error::{FileContext, FileError};
+use crate::storage::files::{self, FileName, TEMPORARY_SUFFIX};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A finished snapshot of one keyspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The keyspace.
+    pub keyspace: String,
+    /// Its name.
+    pub name: SnapshotName,
+    /// Bytes of all its files.
+    pub total_bytes: u64,
+    /// Bytes of those files that only the snapshot keeps on the disk, as far as other snapshots do
+    /// not: what clearing it would give back.
+    pub exclusive_bytes: u64,
+    /// Its folders, one in each data directory that has a part of it.
+    pub folders: Vec<SnapshotFolder>,
+}
+
+/// The part of a snapshot in one data directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotFolder {
+    /// The folder of the keyspace.
+    pub keyspace_folder: PathBuf,
+    /// The folder of the snapshot.
+    pub path: PathBuf,
+}
+
+/// Finished and unfinished folders of one snapshot.
+#[derive(Debug, Default)]
+struct Found {
+    folders: Vec<SnapshotFolder>,
+    is_unfinished: bool,
+}
+
+/// All snapshots in these data directories, or those of one keyspace: by keyspace, then by time.
+pub fn list(
+    fs: &dyn FileSystem,
+    data_directories: &[PathBuf],
+    keyspace: Option<&str>,
+) -> Result<Vec<Snapshot>, FileError> {
+    let mut snapshots = Vec::new();
+    for ((keyspace, name), found) in search(fs, data_directories, keyspace)? {
+        let Some(name) = SnapshotName::parse(&name).filter(|_| !found.is_unfinished) else {
+            continue;
+        };
+        let (mut total_bytes, mut exclusive_bytes) = (0, 0);
+        for SnapshotFolder { keyspace_folder, path } in &found.folders {
+            for entry in fs.list(path).context("list", path)? {
+                total_bytes += entry.size;
+                let is_live = matches!(FileName::parse(&entry.name), FileName::SsTable(..))
+                    && fs.exists(&keyspace_folder.join(&entry.name));
+                exclusive_bytes += if is_live { 0 } else { entry.size };
+            }
+        }
+        let folders = found.folders;
+        snapshots.push(Snapshot { keyspace, name, total_bytes, exclusive_bytes, folders });
+    }
+    snapshots.sort_by(|a, b| (&a.keyspace, &a.name).cmp(&(&b.keyspace, &b.name)));
+    Ok(snapshots)
+}
+
+/// The snapshots that an operator means by a whole name or a tag; all for no name.
+pub fn find(
+    fs: &dyn FileSystem,
+    data_directories: &[PathBuf],
+    keyspace: Option<&str>,
+    name: Option<&str>,
+) -> Result<Vec<Snapshot>, FileError> {
+    let mut found = list(fs, data_directories, keyspace)?;
+    found.retain(|snapshot| name.is_none_or(|name| snapshot.name.is_meant_by(name)));
+    Ok(found)
+}
+
+/// Removes the snapshots that [`find`] finds, durably, and says which they were.
+pub fn clear(
+    fs: &dyn FileSystem,
+    data_directories: &[PathBuf],
+    keyspace: Option<&str>,
+    name: Option<&str>,
+) -> Result<Vec<Snapshot>, FileError> {
+    let found = find(fs, data_directories, keyspace, name)?;
+    for snapshot in &found {
+        let folders = snapshot.folders.iter().map(|folder| folder.keyspace_folder.clone());
+        remove(fs, &folders.collect::<Vec<_>>(), &snapshot.name.to_string())?;
+    }
+    Ok(found)
+}
+
+/// Removes what is left of snapshots that a crash has cut off, and tells the time of the newest
+/// one, in milliseconds since the Unix epoch.
+/// To be called before any is made.
+pub fn tidy(fs: &dyn FileSystem, data_directories: &[PathBuf]) -> Result<u64, FileError> {
+    let mut newest = 0;
+    for ((_, name), found) in search(fs, data_directories, None)? {
+        newest = SnapshotName::parse(&name).map_or(newest, |name| newest.max(name.millis));
+        if found.is_unfinished {
+            let folders = found.folders.into_iter().map(|folder| folder.keyspace_folder);
+            if let Err(error) = remove(fs, &folders.collect::<Vec<_>>(), &name) {
+                // It costs disk space, and is not listed.
+                log::warn!("the unfinished snapshot {name} cannot be removed: {error}");
+            }
+        }
+    }
+    Ok(newest)
+}
+
+/// Removes the folders of a snapshot below these folders of its keyspace, durably. Some may be
+/// unfinished, or not there.
+pub(super) fn remove(
+    fs: &dyn FileSystem,
+    keyspace_folders: &[PathBuf],
+    name: &str,
+) -> Result<(), FileError> {
+    let there = |path: fn(&Path, &str) -> PathBuf| {
+        let paths = keyspace_folders.iter().map(|folder| path(folder, name));
+        paths.filter(|path| fs.exists(path)).collect::<Vec<_>>()
+    };
+    let (mut finished, mut unfinished) =
+        (there(files::snapshot), there(files::unfinished_snapshot));
+    // As long as one is unfinished the snapshot does not count, so that one goes last.
+    if unfinished.is_empty()
+        && let Some(last) = finished.pop()
+    {
+        let temporary = files::temporary(&last);
+        fs.rename(&last, &temporary).context("rename", &last)?;
+        sync_parent(fs, &last)?;
+        unfinished.push(temporary);
+    }
+    for folder in finished.iter().chain(&unfinished) {
+        for entry in fs.list(folder).context("list", folder)? {
+            let path = folder.join(entry.name);
+            fs.remove_file(&path).context("remove", &path)?;
+        }
+        fs.remove_dir(folder).context("remove", folder)?;
+        sync_parent(fs, folder)?;
+    }
+    Ok(())
+}
+
+fn sync_parent(fs: &dyn FileSystem, folder: &Path) -> Result<(), FileError> {
+    let parent = folder.parent().unwrap_or(Path::new("."));
+    fs.sync_dir(parent).context("sync", parent)
+}
+
+/// Every folder of a snapshot, by keyspace and name.
+fn search(
+    fs: &dyn FileSystem,
+    data_directories: &[PathBuf],
+    keyspace: Option<&str>,
+) -> Result<BTreeMap<(String, String), Found>, FileError> {
+    let mut all: BTreeMap<(String, String), Found> = BTreeMap::new();
+    for directory in data_directories.iter().filter(|directory| fs.exists(directory)) {
+        for entry in fs.list(directory).context("list", directory)? {
+            if !entry.is_dir || keyspace.is_some_and(|keyspace| keyspace != entry.name) {
+                continue;
+            }
+            let keyspace_folder = files::keyspace_folder(directory, &entry.name);
+            let snapshots = files::snapshots_folder(&keyspace_folder);
+            if !fs.exists(&snapshots) {
+                continue;
+            }
+            for folder in fs.list(&snapshots).context("list", &snapshots)? {
+                let unfinished = folder.name.strip_suffix(TEMPORARY_SUFFIX);
+                let name = unfinished.unwrap_or(&folder.name);
+                if !folder.is_dir || SnapshotName::parse(name).is_none() {
+                    continue;
+                }
+                let found = all.entry((entry.name.clone(), name.to_owned())).or_default();
+                found.is_unfinished |= unfinished.is_some();
+                let path = snapshots.join(&folder.name);
+                let keyspace_folder = keyspace_folder.clone();
+                found.folders.push(SnapshotFolder { keyspace_folder, path });
+            }
+        }
+    }
+    Ok(all)
+}
