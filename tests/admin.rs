@@ -275,17 +275,19 @@ fn cache_capacities_change_and_hit_rates_are_told() {
     node.told(&["flush", KEYSPACE, STANDARD]);
     assert_eq!(node.told(&["setcachecapacity", KEYSPACE, STANDARD, "0", "50"]), "");
     let mut client = Client::connect(node.server.thrift_address());
+    let mut read = || client.get_slice("row 7", STANDARD, first(10, false)).unwrap();
+    read();
+    let figures = |name: &str| node.family(STANDARD)["row_cache"][name].as_u64().unwrap();
+    let before = ["hits", "requests"].map(figures);
     for _ in 0..10 {
-        client.get_slice("row 7", STANDARD, first(10, false)).unwrap();
+        read();
     }
-    let family = node.family(STANDARD);
-    assert_eq!(family["key_cache"], Value::Null);
-    let rows = &family["row_cache"];
-    assert_eq!((&rows["capacity"], &rows["size"]), (&json!(50), &json!(1)));
-    assert_eq!((&rows["hits"], &rows["requests"]), (&json!(9), &json!(10)));
+    assert_eq!(["hits", "requests"].map(figures), before.map(|count| count + 10));
+    assert_eq!(["capacity", "size"].map(figures), [50, 1]);
+    assert_eq!(node.family(STANDARD)["key_cache"], Value::Null);
     let text = node.told(&["cfstats", KEYSPACE, STANDARD]);
     let lines = "\t\tKey cache: disabled\n\t\tRow cache capacity: 50\n\
-                 \t\tRow cache size: 1\n\t\tRow cache hit rate: 0.9\n";
+                 \t\tRow cache size: 1\n\t\tRow cache hit rate: 0.";
     assert!(text.contains(lines), "{text}");
 
     let unknown = node.nodetool(&["setcachecapacity", KEYSPACE, "Nothing", "1", "1"]);
@@ -303,7 +305,8 @@ fn compactions_are_told_while_they_run_and_afterwards() {
     node.insert(STANDARD, 0..20_000);
     node.told(&["flush", KEYSPACE, STANDARD]);
     std::thread::scope(|scope| {
-        let compacting = scope.spawn(|| node.told(&["compact", KEYSPACE, STANDARD]));
+        let admin = node.admin();
+        let compacting = scope.spawn(move || nodetool(admin, &["compact", KEYSPACE, STANDARD]));
         let mut seen = Value::Null;
         wait_until("the compaction is seen", || {
             seen = node.json(&["compactionstats"])["running"][0].clone();
@@ -314,7 +317,7 @@ fn compactions_are_told_while_they_run_and_afterwards() {
         assert!(seen["bytes_read"].as_u64() <= seen["bytes_total"].as_u64(), "{seen}");
         let text = node.told(&["compactionstats"]);
         assert!(text.contains("\nmajor      Keyspace1.Standard1 "), "{text}");
-        compacting.join().unwrap();
+        assert!(compacting.join().unwrap().status.success());
     });
     let now = node.json(&["compactionstats"]);
     assert_eq!((&now["completed"], &now["running"]), (&json!(1), &json!([])));
