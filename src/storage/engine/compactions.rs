@@ -135,6 +135,10 @@ impl CompactionQueue {
         self.lock().postponed.remove(&family);
     }
 
+    fn is_postponed(&self, family: FamilyId, now: Duration) -> bool {
+        self.lock().is_postponed(family, now)
+    }
+
     fn is_failing(&self, family: FamilyId) -> bool {
         self.lock().postponed.contains_key(&family)
     }
@@ -215,6 +219,11 @@ impl Shared {
         let store = self.store(family);
         let mut plan = None;
         let claim = store.claim(|tables| {
+            // Another thread may just have failed, and released what it had claimed.
+            let now = self.environment.clock.monotonic();
+            if self.compactions.is_postponed(family, now) {
+                return None;
+            }
             let candidate = candidate(store, tables, takes)?;
             plan = Some(candidate.plan);
             Some(candidate.tables)
@@ -222,19 +231,19 @@ impl Shared {
         // Another thread may have been faster.
         let (Some(mut claim), Some(plan)) = (claim, plan) else { return };
         let result = self.compact(&mut claim, plan);
-        let found_damage = claim.tables().iter().any(|table| table.is_damaged());
-        drop(claim);
-        store.remove_replaced();
         match result {
             Ok(()) => self.compactions.forgive(family),
             Err(CompactionError::Stopped) => {}
             Err(error) => {
+                let found_damage = claim.tables().iter().any(|table| table.is_damaged());
                 let now = self.environment.clock.monotonic();
                 // The files that are not damaged may still be enough for a compaction.
                 let is_first = found_damage || self.compactions.postpone(family, now);
                 self.tell_failure(store, &error, is_first);
             }
         }
+        drop(claim);
+        store.remove_replaced();
     }
 
     /// What passes by itself is told once, however often it is tried.
