@@ -74,7 +74,7 @@ enum Command {
     Getcompactionthreshold(compaction_thresholds::GetArguments),
     /// Changes how many SSTables a minor compaction takes, until the server is restarted
     Setcompactionthreshold(compaction_thresholds::SetArguments),
-    /// Changes how many entries the caches of a column family may have, until the server is restarted
+    /// Changes how many entries the caches of a column family may have, until the next start
     Setcachecapacity(cache_capacity::Arguments),
 }
 

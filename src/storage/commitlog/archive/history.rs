@@ -2,8 +2,8 @@
 //!
 //! Positions of the log only grow. A restore leads back to the data of an earlier position: what
 //! the log holds between that and the moment of the restore is of a time line that is not followed
-//! any more, and no later restore may replay it. For each column family the archive notes where each
-//! restore has led back from and to.
+//! any more, and no later restore may replay it. For each column family the archive notes where
+//! each restore has led back from and to.
 //!
 //! A small text file, written anew under a temporary name, synced, and renamed:
 //!
