@@ -12,10 +12,16 @@ use server::calls::{self, Entry, STANDARD, SUPER};
 use server::client::{Client, Value};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 const DEFAULT_ROUNDS: i64 = 400;
+
+/// The writer goes on until the readers have seen so many rounds, on however busy a machine,
+const SEEN_ROUNDS: usize = 10;
+
+/// but writes no more than so many times the rounds that it was to write.
+const PATIENCE: i64 = 50;
 
 const KEY: &str = "one row";
 
@@ -118,22 +124,20 @@ fn round_of(shape: Shape, entries: &[Entry]) -> i64 {
     round
 }
 
-/// Reads until told to stop; returns how many different rounds it saw.
-fn watch(server: SocketAddr, shape: Shape, is_done: &AtomicBool) -> usize {
+/// Reads until told to stop, and counts the different rounds that it sees.
+fn watch(server: SocketAddr, shape: Shape, is_done: &AtomicBool, seen: &AtomicUsize) {
     let mut client = Client::connect(server);
-    let mut seen = BTreeSet::new();
     let mut last = 0;
     for way in 0.. {
         let is_last = is_done.load(Ordering::SeqCst);
         let round = round_of(shape, &shape.read(&mut client, way));
         assert!(round >= last, "{shape:?}: round {round} was read after round {last}");
+        seen.fetch_add(usize::from(round > last), Ordering::SeqCst);
         last = round;
-        seen.insert(round);
         if is_last {
             break;
         }
     }
-    seen.len()
 }
 
 /// Sets the flag also when the writer panics, so that the readers end.
@@ -145,24 +149,35 @@ impl Drop for SetWhenDropped<'_> {
     }
 }
 
-fn write_under_readers(server: &Server, shape: Shape, write: Write, rounds: std::ops::Range<i64>) {
+/// Writes a number of rounds from the first on, while others read. Returns the next round.
+fn write_under_readers(
+    server: &Server,
+    shape: Shape,
+    write: Write,
+    (first, count): (i64, i64),
+) -> i64 {
     let address = server.thrift_address();
-    let is_done = AtomicBool::new(false);
+    let (is_done, seen) = (AtomicBool::new(false), AtomicUsize::new(0));
     let mut client = Client::connect(address);
     // There is a row from the start on, so that a reader who finds none has seen a half.
-    shape.write(&mut client, write, rounds.start);
-    let seen: usize = thread::scope(|scope| {
-        let readers: Vec<_> =
-            (0..2).map(|_| scope.spawn(|| watch(address, shape, &is_done))).collect();
-        {
-            let _done = SetWhenDropped(&is_done);
-            (rounds.start + 1..rounds.end).for_each(|round| shape.write(&mut client, write, round));
+    shape.write(&mut client, write, first);
+    let mut next = first + 1;
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| watch(address, shape, &is_done, &seen));
         }
-        readers.into_iter().map(|reader| reader.join().unwrap()).sum()
+        let _done = SetWhenDropped(&is_done);
+        let is_enough = || seen.load(Ordering::SeqCst) > SEEN_ROUNDS;
+        while next < first + count || !is_enough() && next < first + count * PATIENCE {
+            shape.write(&mut client, write, next);
+            next += 1;
+        }
     });
-    assert!(seen > 10, "{shape:?}, {write:?}: readers saw only {seen} rounds");
+    let seen = seen.into_inner();
+    assert!(seen > SEEN_ROUNDS, "{shape:?}, {write:?}: readers saw only {seen} rounds");
     let last = round_of(shape, &shape.read(&mut client, 0));
-    assert_eq!(last, rounds.end - 1, "the last write counts");
+    assert_eq!(last, next - 1, "the last write counts");
+    next
 }
 
 #[test]
@@ -188,8 +203,7 @@ fn write_all_shapes(attributes: &str) {
     for shape in SHAPES {
         let mut client = Client::connect(server.thrift_address());
         for write in [Write::BatchInsert, Write::BatchMutate, Write::DeleteAndInsert] {
-            write_under_readers(&server, shape, write, round..round + rounds);
-            round += rounds;
+            round = write_under_readers(&server, shape, write, (round, rounds));
         }
         // The next shape of the family begins with an empty row.
         let path = calls::Path { family: shape.family, super_column: None, column: None };

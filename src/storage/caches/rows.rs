@@ -7,7 +7,9 @@
 //!
 //! A read takes a view of the store ([`View`](super::super::store::View)), then looks here, then at
 //! the memtables of that view. Call E the entry that it finds. It must not lack anything that the
-//! SSTables of the view hold, unless a memtable of the view holds it.
+//! SSTables of the view hold, unless a memtable of the view holds it. Views have epochs, which
+//! grow, and so have entries: that of the view from which they were merged. A read does not use an
+//! entry that is newer than its view, so E is as old as the view or older.
 //!
 //! SSTables gain content only by a flush, which goes in three steps:
 //!
@@ -28,7 +30,10 @@
 //! A compaction does not change what a row is, except that it drops deletions whose time is over. A
 //! deletion that lived on here would hide what is written below its timestamp later, until the
 //! entry left. So a compaction that may have dropped one starts a new epoch as well, and then
-//! removes the entries that hold deletions.
+//! removes the entries that hold deletions. An entry that was merged after it has neither the
+//! deletion nor what that had covered; but a reader with a view from before may still hold a
+//! memtable with the latter, and must not be shown it. This is why entries that are newer than a
+//! view are of no use to its reader.
 //!
 //! The cache of a family that is switched on is a new and empty one, in a view of a new epoch. It
 //! is the view that says whether there is one, so that a flush and its readers agree on that.
@@ -59,7 +64,8 @@ const CELL_BYTES: u64 = size_of::<Cell>() as u64;
 pub enum CachedRow {
     /// All that SSTables have of it, deletions and what they delete included.
     Whole(MemtableRow),
-    /// That it is too large, or damaged somewhere: reads of a part of it go to the SSTables.
+    /// That it is too large, or damaged somewhere, or was merged from a newer view: reads of a part
+    /// of it go to the SSTables.
     Refused,
 }
 
@@ -68,6 +74,8 @@ pub enum CachedRow {
 pub struct LoadedRow {
     row: CachedRow,
     bytes: u64,
+    /// That of the view from which it was merged.
+    epoch: u64,
     /// Whether a compaction that drops deletions may make it wrong.
     has_deletions: bool,
 }
@@ -83,9 +91,9 @@ pub struct RowCache {
 
 impl LoadedRow {
     /// A row that is not to be cached.
-    pub fn refused() -> Self {
+    pub fn refused(epoch: u64) -> Self {
         // After a compaction it may be smaller.
-        Self { row: CachedRow::Refused, bytes: 0, has_deletions: true }
+        Self { row: CachedRow::Refused, bytes: 0, epoch, has_deletions: true }
     }
 
     /// The row.
@@ -104,25 +112,26 @@ impl RowCache {
         }
     }
 
-    /// What is known of a row.
-    pub fn get(&self, key: &DecoratedKey) -> Option<CachedRow> {
+    /// What is known of a row to a reader whose view has this epoch.
+    pub fn get(&self, key: &DecoratedKey, epoch: u64) -> Option<CachedRow> {
         let found = self.rows.get(key)?;
-        if matches!(found.row, CachedRow::Refused) {
+        let row = if found.epoch > epoch { CachedRow::Refused } else { found.row.clone() };
+        if matches!(row, CachedRow::Refused) {
             self.refused.fetch_add(1, Ordering::Relaxed);
         }
-        Some(found.row.clone())
+        Some(row)
     }
 
-    /// Merges what SSTables have of a row, of which one has `cells` cells. That is refused as soon
-    /// as the row is known to be too large.
+    /// Merges what SSTables of a view of this epoch have of a row, of which one has `cells` cells.
+    /// That is refused as soon as the row is known to be too large.
     pub fn load(
         &self,
         reader: &RowReader<'_>,
-        cells: u64,
+        (epoch, cells): (u64, u64),
         budget: &mut Budget,
     ) -> Result<LoadedRow, ReadError> {
         if cells.saturating_mul(CELL_BYTES + Cell::HEADER_LENGTH as u64) > self.max_row_bytes {
-            return Ok(LoadedRow::refused());
+            return Ok(LoadedRow::refused(epoch));
         }
         let (mut encoded, mut starts) = (Vec::new(), Vec::new());
         let mut has_deletions = !reader.deletion().is_none();
@@ -133,7 +142,7 @@ impl RowCache {
             starts.push(encoded.len());
             cell.encode(&mut encoded);
             if memory(encoded.len(), starts.len()) > self.max_row_bytes {
-                return Ok(LoadedRow::refused());
+                return Ok(LoadedRow::refused(epoch));
             }
         }
         // One allocation for all, so that the row does not hold the blocks that it came from.
@@ -144,7 +153,7 @@ impl RowCache {
             .collect();
         let bytes = memory(encoded.len(), cells.len());
         let row = MemtableRow { deletion: reader.deletion(), cells: CellTree::from_sorted(cells) };
-        Ok(LoadedRow { row: CachedRow::Whole(row), bytes, has_deletions })
+        Ok(LoadedRow { row: CachedRow::Whole(row), bytes, epoch, has_deletions })
     }
 
     /// Keeps a row. The caller holds the lock of the view and has compared epochs, and calls

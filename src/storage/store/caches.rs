@@ -178,7 +178,7 @@ impl Store {
         budget: &mut Budget,
         access: Access,
     ) -> Result<Option<MemtableRow>, ReadError> {
-        let loaded = match rows.get(key) {
+        let loaded = match rows.get(key, view.epoch) {
             Some(known) => known,
             None => match self.load_row(rows, view, key, budget, access)? {
                 Some(loaded) => {
@@ -216,10 +216,10 @@ impl Store {
             return Ok(None);
         }
         let reader = RowReader::new(&self.schema, sources);
-        match rows.load(&reader, most_cells, budget) {
+        match rows.load(&reader, (view.epoch, most_cells), budget) {
             Ok(loaded) => Ok(Some(loaded)),
             // What is asked for may stand in a sound part of the row.
-            Err(ReadError::Corrupt(_)) => Ok(Some(LoadedRow::refused())),
+            Err(ReadError::Corrupt(_)) => Ok(Some(LoadedRow::refused(view.epoch))),
             Err(ReadError::Io(_)) => Ok(None),
             Err(error) => Err(error),
         }
@@ -304,14 +304,22 @@ mod tests {
     use crate::base::events::Events;
     use crate::base::sim_fs::SimFileSystem;
     use crate::model::comparator::Comparator;
+    use crate::model::deletion::Deletion;
     use crate::model::mutation::MutationBuilder;
     use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
+    use crate::model::slice::Slice;
     use crate::ring::Partitioner;
     use crate::storage::commitlog::Position;
     use crate::storage::engine::Components;
     use crate::storage::{FamilyOptions, Options, Storage};
 
     const FAMILY: FamilyId = FamilyId(0);
+
+    fn insert(storage: &Storage, name: &str, timestamp: i64) {
+        let mut mutation = MutationBuilder::new(storage.schema(), "Blog", b"ada");
+        mutation.family(FAMILY).insert((b"", name.as_bytes()), b"value", timestamp);
+        storage.apply(&mutation.finish(), true).unwrap();
+    }
 
     fn open(rows_cached: CacheSize) -> Storage {
         let components = Components {
@@ -332,7 +340,11 @@ mod tests {
             comment: None,
         };
         let schema = Arc::new(Schema::new([Arc::new(family)]));
-        let family_options = move |_| FamilyOptions { rows_cached, ..FamilyOptions::default() };
+        let family_options = move |_| FamilyOptions {
+            rows_cached,
+            gc_grace_seconds: -1,
+            ..FamilyOptions::default()
+        };
         Storage::open(components, options, Partitioner::Random, schema, family_options).unwrap()
     }
 
@@ -342,9 +354,7 @@ mod tests {
     fn a_flushed_memtable_stays_until_its_rows_have_left_the_row_cache() {
         for (cached, stays) in [(CacheSize::Off, false), (CacheSize::Entries(10), true)] {
             let storage = open(cached);
-            let mut mutation = MutationBuilder::new(storage.schema(), "Blog", b"ada");
-            mutation.family(FAMILY).insert((b"", b"email"), b"ada@example.com", 1);
-            storage.apply(&mutation.finish(), true).unwrap();
+            insert(&storage, "email", 1);
             let store = storage.store(FAMILY);
             let memtable = store.switch_memtable(Position::default()).unwrap();
             let change = RowsChange::Flushed(&memtable);
@@ -355,14 +365,41 @@ mod tests {
             let key = storage.partitioner().decorate(RowKey::from("ada"));
             if let Some(rows) = &before.caches.rows {
                 // Who took the view before comes too late to keep anything.
-                store.keep_row(rows, &before, &key, LoadedRow::refused());
-                assert!(rows.get(&key).is_none());
-                store.keep_row(rows, &store.view(), &key, LoadedRow::refused());
-                assert!(rows.get(&key).is_some());
+                store.keep_row(rows, &before, &key, LoadedRow::refused(before.epoch));
+                assert!(rows.get(&key, u64::MAX).is_none());
+                let now = store.view();
+                store.keep_row(rows, &now, &key, LoadedRow::refused(now.epoch));
+                assert!(rows.get(&key, u64::MAX).is_some());
             }
             store.settle_rows(change);
             assert!(store.view().flushing.is_empty());
-            assert!(before.caches.rows.as_ref().is_none_or(|rows| rows.get(&key).is_none()));
+            let rows = before.caches.rows.as_ref();
+            assert!(rows.is_none_or(|rows| rows.get(&key, u64::MAX).is_none()));
         }
+    }
+
+    /// A reader holds a memtable with a column that a deletion on disk covers. Before it looks at
+    /// the row cache the memtable is flushed, a compaction drops both, and another reader puts what
+    /// is left of the row into the cache.
+    #[test]
+    fn a_slow_reader_is_not_shown_what_a_purged_deletion_covered() {
+        let storage = open(CacheSize::Entries(10));
+        let (store, key) =
+            (storage.store(FAMILY), storage.partitioner().decorate(RowKey::from("ada")));
+        insert(&storage, "name", 1);
+        let mut deletion = MutationBuilder::new(storage.schema(), "Blog", b"ada");
+        deletion.family(FAMILY).delete_column((b"", b"email"), Deletion::at(6, 0));
+        storage.apply(&deletion.finish(), true).unwrap();
+        storage.flush(FAMILY).unwrap();
+        insert(&storage, "email", 5);
+        let slow = store.view();
+        storage.flush(FAMILY).unwrap();
+        storage.compact(FAMILY).unwrap();
+        let all = Slice::all(None);
+        let read = |view: &View| store.read_from(view, &key, &all, false, Access::Cached).unwrap();
+        assert_eq!(store.view().tables[0].properties().tombstones, 0, "it is purged");
+        assert_eq!(read(&store.view()).count, 1);
+        assert_eq!(store.cache_stats().rows.unwrap().size, 1);
+        assert_eq!(read(&slow).count, 1);
     }
 }

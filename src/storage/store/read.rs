@@ -19,11 +19,22 @@ impl Store {
         counting: bool,
         access: Access,
     ) -> Result<RowSlice, ReadError> {
-        let view = self.view();
+        self.read_from(&self.view(), key, slice, counting, access)
+    }
+
+    /// [`Store::read`] from a view that was taken before.
+    pub(super) fn read_from(
+        &self,
+        view: &View,
+        key: &DecoratedKey,
+        slice: &Slice,
+        counting: bool,
+        access: Access,
+    ) -> Result<RowSlice, ReadError> {
         let mut budget = Budget::of(access);
         let cached = match &view.caches.rows {
             Some(rows) => {
-                let row = self.cached_row(rows, &view, key, &mut budget, access);
+                let row = self.cached_row(rows, view, key, &mut budget, access);
                 row.map_err(|error| error.in_row(key.key()))?
             }
             None => None,
