@@ -362,7 +362,8 @@ fn cache_options(settings: &Settings, budget: u64, block_cache_bytes: u64) -> Ca
     }
 }
 
-fn family_options(settings: &Settings, family: &ColumnFamilySettings) -> FamilyOptions {
+/// How a column family is kept, by the settings.
+pub(crate) fn family_options(settings: &Settings, family: &ColumnFamilySettings) -> FamilyOptions {
     let (memory, storage) = (&settings.memory, &settings.storage);
     let age = family.flush_period.unwrap_or(memory.memtable_flush_after);
     FamilyOptions {

@@ -7,6 +7,7 @@ mod offline;
 mod restore;
 mod serve;
 mod snapshot;
+mod sstable;
 
 use clap::{Parser, Subcommand};
 use std::ffi::{OsStr, OsString};
@@ -36,6 +37,8 @@ enum Command {
     Snapshot(snapshot::Arguments),
     /// Brings the data of a stopped server back to a snapshot, and from there to a point in time
     Restore(restore::Arguments),
+    /// Looks at SSTables, repairs, exports and imports them while no server runs on them
+    Sstable(sstable::Arguments),
     /// Prints the version
     Version,
 }
@@ -45,17 +48,22 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();
     // Under the name of a script of the original it is that script.
     let name = arguments.first().map(Path::new).and_then(Path::file_stem);
+    if let Some(tool) = name.and_then(sstable::OldTool::of_name) {
+        return tool.run(arguments);
+    }
     match name.and_then(OsStr::to_str) {
         Some("cassandra") => arguments.insert(1, "serve".into()),
         Some("nodetool" | "nodeprobe") => arguments = nodetool::of_old(arguments),
         _ => {}
     }
+    let is_sstable = arguments.get(1).is_some_and(|argument| argument == "sstable");
+    let usage = if is_sstable { sstable::FAILED } else { USAGE };
     let parsed = match Arguments::try_parse_from(arguments) {
         Ok(parsed) => parsed,
         Err(error) => {
             // Help and version are no errors; nobody is left to tell if printing fails.
             let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
+            return if error.use_stderr() { ExitCode::from(usage) } else { ExitCode::SUCCESS };
         }
     };
     match parsed.command {
@@ -64,6 +72,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::CheckConfig(arguments) => check_config::run(&arguments),
         Command::Snapshot(arguments) => snapshot::run(&arguments),
         Command::Restore(arguments) => restore::run(&arguments),
+        Command::Sstable(arguments) => sstable::run(arguments),
         Command::Version => {
             println!("alexandra {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS

@@ -7,6 +7,9 @@
 //! [`caches`]. [`store`] is one column family, [`Storage`] all of them together with the log and
 //! the threads that work in the background.
 //!
+//! What is done with the files of a server that does not run goes through [`stopped`]; [`json`] is
+//! the text that rows are exported to and imported from.
+//!
 //! A file counts from the moment the [`manifest`] names it. Names are built in [`files`] alone.
 //! A [`snapshot`] keeps the files of one moment, and [`restore`] brings them back.
 
@@ -18,6 +21,7 @@ pub mod directory;
 pub mod engine;
 pub mod error;
 pub mod files;
+pub mod json;
 pub mod manifest;
 pub mod memtable;
 pub mod options;
@@ -26,6 +30,7 @@ pub mod row;
 pub mod rows;
 pub mod snapshot;
 pub mod sstable;
+pub mod stopped;
 pub mod store;
 pub mod system;
 

@@ -203,6 +203,14 @@ impl<'a> RowReader<'a> {
         Self { family, deletion, sources }
     }
 
+    /// A reader that also gives what the deletion of the row covers, which nobody can see: for
+    /// those who copy a row as it is stored.
+    pub fn of_everything(family: &'a ColumnFamilySchema, sources: Vec<RowSource<'a>>) -> Self {
+        let deletions = sources.iter().map(RowSource::deletion);
+        let deletion = deletions.fold(Deletion::NONE, Deletion::merge);
+        Self { family, deletion, sources }
+    }
+
     /// Deletion of the whole row.
     pub fn deletion(&self) -> Deletion {
         self.deletion

@@ -194,8 +194,7 @@ fn changed_records_and_blocks_do_no_harm() {
     base.kill();
     let path = bits::folder().join("Authors-1.sst");
     let file = base.disk.open(&path).unwrap();
-    let mut scan = BlockScan::new(&*file, &path).unwrap();
-    while let Some(piece) = scan.advance().unwrap() {
+    for piece in BlockScan::new(&*file, &path).unwrap() {
         use alexandra::storage::sstable::block::BlockKind::{Filter, Properties};
         if let Piece::Block { kind, block, .. } = piece {
             match kind {

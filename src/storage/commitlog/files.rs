@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::base::fs::FileSystem;
 use crate::storage::files::{TEMPORARY_SUFFIX, temporary};
 
 const PREFIX: &str = "CommitLog-";
@@ -35,6 +36,13 @@ pub(super) fn segment_id(name: &str) -> Option<u64> {
     let digits = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
     let id: u64 = digits.parse().ok()?;
     ((1..=MAX_ID).contains(&id) && id.to_string() == digits).then_some(id)
+}
+
+/// Whether a commit log directory holds segments: writes that may be in no SSTable yet. There are
+/// none after an orderly end.
+pub fn holds_segments(fs: &dyn FileSystem, directory: &Path) -> bool {
+    let entries = fs.list(directory).unwrap_or_default();
+    entries.iter().any(|entry| segment_id(&entry.name).is_some())
 }
 
 /// Whether the name is that of a segment of the original.

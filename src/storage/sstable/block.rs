@@ -14,7 +14,8 @@
 //! The raw payload of a block of entries ends with a directory: the u32 offset of each entry, then
 //! their u32 number. Entries can so be found by halving. In a row index block the u32 tags of all
 //! entries stand before the directory: looking for one key walks over these few neighbouring bytes
-//! instead of halving through entries all over the block.
+//! instead of halving through entries all over the block. In a data block the parts of rows stand
+//! there (row_part.rs), at which reads by an index do not look.
 
 use crate::base::bytes::ByteReader;
 use crate::base::fs::File;
@@ -61,6 +62,18 @@ impl BlockKind {
             6 => Self::Properties,
             _ => return None,
         })
+    }
+
+    /// What operators know it by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::ColumnIndex => "column index",
+            Self::RowIndex => "row index",
+            Self::Summary => "summary",
+            Self::Filter => "filter",
+            Self::Properties => "properties",
+        }
     }
 }
 
@@ -134,6 +147,12 @@ impl Block {
         let tag = tag.to_be_bytes();
         let (tags, _) = tags.as_chunks::<4>();
         tags.iter().enumerate().filter(move |(_, other)| **other == tag).map(|(index, _)| index)
+    }
+
+    /// The tag of an entry. For row index blocks only.
+    pub fn tag(&self, index: usize) -> Option<u32> {
+        let tags = self.directory().checked_sub(self.len() * 4)?;
+        ByteReader::at(&self.bytes, tags + index * 4).u32().ok()
     }
 
     /// Where the directory begins.

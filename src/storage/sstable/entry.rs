@@ -16,11 +16,6 @@
 //! belongs to the row, varint number of such entries, u16 length, super column name, u16 length,
 //! column name of the first cell. Above the lowest level of a column index the block is one of
 //! extents.
-//!
-//! A data block whose first cells belong to a row that began in an earlier block says so behind its
-//! last cell: u16 length, row key | u8 flags, [deletion] as in a row's entry | varint number of
-//! cells of the row in earlier blocks, and in this one. Readers do not need that. It is there so
-//! that a wide row can be put together from its data blocks alone when an index is damaged.
 
 use super::block::{Block, BlockHandle};
 use crate::base::bytes::{ByteReader, ByteWriter, Malformed};
@@ -174,40 +169,6 @@ impl RowEntryDraft<'_> {
                 extent.encode(out);
             }
         }
-    }
-}
-
-/// The row to which the first cells of a data block belong, if it began in an earlier one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ContinuedRow<'a> {
-    /// Its key.
-    pub key: &'a [u8],
-    /// Deletion of the whole row.
-    pub deletion: Deletion,
-    /// Cells of the row in earlier blocks.
-    pub cells_before: u64,
-    /// Cells of the row in this block, its first ones.
-    pub cells: u64,
-}
-
-impl<'a> ContinuedRow<'a> {
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.put_prefixed(self.key);
-        encode_flags(0, self.deletion, out);
-        out.put_varint(self.cells_before);
-        out.put_varint(self.cells);
-    }
-
-    /// Reads what stands between the last cell of a data block and its directory.
-    pub(super) fn decode(tail: &'a [u8]) -> Result<Option<Self>, Malformed> {
-        if tail.is_empty() {
-            return Ok(None);
-        }
-        let mut reader = ByteReader::new(tail);
-        let key = reader.prefixed()?;
-        let (_, deletion) = decode_flags(&mut reader)?;
-        let (cells_before, cells) = (reader.varint()?, reader.varint()?);
-        Ok(Some(Self { key, deletion, cells_before, cells }))
     }
 }
 

@@ -18,7 +18,9 @@
 //! promise, until the format is frozen.
 //!
 //! * **Data blocks** hold cells as [`crate::model::cell::Cell::encode`] writes them. Several small
-//!   rows share a block; a row may begin in one block and go on in others.
+//!   rows share a block; a row may begin in one block and go on in others. Which rows these are,
+//!   and what deletes them as a whole, a block says itself (row_part.rs): all that was written can
+//!   be read from the data blocks alone, and everything below is derived from them.
 //! * **Row index blocks** hold an entry for each row, in token order, as many as `IndexInterval`
 //!   says (entry.rs): key and token, row deletion, number of cells, greatest timestamp, last place,
 //!   and the *extents*: which entries of which data blocks are the row's, and the place of the
@@ -33,9 +35,14 @@ pub mod block;
 pub mod cursor;
 pub mod entry;
 pub mod filter;
+mod footer;
 pub mod properties;
 pub mod reader;
+pub mod row_part;
+pub mod salvage;
 pub mod scan;
+pub mod split_writer;
+pub mod verify;
 pub mod writer;
 
 pub use block::Compression;
@@ -43,6 +50,7 @@ pub use cursor::CellCursor;
 pub use entry::RowEntry;
 pub use properties::Properties;
 pub use reader::{Access, Blocks, SsTable};
+pub use split_writer::{SplitWriter, WrittenFile};
 pub use writer::{SsTableWriter, WriterOptions};
 
 /// First and last bytes of every file.
@@ -58,4 +66,4 @@ const HEADER_LENGTH: u64 = 8;
 const FOOTER_LENGTH: usize = 3 * 12 + 4 + 8;
 
 #[cfg(test)]
-mod tests;
+pub(in crate::storage) mod tests;

@@ -4,6 +4,9 @@
 //! The ids are written down here: do not change them.
 
 use crate::base::bytes::{ByteReader, ByteWriter, Malformed};
+use crate::model::comparator::ComparatorRegistry;
+use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema};
+use crate::ring::Partitioner;
 
 /// Facts about a whole SSTable.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -74,6 +77,26 @@ impl Properties {
         field(17, &self.last_key);
         field(18, &self.smallest_row_bytes.to_be_bytes());
         out
+    }
+
+    /// The column family as it was when the file was written; `None` if a comparator is not
+    /// registered.
+    pub fn schema(&self, comparators: &ComparatorRegistry) -> Option<ColumnFamilySchema> {
+        let columns = comparators.resolve(&self.comparator)?;
+        let kind = if self.subcolumn_comparator.is_empty() {
+            ColumnFamilyKind::Standard { columns }
+        } else {
+            let super_columns = columns;
+            let columns = comparators.resolve(&self.subcolumn_comparator)?;
+            ColumnFamilyKind::Super { super_columns, columns }
+        };
+        let (keyspace, name) = (self.keyspace.clone(), self.family.clone());
+        Some(ColumnFamilySchema { keyspace, name, kind, comment: None })
+    }
+
+    /// The partitioner that the file was written with; `None` if it is not known.
+    pub fn partitioner(&self) -> Option<Partitioner> {
+        Partitioner::from_class_name(&self.partitioner)
     }
 
     /// Reads the stored form.

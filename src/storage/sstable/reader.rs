@@ -5,7 +5,7 @@ use super::cursor::CellCursor;
 use super::entry::{self, RowEntry};
 use super::filter::{self, Filter};
 use super::properties::Properties;
-use super::{FOOTER_LENGTH, HEADER_LENGTH, MAGIC, VERSION};
+use super::{FOOTER_LENGTH, HEADER_LENGTH, MAGIC, VERSION, footer};
 use crate::base::bytes::{ByteReader, Malformed};
 use crate::base::fs::{File, FileSystem};
 use crate::model::schema::ColumnFamilySchema;
@@ -404,24 +404,8 @@ fn read_footer(file: &dyn File, path: &Path, size: u64) -> Result<[BlockHandle; 
     }
     let mut footer = [0; FOOTER_LENGTH];
     file.read_exact_at(&mut footer, start).context("read", path)?;
-    let truncated = || corrupt(start, "the end is missing or damaged: it may be truncated");
-    if footer[40..] != header {
-        return Err(truncated());
-    }
-    let mut reader = ByteReader::new(&footer);
-    let mut handle = || {
-        let (offset, length) = (reader.u64().ok()?, reader.u32().ok()?);
-        let end = offset.checked_add(u64::from(length))?;
-        (end <= start).then_some(BlockHandle { offset, length })
-    };
-    let handles = [handle(), handle(), handle()];
-    if reader.u32() != Ok(crc32fast::hash(&footer[..36])) {
-        return Err(truncated());
-    }
-    let [Some(summary), Some(filter), Some(properties)] = handles else {
-        return Err(truncated());
-    };
-    Ok([summary, filter, properties])
+    let handles = footer::decode(&footer, start);
+    handles.ok_or_else(|| corrupt(start, "the end is missing or damaged: it may be truncated"))
 }
 
 fn decode_summary(partitioner: Partitioner, bytes: &[u8]) -> Result<Vec<SummaryEntry>, Malformed> {

@@ -2,16 +2,59 @@
 //! files that are damaged, and to find out whether they are.
 
 use super::block::{self, Block, BlockHandle, BlockHead, BlockKind, FRAME_LENGTH, HEAD_LENGTH};
-use super::entry::ContinuedRow;
-use super::{FOOTER_LENGTH, HEADER_LENGTH, MAGIC};
-use crate::base::bytes::Malformed;
+use super::{FOOTER_LENGTH, HEADER_LENGTH, MAGIC, VERSION, footer};
 use crate::base::fs::File;
-use crate::model::cell::Cell;
 use crate::storage::error::{FileContext, FileError};
+use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 /// Bytes in which the next block is looked for at a time.
 const WINDOW: usize = 1 << 20;
+
+/// Where a disk refuses to read, what is around it is tried in pieces of this many bytes.
+const SECTOR: usize = 4 << 10;
+
+/// The outermost parts of a file.
+#[derive(Debug)]
+pub struct Frame {
+    /// Where blocks are: between header and footer, or up to the end if the footer is damaged.
+    pub blocks: Range<u64>,
+    /// What is wrong with the header.
+    pub header_fault: Option<&'static str>,
+    /// Where summary, filter and properties are; `None` if the footer is damaged.
+    pub footer: Option<[BlockHandle; 3]>,
+}
+
+impl Frame {
+    /// Reads header and footer.
+    pub fn read(file: &dyn File) -> io::Result<Self> {
+        let size = file.size()?;
+        let start = HEADER_LENGTH.min(size);
+        let mut header = [0; HEADER_LENGTH as usize];
+        let header_fault = match file.read_exact_at(&mut header, 0) {
+            Err(_) => Some("its first bytes cannot be read"),
+            Ok(()) if header[..MAGIC.len()] != *MAGIC => {
+                Some("it does not begin like an SSTable of Alexandra")
+            }
+            Ok(()) if header[MAGIC.len()] != VERSION => Some("its format version is not known"),
+            Ok(()) => None,
+        };
+        let mut bytes = [0; FOOTER_LENGTH];
+        let end = size.checked_sub(FOOTER_LENGTH as u64).filter(|end| *end >= start);
+        let footer = end.and_then(|end| {
+            file.read_exact_at(&mut bytes, end).ok()?;
+            footer::decode(&bytes, end)
+        });
+        let end = if footer.is_some() { end.unwrap_or(size) } else { size };
+        Ok(Self { blocks: start..end, header_fault, footer })
+    }
+
+    /// Whether data and their indexes can stand here. Behind them the footer tells what is where.
+    pub fn may_hold_data(&self, offset: u64) -> bool {
+        self.footer.is_none_or(|[summary, ..]| offset < summary.offset)
+    }
+}
 
 /// What stands next in a file.
 #[derive(Debug)]
@@ -31,106 +74,112 @@ pub enum Piece {
         offset: u64,
         /// How many there are.
         length: u64,
+        /// What seems to have stood there: the bytes that say so may be damaged as well.
+        kind: Option<BlockKind>,
         /// How it shows.
         reason: &'static str,
     },
 }
 
-/// A walk through the blocks of a file.
+/// A walk through the blocks of a file, one of which is in memory at a time. Where the disk refuses
+/// to read, that is damage like any other.
 #[derive(Debug)]
 pub struct BlockScan<'a> {
     file: &'a dyn File,
-    path: &'a Path,
     at: u64,
     end: u64,
 }
 
 impl<'a> BlockScan<'a> {
     /// A walk that begins behind the header and ends at the footer, if there is one.
-    pub fn new(file: &'a dyn File, path: &'a Path) -> Result<Self, FileError> {
-        let size = file.size().context("read", path)?;
-        let at = HEADER_LENGTH.min(size);
-        let footer = size.saturating_sub(FOOTER_LENGTH as u64);
-        let mut magic = [0; MAGIC.len()];
-        let has_footer = footer >= HEADER_LENGTH
-            && file.read_exact_at(&mut magic, size - HEADER_LENGTH).is_ok()
-            && magic == *MAGIC;
-        Ok(Self { file, path, at, end: if has_footer { footer } else { size } })
+    pub fn new(file: &'a dyn File, path: &Path) -> Result<Self, FileError> {
+        Ok(Self::within(file, &Frame::read(file).context("read", path)?))
     }
 
-    /// What stands next; `None` at the end.
-    pub fn advance(&mut self) -> Result<Option<Piece>, FileError> {
-        if self.at >= self.end {
-            return Ok(None);
-        }
-        let reason = match self.block_at(self.at)? {
-            Ok((handle, kind, block)) => {
-                self.at += u64::from(handle.length);
-                return Ok(Some(Piece::Block { handle, kind, block }));
-            }
-            Err(reason) => reason,
-        };
-        let offset = self.at;
-        self.at = self.next_block(offset + 1)?;
-        Ok(Some(Piece::Damage { offset, length: self.at - offset, reason }))
+    /// A walk through the blocks within a frame.
+    pub fn within(file: &'a dyn File, frame: &Frame) -> Self {
+        Self { file, at: frame.blocks.start, end: frame.blocks.end }
     }
 
-    /// The block that begins here, or why there is none.
-    #[allow(clippy::type_complexity, reason = "within this file only")]
-    fn block_at(
-        &self,
-        offset: u64,
-    ) -> Result<Result<(BlockHandle, BlockKind, Block), &'static str>, FileError> {
-        let mut head = [0; HEAD_LENGTH];
+    /// The head of a block that may begin here, or why there is none.
+    fn head_at(&self, offset: u64) -> Result<BlockHead, &'static str> {
         if self.end - offset < FRAME_LENGTH as u64 {
-            return Ok(Err("the bytes are too few for a block"));
+            return Err("the bytes are too few for a block");
         }
-        self.file.read_exact_at(&mut head, offset).context("read", self.path)?;
-        let Some(head) = BlockHead::decode(&head) else {
-            return Ok(Err("no block begins here"));
-        };
+        let mut head = [0; HEAD_LENGTH];
+        let read = self.file.read_exact_at(&mut head, offset);
+        read.map_err(|_| "the disk cannot read a block")?;
+        let head = BlockHead::decode(&head).ok_or("no block begins here")?;
         if head.block_length() > self.end - offset {
-            return Ok(Err("a block claims to be longer than the file"));
+            return Err("a block claims to be longer than the file");
         }
+        Ok(head)
+    }
+
+    /// The block of this head, or what is wrong with it.
+    fn block_at(&self, offset: u64, head: &BlockHead) -> Result<Block, &'static str> {
         let mut sealed = vec![0; head.block_length() as usize];
-        self.file.read_exact_at(&mut sealed, offset).context("read", self.path)?;
-        let handle = BlockHandle { offset, length: sealed.len() as u32 };
-        Ok(block::open(&sealed, offset, head.kind).map(|block| (handle, head.kind, block)))
+        let read = self.file.read_exact_at(&mut sealed, offset);
+        read.map_err(|_| "the disk cannot read a block")?;
+        block::open(&sealed, offset, head.kind)
     }
 
     /// Where the next sound block begins, from here on; the end if there is none.
-    fn next_block(&self, from: u64) -> Result<u64, FileError> {
+    fn next_block(&self, from: u64) -> u64 {
         let mut at = from;
         while at < self.end {
             let length = (self.end - at).min((WINDOW + HEAD_LENGTH) as u64) as usize;
             let mut window = vec![0; length];
-            self.file.read_exact_at(&mut window, at).context("read", self.path)?;
+            self.read_what_can_be_read(&mut window, at);
             for start in 0..length.min(WINDOW) {
                 let here = at + start as u64;
                 let head = BlockHead::decode(&window[start..]);
-                if head.is_some_and(|head| head.block_length() <= self.end - here)
-                    && self.block_at(here)?.is_ok()
-                {
-                    return Ok(here);
+                let head = head.filter(|head| head.block_length() <= self.end - here);
+                if head.is_some_and(|head| self.block_at(here, &head).is_ok()) {
+                    return here;
                 }
             }
             at += length.min(WINDOW) as u64;
         }
-        Ok(self.end)
+        self.end
+    }
+
+    /// Fills the buffer; with zeroes where the disk refuses, which no block begins with.
+    fn read_what_can_be_read(&self, buffer: &mut [u8], offset: u64) {
+        if self.file.read_exact_at(buffer, offset).is_ok() {
+            return;
+        }
+        let mut at = offset;
+        for piece in buffer.chunks_mut(SECTOR) {
+            if self.file.read_exact_at(piece, at).is_err() {
+                piece.fill(0);
+            }
+            at += piece.len() as u64;
+        }
     }
 }
 
-/// The cells of a data block in their order, whatever rows they belong to, and the row that began
-/// in an earlier block if the first of them are its.
-pub fn data_cells(block: &Block) -> Result<(Vec<Cell>, Option<ContinuedRow<'_>>), Malformed> {
-    let mut end = 0;
-    let mut cells = Vec::with_capacity(block.len());
-    for index in 0..block.len() {
-        let at = block.entry(index).ok_or(Malformed(0))?;
-        let cell = Cell::decode(block.bytes(), at).ok_or(Malformed(at))?;
-        end = at + cell.encoded_length();
-        cells.push(cell);
+impl Iterator for BlockScan<'_> {
+    type Item = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        let offset = self.at;
+        if offset >= self.end {
+            return None;
+        }
+        let head = self.head_at(offset);
+        let reason = match head.map(|head| (head, self.block_at(offset, &head))) {
+            Ok((head, Ok(block))) => {
+                let handle = BlockHandle { offset, length: head.block_length() as u32 };
+                self.at += head.block_length();
+                return Some(Piece::Block { handle, kind: head.kind, block });
+            }
+            Ok((_, Err(reason))) | Err(reason) => reason,
+        };
+        self.at = self.next_block(offset + 1);
+        let length = self.at - offset;
+        // A head that tells where the next block begins is likely to tell its own kind.
+        let head = head.ok().filter(|head| head.block_length() == length);
+        Some(Piece::Damage { offset, length, kind: head.map(|head| head.kind), reason })
     }
-    let tail = block.bytes().get(end..block.directory()).ok_or(Malformed(end))?;
-    Ok((cells, ContinuedRow::decode(tail)?))
 }

@@ -2,7 +2,10 @@
 
 use super::block::BlockKind;
 use super::entry::Extents;
-use super::scan::{BlockScan, Piece, data_cells};
+use super::row_part::parts_of;
+use super::scan::{BlockScan, Piece};
+pub(in crate::storage) mod samples;
+
 use super::*;
 use crate::base::fs::{FileSystem, OsFileSystem};
 use crate::model::cell::Cell;
@@ -342,8 +345,7 @@ fn scan(fixture: &Fixture, damage: &[usize]) -> Vec<Piece> {
     }
     std::fs::write(fixture.path(), bytes).unwrap();
     let (path, file) = (fixture.path(), fixture.fs.open(&fixture.path()).unwrap());
-    let mut scan = BlockScan::new(&*file, &path).unwrap();
-    std::iter::from_fn(|| scan.advance().unwrap()).collect()
+    BlockScan::new(&*file, &path).unwrap().collect()
 }
 
 #[test]
@@ -369,25 +371,25 @@ fn a_scan_finds_every_block_and_goes_on_behind_damage() {
 }
 
 #[test]
-fn data_blocks_tell_whose_cells_they_go_on_with() {
+fn data_blocks_tell_whose_cells_they_hold() {
     let fixture = Fixture::new(false, Partitioner::OrderPreserving);
     let rows = sample_rows(&fixture);
     fixture.write(&rows);
-    let mut all = Vec::new();
+    let mut told: Rows = Vec::new();
     for piece in scan(&fixture, &[]) {
-        if let Piece::Block { kind: BlockKind::Data, block, .. } = piece {
-            let (cells, continued) = data_cells(&block).unwrap();
-            if let Some(row) = continued {
-                let named = rows.iter().find(|(key, ..)| key.key().as_bytes() == row.key);
-                let (_, deletion, expected) = named.unwrap();
-                assert_eq!(row.deletion, *deletion);
-                let (before, here) = (row.cells_before as usize, row.cells as usize);
-                assert_eq!(cells[..here], expected[before..before + here]);
-                assert_eq!(all[all.len() - before..], expected[..before]);
+        let Piece::Block { kind: BlockKind::Data, block, .. } = piece else { continue };
+        for (part, entries) in parts_of(&block).unwrap() {
+            let at = entries.map(|entry| block.entry(entry).unwrap());
+            let cells: Vec<_> = at.map(|at| Cell::decode(block.bytes(), at).unwrap()).collect();
+            let key = fixture.key(std::str::from_utf8(part.key).unwrap());
+            if part.is_continued {
+                let (last, deletion, so_far) = told.last_mut().unwrap();
+                assert_eq!((&*last, *deletion), (&key, part.deletion));
+                so_far.extend(cells);
+            } else {
+                told.push((key, part.deletion, cells));
             }
-            all.extend(cells);
         }
     }
-    let written: Vec<_> = rows.into_iter().flat_map(|(_, _, cells)| cells).collect();
-    assert_eq!(all, written);
+    assert_eq!(told, rows);
 }

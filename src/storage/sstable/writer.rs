@@ -2,9 +2,10 @@
 //! that depends neither on the number of rows nor on the size of a row.
 
 use super::block::{self, BlockBuilder, BlockHandle, BlockKind, Compression};
-use super::entry::{ContinuedRow, ExtentDraft, IndexRoot, RowEntryDraft};
+use super::entry::{ExtentDraft, IndexRoot, RowEntryDraft};
 use super::filter::{self, Filter};
 use super::properties::Properties;
+use super::row_part::RowPart;
 use super::{HEADER_LENGTH, MAGIC, VERSION};
 use crate::base::bytes::ByteWriter;
 use crate::base::fs::{File, FileSystem};
@@ -31,6 +32,9 @@ const LEAST_EXTENTS: usize = 4;
 
 /// Bytes of an extent besides its names, about.
 const MAX_HANDLE: usize = 8;
+
+/// Bytes of the part of a row in a data block besides its key, about.
+const PART_OVERHEAD: usize = 4;
 
 /// Rows that may wait for the open data block; only rows without cells come to so many.
 const MAX_PENDING_ROWS: usize = 4096;
@@ -67,6 +71,8 @@ pub struct SsTableWriter {
     row: Option<OpenRow>,
     /// Rows that end in the open data block: their entries wait for its address.
     pending: Vec<OpenRow>,
+    /// What the rows that have a part in the open data block add to its size, about.
+    parts_bytes: usize,
     last_key: Option<DecoratedKey>,
 }
 
@@ -149,6 +155,7 @@ impl SsTableWriter {
             index_first_key: Vec::new(),
             row: None,
             pending: Vec::new(),
+            parts_bytes: 0,
             last_key: None,
         })
     }
@@ -192,20 +199,27 @@ impl SsTableWriter {
             properties.min_local_deletion_time =
                 properties.min_local_deletion_time.min(deletion.local_deletion_time);
         }
-        let current = row.current.get_or_insert_with(|| ExtentDraft {
-            block: BlockHandle::default(),
-            first_entry: self.data.len() as u32,
-            entries: 0,
-            super_name: cell.super_name().to_vec(),
-            name: cell.name().to_vec(),
+        let current = row.current.get_or_insert_with(|| {
+            self.parts_bytes += row.key.key().as_bytes().len() + PART_OVERHEAD;
+            ExtentDraft {
+                block: BlockHandle::default(),
+                first_entry: self.data.len() as u32,
+                entries: 0,
+                super_name: cell.super_name().to_vec(),
+                name: cell.name().to_vec(),
+            }
         });
         current.entries += 1;
         cell.encode(self.data.entry());
         row.last = Some(cell.clone());
-        if self.data.size() >= self.options.block_bytes {
+        if self.data_size() >= self.options.block_bytes {
             self.close_data_block()?;
         }
         Ok(())
+    }
+
+    fn data_size(&self) -> usize {
+        self.data.size() + self.parts_bytes
     }
 
     /// Ends the row. A row with neither cells nor a deletion leaves no trace.
@@ -216,9 +230,15 @@ impl SsTableWriter {
         }
         self.note_row(&row);
         self.last_key = Some(row.key.clone());
+        if row.cells == 0 {
+            self.parts_bytes += row.key.key().as_bytes().len() + PART_OVERHEAD;
+        }
         // Its entry says where the open data block is, which is known when that is written.
         self.pending.push(row);
-        if self.pending.len() >= MAX_PENDING_ROWS || self.data.is_empty() {
+        let is_full =
+            self.pending.len() >= MAX_PENDING_ROWS || self.data_size() >= self.options.block_bytes;
+        // A row that has nothing in the open block was the only one to end there.
+        if is_full || self.parts_bytes == 0 {
             self.close_data_block()?;
         }
         Ok(())
@@ -283,10 +303,10 @@ impl SsTableWriter {
     }
 
     fn close_data_block(&mut self) -> Result<(), FileError> {
-        let block = if self.data.is_empty() {
+        let block = if self.parts_bytes == 0 {
             BlockHandle::default()
         } else {
-            self.note_continued_row();
+            self.note_parts();
             let raw = self.data.finish();
             self.write_block(BlockKind::Data, &raw)?
         };
@@ -302,19 +322,11 @@ impl SsTableWriter {
         Ok(())
     }
 
-    /// Says in the open data block whose the first cells are, if their row began in an earlier one.
-    fn note_continued_row(&mut self) {
-        let first = self.pending.first().or(self.row.as_ref());
-        if let Some(row) = first.filter(|row| row.settled_cells > 0)
-            && let Some(current) = &row.current
-        {
-            let continued = ContinuedRow {
-                key: row.key.key().as_bytes(),
-                deletion: row.deletion,
-                cells_before: row.settled_cells,
-                cells: u64::from(current.entries),
-            };
-            continued.encode(self.data.tail());
+    /// Says in the open data block whose its cells are.
+    fn note_parts(&mut self) {
+        self.parts_bytes = 0;
+        for row in self.pending.iter().chain(&self.row) {
+            row.part().inspect(|part| part.encode(self.data.tail()));
         }
     }
 
@@ -432,6 +444,18 @@ impl SsTableWriter {
 }
 
 impl OpenRow {
+    /// What the open data block has to say of the row; `None` if it has nothing there.
+    fn part(&self) -> Option<RowPart<'_>> {
+        let cells = self.current.as_ref().map_or(0, |current| current.entries);
+        let has_part = cells > 0 || self.cells == 0;
+        has_part.then(|| RowPart {
+            key: self.key.key().as_bytes(),
+            deletion: self.deletion,
+            cells,
+            is_continued: self.settled_cells > 0,
+        })
+    }
+
     /// The open data block is written: now its part of the row has an address.
     fn settle(&mut self, block: BlockHandle) {
         if let Some(current) = self.current.take() {

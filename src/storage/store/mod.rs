@@ -19,6 +19,7 @@ mod statistics;
 pub use claims::{Choosable, Claim};
 pub use flush::discard;
 pub use open::OpenError;
+pub(in crate::storage) use open::find;
 pub use operations::{Begun, Operation, Operations, Totals};
 pub use statistics::{RowSizes, StoreStatistics};
 

@@ -4,6 +4,7 @@ use super::caches::CacheSizes;
 use super::claims::Claims;
 use super::{Environment, Operations, Store, View, discard};
 use crate::base::events::SSTableEvent;
+use crate::base::fs::FileSystem;
 use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilySchema, FamilyId};
 use crate::storage::caches::FamilyCaches;
@@ -113,11 +114,11 @@ impl From<FileError> for OpenError {
 
 /// The files of a column family, by generation.
 #[derive(Debug, Default)]
-struct Found {
-    tables: BTreeMap<u64, (PathBuf, u64)>,
-    unfinished: BTreeMap<u64, (PathBuf, u64)>,
-    unfinished_manifests: Vec<PathBuf>,
-    manifest: Option<PathBuf>,
+pub(in crate::storage) struct Found {
+    pub(in crate::storage) tables: BTreeMap<u64, (PathBuf, u64)>,
+    pub(in crate::storage) unfinished: BTreeMap<u64, (PathBuf, u64)>,
+    pub(in crate::storage) unfinished_manifests: Vec<PathBuf>,
+    pub(in crate::storage) manifest: Option<PathBuf>,
 }
 
 impl Store {
@@ -130,7 +131,7 @@ impl Store {
         mut folders: Vec<PathBuf>,
     ) -> Result<Self, OpenError> {
         let fs = &*environment.fs;
-        let found = find(environment, &folders, &schema.name)?;
+        let found = find(fs, &folders, &schema.name)?;
         for path in &found.unfinished_manifests {
             discard(fs, path);
         }
@@ -269,10 +270,15 @@ impl Store {
     }
 }
 
-fn find(environment: &Environment, folders: &[PathBuf], family: &str) -> Result<Found, OpenError> {
+/// Looks for the files of a column family in the folders of its keyspace.
+pub(in crate::storage) fn find(
+    fs: &dyn FileSystem,
+    folders: &[PathBuf],
+    family: &str,
+) -> Result<Found, OpenError> {
     let mut found = Found::default();
     for folder in folders {
-        for entry in environment.fs.list(folder).context("list", folder)? {
+        for entry in fs.list(folder).context("list", folder)? {
             let path = folder.join(&entry.name);
             match FileName::parse(&entry.name) {
                 FileName::SsTable(name, generation) if name == family => {

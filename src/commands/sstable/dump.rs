@@ -1,0 +1,215 @@
+//! `alexandra sstable dump`.
+
+use super::Outcome;
+use super::target::{Files, ToolError};
+use crate::base::fs::{File, FileSystem};
+use crate::model::cell::Cell;
+use crate::model::comparator::ComparatorRegistry;
+use crate::model::schema::ColumnFamilySchema;
+use crate::model::slice::CellRange;
+use crate::ring::Partitioner;
+use crate::storage::caches::BlockCache;
+use crate::storage::error::FileContext;
+use crate::storage::sstable::scan::{BlockScan, Frame, Piece};
+use crate::storage::sstable::verify::read_properties;
+use crate::storage::sstable::{Access, Blocks, Properties, RowEntry, SsTable};
+use std::fmt::Display;
+use std::io::{self, BufWriter, Write};
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes of a value that are shown.
+const SHOWN_VALUE: usize = 64;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Prints every row: its key, token, deletion, number of cells, first and last name
+    #[arg(long)]
+    rows: bool,
+
+    /// Prints every cell, below its row
+    #[arg(long)]
+    cells: bool,
+
+    /// Prints every block: where it is, what it holds, how long it is
+    #[arg(long)]
+    blocks: bool,
+
+    /// SSTables, or folders of them
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
+    let files = Files::open(&arguments.files)?;
+    let mut out = BufWriter::new(io::stdout());
+    let mut outcome = Outcome::Sound;
+    for path in &files.paths {
+        outcome = outcome.and(dump(&files.fs, path, arguments, &mut out)?);
+    }
+    out.flush()?;
+    Ok(outcome)
+}
+
+fn dump(
+    fs: &Arc<dyn FileSystem>,
+    path: &Path,
+    arguments: &Arguments,
+    out: &mut dyn Write,
+) -> Result<Outcome, ToolError> {
+    writeln!(out, "{}", path.display())?;
+    let file = fs.open(path).context("open", path)?;
+    let size = file.size().context("open", path)?;
+    let frame = Frame::read(&*file).context("read", path)?;
+    let properties = read_properties(&*file, &frame).map(|(_, properties)| properties);
+    let mut outcome = Outcome::of(frame.header_fault.is_none() && frame.footer.is_some());
+    if let Some(properties) = &properties {
+        print_properties(properties, size, out)?;
+    } else {
+        writeln!(out, "  its properties cannot be read: see alexandra sstable verify")?;
+        outcome = Outcome::Damaged;
+    }
+    if arguments.blocks {
+        outcome = outcome.and(print_blocks(&*file, &frame, out)?);
+    }
+    if (arguments.rows || arguments.cells)
+        && let Some(properties) = properties
+    {
+        let partitioner = properties.partitioner();
+        let family = properties.schema(&ComparatorRegistry::default());
+        let (Some(partitioner), Some(family)) = (partitioner, family) else {
+            writeln!(out, "  its rows cannot be shown: its comparator is not known")?;
+            return Ok(outcome);
+        };
+        print_rows(fs, path, (&family, partitioner), arguments.cells, out)?;
+    }
+    Ok(outcome)
+}
+
+fn print_properties(properties: &Properties, size: u64, out: &mut dyn Write) -> io::Result<()> {
+    let mut line = |name: &str, value: &dyn Display| writeln!(out, "  {name:<28}{value}");
+    line("Keyspace", &properties.keyspace)?;
+    line("Column family", &properties.family)?;
+    line("Partitioner", &properties.partitioner)?;
+    line("Compare with", &properties.comparator)?;
+    if !properties.subcolumn_comparator.is_empty() {
+        line("Compare subcolumns with", &properties.subcolumn_comparator)?;
+    }
+    line("Rows", &properties.rows)?;
+    line("Cells", &properties.cells)?;
+    line("Tombstones", &properties.tombstones)?;
+    if properties.tombstones > 0 {
+        line("Oldest tombstone", &format!("{} s", properties.min_local_deletion_time))?;
+    }
+    if properties.min_timestamp <= properties.max_timestamp {
+        line("Least timestamp", &properties.min_timestamp)?;
+        line("Greatest timestamp", &properties.max_timestamp)?;
+    }
+    line("Bytes on disk", &size)?;
+    line("Bytes of all cells", &properties.raw_bytes)?;
+    if properties.raw_bytes > 0 {
+        let ratio = size as f64 / properties.raw_bytes as f64;
+        line("Compression ratio", &format!("{ratio:.3}"))?;
+    }
+    line("Bytes of the largest row", &properties.largest_row_bytes)?;
+    line("Index interval", &properties.index_interval)?;
+    line("Written at", &format!("{} µs", properties.created_at_micros))
+}
+
+fn print_blocks(file: &dyn File, frame: &Frame, out: &mut dyn Write) -> io::Result<Outcome> {
+    writeln!(out, "  {:>14} {:>10} {:>10} {:>8}  kind", "offset", "length", "raw", "entries")?;
+    let mut outcome = Outcome::Sound;
+    for piece in BlockScan::within(file, frame) {
+        match piece {
+            Piece::Block { handle, kind, block } => {
+                let (offset, length, raw) = (handle.offset, handle.length, block.bytes().len());
+                let (entries, kind) = (block.len(), kind.name());
+                writeln!(out, "  {offset:>14} {length:>10} {raw:>10} {entries:>8}  {kind}")?;
+            }
+            Piece::Damage { offset, length, reason, .. } => {
+                outcome = Outcome::Damaged;
+                writeln!(out, "  {offset:>14} {length:>10} {:>10} {:>8}  {reason}", "", "")?;
+            }
+        }
+    }
+    Ok(outcome)
+}
+
+fn print_rows(
+    fs: &Arc<dyn FileSystem>,
+    path: &Path,
+    (family, partitioner): (&ColumnFamilySchema, Partitioner),
+    with_cells: bool,
+    out: &mut dyn Write,
+) -> Result<(), ToolError> {
+    let cache = Arc::new(BlockCache::new(0));
+    let table = SsTable::open(fs, path, 0, partitioner, &cache)?;
+    let blocks = Blocks::new(&table, Access::Bypass);
+    let mut walk = table.rows_from(Bound::Unbounded);
+    while let Some(entry) = walk.advance(&blocks)? {
+        print_row(&entry, (family, partitioner), out)?;
+        if entry.cells == 0 {
+            continue;
+        }
+        let mut cells = table.cells(family, &entry, CellRange::ALL, false, &blocks);
+        if !with_cells {
+            let first = cells.advance()?;
+            let first = first.as_ref().map(|cell| place(family, cell.place()));
+            let last = place(family, entry.last_place());
+            writeln!(out, "    from {} to {last}", first.unwrap_or_default())?;
+            continue;
+        }
+        while let Some(cell) = cells.advance()? {
+            print_cell(family, &cell, out)?;
+        }
+    }
+    Ok(())
+}
+
+fn print_row(
+    entry: &RowEntry,
+    (family, partitioner): (&ColumnFamilySchema, Partitioner),
+    out: &mut dyn Write,
+) -> Result<(), ToolError> {
+    let key = String::from_utf8_lossy(entry.key()).escape_debug().to_string();
+    let token = entry.decorated_key(partitioner).ok();
+    let token = token.map(|key| partitioner.display_token(key.token())).unwrap_or_default();
+    let kind = if family.is_super() { "super row" } else { "row" };
+    write!(out, "  {kind} \"{key}\", token {token}, {} cells", entry.cells)?;
+    write!(out, ", greatest timestamp {}", entry.max_timestamp)?;
+    if !entry.deletion.is_none() {
+        let (at, time) = (entry.deletion.marked_for_delete_at, entry.deletion.local_deletion_time);
+        write!(out, ", deleted at {at} (made at {time} s)")?;
+    }
+    writeln!(out)?;
+    Ok(())
+}
+
+fn print_cell(family: &ColumnFamilySchema, cell: &Cell, out: &mut dyn Write) -> io::Result<()> {
+    let place = place(family, cell.place());
+    let timestamp = cell.timestamp();
+    if let Some(deletion) = cell.deletion() {
+        let time = deletion.local_deletion_time;
+        return writeln!(out, "    {place} @{timestamp} deleted (made at {time} s)");
+    }
+    let value = cell.value();
+    let shown = &value[..value.len().min(SHOWN_VALUE)];
+    let more = if shown.len() < value.len() { "…" } else { "" };
+    writeln!(
+        out,
+        "    {place} @{timestamp} = \"{}\"{more} ({} bytes)",
+        shown.escape_ascii(),
+        value.len()
+    )
+}
+
+/// Names as their comparators print them.
+fn place(family: &ColumnFamilySchema, (super_name, name): (&[u8], &[u8])) -> String {
+    match family.subcolumn_comparator() {
+        Some(columns) => {
+            format!("{}:{}", family.comparator().render(super_name), columns.render(name))
+        }
+        None => family.comparator().render(name),
+    }
+}

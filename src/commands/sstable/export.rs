@@ -1,0 +1,187 @@
+//! `alexandra sstable export`.
+
+use super::Outcome;
+use super::progress::Progress;
+use super::target::{ConfigArguments, Files, ToolError, describe_itself};
+use crate::base::fs::FileSystem;
+use crate::model::key::RowKey;
+use crate::model::schema::ColumnFamilySchema;
+use crate::ring::Partitioner;
+use crate::storage::caches::BlockCache;
+use crate::storage::json::{Exported, Selection, Shape, export, unhex};
+use crate::storage::rows::{MergedRows, RowStream};
+use crate::storage::sstable::{Access, Blocks, SsTable};
+use crate::storage::stopped::Named;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::ops::Bound;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Bytes that are gathered before they are written.
+const WRITE_BUFFER: usize = 1 << 20;
+
+#[derive(Debug, Default, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    pub(super) config: ConfigArguments,
+
+    /// Only this row, and others that are named so
+    #[arg(short = 'k', long = "key", value_name = "KEY")]
+    pub(super) keys: Vec<OsString>,
+
+    /// Without this row, and others that are named so
+    #[arg(short = 'x', long = "exclude", value_name = "KEY")]
+    pub(super) excluded: Vec<OsString>,
+
+    /// Keys are given, and printed by -e, as hexadecimal digits
+    #[arg(long)]
+    pub(super) hex_keys: bool,
+
+    /// Prints row keys alone, one in a line
+    #[arg(short = 'e', long = "keys-only")]
+    pub(super) keys_only: bool,
+
+    /// Exactly what sstable2json of old writes, without deletions of rows; says how many
+    #[arg(long)]
+    pub(super) original_shape: bool,
+
+    /// Writes to this file instead of standard output
+    #[arg(long, short = 'o', value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+
+    /// SSTables of one column family or a folder of them; with --config: keyspace and column
+    /// family, of which all SSTables that count are merged
+    #[arg(value_name = "FILE | KEYSPACE FAMILY", required = true)]
+    pub(super) targets: Vec<PathBuf>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
+    let Arguments { config, targets, .. } = arguments;
+    if !config.is_given() {
+        let files = Files::open(targets)?;
+        let first =
+            files.paths.first().ok_or_else(|| ToolError::Usage("name an SSTable".into()))?;
+        let (_, family, partitioner) = describe_itself(&*files.fs, first)?;
+        for other in &files.paths {
+            let (_, other_family, _) = describe_itself(&*files.fs, other)?;
+            if (&other_family.keyspace, &other_family.name) != (&family.keyspace, &family.name) {
+                let text = format!("{} is not of {family}: export it alone", other.display());
+                return Err(ToolError::Usage(text));
+            }
+        }
+        return run_on(&files.fs, &files.paths, (&family, partitioner), arguments);
+    }
+    let [keyspace, name] = &targets[..] else {
+        return Err(ToolError::Usage(
+            "a keyspace and a column family stand behind --config".into(),
+        ));
+    };
+    let configured = config.open()?;
+    let names = [name.display().to_string()];
+    let families = configured.families(keyspace.to_str(), &names)?;
+    let schema = &families.first().expect("one name gives one column family").schema;
+    let stopped = configured.server.family(&schema.keyspace, &schema.name)?;
+    let files = stopped.named().into_iter().map(|named| match named {
+        Named::Present { file, .. } | Named::WrongSize { file, .. } => Ok(file),
+        Named::Missing { generation } => {
+            Err(ToolError::Usage(format!("SSTable {generation} of {schema} is missing")))
+        }
+    });
+    let files = files.collect::<Result<Vec<_>, _>>()?;
+    configured.tell_of_commit_log();
+    run_on(&configured.fs, &files, (schema, configured.partitioner()), arguments)
+}
+
+fn run_on(
+    fs: &Arc<dyn FileSystem>,
+    files: &[PathBuf],
+    (family, partitioner): (&ColumnFamilySchema, Partitioner),
+    arguments: &Arguments,
+) -> Result<Outcome, ToolError> {
+    let cache = Arc::new(BlockCache::new(0));
+    let open = |path: &PathBuf| SsTable::open(fs, path, 0, partitioner, &cache);
+    let tables = files.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let output: Box<dyn Write> = match &arguments.output {
+        Some(path) => Box::new(File::create(path)?),
+        None => Box::new(io::stdout()),
+    };
+    let mut output = BufWriter::with_capacity(WRITE_BUFFER, output);
+    let selection = Selection {
+        keys: keys(&arguments.keys, arguments.hex_keys)?,
+        excluded: keys(&arguments.excluded, arguments.hex_keys)?,
+    };
+    if arguments.keys_only {
+        print_keys(&tables, partitioner, &selection, arguments.hex_keys, &mut output)?;
+        output.flush()?;
+        return Ok(Outcome::Sound);
+    }
+    let shape = if arguments.original_shape { Shape::Original } else { Shape::Full };
+    let rows: u64 = tables.iter().map(|table| table.properties().rows).sum();
+    let bytes: u64 = tables.iter().map(SsTable::size).sum();
+    let name = files.first().cloned().unwrap_or_default();
+    let progress = Progress::new("Exporting", &name, bytes);
+    let mut tell = |exported: &Exported| {
+        // As far as the rows are, so far are about the bytes.
+        progress
+            .set((u128::from(exported.rows) * u128::from(bytes) / u128::from(rows.max(1))) as u64);
+    };
+    let what = (family, partitioner);
+    let exported = export(&tables, what, (&selection, shape), &mut output, &mut tell)?;
+    drop(progress);
+    for (key, error) in &exported.damaged {
+        eprintln!("WARNING: Corrupt row {key} (written as far as it can be read): {error}");
+    }
+    if exported.left_out > 0 {
+        eprintln!(
+            "WARNING: the shape of sstable2json has no place for {} deletions of rows and of super \
+             columns: alexandra sstable export writes them",
+            exported.left_out
+        );
+    }
+    Ok(Outcome::of(exported.damaged.is_empty()))
+}
+
+fn keys(
+    named: &[OsString],
+    are_hex: bool,
+) -> Result<std::collections::BTreeSet<RowKey>, ToolError> {
+    let key = |named: &OsString| {
+        if !are_hex {
+            return Ok(RowKey::new(named.as_bytes()));
+        }
+        let bytes = named.to_str().and_then(unhex);
+        let bytes = bytes
+            .ok_or_else(|| ToolError::Usage(format!("{} is not hexadecimal", named.display())))?;
+        Ok(RowKey::new(&bytes))
+    };
+    named.iter().map(key).collect()
+}
+
+fn print_keys(
+    tables: &[SsTable],
+    partitioner: Partitioner,
+    selection: &Selection,
+    as_hex: bool,
+    output: &mut dyn Write,
+) -> Result<(), ToolError> {
+    let streams = tables.iter().map(|table| {
+        RowStream::sstable(Blocks::new(table, Access::Bypass), Bound::Unbounded, partitioner)
+    });
+    let mut rows = MergedRows::new(partitioner, streams.collect::<Result<_, _>>()?);
+    while let Some((key, _)) = rows.advance()? {
+        let bytes = key.key().as_bytes();
+        let is_wanted = selection.keys.is_empty() || selection.keys.contains(key.key());
+        if is_wanted && !selection.excluded.contains(key.key()) {
+            if as_hex {
+                output.write_all(crate::model::comparator::hex(bytes).as_bytes())?;
+            } else {
+                output.write_all(bytes)?;
+            }
+            output.write_all(b"\n")?;
+        }
+    }
+    Ok(())
+}

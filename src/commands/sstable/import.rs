@@ -1,0 +1,162 @@
+//! `alexandra sstable import`.
+
+use super::Outcome;
+use super::progress::Progress;
+use super::target::{ConfigArguments, Configured, ToolError, writer_options};
+use crate::base::clock::{Clock, SystemClock};
+use crate::base::fs::{FileSystem, OsFileSystem};
+use crate::config::Settings;
+use crate::config::settings::ColumnFamilySettings;
+use crate::storage::error::{FileContext, FileError};
+use crate::storage::json::{Imported, Importer};
+use crate::storage::sstable::WrittenFile;
+use crate::storage::{directory, files};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    pub(super) config: ConfigArguments,
+
+    /// The keyspace
+    #[arg(short = 'K', long, value_name = "KEYSPACE")]
+    pub(super) keyspace: String,
+
+    /// The column family
+    #[arg(short = 'c', long = "column-family", value_name = "FAMILY")]
+    pub(super) family: String,
+
+    /// Writes the SSTable to this file, which no server reads, instead of into the column family
+    #[arg(long, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+
+    /// What export, or sstable2json of old, has written
+    pub(super) json: PathBuf,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
+    let names = [arguments.family.clone()];
+    if let Some(output) = &arguments.output {
+        // The directories of the configuration are not touched: a server may run on them.
+        let settings = arguments.config.load()?;
+        let fs: Arc<dyn FileSystem> = Arc::new(OsFileSystem);
+        let family = family_of(&settings, &arguments.keyspace, &arguments.family)?;
+        let imported = to_file(&fs, &settings, &family, &arguments.json, output)?;
+        tell(&imported, std::slice::from_ref(output));
+        return Ok(Outcome::Sound);
+    }
+    create_directories(&arguments.config.load()?)?;
+    let configured = arguments.config.open()?;
+    let families = configured.families(Some(&arguments.keyspace), &names)?;
+    let [family] = &families[..] else {
+        return Err(ToolError::Usage("one column family is imported at a time".into()));
+    };
+    let (imported, names) = to_store(&configured, family, &arguments.json)?;
+    tell(&imported, &names);
+    Ok(Outcome::Sound)
+}
+
+/// Rows may be imported before the first start of a server.
+fn create_directories(settings: &Settings) -> Result<(), ToolError> {
+    for path in &settings.directories.data {
+        directory::create(&OsFileSystem, path).context("create", path)?;
+    }
+    Ok(())
+}
+
+/// The settings of a column family.
+pub(super) fn family_of(
+    settings: &Settings,
+    keyspace: &str,
+    name: &str,
+) -> Result<ColumnFamilySettings, ToolError> {
+    let system = settings.system_column_families();
+    let own = settings.keyspaces.iter().flat_map(|keyspace| &keyspace.column_families);
+    let mut all = system.iter().chain(own);
+    let found = all.find(|f| f.schema.keyspace == keyspace && f.schema.name == name);
+    found.cloned().ok_or_else(|| {
+        ToolError::Usage(format!("there is no column family {name} in keyspace {keyspace}"))
+    })
+}
+
+/// Imports into a column family; what is there stays, and the newer of two columns counts.
+pub(super) fn to_store(
+    configured: &Configured,
+    family: &ColumnFamilySettings,
+    json: &Path,
+) -> Result<(Imported, Vec<PathBuf>), ToolError> {
+    let schema = &family.schema;
+    let mut stopped = configured.server.family(&schema.keyspace, &schema.name)?;
+    let importer = Importer {
+        fs: &configured.fs,
+        family: schema,
+        options: configured.writer_options(family),
+        now_micros: SystemClock::new().now_micros(),
+    };
+    let done = import(&importer, json, &mut || stopped.new_path())?;
+    let new: Vec<WrittenFile> = done.file.iter().cloned().collect();
+    let (names, _) = stopped.replace(&new, &[])?;
+    Ok((done, names))
+}
+
+/// Imports into a file that no server reads.
+pub(super) fn to_file(
+    fs: &Arc<dyn FileSystem>,
+    settings: &Settings,
+    family: &ColumnFamilySettings,
+    json: &Path,
+    output: &Path,
+) -> Result<Imported, ToolError> {
+    if fs.exists(output) {
+        return Err(ToolError::Usage(format!("{} is there already", output.display())));
+    }
+    let importer = Importer {
+        fs,
+        family: &family.schema,
+        options: writer_options(settings, family),
+        now_micros: SystemClock::new().now_micros(),
+    };
+    let mut number = 0;
+    let mut next_path = || {
+        number += 1;
+        let mut path = output.as_os_str().to_owned();
+        path.push(format!(".{number}"));
+        Ok(files::temporary(Path::new(&path)))
+    };
+    let done = import(&importer, json, &mut next_path)?;
+    if let Some(file) = &done.file {
+        fs.rename(&file.path, output).context("rename", &file.path)?;
+        let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        fs.sync_dir(folder).context("sync", folder)?;
+    }
+    Ok(done)
+}
+
+fn import(
+    importer: &Importer<'_>,
+    json: &Path,
+    next_path: &mut dyn FnMut() -> Result<PathBuf, FileError>,
+) -> Result<Imported, ToolError> {
+    let size = json.metadata().map_or(0, |metadata| metadata.len());
+    // The text is read twice.
+    let progress = Progress::new("Importing", json, 2 * size);
+    let mut open = || File::open(json).map(|file| Box::new(file) as Box<dyn Read>);
+    let mut tell = |bytes| progress.set(bytes);
+    Ok(importer.import(&mut open, next_path, &mut tell)?)
+}
+
+pub(super) fn tell(imported: &Imported, names: &[PathBuf]) {
+    let Imported { rows, cells, file } = imported;
+    println!("{rows} rows and {cells} cells imported");
+    if file.is_none() {
+        println!("nothing of it is stored: the rows hold nothing");
+        return;
+    }
+    for name in names {
+        println!("{}", name.display());
+    }
+}

@@ -1,0 +1,106 @@
+//! `alexandra sstable`: looks at SSTables, checks and repairs them, exports and imports their rows,
+//! while no server runs on them.
+//!
+//! Exit codes: 0 everything is sound and done; 1 something is damaged or lost; 2 the command could
+//! not do its work, and nothing is changed.
+
+mod dump;
+mod export;
+mod import;
+mod old_tools;
+mod progress;
+mod scrub;
+mod target;
+mod verify;
+
+pub(super) use old_tools::OldTool;
+
+use clap::Subcommand;
+use std::process::ExitCode;
+use target::ToolError;
+
+/// Exit code if something is damaged or lost.
+const DAMAGED: u8 = 1;
+
+/// Exit code if a command could not do its work.
+pub(super) const FAILED: u8 = 2;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 sound and done; 1 something is damaged or lost; 2 nothing was done.
+
+The commands work on the directories of a stopped server, and refuse those of a running one. Files \
+of a snapshot, and any outside of a data directory, can be read at any time.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Prints what is in SSTables, for people
+    #[command(after_help = EXIT_CODES)]
+    Dump(dump::Arguments),
+    /// Reads SSTables whole and checks everything that can be checked
+    #[command(after_help = EXIT_CODES)]
+    Verify(verify::Arguments),
+    /// Saves what can be read of damaged SSTables into new ones, and keeps the damaged ones
+    #[command(after_help = EXIT_CODES)]
+    Scrub(scrub::Arguments),
+    /// Writes rows as JSON, in the shape of sstable2json
+    #[command(after_help = EXIT_CODES)]
+    Export(export::Arguments),
+    /// Makes an SSTable from JSON that export, or sstable2json of old, has written
+    #[command(after_help = EXIT_CODES)]
+    Import(import::Arguments),
+}
+
+pub(super) fn run(arguments: Arguments) -> ExitCode {
+    start_logging();
+    let done = match arguments.command {
+        Command::Dump(arguments) => dump::run(&arguments),
+        Command::Verify(arguments) => verify::run(&arguments),
+        Command::Scrub(arguments) => scrub::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
+        Command::Import(arguments) => import::run(&arguments),
+    };
+    exit(done)
+}
+
+/// How a command has come to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Sound,
+    Damaged,
+}
+
+impl Outcome {
+    fn of(is_sound: bool) -> Self {
+        if is_sound { Self::Sound } else { Self::Damaged }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self::of(self == Self::Sound && other == Self::Sound)
+    }
+}
+
+fn exit(done: Result<Outcome, ToolError>) -> ExitCode {
+    match done {
+        Ok(Outcome::Sound) => ExitCode::SUCCESS,
+        Ok(Outcome::Damaged) => ExitCode::from(DAMAGED),
+        // Whoever reads our output has enough of it.
+        Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// What the library says in passing.
+fn start_logging() {
+    let environment = env_logger::Env::default().default_filter_or("warn");
+    let _ = env_logger::Builder::from_env(environment).try_init();
+}

@@ -1,0 +1,244 @@
+//! `alexandra sstable scrub`.
+
+use super::Outcome;
+use super::progress::Progress;
+use super::target::{ConfigArguments, Configured, Files, ToolError, describe_itself};
+use super::verify::{families, print, verify_file};
+use crate::base::clock::{Clock, SystemClock};
+use crate::base::fs::FileSystem;
+use crate::config::settings::ColumnFamilySettings;
+use crate::storage::error::FileError;
+use crate::storage::sstable::salvage::{Salvaged, Source, salvage};
+use crate::storage::sstable::split_writer::Paths;
+use crate::storage::sstable::verify::{Expected, Report};
+use crate::storage::sstable::{Compression, SplitWriter, WriterOptions, WrittenFile};
+use crate::storage::stopped::{Named, StoppedFamily};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Raw bytes of a data block, where no configuration says otherwise.
+const BLOCK_BYTES: usize = 16 << 10;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    config: ConfigArguments,
+
+    /// Goes on although something of a file is lost. Deletions may be among it, and what they have
+    /// deleted may come back
+    #[arg(long)]
+    accept_loss: bool,
+
+    /// Saves the one file that is named into this one, and changes nothing else
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// A keyspace and column families of it, else all; with --output: an SSTable
+    #[arg(value_name = "KEYSPACE [FAMILY] | FILE")]
+    targets: Vec<PathBuf>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
+    let Arguments { config, accept_loss, output, targets } = arguments;
+    if let Some(output) = output {
+        let [file] = &targets[..] else {
+            return Err(ToolError::Usage("--output takes what is saved of one SSTable".into()));
+        };
+        return scrub_file(file, output, *accept_loss);
+    }
+    if !config.is_given() && targets.iter().any(|target| target.is_file()) {
+        let text = "an SSTable is replaced in its column family: name the configuration by \
+                    --config and the column family, or another file by --output";
+        return Err(ToolError::Usage(text.into()));
+    }
+    let configured = config.open()?;
+    let mut outcome = Outcome::Sound;
+    for family in families(&configured, targets)? {
+        outcome = outcome.and(scrub_family(&configured, &family, *accept_loss)?);
+    }
+    Ok(outcome)
+}
+
+fn scrub_family(
+    configured: &Configured,
+    family: &ColumnFamilySettings,
+    accept_loss: bool,
+) -> Result<Outcome, ToolError> {
+    let schema = &family.schema;
+    let mut stopped = configured.server.family(&schema.keyspace, &schema.name)?;
+    let partitioner = configured.partitioner();
+    let expected = Expected { family: Some(Arc::clone(schema)), partitioner: Some(partitioner) };
+    let mut outcome = Outcome::Sound;
+    for named in stopped.named() {
+        let (generation, file) = match named {
+            Named::Present { generation, file } | Named::WrongSize { generation, file, .. } => {
+                (generation, file)
+            }
+            Named::Missing { generation } => {
+                println!("{schema}: SSTable {generation} is missing: put it back");
+                outcome = Outcome::Damaged;
+                continue;
+            }
+        };
+        let report = verify_file(&*configured.fs, &file, &expected)?;
+        outcome = outcome.and(print_briefly(&report));
+        if report.is_sound() {
+            continue;
+        }
+        if report.is_foreign {
+            println!("  left as it is: the file or the configuration is a wrong one");
+            continue;
+        }
+        let source = Source { family: Arc::clone(schema), partitioner };
+        let options = configured.writer_options(family);
+        let is_done = replace(
+            (&*configured.fs, &mut stopped),
+            (generation, &report),
+            &source,
+            options,
+            accept_loss,
+        )?;
+        if !is_done {
+            println!("  left as it is: --accept-loss goes on without what is lost");
+        }
+    }
+    keep_strangers(&*configured.fs, &mut stopped, &expected)?;
+    Ok(outcome)
+}
+
+/// Puts what can be saved in place of a damaged file; false if something is lost and that is not
+/// accepted.
+fn replace(
+    (fs, stopped): (&dyn FileSystem, &mut StoppedFamily),
+    (generation, report): (u64, &Report),
+    source: &Source,
+    options: WriterOptions,
+    accept_loss: bool,
+) -> Result<bool, ToolError> {
+    let (written, salvaged) = {
+        let mut next = || stopped.new_path();
+        save(fs, report, source, options, &mut next)?
+    };
+    if !tell(&salvaged) && !accept_loss {
+        discard(fs, &written);
+        return Ok(false);
+    }
+    let (names, kept) = stopped.replace(&written, &[generation])?;
+    for name in names {
+        println!("  saved as {}", name.display());
+    }
+    for path in kept {
+        println!("  the damaged file is kept as {}", path.display());
+    }
+    Ok(true)
+}
+
+fn save(
+    fs: &dyn FileSystem,
+    report: &Report,
+    source: &Source,
+    options: WriterOptions,
+    next_path: &mut dyn FnMut() -> Result<PathBuf, FileError>,
+) -> Result<(Vec<WrittenFile>, Salvaged), ToolError> {
+    let rows = report.properties.as_ref().map_or(0, |properties| properties.rows);
+    // Each row takes more than a byte, whatever a file claims.
+    let rows = rows.min(report.size);
+    let now = SystemClock::new().now_micros();
+    let expected_rows = rows.max(report.rows);
+    let paths = Paths::new(next_path);
+    let mut sink = SplitWriter::new(fs, &source.family, options, expected_rows, now, paths);
+    let progress = Progress::new("Saving", &report.file, report.size);
+    let mut told = |bytes| progress.set(bytes);
+    let salvaged = salvage(fs, &report.file, source, &mut sink, &mut told)?;
+    let (written, empty): (Vec<_>, Vec<_>) =
+        sink.finish()?.into_iter().partition(|file| file.properties.rows > 0);
+    discard(fs, &empty);
+    Ok((written, salvaged))
+}
+
+/// What was left by a command that was cut off between its last two steps.
+fn keep_strangers(
+    fs: &dyn FileSystem,
+    stopped: &mut StoppedFamily,
+    expected: &Expected,
+) -> Result<(), ToolError> {
+    let strangers: Vec<(u64, PathBuf)> =
+        stopped.strangers().map(|(generation, path)| (generation, path.to_owned())).collect();
+    for (generation, path) in strangers {
+        println!("{}: not in the manifest, and never read", path.display());
+        if !verify_file(fs, &path, expected)?.is_sound()
+            && let Some(kept) = stopped.keep_aside(generation)?
+        {
+            println!("  it is damaged, and kept as {}", kept.display());
+        }
+    }
+    Ok(())
+}
+
+/// Saves a file that is in no column family.
+fn scrub_file(file: &Path, output: &Path, accept_loss: bool) -> Result<Outcome, ToolError> {
+    let files = Files::open(&[file.to_owned()])?;
+    let (properties, family, partitioner) = describe_itself(&*files.fs, file)?;
+    let report = verify_file(&*files.fs, file, &Expected::default())?;
+    let outcome = print_briefly(&report);
+    let options = WriterOptions {
+        block_bytes: BLOCK_BYTES,
+        index_interval: properties.index_interval.max(1) as usize,
+        compression: Compression::default(),
+        partitioner,
+    };
+    let mut number = 0;
+    let mut next_path = || {
+        number += 1;
+        let mut path = output.as_os_str().to_owned();
+        if number > 1 {
+            path.push(format!(".{number}"));
+        }
+        Ok(PathBuf::from(path))
+    };
+    let source = Source { family, partitioner };
+    let (written, salvaged) = save(&*files.fs, &report, &source, options, &mut next_path)?;
+    if !tell(&salvaged) && !accept_loss {
+        discard(&*files.fs, &written);
+        println!("  nothing is written: --accept-loss goes on without what is lost");
+        return Ok(Outcome::Damaged);
+    }
+    for file in written {
+        println!("  saved as {}", file.path.display());
+    }
+    Ok(outcome)
+}
+
+/// Prints what is lost; whether that is nothing.
+fn tell(salvaged: &Salvaged) -> bool {
+    println!("  {} rows and {} cells can be saved", salvaged.rows, salvaged.cells);
+    for loss in &salvaged.losses {
+        println!("  lost: {loss}");
+    }
+    if salvaged.more_losses > 0 {
+        println!("  lost: {} more", salvaged.more_losses);
+    }
+    let is_whole = salvaged.losses.is_empty() && salvaged.more_losses == 0;
+    if is_whole {
+        println!("  nothing is lost");
+    } else {
+        println!("  deletions may be among it, and what they have deleted may come back");
+    }
+    is_whole
+}
+
+fn print_briefly(report: &Report) -> Outcome {
+    if report.is_sound() {
+        println!("{}: sound, left as it is", report.file.display());
+        return Outcome::Sound;
+    }
+    print(report)
+}
+
+fn discard(fs: &dyn FileSystem, written: &[WrittenFile]) {
+    for file in written {
+        if let Err(error) = fs.remove_file(&file.path) {
+            eprintln!("cannot remove {}: {error}", file.path.display());
+        }
+    }
+}

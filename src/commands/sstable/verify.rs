@@ -1,0 +1,131 @@
+//! `alexandra sstable verify`.
+
+use super::Outcome;
+use super::progress::Progress;
+use super::target::{ConfigArguments, Configured, Files, ToolError};
+use crate::base::fs::FileSystem;
+use crate::config::settings::ColumnFamilySettings;
+use crate::model::comparator::ComparatorRegistry;
+use crate::storage::sstable::verify::{Expected, Report, verify};
+use crate::storage::stopped::{Named, StoppedFamily};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    config: ConfigArguments,
+
+    /// SSTables or folders of them; with --config: a keyspace and column families of it, else all
+    #[arg(value_name = "FILE | KEYSPACE [FAMILY]")]
+    targets: Vec<PathBuf>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
+    let Arguments { config, targets } = arguments;
+    if !config.is_given() && !targets.is_empty() {
+        let files = Files::open(targets)?;
+        let mut outcome = Outcome::Sound;
+        for path in &files.paths {
+            let report = verify_file(&*files.fs, path, &Expected::default())?;
+            outcome = outcome.and(print(&report));
+        }
+        return Ok(outcome);
+    }
+    let configured = config.open()?;
+    let mut outcome = Outcome::Sound;
+    for family in families(&configured, targets)? {
+        outcome = outcome.and(verify_family(&configured, &family)?);
+    }
+    configured.tell_of_commit_log();
+    Ok(outcome)
+}
+
+/// The column families that stand behind `--config`.
+pub(super) fn families(
+    configured: &Configured,
+    names: &[PathBuf],
+) -> Result<Vec<ColumnFamilySettings>, ToolError> {
+    let names: Vec<String> = names.iter().map(|name| name.display().to_string()).collect();
+    match names.split_first() {
+        None => configured.families(None, &[]),
+        Some((keyspace, families)) => configured.families(Some(keyspace), families),
+    }
+}
+
+fn verify_family(
+    configured: &Configured,
+    family: &ColumnFamilySettings,
+) -> Result<Outcome, ToolError> {
+    let schema = &family.schema;
+    let stopped = match configured.server.family(&schema.keyspace, &schema.name) {
+        Ok(stopped) => stopped,
+        Err(error) => {
+            println!("{schema}: DAMAGED");
+            println!("  {error}");
+            return Ok(Outcome::Damaged);
+        }
+    };
+    let expected =
+        Expected { family: Some(Arc::clone(schema)), partitioner: Some(configured.partitioner()) };
+    let mut outcome = Outcome::Sound;
+    for named in stopped.named() {
+        let file = match named {
+            Named::Present { file, .. } => file,
+            Named::WrongSize { file, found, expected, .. } => {
+                println!(
+                    "{}: DAMAGED\n  it has {found} bytes, and the manifest says {expected}",
+                    file.display()
+                );
+                outcome = Outcome::Damaged;
+                file
+            }
+            Named::Missing { generation } => {
+                println!("{schema}: DAMAGED\n  SSTable {generation} is missing");
+                outcome = Outcome::Damaged;
+                continue;
+            }
+        };
+        let report = verify_file(&*configured.fs, &file, &expected)?;
+        outcome = outcome.and(print(&report));
+    }
+    tell_of_strangers(&stopped);
+    Ok(outcome)
+}
+
+fn tell_of_strangers(stopped: &StoppedFamily) {
+    for (_, path) in stopped.strangers() {
+        println!("{}: not in the manifest, and never read", path.display());
+    }
+}
+
+/// Verifies a file and shows how far it is.
+pub(super) fn verify_file(
+    fs: &dyn FileSystem,
+    path: &Path,
+    expected: &Expected,
+) -> Result<Report, ToolError> {
+    let size = path.metadata().map_or(0, |metadata| metadata.len());
+    let progress = Progress::new("Verifying", path, size);
+    let mut tell = |bytes| progress.set(bytes);
+    Ok(verify(fs, path, expected, &ComparatorRegistry::default(), &mut tell)?)
+}
+
+/// Prints what was found.
+pub(super) fn print(report: &Report) -> Outcome {
+    let Report { file, size, rows, cells, blocks, .. } = report;
+    let file = file.display();
+    if report.is_sound() {
+        println!("{file}: sound, {rows} rows, {cells} cells, {blocks} blocks, {size} bytes");
+        return Outcome::Sound;
+    }
+    println!("{file}: DAMAGED");
+    for damage in &report.damages {
+        println!("  {damage}");
+    }
+    if report.more_damages > 0 {
+        println!("  and {} more", report.more_damages);
+    }
+    println!("  {rows} rows and {cells} cells are in sound data blocks");
+    Outcome::Damaged
+}

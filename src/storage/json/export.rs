@@ -1,0 +1,234 @@
+//! Writes the rows of SSTables as JSON, one cell after the other.
+
+use super::key_text::key_text;
+use crate::model::cell::{Cell, CellState};
+use crate::model::deletion::Deletion;
+use crate::model::key::RowKey;
+use crate::model::schema::ColumnFamilySchema;
+use crate::model::slice::CellRange;
+use crate::ring::{DecoratedKey, Partitioner};
+use crate::storage::error::ReadError;
+use crate::storage::row::{RowReader, RowSource};
+use crate::storage::rows::{MergedRows, RowStream};
+use crate::storage::sstable::{Access, Blocks, SsTable, filter};
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::ops::Bound;
+
+/// Bytes of a value that are turned into digits at a time.
+const HEX_CHUNK: usize = 4096;
+
+/// Which rows.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    /// Only these; all if there are none.
+    pub keys: BTreeSet<RowKey>,
+    /// But not these.
+    pub excluded: BTreeSet<RowKey>,
+}
+
+/// What is written of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Everything.
+    Full,
+    /// What `sstable2json` of 0.6 writes: neither deletions of rows nor the local deletion times of
+    /// super columns.
+    Original,
+}
+
+/// What was exported.
+#[derive(Debug, Default)]
+pub struct Exported {
+    /// Rows.
+    pub rows: u64,
+    /// Deletions of rows and super columns that the shape has no place for.
+    pub left_out: u64,
+    /// Rows of which something could not be read, with the reason.
+    pub damaged: Vec<(RowKey, ReadError)>,
+}
+
+/// Why an export did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The rows behind what was written cannot be found.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The output cannot be written.
+    #[error("cannot write the output: {0}")]
+    Write(#[from] io::Error),
+}
+
+/// Exports the rows of these SSTables of one column family, merged, as one JSON object. A row that
+/// cannot be read to its end is written as far as it can. `progress` hears of each row.
+pub fn export(
+    tables: &[SsTable],
+    (family, partitioner): (&ColumnFamilySchema, Partitioner),
+    (selection, shape): (&Selection, Shape),
+    out: &mut dyn Write,
+    progress: &mut dyn FnMut(&Exported),
+) -> Result<Exported, ExportError> {
+    let mut run = Run { family, shape, out, result: Exported::default() };
+    run.out.write_all(b"{\n")?;
+    let wanted = |key: &RowKey| !selection.excluded.contains(key);
+    if selection.keys.is_empty() {
+        let streams = tables.iter().map(|table| {
+            let blocks = Blocks::new(table, Access::Bypass);
+            RowStream::sstable(blocks, Bound::Unbounded, partitioner)
+        });
+        let mut rows = MergedRows::new(partitioner, streams.collect::<Result<_, _>>()?);
+        while let Some((key, sources)) = rows.advance()? {
+            if wanted(key.key()) {
+                run.row(key.key(), sources)?;
+                progress(&run.result);
+            }
+        }
+    } else {
+        let keys = selection.keys.iter().filter(|key| wanted(key));
+        let mut keys: Vec<DecoratedKey> =
+            keys.map(|key| partitioner.decorate(key.clone())).collect();
+        keys.sort();
+        let blocks: Vec<_> = tables.iter().map(|t| Blocks::new(t, Access::Bypass)).collect();
+        for key in keys {
+            let sources = sources_of(&key, &blocks)?;
+            if !sources.is_empty() {
+                run.row(key.key(), sources)?;
+                progress(&run.result);
+            }
+        }
+    }
+    let end: &[u8] = if run.result.rows == 0 { b"}\n" } else { b"\n}\n" };
+    run.out.write_all(end)?;
+    run.out.flush()?;
+    Ok(run.result)
+}
+
+fn sources_of<'a>(
+    key: &DecoratedKey,
+    blocks: &'a [Blocks<'a>],
+) -> Result<Vec<RowSource<'a>>, ReadError> {
+    let hash = filter::hash(key.key().as_bytes());
+    let mut sources = Vec::new();
+    for blocks in blocks.iter().filter(|blocks| blocks.table().may_contain(key, hash)) {
+        let entry = blocks.table().find(key, hash, blocks)?;
+        sources.extend(entry.map(|entry| RowSource::SsTable { entry, blocks }));
+    }
+    Ok(sources)
+}
+
+struct Run<'a> {
+    family: &'a ColumnFamilySchema,
+    shape: Shape,
+    out: &'a mut dyn Write,
+    result: Exported,
+}
+
+impl Run<'_> {
+    fn row(&mut self, key: &RowKey, sources: Vec<RowSource<'_>>) -> io::Result<()> {
+        if self.result.rows > 0 {
+            self.out.write_all(b",\n")?;
+        }
+        self.result.rows += 1;
+        let reader = RowReader::of_everything(self.family, sources);
+        self.out.write_all(b"  ")?;
+        serde_json::to_writer(&mut *self.out, &key_text(key.as_bytes()))?;
+        self.out.write_all(if self.family.is_super() { b": { " } else { b": [" })?;
+        let mut row = OpenRow { super_name: None, is_empty: true };
+        self.row_deletion(reader.deletion(), &mut row)?;
+        let mut cells = match reader.cells(CellRange::ALL, false) {
+            Ok(cells) => Some(cells),
+            Err(error) => {
+                self.result.damaged.push((key.clone(), error));
+                None
+            }
+        };
+        while let Some(merged) = &mut cells {
+            match merged.advance() {
+                Ok(Some(cell)) if self.family.is_super() => self.subcolumn(&cell, &mut row)?,
+                Ok(Some(cell)) => self.column(&cell, &mut row)?,
+                Ok(None) => break,
+                Err(error) => {
+                    self.result.damaged.push((key.clone(), error));
+                    break;
+                }
+            }
+        }
+        if row.super_name.is_some() {
+            self.out.write_all(b"]}")?;
+        }
+        self.out.write_all(if self.family.is_super() { b"}" } else { b"]" })
+    }
+
+    fn row_deletion(&mut self, deletion: Deletion, row: &mut OpenRow) -> io::Result<()> {
+        if deletion.is_none() {
+            return Ok(());
+        }
+        if self.shape == Shape::Original {
+            self.result.left_out += 1;
+            return Ok(());
+        }
+        row.is_empty = false;
+        let Deletion { marked_for_delete_at: at, local_deletion_time: time } = deletion;
+        let members = format!("\"deletedAt\": {at}, \"localDeletionTime\": {time}");
+        if self.family.is_super() {
+            write!(self.out, "{members}")
+        } else {
+            write!(self.out, "{{{members}}}")
+        }
+    }
+
+    fn subcolumn(&mut self, cell: &Cell, row: &mut OpenRow) -> io::Result<()> {
+        if row.super_name.as_deref() != Some(cell.super_name()) {
+            if row.super_name.is_some() {
+                self.out.write_all(b"]}, ")?;
+            } else if !row.is_empty {
+                self.out.write_all(b", ")?;
+            }
+            let deletion = cell.deletion().filter(|_| cell.state() == CellState::SuperTombstone);
+            let deletion = deletion.unwrap_or(Deletion::NONE);
+            self.out.write_all(b"\"")?;
+            write_hex(self.out, cell.super_name())?;
+            write!(self.out, "\": {{\"deletedAt\": {}", deletion.marked_for_delete_at)?;
+            if !deletion.is_none() && self.shape == Shape::Full {
+                write!(self.out, ", \"localDeletionTime\": {}", deletion.local_deletion_time)?;
+            } else if !deletion.is_none() {
+                self.result.left_out += 1;
+            }
+            self.out.write_all(b", \"subColumns\": [")?;
+            *row = OpenRow { super_name: Some(cell.super_name().into()), is_empty: true };
+        }
+        // The deletion of the super column was its first cell.
+        if cell.state() == CellState::SuperTombstone {
+            return Ok(());
+        }
+        self.column(cell, row)
+    }
+
+    fn column(&mut self, cell: &Cell, row: &mut OpenRow) -> io::Result<()> {
+        self.out.write_all(if row.is_empty { b"[\"" } else { b", [\"" })?;
+        row.is_empty = false;
+        write_hex(self.out, cell.name())?;
+        self.out.write_all(b"\", \"")?;
+        write_hex(self.out, cell.value())?;
+        write!(self.out, "\", {}, {}]", cell.timestamp(), !cell.is_live())
+    }
+}
+
+/// A row that is being written.
+struct OpenRow {
+    super_name: Option<Box<[u8]>>,
+    /// Whether the innermost array or object that is open has nothing in it.
+    is_empty: bool,
+}
+
+fn write_hex(out: &mut dyn Write, bytes: &[u8]) -> io::Result<()> {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut digits = [0; 2 * HEX_CHUNK];
+    for chunk in bytes.chunks(HEX_CHUNK) {
+        for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(chunk) {
+            *pair = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+        }
+        out.write_all(&digits[..2 * chunk.len()])?;
+    }
+    Ok(())
+}

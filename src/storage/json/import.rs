@@ -1,0 +1,201 @@
+//! From JSON to an SSTable.
+//!
+//! The text is read twice: first to see whether all of it can be imported, how many rows there are
+//! and whether they come in order, then to write them. So nothing is written of a text with a
+//! mistake at its end.
+
+use super::parse::{Context, ParseError, RowSink, Survey, parse};
+use super::runs::{RUN_BYTES, Runs};
+use crate::base::fs::FileSystem;
+use crate::model::cell::Cell;
+use crate::model::deletion::Deletion;
+use crate::model::schema::ColumnFamilySchema;
+use crate::ring::DecoratedKey;
+use crate::storage::error::{FileError, ReadError};
+use crate::storage::sstable::split_writer::Paths;
+use crate::storage::sstable::{SplitWriter, WriterOptions, WrittenFile};
+use std::io::{self, BufReader, Read};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Bytes that are read of the text at a time.
+const READ_BUFFER: usize = 1 << 20;
+
+/// Why nothing was imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The text is no JSON, or not of this column family. The first words are those of the
+    /// original.
+    #[error(
+        "Invalid JSON input, or incorrect column family. Line {line}, column {column}: {reason}"
+    )]
+    Shape {
+        /// Line of the mistake, from 1.
+        line: usize,
+        /// Its column.
+        column: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The text cannot be read.
+    #[error("cannot read the JSON: {0}")]
+    Input(io::Error),
+    /// The SSTable cannot be written.
+    #[error(transparent)]
+    Output(#[from] ReadError),
+}
+
+impl From<FileError> for ImportError {
+    fn from(error: FileError) -> Self {
+        Self::Output(error.into())
+    }
+}
+
+/// What was imported.
+#[derive(Debug)]
+pub struct Imported {
+    /// Rows of the text.
+    pub rows: u64,
+    /// Cells of the text.
+    pub cells: u64,
+    /// The SSTable, complete under the name it was given; `None` if there was nothing to import.
+    pub file: Option<WrittenFile>,
+}
+
+/// Where rows are written to.
+pub(super) struct Target<'a> {
+    pub(super) fs: &'a Arc<dyn FileSystem>,
+    pub(super) family: &'a ColumnFamilySchema,
+    pub(super) options: WriterOptions,
+    pub(super) created_at_micros: i64,
+    pub(super) next_path: &'a mut dyn FnMut() -> Result<PathBuf, FileError>,
+}
+
+/// What an import needs to know.
+#[derive(Debug, Clone)]
+pub struct Importer<'a> {
+    /// Where SSTables are written.
+    pub fs: &'a Arc<dyn FileSystem>,
+    /// The column family.
+    pub family: &'a ColumnFamilySchema,
+    /// How SSTables are written.
+    pub options: WriterOptions,
+    /// Now, in microseconds since the Unix epoch.
+    pub now_micros: i64,
+}
+
+impl Importer<'_> {
+    /// Imports a text that `open` gives anew each time. `next_path` names files that are not there
+    /// yet. `progress` hears how many bytes are read, of twice the text.
+    pub fn import(
+        &self,
+        open: &mut dyn FnMut() -> io::Result<Box<dyn Read>>,
+        next_path: &mut dyn FnMut() -> Result<PathBuf, FileError>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Imported, ImportError> {
+        self.import_in_runs_of(RUN_BYTES, open, next_path, progress)
+    }
+
+    pub(super) fn import_in_runs_of(
+        &self,
+        run_bytes: usize,
+        open: &mut dyn FnMut() -> io::Result<Box<dyn Read>>,
+        next_path: &mut dyn FnMut() -> Result<PathBuf, FileError>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Imported, ImportError> {
+        let context = Context {
+            family: self.family,
+            partitioner: self.options.partitioner,
+            now_secs: i32::try_from(self.now_micros / 1_000_000).unwrap_or(i32::MAX),
+        };
+        let mut read = 0;
+        let mut pass = |sink: &mut dyn RowSink| {
+            let text = open().map_err(ImportError::Input)?;
+            let counted = Counted { text, read: &mut read, progress };
+            let text = BufReader::with_capacity(READ_BUFFER, counted);
+            parse(text, context, sink).map_err(ImportError::from)
+        };
+        let mut survey = Survey::new(self.family);
+        pass(&mut survey)?;
+        let Survey { rows, cells, is_in_order, .. } = survey;
+        let (family, options, created_at_micros) =
+            (self.family, self.options.clone(), self.now_micros);
+        let file = if is_in_order {
+            let paths = Paths::new(next_path);
+            let writer =
+                SplitWriter::new(&**self.fs, family, options, rows, created_at_micros, paths);
+            let mut sink = Straight(writer);
+            pass(&mut sink)?;
+            sink.0.finish()?.pop()
+        } else {
+            let target = Target { fs: self.fs, family, options, created_at_micros, next_path };
+            let mut runs = Runs::new(target, run_bytes);
+            pass(&mut runs)?;
+            runs.finish()?
+        };
+        Ok(Imported { rows, cells, file: self.unless_empty(file) })
+    }
+}
+
+impl Importer<'_> {
+    /// Rows that hold nothing leave no trace; a file of such rows goes again.
+    fn unless_empty(&self, file: Option<WrittenFile>) -> Option<WrittenFile> {
+        let file = file?;
+        if file.properties.rows > 0 {
+            return Some(file);
+        }
+        if let Err(error) = self.fs.remove_file(&file.path) {
+            log::warn!("cannot remove the empty SSTable {}: {error}", file.path.display());
+        }
+        None
+    }
+}
+
+impl From<ParseError> for ImportError {
+    fn from(error: ParseError) -> Self {
+        match error {
+            ParseError::Sink(error) => error.into(),
+            ParseError::Text(error) if error.is_io() => Self::Input(error.into()),
+            ParseError::Text(error) => {
+                let (line, column) = (error.line(), error.column());
+                let text = error.to_string();
+                // The parser ends its text with the place, which is told in front here.
+                let reason = text.rsplit_once(" at line ").map_or(&*text, |(reason, _)| reason);
+                Self::Shape { line, column, reason: reason.to_owned() }
+            }
+        }
+    }
+}
+
+/// Rows in order go to the file as they come.
+struct Straight<'a>(SplitWriter<'a>);
+
+impl RowSink for Straight<'_> {
+    fn begin_row(&mut self, key: &DecoratedKey, deletion: Deletion) -> Result<(), FileError> {
+        self.0.begin_row(key, deletion)
+    }
+
+    fn cell(&mut self, cell: Cell) -> Result<(), FileError> {
+        self.0.push(&cell)
+    }
+
+    fn end_row(&mut self) -> Result<(), FileError> {
+        self.0.end_row()
+    }
+}
+
+/// Tells how much was read.
+struct Counted<'a> {
+    text: Box<dyn Read>,
+    read: &'a mut u64,
+    progress: &'a mut dyn FnMut(u64),
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.text.read(buffer)?;
+        *self.read += length as u64;
+        (self.progress)(*self.read);
+        Ok(length)
+    }
+}

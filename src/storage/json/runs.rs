@@ -1,0 +1,203 @@
+//! Sorts rows that come in any order, in bounded memory: as much as fits is sorted and written as
+//! an SSTable, a *run*; the runs are merged to one in the end.
+
+use super::parse::RowSink;
+use crate::model::cell::Cell;
+use crate::model::deletion::Deletion;
+use crate::model::slice::CellRange;
+use crate::ring::DecoratedKey;
+use crate::storage::caches::BlockCache;
+use crate::storage::error::{FileError, ReadError};
+use crate::storage::row::RowReader;
+use crate::storage::rows::{MergedRows, RowStream};
+use crate::storage::sstable::{Access, Blocks, SsTable, SsTableWriter, WrittenFile};
+use crate::storage::store::discard;
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Bound;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::import::Target;
+
+/// Bytes of cells that are sorted in memory.
+pub(super) const RUN_BYTES: usize = 64 << 20;
+
+/// What a cell and a row take in memory besides their bytes, about.
+const OVERHEAD: usize = 64;
+
+/// Most runs: all are open at a time when they are merged.
+const MAX_RUNS: usize = 512;
+
+/// Sorts rows.
+pub(super) struct Runs<'a> {
+    target: Target<'a>,
+    run_bytes: usize,
+    rows: BTreeMap<DecoratedKey, (Deletion, Vec<Cell>)>,
+    bytes: usize,
+    row: Option<(DecoratedKey, Deletion)>,
+    written: Vec<WrittenFile>,
+}
+
+impl<'a> Runs<'a> {
+    pub(super) fn new(target: Target<'a>, run_bytes: usize) -> Self {
+        let (rows, written) = (BTreeMap::new(), Vec::new());
+        Self { target, run_bytes, rows, bytes: 0, row: None, written }
+    }
+
+    /// The rows in one file; `None` if there are none.
+    pub(super) fn finish(mut self) -> Result<Option<WrittenFile>, ReadError> {
+        self.write_run()?;
+        if self.written.len() < 2 {
+            return Ok(self.written.pop());
+        }
+        let merged = self.merge()?;
+        Ok(Some(merged))
+    }
+
+    fn write_run(&mut self) -> Result<(), FileError> {
+        self.bytes = 0;
+        let rows = std::mem::take(&mut self.rows);
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let path = (self.target.next_path)()?;
+        if self.written.len() >= MAX_RUNS {
+            let reason = "the rows are too many to be sorted: import them in several parts";
+            return Err(FileError::new("write", &path, io::Error::other(reason)));
+        }
+        let count = rows.len() as u64;
+        self.write(path, count, |writer, family| {
+            for (key, (deletion, mut cells)) in rows {
+                cells.sort_by(|a, b| family.compare(a.place(), b.place()));
+                writer.begin_row(&key, deletion);
+                let mut cells = cells.into_iter().peekable();
+                while let Some(mut cell) = cells.next() {
+                    let is_same =
+                        |other: &Cell| family.compare(cell.place(), other.place()).is_eq();
+                    let mut same = Vec::new();
+                    while let Some(other) = cells.next_if(is_same) {
+                        same.push(other);
+                    }
+                    for other in same {
+                        cell = cell.reconcile(other);
+                    }
+                    writer.push(&cell)?;
+                }
+                writer.end_row()?;
+            }
+            Ok::<(), FileError>(())
+        })
+        .map(|run| self.written.push(run))
+    }
+
+    /// Writes a file, and removes it if that fails.
+    fn write<E: From<FileError>>(
+        &self,
+        path: PathBuf,
+        expected_rows: u64,
+        fill: impl FnOnce(
+            &mut SsTableWriter,
+            &crate::model::schema::ColumnFamilySchema,
+        ) -> Result<(), E>,
+    ) -> Result<WrittenFile, E> {
+        let Target { fs, family, options, created_at_micros, .. } = &self.target;
+        let options = options.clone();
+        let attempt = || {
+            let mut writer = SsTableWriter::create(
+                &***fs,
+                &path,
+                family,
+                options,
+                expected_rows,
+                *created_at_micros,
+            )?;
+            fill(&mut writer, family)?;
+            Ok(writer.finish()?)
+        };
+        let written: Result<_, E> = attempt();
+        if written.is_err() {
+            discard(&***fs, &path);
+        }
+        let (properties, bytes) = written?;
+        Ok(WrittenFile { path, bytes, properties })
+    }
+
+    fn merge(&mut self) -> Result<WrittenFile, ReadError> {
+        let partitioner = self.target.options.partitioner;
+        let cache = Arc::new(BlockCache::new(0));
+        let open =
+            |run: &WrittenFile| SsTable::open(self.target.fs, &run.path, 0, partitioner, &cache);
+        let tables = self.written.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let expected = self.written.iter().map(|run| run.properties.rows).sum();
+        let path = (self.target.next_path)()?;
+        let merged = self.write(path, expected, |writer, family| {
+            let streams = tables.iter().map(|table| {
+                RowStream::sstable(
+                    Blocks::new(table, Access::Bypass),
+                    Bound::Unbounded,
+                    partitioner,
+                )
+            });
+            let mut rows = MergedRows::new(partitioner, streams.collect::<Result<_, _>>()?);
+            while let Some((key, sources)) = rows.advance()? {
+                let reader = RowReader::of_everything(family, sources);
+                writer.begin_row(&key, reader.deletion());
+                let mut cells = reader.cells(CellRange::ALL, false)?;
+                while let Some(cell) = cells.advance()? {
+                    writer.push(&cell)?;
+                }
+                writer.end_row()?;
+            }
+            Ok::<(), ReadError>(())
+        })?;
+        Ok(merged)
+    }
+
+    fn make_room(&mut self) -> Result<(), FileError> {
+        if self.bytes < self.run_bytes {
+            return Ok(());
+        }
+        self.write_run()?;
+        // What comes of the row that was begun goes to the next run.
+        if let Some((key, deletion)) = self.row.clone() {
+            self.rows.insert(key, (deletion, Vec::new()));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Runs<'_> {
+    /// Runs that were merged, or are of no use.
+    fn drop(&mut self) {
+        for run in self.written.drain(..) {
+            discard(&**self.target.fs, &run.path);
+        }
+    }
+}
+
+impl RowSink for Runs<'_> {
+    fn begin_row(&mut self, key: &DecoratedKey, deletion: Deletion) -> Result<(), FileError> {
+        self.make_room()?;
+        let row = self.rows.entry(key.clone()).or_insert((Deletion::NONE, Vec::new()));
+        row.0 = row.0.merge(deletion);
+        self.bytes += key.key().as_bytes().len() + 2 * OVERHEAD;
+        self.row = Some((key.clone(), deletion));
+        Ok(())
+    }
+
+    fn cell(&mut self, cell: Cell) -> Result<(), FileError> {
+        self.bytes += cell.encoded_length() + OVERHEAD;
+        if let Some((key, _)) = &self.row
+            && let Some((_, cells)) = self.rows.get_mut(key)
+        {
+            cells.push(cell);
+        }
+        self.make_room()
+    }
+
+    fn end_row(&mut self) -> Result<(), FileError> {
+        self.row = None;
+        Ok(())
+    }
+}

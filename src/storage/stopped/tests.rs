@@ -1,0 +1,146 @@
+use super::*;
+use crate::base::sim_fs::SimFileSystem;
+use crate::ring::Partitioner;
+use crate::storage::sstable::tests::samples::{FOLDER, blocks, disk, family, options, rows, write};
+use crate::storage::sstable::{Properties, WrittenFile};
+
+const P: Partitioner = Partitioner::OrderPreserving;
+
+fn server(disk: &Arc<SimFileSystem>) -> Result<StoppedServer, StoppedError> {
+    let fs: Arc<dyn FileSystem> = Arc::clone(disk) as _;
+    StoppedServer::lock(&fs, &["/data".into()], Path::new("/commitlog"))
+}
+
+/// Writes a file that does not count yet.
+fn written(disk: &SimFileSystem, stopped: &mut StoppedFamily) -> WrittenFile {
+    let path = stopped.new_path().unwrap();
+    let family = family(false);
+    write(disk, &path, &family, options(P), &rows(&family, P));
+    let bytes = disk.open(&path).unwrap().size().unwrap();
+    WrittenFile { path, bytes, properties: Properties::default() }
+}
+
+/// The generations that count, all of which must be there and sound.
+fn counting(disk: &Arc<SimFileSystem>) -> Vec<u64> {
+    let server = server(disk).unwrap();
+    let stopped = server.family("ks", "cf").unwrap();
+    let generation = |named: Named| match named {
+        Named::Present { generation, file } => {
+            assert!(!blocks(&**disk, &file).is_empty());
+            generation
+        }
+        other => panic!("{other:?}"),
+    };
+    stopped.named().into_iter().map(generation).collect()
+}
+
+/// A family of one file, number 1, durable.
+fn one_file() -> Arc<SimFileSystem> {
+    let disk = disk();
+    let server = server(&disk).unwrap();
+    let mut stopped = server.family("ks", "cf").unwrap();
+    let file = written(&disk, &mut stopped);
+    let (names, _) = stopped.replace(&[file], &[]).unwrap();
+    assert_eq!(names, [Path::new(FOLDER).join("cf-1.sst")]);
+    drop(server);
+    disk.sync_everything();
+    assert_eq!(counting(&disk), [1]);
+    disk
+}
+
+#[test]
+fn a_running_server_is_left_alone_and_holds_tools_off() {
+    let disk = disk();
+    let held = server(&disk).unwrap();
+    let error = server(&disk).unwrap_err();
+    assert!(error.to_string().starts_with("/data is in use by a running server: stop it first"));
+    let around = lock_around(&*disk, Path::new(FOLDER));
+    assert!(matches!(around, Err(StoppedError::Running(_))));
+    // What is in a snapshot never changes.
+    let snapshot = Path::new(FOLDER).join("snapshots/1");
+    assert!(lock_around(&*disk, &snapshot).unwrap().is_none());
+    drop(held);
+    assert!(server(&disk).is_ok());
+}
+
+#[test]
+fn directories_that_are_not_there_are_named() {
+    let fs: Arc<dyn FileSystem> = disk();
+    let missing = StoppedServer::lock(&fs, &["/elsewhere".into()], Path::new("/commitlog"));
+    assert!(
+        matches!(missing, Err(StoppedError::NoDirectory(path)) if path == Path::new("/elsewhere"))
+    );
+}
+
+#[test]
+fn replaced_files_are_kept_aside_whatever_they_are_called() {
+    let disk = one_file();
+    let server = server(&disk).unwrap();
+    let mut stopped = server.family("ks", "cf").unwrap();
+    let aside = Path::new(FOLDER).join(DAMAGED_FOLDER);
+    disk.create_dir_all(&aside).unwrap();
+    disk.create(&aside.join("cf-1.sst")).unwrap();
+    let file = written(&disk, &mut stopped);
+    let (names, kept) = stopped.replace(&[file], &[1]).unwrap();
+    assert_eq!(names, [Path::new(FOLDER).join("cf-2.sst")]);
+    assert_eq!(kept, [aside.join("cf-1.sst.1")]);
+    assert!(!disk.exists(&Path::new(FOLDER).join("cf-1.sst")));
+    drop(server);
+    assert_eq!(counting(&disk), [2]);
+}
+
+#[test]
+fn what_is_missing_or_cut_or_strange_is_told() {
+    let disk = one_file();
+    let path = Path::new(FOLDER).join("cf-1.sst");
+    let size = disk.open(&path).unwrap().size().unwrap();
+    disk.open(&path).unwrap().set_size(size - 1).unwrap();
+    disk.create(&Path::new(FOLDER).join("cf-7.sst")).unwrap();
+    let named = |disk: &Arc<SimFileSystem>| {
+        let server = server(disk).unwrap();
+        let stopped = server.family("ks", "cf").unwrap();
+        let strangers: Vec<u64> = stopped.strangers().map(|(generation, _)| generation).collect();
+        (stopped.named(), strangers)
+    };
+    let cut =
+        Named::WrongSize { generation: 1, file: path.clone(), found: size - 1, expected: size };
+    assert_eq!(named(&disk), (vec![cut], vec![7]));
+    disk.remove_file(&path).unwrap();
+    assert_eq!(named(&disk), (vec![Named::Missing { generation: 1 }], vec![7]));
+    disk.remove_file(&Path::new(FOLDER).join("cf.manifest")).unwrap();
+    let opened = server(&disk).unwrap().family("ks", "cf");
+    assert!(matches!(opened, Err(StoppedError::Open(OpenError::NoManifest { .. }))));
+}
+
+#[test]
+fn a_power_loss_at_any_step_leaves_the_old_or_the_new_and_keeps_the_damaged_file() {
+    let (mut old, mut new) = (0, 0);
+    for changes in 0.. {
+        let disk = one_file();
+        let before = {
+            let server = server(&disk).unwrap();
+            let mut stopped = server.family("ks", "cf").unwrap();
+            let file = written(&disk, &mut stopped);
+            disk.power_off_after(changes);
+            stopped.replace(&[file], &[1]).is_ok()
+        };
+        disk.crash(&mut fastrand::Rng::with_seed(changes));
+        let names = |folder: &str| {
+            let folder = Path::new(FOLDER).join(folder);
+            let entries = disk.list(&folder).unwrap_or_default();
+            entries.into_iter().map(|entry| entry.name).collect::<Vec<_>>()
+        };
+        let is_kept = names("").contains(&"cf-1.sst".to_owned())
+            || names(DAMAGED_FOLDER).contains(&"cf-1.sst".to_owned());
+        assert!(is_kept, "after {changes} changes: {:?}", names(""));
+        match &counting(&disk)[..] {
+            [1] => old += 1,
+            [2] => new += 1,
+            other => panic!("after {changes} changes: {other:?}"),
+        }
+        if before {
+            break;
+        }
+    }
+    assert!(old > 3 && new > 3, "{old} {new}");
+}

@@ -1,0 +1,409 @@
+//! `alexandra sstable` on the files that a server has left, and on those of one that runs.
+
+#![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
+
+mod server;
+
+use rustix::process::{Pid, Signal, kill_process};
+use server::calls::{KEYSPACE, Path as ColumnPath, STANDARD, SUPER, plain_families};
+use server::client::Client;
+use server::{Server, program, serve};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+/// Rows of [`stopped`].
+const ROWS: usize = 300;
+
+/// A server's directory, in which some rows were written before it was stopped in order.
+struct Stopped {
+    directory: tempfile::TempDir,
+}
+
+impl Stopped {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut server = Server::start(directory.path(), &plain_families());
+        write_rows(&server);
+        assert!(server.stop().success());
+        Self { directory }
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn tool(&self, arguments: &[&str]) -> Output {
+        run(&mut self.command(arguments))
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program());
+        command.arg("sstable").args(arguments).current_dir(self.path());
+        command
+    }
+
+    /// The SSTables of a column family.
+    fn files(&self, family: &str) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.folder()).unwrap().map(|entry| entry.unwrap().path());
+        let start = format!("{family}-");
+        let is_one = |path: &PathBuf| {
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            name.starts_with(&start) && path.extension().is_some_and(|ending| ending == "sst")
+        };
+        entries.filter(is_one).collect()
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.path().join("data").join(KEYSPACE)
+    }
+
+    /// Flips a bit in the middle of the only file of a column family.
+    fn damage(&self, family: &str, share: usize) -> PathBuf {
+        let files = self.files(family);
+        let [file] = &files[..] else { panic!("{files:?}") };
+        let mut bytes = fs::read(file).unwrap();
+        let at = bytes.len() * share / 100;
+        bytes[at] ^= 4;
+        fs::write(file, bytes).unwrap();
+        file.clone()
+    }
+
+    fn export(&self, family: &str) -> String {
+        let exported = self.tool(&["export", "--config", ".", KEYSPACE, family]);
+        assert_eq!(exported.status.code(), Some(0), "{}", text(&exported));
+        String::from_utf8(exported.stdout).unwrap()
+    }
+}
+
+fn write_rows(server: &Server) {
+    let mut client = Client::connect(server.thrift_address());
+    for number in 0..ROWS {
+        let key = format!("row {number}");
+        for name in ["a", "b"] {
+            let path = ColumnPath::column(STANDARD, name.as_bytes());
+            client.insert(&key, path, format!("value {number}").as_bytes(), 10).unwrap();
+        }
+    }
+    for name in [&b"x"[..], b"y"] {
+        let path = ColumnPath { family: SUPER, super_column: Some(b"sc"), column: Some(name) };
+        client.insert("super row", path, b"value", 10).unwrap();
+    }
+    client
+        .remove("row 7", ColumnPath { family: STANDARD, super_column: None, column: None }, 20)
+        .unwrap();
+    let path = ColumnPath { family: SUPER, super_column: Some(b"sc"), column: None };
+    client.remove("super row", path, 5).unwrap();
+}
+
+fn run(command: &mut Command) -> Output {
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+/// All that a command has said.
+fn text(output: &Output) -> String {
+    let [out, err] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    format!("{out}\n{err}")
+}
+
+#[track_caller]
+fn expect(output: &Output, code: i32, texts: &[&str]) {
+    let said = text(output);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    for text in texts {
+        assert!(said.contains(text), "{text:?} is not in:\n{said}");
+    }
+}
+
+#[test]
+fn the_files_of_a_running_server_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Server::start(directory.path(), &plain_families());
+    write_rows(&server);
+    let stopped = Stopped { directory };
+    let refused = |arguments: &[&str]| {
+        let data = stopped.path().display().to_string();
+        let said = stopped.tool(arguments);
+        expect(&said, 2, &["is in use by a running server: stop it first", &data]);
+    };
+    fs::write(stopped.path().join("rows.json"), "{}").unwrap();
+    for arguments in [
+        &["verify", "--config", "."][..],
+        &["scrub", "--config", "."],
+        &["export", "--config", ".", KEYSPACE, STANDARD],
+        &["import", "--config", ".", "-K", KEYSPACE, "-c", STANDARD, "rows.json"],
+    ] {
+        refused(arguments);
+    }
+    server.stop();
+    let file = stopped.files(STANDARD).remove(0).display().to_string();
+    server.restart();
+    refused(&["dump", &file]);
+    refused(&["verify", &file]);
+    // A snapshot can be read at any time.
+    let snapshot = stopped.folder().join("snapshots/1");
+    fs::create_dir_all(&snapshot).unwrap();
+    fs::hard_link(&file, snapshot.join(Path::new(&file).file_name().unwrap())).unwrap();
+    let verified = stopped.tool(&["verify", &snapshot.display().to_string()]);
+    expect(&verified, 0, &["sound, "]);
+}
+
+#[test]
+fn dump_shows_what_is_in_a_file() {
+    let stopped = Stopped::new();
+    let files = stopped.files(SUPER);
+    let dumped = stopped.tool(&["dump", "--cells", "--blocks", &files[0].display().to_string()]);
+    let texts = [
+        "Keyspace                    Keyspace1",
+        "Column family               Super1",
+        "Compare subcolumns with     org.apache.cassandra.db.marshal.BytesType",
+        "Rows                        1",
+        "Cells                       3",
+        "Tombstones                  1",
+        "Greatest timestamp          10",
+        "super row \"super row\", token ",
+        "    7363: @5 deleted (made at ",
+        "    7363:78 @10 = \"value\" (5 bytes)",
+        "row index",
+        "properties",
+    ];
+    expect(&dumped, 0, &texts);
+    let rows = stopped.tool(&["dump", "--rows", &stopped.files(STANDARD)[0].display().to_string()]);
+    expect(&rows, 0, &["row \"row 7\", token ", ", deleted at 20 (made at ", "    from 61 to 62"]);
+}
+
+#[test]
+fn verify_says_what_is_sound_and_names_what_is_not() {
+    let stopped = Stopped::new();
+    let verified = stopped.tool(&["verify", "--config", "."]);
+    expect(&verified, 0, &["Standard1-", "Super1-", "LocationInfo-", "sound, 300 rows, 600 cells"]);
+    let file = stopped.damage(STANDARD, 20).display().to_string();
+    let verified = stopped.tool(&["verify", "--config", ".", KEYSPACE]);
+    expect(&verified, 1, &[&format!("{file}: DAMAGED"), "  byte ", "; rows \"row ", "Super1-"]);
+    expect(&stopped.tool(&["verify", &file]), 1, &["DAMAGED"]);
+    expect(&stopped.tool(&["verify", "--config", ".", KEYSPACE, SUPER]), 0, &["sound"]);
+    fs::remove_file(&file).unwrap();
+    expect(&stopped.tool(&["verify", "--config", "."]), 1, &["is missing"]);
+    expect(&stopped.tool(&["verify", "--config", ".", "Elsewhere"]), 2, &["does not exist"]);
+    expect(&stopped.tool(&["verify", "no such file"]), 2, &["cannot open no such file"]);
+}
+
+#[test]
+fn scrub_makes_anew_what_can_be_and_asks_before_anything_is_lost() {
+    let stopped = Stopped::new();
+    let before = stopped.export(STANDARD);
+    // The row index stands behind the data: nothing is lost with it.
+    let file = stopped.damage(STANDARD, 80);
+    let scrubbed = stopped.tool(&["scrub", "--config", ".", KEYSPACE, STANDARD]);
+    let kept = stopped.folder().join("damaged").join(file.file_name().unwrap());
+    let texts = ["DAMAGED", "  nothing is lost", "  saved as ", &kept.display().to_string()];
+    expect(&scrubbed, 1, &texts);
+    assert!(kept.exists() && !file.exists());
+    assert_eq!(stopped.export(STANDARD), before);
+    let again = stopped.tool(&["scrub", "--config", "."]);
+    expect(&again, 0, &["sound, left as it is"]);
+
+    let file = stopped.damage(STANDARD, 10);
+    let bytes = fs::read(&file).unwrap();
+    let refused = stopped.tool(&["scrub", "--config", ".", KEYSPACE]);
+    let texts = ["  lost: row \"row ", "left as it is: --accept-loss", "may come back"];
+    expect(&refused, 1, &texts);
+    assert_eq!(fs::read(&file).unwrap(), bytes);
+    assert_eq!(stopped.files(STANDARD), std::slice::from_ref(&file));
+    let accepted = stopped.tool(&["scrub", "--accept-loss", "--config", ".", KEYSPACE]);
+    expect(&accepted, 1, &["  saved as "]);
+    expect(&stopped.tool(&["verify", "--config", "."]), 0, &["sound"]);
+    // The server takes it for what it is.
+    let server = Server::launch(stopped.path(), address(&stopped), serve(stopped.path()));
+    let rows = Client::connect(server.thrift_address()).scan(STANDARD).unwrap();
+    let sound = rows.iter().filter(|(_, columns)| columns.len() == 2).count();
+    assert!((1..ROWS - 1).contains(&sound), "{sound}");
+}
+
+/// Where the server of this directory is served.
+fn address(stopped: &Stopped) -> std::net::SocketAddr {
+    let configuration = fs::read_to_string(stopped.path().join("storage-conf.xml")).unwrap();
+    let (_, rest) = configuration.split_once("<ThriftPort>").unwrap();
+    let (port, _) = rest.split_once('<').unwrap();
+    std::net::SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap()))
+}
+
+#[test]
+fn scrub_saves_a_single_file_into_another() {
+    let stopped = Stopped::new();
+    let file = stopped.damage(STANDARD, 80);
+    let alone = stopped.path().join("alone.sst");
+    fs::rename(&file, &alone).unwrap();
+    let saved = stopped.tool(&["scrub", "alone.sst", "--output", "saved.sst"]);
+    expect(&saved, 1, &["nothing is lost", "saved as saved.sst"]);
+    expect(&stopped.tool(&["verify", "saved.sst"]), 0, &["sound, 300 rows"]);
+    expect(&stopped.tool(&["scrub", "alone.sst"]), 2, &["--output"]);
+}
+
+#[test]
+fn export_and_import_give_the_same_rows_again() {
+    let stopped = Stopped::new();
+    let [standard, sup] = [STANDARD, SUPER].map(|family| stopped.export(family));
+    assert!(standard.contains("  \"row 7\": [{\"deletedAt\": 20, \"localDeletionTime\": "));
+    assert!(sup.contains("{ \"7363\": {\"deletedAt\": 5, \"localDeletionTime\": "));
+    let fresh = tempfile::tempdir().unwrap();
+    server::configure(fresh.path(), &plain_families());
+    let fresh = Stopped { directory: fresh };
+    for (family, rows) in [(STANDARD, &standard), (SUPER, &sup)] {
+        fs::write(fresh.path().join("rows.json"), rows).unwrap();
+        let arguments = ["import", "--config", ".", "-K", KEYSPACE, "-c", family, "rows.json"];
+        expect(&fresh.tool(&arguments), 0, &["rows and ", "cells imported", ".sst"]);
+        assert_eq!(fresh.export(family), *rows);
+        // Once more makes no difference.
+        expect(&fresh.tool(&arguments), 0, &["cells imported"]);
+        assert_eq!(fresh.files(family).len(), 2);
+        assert_eq!(fresh.export(family), *rows);
+    }
+    expect(&fresh.tool(&["verify", "--config", "."]), 0, &["sound, 300 rows"]);
+    let server = Server::launch(fresh.path(), address(&fresh), serve(fresh.path()));
+    let rows = Client::connect(server.thrift_address()).scan(STANDARD).unwrap();
+    assert_eq!(rows.iter().filter(|(_, columns)| columns.len() == 2).count(), ROWS - 1);
+}
+
+#[test]
+fn import_refuses_what_is_no_such_json() {
+    let stopped = Stopped::new();
+    let before = stopped.export(STANDARD);
+    fs::write(stopped.path().join("rows.json"), "{\n\"k\": {\"73\": 1}\n}").unwrap();
+    let arguments = ["import", "--config", ".", "-K", KEYSPACE, "-c", STANDARD, "rows.json"];
+    let text = "Invalid JSON input, or incorrect column family. Line 2, column ";
+    expect(&stopped.tool(&arguments), 2, &[text]);
+    assert_eq!(stopped.export(STANDARD), before);
+    let unknown = ["import", "--config", ".", "-K", KEYSPACE, "-c", "Elsewhere", "rows.json"];
+    expect(&stopped.tool(&unknown), 2, &["there is no column family Elsewhere in"]);
+    expect(&stopped.tool(&["import", "rows.json"]), 2, &["Usage: alexandra sstable import"]);
+}
+
+#[test]
+fn keys_are_chosen_exactly() {
+    let stopped = Stopped::new();
+    let export = |arguments: &[&str]| {
+        let all = ["export", "--config", ".", KEYSPACE, STANDARD].iter().chain(arguments);
+        let exported = stopped.tool(&all.copied().collect::<Vec<_>>());
+        assert_eq!(exported.status.code(), Some(0), "{}", text(&exported));
+        String::from_utf8(exported.stdout).unwrap()
+    };
+    let row = "{\n  \"row 9\": [[\"61\", \"76616c75652039\", 10, false], \
+               [\"62\", \"76616c75652039\", 10, false]]\n}\n";
+    assert_eq!(export(&["-k", "row 9"]), row);
+    assert_eq!(export(&["-k", "726f772039", "--hex-keys"]), row);
+    assert_eq!(export(&["-k", "no such row"]), "{\n}\n");
+    assert_eq!(export(&["-k", "row 9", "-e"]), "row 9\n");
+    assert_eq!(export(&["-e", "-x", "row 9"]).lines().count(), ROWS - 1);
+    export(&["-k", "row 9", "--output", "rows.json"]);
+    assert_eq!(fs::read_to_string(stopped.path().join("rows.json")).unwrap(), row);
+}
+
+#[test]
+fn under_their_old_names_the_tools_are_as_of_old() {
+    let stopped = Stopped::new();
+    let old = |name: &str| {
+        let link = stopped.path().join(name);
+        if !link.exists() {
+            symlink(program(), &link).unwrap();
+        }
+        let mut command = Command::new(link);
+        command.current_dir(stopped.path());
+        command
+    };
+    let file = stopped.files(STANDARD)[0].display().to_string();
+    let exported = run(old("sstable2json").args([&file, "-k", "row 7"]));
+    expect(&exported, 0, &["WARNING: the shape of sstable2json has no place for 1 deletions"]);
+    let shape = String::from_utf8_lossy(&exported.stdout);
+    assert!(shape.starts_with("{\n  \"row 7\": [[\"61\", ") && !shape.contains("deletedAt"));
+    let exported = run(old("sstable2json").args([&file, "-x", "row 7", "-f", "rows.json"]));
+    expect(&exported, 0, &[]);
+    expect(&run(&mut old("sstable2json")), 1, &["You must supply exactly one sstable"]);
+    expect(&run(&mut old("sstablekeys")), 2, &["Usage: sstablekeys <sstable>"]);
+    let keys = run(old("sstablekeys").arg(&file));
+    assert_eq!(String::from_utf8_lossy(&keys.stdout).lines().count(), ROWS);
+    let import = |sstable: &str| {
+        let mut command = old("json2sstable");
+        command.args(["-K", KEYSPACE, "-c", "Standard2", "rows.json", sstable]);
+        run(command.env("STORAGE_CONFIG", stopped.path()))
+    };
+    expect(&import("alone.sst"), 0, &["299 rows", "alone.sst"]);
+    expect(&stopped.tool(&["verify", "alone.sst"]), 0, &["sound, 299 rows"]);
+    let in_store = stopped.folder().join("Standard2-77-Data.db").display().to_string();
+    expect(&import(&in_store), 0, &["299 rows", "Standard2-1.sst"]);
+    assert_eq!(stopped.export("Standard2").lines().count(), 299 + 2);
+    let mut of_java = old("json2sstable");
+    of_java.arg(format!("-Dstorage-config={}", stopped.path().display()));
+    of_java.args(["-K", KEYSPACE, "-c", "NoSuch", "rows.json", "x.sst"]);
+    expect(&run(&mut of_java), 2, &["there is no column family NoSuch"]);
+}
+
+/// Kills a command after a pause, unless it has ended before.
+fn kill_after(mut command: Command, pause: Duration) {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(pause);
+    let _ = kill_process(Pid::from_child(&child), Signal::KILL);
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_kill_in_the_midst_leaves_the_old_or_the_new() {
+    let stopped = Stopped::new();
+    let before = stopped.export(STANDARD);
+    let rows: Vec<String> =
+        (0..20_000).map(|n| format!("\"new {n}\": [[\"61\", \"76\", 1, false]]")).collect();
+    fs::write(stopped.path().join("rows.json"), format!("{{{}}}", rows.join(",\n"))).unwrap();
+    let import = ["import", "--config", ".", "-K", KEYSPACE, "-c", STANDARD, "rows.json"];
+    for pause in [0, 5, 20, 50, 100, 200] {
+        let counted = |text: &str| text.lines().count() - 2;
+        let imported_before = counted(&stopped.export(STANDARD)) > ROWS;
+        kill_after(stopped.command(&import), Duration::from_millis(pause));
+        let now = stopped.export(STANDARD);
+        let all = counted(&now);
+        assert!(all == ROWS && now == before || all == ROWS + 20_000, "{all} after {pause} ms");
+        assert!(!imported_before || all > ROWS);
+        expect(&stopped.tool(&["verify", "--config", "."]), 0, &["sound"]);
+    }
+    // What was cut off is cleared away by the next start, which reads all that counts.
+    let expected = stopped.export(STANDARD);
+    let mut server = Server::launch(stopped.path(), address(&stopped), serve(stopped.path()));
+    server.stop();
+    let entries = fs::read_dir(stopped.folder()).unwrap();
+    let unfinished = entries.filter(|e| e.as_ref().unwrap().path().extension().unwrap() == "tmp");
+    assert_eq!(unfinished.count(), 0);
+    assert_eq!(stopped.export(STANDARD), expected);
+}
+
+#[test]
+fn a_kill_in_the_midst_of_a_scrub_loses_nothing() {
+    let stopped = Stopped::new();
+    let before = stopped.export(STANDARD);
+    let damaged = stopped.damage(STANDARD, 80);
+    let name = damaged.file_name().unwrap();
+    for pause in [0, 3, 10, 20, 40, 80, 1000] {
+        let scrub = stopped.command(&["scrub", "--config", ".", KEYSPACE, STANDARD]);
+        kill_after(scrub, Duration::from_millis(pause));
+        let kept = stopped.folder().join("damaged").join(name);
+        assert!(damaged.exists() || kept.exists(), "after {pause} ms");
+    }
+    assert_eq!(stopped.export(STANDARD), before);
+    expect(&stopped.tool(&["scrub", "--config", "."]), 0, &["sound, left as it is"]);
+    assert!(stopped.folder().join("damaged").join(name).exists());
+}
+
+#[test]
+fn help_tells_of_the_exit_codes() {
+    let directory = tempfile::tempdir().unwrap();
+    let stopped = Stopped { directory };
+    for command in ["dump", "verify", "scrub", "export", "import"] {
+        expect(
+            &stopped.tool(&[command, "--help"]),
+            0,
+            &["Usage: alexandra sstable", "Exit codes: 0"],
+        );
+        expect(&stopped.tool(&[command, "--no-such-option"]), 2, &["unexpected argument"]);
+    }
+    expect(&stopped.tool(&["verify", "--config", "."]), 2, &["storage-conf.xml"]);
+}
