@@ -52,7 +52,6 @@ pub(crate) fn schema() -> Arc<Schema> {
 }
 
 /// How a rig is set up.
-#[allow(clippy::struct_excessive_bools, reason = "switches that are independent of each other")]
 #[derive(Debug, Clone, Copy)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub(crate) struct Setup {
