@@ -85,7 +85,8 @@ fn a_row_is_answered_from_memory_once_it_was_read() {
     assert_eq!(read(&rig, "row 1", Access::CachedOnly).unwrap(), row);
     assert!(read(&rig, "no row", Access::CachedOnly).unwrap().cells.is_empty());
     let stats = rows(&rig);
-    assert_eq!((stats.capacity, stats.size, stats.hits, stats.requests), (100, 1, 1, 4));
+    // What begins anew where it may wait for the disk is one request.
+    assert_eq!((stats.capacity, stats.size, stats.hits, stats.requests), (100, 1, 1, 3));
     assert!(stats.bytes > 100, "{stats:?}");
 }
 
@@ -218,7 +219,7 @@ fn the_key_cache_knows_where_a_row_is() {
     assert!(read(&rig, "ada", Access::CachedOnly).unwrap().cells.is_empty());
     assert_eq!(reads() - before, 0);
     let stats = keys(&rig);
-    assert_eq!((stats.size, stats.hits, stats.requests), (1, 1, 3));
+    assert_eq!((stats.size, stats.hits, stats.requests), (1, 1, 2));
     // A file that is gone is forgotten.
     rig.storage().compact(FAMILY).unwrap();
     rig.storage().store(FAMILY).remove_replaced();

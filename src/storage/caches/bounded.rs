@@ -31,6 +31,8 @@ struct Inner<K, V> {
     entries: Cache<K, Arc<Charged<V>>, UnitWeighter, RandomState>,
     bounds: Mutex<Bounds>,
     meter: Arc<Meter>,
+    /// Misses of reads that have begun anew, and miss again.
+    repeated: AtomicU64,
 }
 
 /// How many entries there may be.
@@ -90,7 +92,7 @@ where
         );
         let meter = Arc::new(Meter { bytes: AtomicU64::new(0), budget: Arc::clone(budget) });
         let bounds = Mutex::new(Bounds { capacity, in_force: capacity });
-        let inner = Arc::new(Inner { entries, bounds, meter });
+        let inner = Arc::new(Inner { entries, bounds, meter, repeated: AtomicU64::new(0) });
         let member: Weak<Inner<K, V>> = Arc::downgrade(&inner);
         budget.join(member);
         Self(inner)
@@ -151,14 +153,21 @@ where
         }
     }
 
+    /// A read that missed may not wait for the disk, and begins anew where it may: what it asks
+    /// then is still the same request.
+    pub(super) fn note_repeated(&self) {
+        self.0.repeated.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(super) fn stats(&self) -> CacheStats {
+        let repeated = self.0.repeated.load(Ordering::Relaxed);
         let hits = self.0.entries.hits();
         CacheStats {
             capacity: self.0.bounds().capacity,
             size: self.0.entries.len() as u64,
             bytes: self.0.meter.bytes.load(Ordering::Relaxed),
             hits,
-            requests: hits + self.0.entries.misses(),
+            requests: (hits + self.0.entries.misses()).saturating_sub(repeated).max(hits),
         }
     }
 }
@@ -242,6 +251,10 @@ mod tests {
         assert_eq!(cache.get(&0).map(|value| **value), Some(0));
         assert!(cache.get(&7).is_none());
         assert_eq!((cache.stats().hits, cache.stats().requests), (1, 2));
+        assert!(cache.get(&8).is_none());
+        cache.note_repeated();
+        assert!(cache.get(&8).is_none());
+        assert_eq!((cache.stats().hits, cache.stats().requests), (1, 3));
     }
 
     #[test]

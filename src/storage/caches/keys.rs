@@ -76,6 +76,11 @@ impl KeyCache {
         self.0.enforce();
     }
 
+    /// Who asked last, in vain, will ask the same again where it may wait for the disk.
+    pub fn note_repeated(&self) {
+        self.0.note_repeated();
+    }
+
     /// Forgets what is said of SSTables that are gone.
     pub fn forget_tables(&self, tables: &[u64]) {
         self.0.retain(|place, _| !tables.contains(&place.table));

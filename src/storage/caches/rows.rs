@@ -122,6 +122,11 @@ impl RowCache {
         Some(row)
     }
 
+    /// Who asked last, in vain, will ask the same again where it may wait for the disk.
+    pub fn note_repeated(&self) {
+        self.rows.note_repeated();
+    }
+
     /// Merges what SSTables of a view of this epoch have of a row, of which one has `cells` cells.
     /// That is refused as soon as the row is known to be too large.
     pub fn load(

@@ -216,21 +216,23 @@ impl SsTable {
         let Some(at) = self.blocks_before(key).checked_sub(1) else { return Ok(None) };
         let summary = &self.summary[at];
         let handle = summary.block;
-        if let Some(keys) = blocks.keys
-            && summary.pinned.get().is_none()
-            && let Some(known) = keys.get(self.cache_id, key.key())
-        {
+        let keys = blocks.keys.filter(|_| summary.pinned.get().is_none());
+        if let Some(known) = keys.and_then(|keys| keys.get(self.cache_id, key.key())) {
             let entry = RowEntry::decode(self.partitioner, &known, 0);
             return entry.map(Some).map_err(|malformed| self.malformed(handle, malformed));
         }
-        let block = self.row_index_block(summary, blocks)?;
+        let block = self.row_index_block(summary, blocks);
+        if let (Some(keys), Err(ReadError::WouldBlock)) = (keys, &block) {
+            keys.note_repeated();
+        }
+        let block = block?;
         for index in block.tagged(filter::tag(hash)) {
             let at = block.entry(index).ok_or(Malformed(0));
             let order =
                 at.and_then(|at| entry::compare_key(key, self.partitioner, block.bytes(), at));
             if order.map_err(|malformed| self.malformed(handle, malformed))? == Ordering::Equal {
                 let entry = self.entry(&block, handle, index)?;
-                if let Some(keys) = blocks.keys
+                if let Some(keys) = keys
                     && summary.pinned.get().is_none()
                     && let Some(only) = block.only(index)
                 {

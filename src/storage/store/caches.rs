@@ -180,12 +180,18 @@ impl Store {
     ) -> Result<Option<MemtableRow>, ReadError> {
         let loaded = match rows.get(key, view.epoch) {
             Some(known) => known,
-            None => match self.load_row(rows, view, key, budget, access)? {
-                Some(loaded) => {
+            None => match self.load_row(rows, view, key, budget, access) {
+                Ok(Some(loaded)) => {
                     self.keep_row(rows, view, key, loaded.clone());
                     loaded.into_row()
                 }
-                None => return Ok(None),
+                Ok(None) => return Ok(None),
+                Err(error) => {
+                    if matches!(error, ReadError::WouldBlock) {
+                        rows.note_repeated();
+                    }
+                    return Err(error);
+                }
             },
         };
         Ok(match loaded {
