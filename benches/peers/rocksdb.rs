@@ -31,7 +31,7 @@ impl RocksDb {
         records.for_each(|(key, value)| batch.put(key, value));
         let mut options = WriteOptions::default();
         options.set_sync(sync);
-        self.0.write_opt(&batch, &options).expect("writes work");
+        self.0.write_opt(batch, &options).expect("writes work");
     }
 }
 
