@@ -3,7 +3,8 @@
 use super::access::Refusal;
 use super::report::Failure;
 use crate::storage::compaction::{CompactionError, ThresholdError};
-use crate::storage::error::ReadError;
+use crate::storage::error::{FileError, ReadError};
+use crate::storage::snapshot::SnapshotError;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::http::header::WWW_AUTHENTICATE;
@@ -32,6 +33,9 @@ pub(super) enum AdminError {
     /// What was sent is not what the resource takes.
     #[error("the body cannot be read: {0}")]
     Body(#[from] serde_json::Error),
+    /// A body where the address says everything.
+    #[error("this resource takes no body here: say what is meant in the address")]
+    UnwantedBody,
     /// The body is too long.
     #[error("the body is longer than {0} bytes")]
     TooLong(usize),
@@ -80,6 +84,15 @@ pub(super) enum AdminError {
         /// Why.
         source: CompactionError,
     },
+    /// A snapshot was not taken.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// No snapshot has this name or tag.
+    #[error("no snapshot {0} was found")]
+    NoSnapshot(String),
+    /// Snapshots cannot be looked at or removed.
+    #[error(transparent)]
+    SnapshotFiles(#[from] FileError),
     /// The operation panicked.
     #[error("the operation failed by a defect of the server: its log says more")]
     Panicked,
@@ -93,24 +106,33 @@ impl AdminError {
         match self {
             Self::Refused(Refusal::TokenMissing | Refusal::TokenWrong) => StatusCode::UNAUTHORIZED,
             Self::Refused(_) => StatusCode::FORBIDDEN,
-            Self::NoResource | Self::NoKeyspace(_) | Self::NoFamily { .. } => StatusCode::NOT_FOUND,
+            Self::NoResource
+            | Self::NoKeyspace(_)
+            | Self::NoFamily { .. }
+            | Self::NoSnapshot(_)
+            | Self::Snapshot(SnapshotError::UnknownKeyspace(_)) => StatusCode::NOT_FOUND,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::NotJson => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooSlow(_) => StatusCode::REQUEST_TIMEOUT,
             Self::Query(_)
             | Self::Body(_)
+            | Self::UnwantedBody
             | Self::NoKeyspaceNamed
             | Self::NoThresholds
+            | Self::Snapshot(SnapshotError::Tag(_))
             | Self::Thresholds(_) => StatusCode::BAD_REQUEST,
             Self::Busy(_)
             | Self::Stopping
             | Self::Compaction { source: CompactionError::Stopped, .. } => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
-            Self::Flush { .. } | Self::Compaction { .. } | Self::Panicked | Self::Metrics(_) => {
-                StatusCode::INTERNAL_SERVER_ERROR
-            }
+            Self::Flush { .. }
+            | Self::Compaction { .. }
+            | Self::Snapshot(_)
+            | Self::SnapshotFiles(_)
+            | Self::Panicked
+            | Self::Metrics(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 }

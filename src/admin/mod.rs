@@ -9,6 +9,9 @@
 //!   PUT  /api/v1/cache-capacities           {"key_cache": 1, "row_cache": 0} and a column family
 //!   POST /api/v1/flush                      a selection
 //!   POST /api/v1/compact                    a selection
+//!   GET  /api/v1/snapshots                  what there is; ?keyspace=&name=
+//!   POST /api/v1/snapshots                  {"tag": "nightly"} and a keyspace, or all
+//!   DELETE /api/v1/snapshots                as GET, and no body
 //!   GET  /metrics                           for Prometheus
 //! ```
 //!

@@ -1,6 +1,7 @@
 //! What the admin side answers, as JSON and for `nodetool`. Sizes are in bytes.
 
 use crate::storage::caches::CacheStats;
+use crate::storage::snapshot;
 use crate::storage::store::Totals;
 use serde::{Deserialize, Serialize};
 
@@ -262,6 +263,37 @@ pub struct Caches {
     pub key_cache: Option<Cache>,
     /// The row cache, in rows; `None` if there is none.
     pub row_cache: Option<Cache>,
+}
+
+/// A snapshot of one keyspace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The keyspace.
+    pub keyspace: String,
+    /// That of its folders: the time, and the tag if it has one.
+    pub name: String,
+    /// When it was taken, in milliseconds since the Unix epoch.
+    pub taken_millis: u64,
+    /// All its files.
+    pub total_bytes: u64,
+    /// What clearing it gives back, as far as no other snapshot has the same files.
+    pub exclusive_bytes: u64,
+    /// One in each data directory that has a part of it.
+    pub folders: Vec<String>,
+}
+
+impl From<snapshot::Snapshot> for Snapshot {
+    fn from(snapshot: snapshot::Snapshot) -> Self {
+        let folders = snapshot.folders.iter().map(|folder| folder.path.display().to_string());
+        Self {
+            name: snapshot.name.to_string(),
+            taken_millis: snapshot.name.millis,
+            total_bytes: snapshot.total_bytes,
+            exclusive_bytes: snapshot.exclusive_bytes,
+            folders: folders.collect(),
+            keyspace: snapshot.keyspace,
+        }
+    }
 }
 
 /// What an operation was done to.

@@ -2,7 +2,8 @@
 
 use super::error::AdminError;
 use crate::model::schema::{FamilyId, Schema};
-use axum::body::{Body, to_bytes};
+use crate::storage::snapshot::Snapshot;
+use axum::body::{Body, HttpBody, to_bytes};
 use axum::extract::{FromRequest, Request};
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
@@ -102,6 +103,53 @@ impl CapacityChange {
     }
 }
 
+/// A snapshot that is to be taken.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewSnapshot {
+    /// `None` for all.
+    pub(super) keyspace: Option<String>,
+    /// A name for it, besides the time.
+    pub(super) tag: Option<String>,
+}
+
+/// Which snapshots are meant, in an address.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SnapshotQuery {
+    /// `None` for those of all keyspaces.
+    pub(super) keyspace: Option<String>,
+    /// Their name or tag; `None` for all.
+    pub(super) name: Option<String>,
+}
+
+impl SnapshotQuery {
+    /// Whether this one is meant.
+    pub(super) fn means(&self, snapshot: &Snapshot) -> bool {
+        self.keyspace.as_ref().is_none_or(|keyspace| *keyspace == snapshot.keyspace)
+            && self.name.as_ref().is_none_or(|name| snapshot.name.is_meant_by(name))
+    }
+
+    /// What was found, or what is wrong with a query that finds nothing: it names what is not
+    /// there. A keyspace that is configured no more may still have snapshots.
+    pub(super) fn checked(
+        self,
+        found: Vec<Snapshot>,
+        schema: &Schema,
+    ) -> Result<Vec<Snapshot>, AdminError> {
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        match self {
+            Self { keyspace: Some(keyspace), .. } if !schema.has_keyspace(&keyspace) => {
+                Err(AdminError::NoKeyspace(keyspace))
+            }
+            Self { name: Some(name), .. } => Err(AdminError::NoSnapshot(name)),
+            Self { name: None, .. } => Ok(found),
+        }
+    }
+}
+
 fn find(schema: &Schema, keyspace: &str, name: &str) -> Result<FamilyId, AdminError> {
     if !schema.has_keyspace(keyspace) {
         return Err(AdminError::NoKeyspace(keyspace.to_owned()));
@@ -126,6 +174,19 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Change<T> {
         let body = read(request.into_body()).await?;
         let text: &[u8] = if body.trim_ascii().is_empty() { b"{}" } else { &body };
         Ok(Self(serde_json::from_slice(text)?))
+    }
+}
+
+/// That there is no body. Where the address says what is meant, one that was to say it would be
+/// passed over, and more be removed than was meant.
+#[derive(Debug)]
+pub(super) struct NoBody;
+
+impl<S: Send + Sync> FromRequest<S> for NoBody {
+    type Rejection = AdminError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, AdminError> {
+        if request.body().is_end_stream() { Ok(Self) } else { Err(AdminError::UnwantedBody) }
     }
 }
 

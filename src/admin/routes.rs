@@ -6,8 +6,11 @@ use super::context::AdminContext;
 use super::error::AdminError;
 use super::jobs::Jobs;
 use super::metrics;
-use super::report::{Caches, Compactions, Done, Info, KeyspaceReport, Thresholds};
-use super::request::{CapacityChange, Change, Selection, SelectionQuery, ThresholdsChange};
+use super::report::{Caches, Compactions, Done, Info, KeyspaceReport, Snapshot, Thresholds};
+use super::request::{
+    CapacityChange, Change, NewSnapshot, NoBody, Selection, SelectionQuery, SnapshotQuery,
+    ThresholdsChange,
+};
 use crate::base::clock::Clock;
 use crate::model::schema::FamilyId;
 use crate::storage::Storage;
@@ -27,16 +30,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 struct Shared {
     context: Arc<AdminContext>,
     jobs: Jobs,
+    /// Looks at the disk. Anybody may look, and must not keep an operator from a change.
+    looks: Jobs,
 }
 
 /// A query, or why it cannot be read.
-type Queried = Result<Query<SelectionQuery>, QueryRejection>;
+type Queried<T = SelectionQuery> = Result<Query<T>, QueryRejection>;
 
 /// All resources, behind the guard.
 pub(super) fn router(context: Arc<AdminContext>, access: Access) -> Router {
     let clock = Arc::clone(&context.clock);
-    let shared = Shared { context, jobs: Jobs::default() };
+    let shared = Shared { context, jobs: Jobs::default(), looks: Jobs::default() };
     let thresholds = get(thresholds).put(set_thresholds);
+    let snapshots = get(snapshots).post(take_snapshot).delete(clear_snapshots);
     Router::new()
         .route("/api/v1/info", get(info))
         .route("/api/v1/cfstats", get(cfstats))
@@ -45,6 +51,7 @@ pub(super) fn router(context: Arc<AdminContext>, access: Access) -> Router {
         .route("/api/v1/cache-capacities", put(set_cache_capacities))
         .route("/api/v1/flush", post(flush))
         .route("/api/v1/compact", post(compact))
+        .route("/api/v1/snapshots", snapshots)
         .route("/metrics", get(prometheus))
         .fallback(async || AdminError::NoResource)
         .method_not_allowed_fallback(async || AdminError::Method)
@@ -114,7 +121,7 @@ async fn compactions(State(Shared { context, .. }): State<Shared>) -> Json<Compa
 }
 
 async fn set_cache_capacities(
-    State(Shared { context, jobs }): State<Shared>,
+    State(Shared { context, jobs, .. }): State<Shared>,
     Change(change): Change<CapacityChange>,
 ) -> Result<Json<Caches>, AdminError> {
     let family = change.family(context.storage.schema())?;
@@ -178,7 +185,7 @@ async fn compact(
 /// Does something to each of the selected column families, one behind the other, and stops at the
 /// first failure.
 async fn for_each(
-    Shared { context, jobs }: Shared,
+    Shared { context, jobs, .. }: Shared,
     selection: &Selection,
     act: fn(&Storage, FamilyId, String) -> Result<(), AdminError>,
 ) -> Result<Json<Done>, AdminError> {
@@ -191,6 +198,46 @@ async fn for_each(
             done.push(name);
         }
         Ok(Json(Done { column_families: done }))
+    };
+    jobs.run(job).await
+}
+
+async fn snapshots(
+    State(Shared { context, looks, .. }): State<Shared>,
+    query: Queried<SnapshotQuery>,
+) -> Result<Json<Vec<Snapshot>>, AdminError> {
+    let Query(query) = query?;
+    let job = move || {
+        let mut found = context.storage.snapshots()?;
+        found.retain(|snapshot| query.means(snapshot));
+        let found = query.checked(found, context.storage.schema())?;
+        Ok(Json(found.into_iter().map(Snapshot::from).collect()))
+    };
+    looks.run(job).await
+}
+
+async fn take_snapshot(
+    State(Shared { context, jobs, .. }): State<Shared>,
+    Change(NewSnapshot { keyspace, tag }): Change<NewSnapshot>,
+) -> Result<Json<Vec<Snapshot>>, AdminError> {
+    let job = move || {
+        let taken = context.storage.snapshot(keyspace.as_deref(), tag.as_deref())?;
+        Ok(Json(taken.into_iter().map(Snapshot::from).collect()))
+    };
+    jobs.run(job).await
+}
+
+async fn clear_snapshots(
+    State(Shared { context, jobs, .. }): State<Shared>,
+    query: Queried<SnapshotQuery>,
+    _: NoBody,
+) -> Result<Json<Vec<Snapshot>>, AdminError> {
+    let Query(query) = query?;
+    let job = move || {
+        let (keyspace, name) = (query.keyspace.as_deref(), query.name.as_deref());
+        let cleared = context.storage.clear_snapshots(keyspace, name)?;
+        let cleared = query.checked(cleared, context.storage.schema())?;
+        Ok(Json(cleared.into_iter().map(Snapshot::from).collect()))
     };
     jobs.run(job).await
 }
