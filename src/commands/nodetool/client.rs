@@ -136,6 +136,11 @@ impl Client {
         self.parse(&self.runtime.block_on(self.exchange(method, path, body.into()))?)
     }
 
+    /// Has the server remove what is meant by this path; waits as long as that takes.
+    pub(super) fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.parse(&self.runtime.block_on(self.exchange(Method::DELETE, path, Bytes::new()))?)
+    }
+
     fn server(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }

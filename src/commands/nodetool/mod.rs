@@ -9,6 +9,7 @@ mod compaction_stats;
 mod compaction_thresholds;
 mod flush;
 mod info;
+mod snapshots;
 mod version;
 
 use clap::{ArgAction, Subcommand};
@@ -76,6 +77,12 @@ enum Command {
     Setcompactionthreshold(compaction_thresholds::SetArguments),
     /// Changes how many entries the caches of a column family may have, until the next start
     Setcachecapacity(cache_capacity::Arguments),
+    /// Takes a snapshot
+    Snapshot(snapshots::TakeArguments),
+    /// Removes snapshots: all, unless options say which
+    Clearsnapshot(snapshots::ClearArguments),
+    /// Prints which snapshots there are and what space they take
+    Listsnapshots(snapshots::ListArguments),
 }
 
 /// What a command prints.
@@ -153,6 +160,9 @@ fn execute(arguments: &Arguments) -> Result<Output, NodetoolError> {
         Command::Setcompactionthreshold(arguments) => {
             compaction_thresholds::set(&client, arguments)
         }
+        Command::Snapshot(arguments) => snapshots::take(&client, arguments),
+        Command::Clearsnapshot(arguments) => snapshots::clear(&client, arguments),
+        Command::Listsnapshots(arguments) => snapshots::list(&client, arguments),
     }
 }
 
