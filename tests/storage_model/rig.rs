@@ -53,6 +53,7 @@ pub(crate) fn schema() -> Arc<Schema> {
 
 /// How a rig is set up.
 #[derive(Debug, Clone, Copy)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub(crate) struct Setup {
     pub(crate) partitioner: Partitioner,
     pub(crate) sync: SyncPolicy,
