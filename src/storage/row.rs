@@ -7,6 +7,7 @@ use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::{CellRange, Flow, Resolver, RowSlice, Slice};
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 /// How much work a read may do. One that must not keep its thread for long gives up when this is
@@ -64,7 +65,7 @@ pub enum RowSource<'a> {
     /// In a file.
     SsTable {
         /// What the row index says of it.
-        entry: RowEntry,
+        entry: Cow<'a, RowEntry>,
         /// Where its blocks come from.
         blocks: &'a Blocks<'a>,
     },

@@ -6,6 +6,7 @@ use super::row::RowSource;
 use super::sstable::reader::RowWalk;
 use super::sstable::{Blocks, RowEntry, SsTable};
 use crate::ring::{DecoratedKey, Partitioner};
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -104,9 +105,9 @@ impl<'a> RowStream<'a> {
             Self::Memtable { head, .. } => {
                 head.as_ref().map(|(_, row)| RowSource::Memtable(row.clone()))
             }
-            Self::SsTable { head, blocks, .. } => {
-                head.as_ref().map(|(_, entry)| RowSource::SsTable { entry: entry.clone(), blocks })
-            }
+            Self::SsTable { head, blocks, .. } => head
+                .as_ref()
+                .map(|(_, entry)| RowSource::SsTable { entry: Cow::Borrowed(entry), blocks }),
         }
     }
 

@@ -11,6 +11,7 @@ use crate::storage::error::ReadError;
 use crate::storage::row::{RowReader, RowSource};
 use crate::storage::rows::{MergedRows, RowStream};
 use crate::storage::sstable::{Access, Blocks, SsTable, filter};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::ops::Bound;
@@ -111,7 +112,7 @@ fn sources_of<'a>(
     let mut sources = Vec::new();
     for blocks in blocks.iter().filter(|blocks| blocks.table().may_contain(key, hash)) {
         let entry = blocks.table().find(key, hash, blocks)?;
-        sources.extend(entry.map(|entry| RowSource::SsTable { entry, blocks }));
+        sources.extend(entry.map(|entry| RowSource::SsTable { entry: Cow::Owned(entry), blocks }));
     }
     Ok(sources)
 }

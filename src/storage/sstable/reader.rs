@@ -431,7 +431,8 @@ pub struct Blocks<'a> {
     access: Access,
     /// Remembers where rows are.
     keys: Option<&'a KeyCache>,
-    /// The last data block that did not go into the cache: small rows share blocks.
+    /// Whether the last data block stays at hand.
+    keeps_last: bool,
     last: Mutex<Option<(u64, Block)>>,
     /// Counts the bytes of the blocks that were handed out, as they are on disk.
     passed: Option<&'a AtomicU64>,
@@ -440,7 +441,14 @@ pub struct Blocks<'a> {
 impl<'a> Blocks<'a> {
     /// Blocks of this file, taken from where `access` allows.
     pub fn new(table: &'a SsTable, access: Access) -> Self {
-        Self { table, access, keys: None, last: Mutex::new(None), passed: None }
+        let keeps_last = access == Access::Bypass;
+        Self { table, access, keys: None, keeps_last, last: Mutex::new(None), passed: None }
+    }
+
+    /// Keeps the last data block at hand, for who reads row after row: small rows share blocks.
+    #[must_use]
+    pub fn keeping_last(self) -> Self {
+        Self { keeps_last: true, ..self }
     }
 
     /// Also counts the bytes on disk of what it hands out: how far a reader of the whole file is.
@@ -452,7 +460,8 @@ impl<'a> Blocks<'a> {
     /// The blocks of another file, for the same reader.
     #[must_use]
     pub fn of(&self, table: &'a SsTable) -> Self {
-        Self { table, access: self.access, keys: None, last: Mutex::new(None), passed: self.passed }
+        let Self { access, keeps_last, passed, .. } = *self;
+        Self { table, access, keys: None, keeps_last, last: Mutex::new(None), passed }
     }
 
     /// The same with a key cache, which is asked for rows and told of them.
@@ -467,9 +476,8 @@ impl<'a> Blocks<'a> {
     }
 
     pub(super) fn block(&self, handle: BlockHandle, kind: BlockKind) -> Result<Block, ReadError> {
-        let table = self.table;
-        let bypass = self.access == Access::Bypass;
-        if bypass {
+        let keeps = self.keeps_last && kind == BlockKind::Data;
+        if keeps {
             let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some((offset, block)) = &*last
                 && *offset == handle.offset
@@ -477,6 +485,16 @@ impl<'a> Blocks<'a> {
                 return Ok(block.clone());
             }
         }
+        let block = self.fetch(handle, kind)?;
+        if keeps {
+            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            *last = Some((handle.offset, block.clone()));
+        }
+        Ok(block)
+    }
+
+    fn fetch(&self, handle: BlockHandle, kind: BlockKind) -> Result<Block, ReadError> {
+        let table = self.table;
         if let Some(passed) = self.passed {
             passed.fetch_add(u64::from(handle.length), AtomicOrdering::Relaxed);
         }
@@ -491,11 +509,8 @@ impl<'a> Blocks<'a> {
             return Err(table.malformed(handle, Malformed(0)));
         }
         let block = block::read(&*table.file, &table.path, handle, kind)?;
-        if !bypass {
+        if self.access != Access::Bypass {
             table.cache.insert(table.cache_id, handle.offset, block.clone());
-        } else if kind == BlockKind::Data {
-            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-            *last = Some((handle.offset, block.clone()));
         }
         Ok(block)
     }

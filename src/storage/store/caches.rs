@@ -12,6 +12,7 @@ use crate::storage::error::ReadError;
 use crate::storage::memtable::{Memtable, MemtableRow};
 use crate::storage::row::{Budget, RowReader, RowSource};
 use crate::storage::sstable::{Access, Blocks, SsTable, filter};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -215,7 +216,7 @@ impl Store {
         for blocks in &blocks {
             if let Some(entry) = blocks.table().find(key, hash, blocks)? {
                 most_cells = entry.cells.max(most_cells);
-                sources.push(RowSource::SsTable { entry, blocks });
+                sources.push(RowSource::SsTable { entry: Cow::Owned(entry), blocks });
             }
         }
         if sources.is_empty() {

@@ -8,6 +8,7 @@ use crate::storage::error::ReadError;
 use crate::storage::row::{Budget, RowReader, RowSource};
 use crate::storage::rows::{MergedRows, RowStream};
 use crate::storage::sstable::{Access, Blocks, SsTable, filter};
+use std::borrow::Cow;
 use std::ops::{Bound, RangeBounds};
 
 impl Store {
@@ -53,7 +54,7 @@ impl Store {
         for blocks in &blocks {
             let found = blocks.table().find(key, hash, blocks);
             if let Some(entry) = found.map_err(|error| error.in_row(key.key()))? {
-                sources.push(RowSource::SsTable { entry, blocks });
+                sources.push(RowSource::SsTable { entry: Cow::Owned(entry), blocks });
             }
         }
         if sources.is_empty() {
@@ -109,7 +110,7 @@ impl Store {
         let mut streams: Vec<_> = memtables.collect();
         let tables = view.tables.iter().map(|table| &**table);
         let tables = tables.filter(|table| !begins_behind(table, end));
-        let blocks = |table| Blocks::new(table, access);
+        let blocks = |table| Blocks::new(table, access).keeping_last();
         streams.extend(RowStream::sstables(tables, &from, partitioner, blocks)?);
         Ok(MergedRows::new(partitioner, streams))
     }
