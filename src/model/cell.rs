@@ -122,6 +122,14 @@ impl Cell {
         Some((names.get(..super_length)?, names.get(super_length..super_length + name_length)?))
     }
 
+    /// Length of the stored form of the cell that is encoded at `start`, as its header tells it.
+    pub fn length_at(bytes: &[u8], start: usize) -> Option<usize> {
+        let header = bytes.get(start..)?.first_chunk::<{ Self::HEADER_LENGTH }>()?;
+        let [.., s0, s1, n0, n1, v0, v1, v2, v3] = *header;
+        let names = u16::from_be_bytes([s0, s1]) as usize + u16::from_be_bytes([n0, n1]) as usize;
+        names.checked_add(u32::from_be_bytes([v0, v1, v2, v3]) as usize + Self::HEADER_LENGTH)
+    }
+
     /// Length of the stored form in bytes.
     pub fn encoded_length(&self) -> usize {
         Self::HEADER_LENGTH + self.data_length()

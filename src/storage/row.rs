@@ -85,7 +85,8 @@ impl RowSource<'_> {
             Self::Memtable(_) => false,
             Self::SsTable { entry, .. } => {
                 // The least timestamp there is would else count as deleted by no deletion at all.
-                !deletion.is_none() && deletion.covers(entry.max_timestamp)
+                let is_covered = || entry.max_timestamp().is_some_and(|at| deletion.covers(at));
+                !deletion.is_none() && is_covered()
             }
         }
     }

@@ -152,14 +152,15 @@ fn print_rows(
         if entry.cells == 0 {
             continue;
         }
-        let mut cells = table.cells(family, &entry, CellRange::ALL, false, &blocks);
+        let cells = |reversed| table.cells(family, &entry, CellRange::ALL, reversed, &blocks);
         if !with_cells {
-            let first = cells.advance()?;
-            let first = first.as_ref().map(|cell| place(family, cell.place()));
-            let last = place(family, entry.last_place());
-            writeln!(out, "    from {} to {last}", first.unwrap_or_default())?;
+            let end = |cell: Option<Cell>| cell.map(|cell| place(family, cell.place()));
+            let (first, last) = (end(cells(false).advance()?), end(cells(true).advance()?));
+            let (first, last) = (first.unwrap_or_default(), last.unwrap_or_default());
+            writeln!(out, "    from {first} to {last}")?;
             continue;
         }
+        let mut cells = cells(false);
         while let Some(cell) = cells.advance()? {
             print_cell(family, &cell, out)?;
         }
@@ -177,7 +178,9 @@ fn print_row(
     let token = token.map(|key| partitioner.display_token(key.token())).unwrap_or_default();
     let kind = if family.is_super() { "super row" } else { "row" };
     write!(out, "  {kind} \"{key}\", token {token}, {} cells", entry.cells)?;
-    write!(out, ", greatest timestamp {}", entry.max_timestamp)?;
+    if let Some(timestamp) = entry.max_timestamp() {
+        write!(out, ", greatest timestamp {timestamp}")?;
+    }
     if !entry.deletion.is_none() {
         let (at, time) = (entry.deletion.marked_for_delete_at, entry.deletion.local_deletion_time);
         write!(out, ", deleted at {at} (made at {time} s)")?;

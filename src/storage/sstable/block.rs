@@ -12,7 +12,7 @@
 //! offset.
 //!
 //! The raw payload of a block of entries ends with a directory: the u32 offset of each entry, then
-//! their u32 number. Entries can so be found by halving. In a row index block the u32 tags of all
+//! their u32 number. Entries can so be found by halving. In a row index block the u16 tags of all
 //! entries stand before the directory: looking for one key walks over these few neighbouring bytes
 //! instead of halving through entries all over the block. In a data block the parts of rows stand
 //! there (row_part.rs), at which reads by an index do not look.
@@ -28,6 +28,9 @@ pub const HEAD_LENGTH: usize = 10;
 
 /// Bytes of the frame around the payload.
 pub const FRAME_LENGTH: usize = HEAD_LENGTH + 4;
+
+/// Bytes of a tag.
+const TAG_LENGTH: usize = 2;
 
 /// Most bytes that a raw payload may have; a single huge value makes a block of its own.
 const MAX_RAW_LENGTH: u32 = 1 << 31;
@@ -133,7 +136,7 @@ impl Block {
     /// A block of its own that holds this entry and no directory; `None` if there are not so many.
     /// For row index blocks only.
     pub fn only(&self, index: usize) -> Option<Self> {
-        let (start, tags) = (self.entry(index)?, self.directory as usize - self.len() * 4);
+        let (start, tags) = (self.entry(index)?, self.directory as usize - self.len() * TAG_LENGTH);
         let end = self.entry(index + 1).unwrap_or(tags);
         let bytes: Arc<[u8]> = self.bytes.get(start..end)?.into();
         let directory = bytes.len() as u32;
@@ -141,18 +144,18 @@ impl Block {
     }
 
     /// The entries that were tagged so, by their numbers. For row index blocks only.
-    pub fn tagged(&self, tag: u32) -> impl Iterator<Item = usize> {
+    pub fn tagged(&self, tag: u16) -> impl Iterator<Item = usize> {
         let end = self.directory as usize;
-        let tags = self.bytes.get(end - self.len() * 4..end).unwrap_or_default();
+        let tags = self.bytes.get(end - self.len() * TAG_LENGTH..end).unwrap_or_default();
         let tag = tag.to_be_bytes();
-        let (tags, _) = tags.as_chunks::<4>();
+        let (tags, _) = tags.as_chunks::<TAG_LENGTH>();
         tags.iter().enumerate().filter(move |(_, other)| **other == tag).map(|(index, _)| index)
     }
 
     /// The tag of an entry. For row index blocks only.
-    pub fn tag(&self, index: usize) -> Option<u32> {
-        let tags = self.directory().checked_sub(self.len() * 4)?;
-        ByteReader::at(&self.bytes, tags + index * 4).u32().ok()
+    pub fn tag(&self, index: usize) -> Option<u16> {
+        let tags = self.directory().checked_sub(self.len() * TAG_LENGTH)?;
+        ByteReader::at(&self.bytes, tags + index * TAG_LENGTH).u16().ok()
     }
 
     /// Where the directory begins.
@@ -164,7 +167,7 @@ impl Block {
     fn with_directory(bytes: Arc<[u8]>, is_tagged: bool) -> Option<Self> {
         let count = u32::from_be_bytes(*bytes.last_chunk()?) as usize;
         let directory = bytes.len().checked_sub(4 + count.checked_mul(4)?)?;
-        if is_tagged && directory < count * 4 {
+        if is_tagged && directory < count * TAG_LENGTH {
             return None;
         }
         Some(Self { bytes, directory: u32::try_from(directory).ok()? })
@@ -175,7 +178,7 @@ impl Block {
 #[derive(Debug, Default)]
 pub struct BlockBuilder {
     payload: Vec<u8>,
-    tags: Vec<u32>,
+    tags: Vec<u16>,
     offsets: Vec<u32>,
 }
 
@@ -187,14 +190,14 @@ impl BlockBuilder {
     }
 
     /// [`BlockBuilder::entry`] for a row index block, all of whose entries are tagged.
-    pub fn tagged_entry(&mut self, tag: u32) -> &mut Vec<u8> {
+    pub fn tagged_entry(&mut self, tag: u16) -> &mut Vec<u8> {
         self.tags.push(tag);
         self.entry()
     }
 
     /// Bytes so far.
     pub fn size(&self) -> usize {
-        self.payload.len() + self.offsets.len() * 4 + 4
+        self.payload.len() + self.tags.len() * TAG_LENGTH + self.offsets.len() * 4 + 4
     }
 
     /// Number of entries so far.
@@ -216,8 +219,11 @@ impl BlockBuilder {
     pub fn finish(&mut self) -> Vec<u8> {
         let mut payload = std::mem::take(&mut self.payload);
         debug_assert!(self.tags.is_empty() || self.tags.len() == self.offsets.len());
-        for number in self.tags.drain(..).chain(self.offsets.iter().copied()) {
-            payload.extend_from_slice(&number.to_be_bytes());
+        for tag in self.tags.drain(..) {
+            payload.extend_from_slice(&tag.to_be_bytes());
+        }
+        for offset in &self.offsets {
+            payload.extend_from_slice(&offset.to_be_bytes());
         }
         payload.extend_from_slice(&(self.offsets.len() as u32).to_be_bytes());
         self.payload = Vec::with_capacity(payload.len());

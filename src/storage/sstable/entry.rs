@@ -4,9 +4,16 @@
 //!
 //! ```text
 //! u16 length, row key | token as ring::DecoratedKey::encode_token
-//! u8 flags: 1 the row is deleted, 2 the extents are in a column index
+//! u8 flags: 1 the row is deleted, 2 the extents are in a column index, 4 the cells stand here
 //! [i64 marked for delete at, i32 local deletion time]     if deleted
-//! varint number of cells | i64 greatest timestamp of cells and row deletion
+//! varint number of cells
+//! ```
+//!
+//! Then, if the cells stand here: varint number of their bytes, and the cells one after the other
+//! as [`crate::model::cell::Cell::encode`] writes them. Else:
+//!
+//! ```text
+//! i64 greatest timestamp of cells and row deletion
 //! u16 length, super column name, u16 length, column name of the last cell
 //! varint number of extents, the extents                   or, with a column index:
 //! u8 number of its levels | varint offset, varint length of its root block
@@ -19,6 +26,7 @@
 
 use super::block::{Block, BlockHandle};
 use crate::base::bytes::{ByteReader, ByteWriter, Malformed};
+use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
 use crate::ring::{DecoratedKey, Partitioner};
@@ -27,6 +35,7 @@ use std::ops::Range;
 
 const IS_DELETED: u8 = 1;
 const HAS_COLUMN_INDEX: u8 = 2;
+const IS_INLINE: u8 = 4;
 
 /// What the row index says of a row.
 #[derive(Debug, Clone)]
@@ -35,19 +44,33 @@ pub struct RowEntry {
     pub deletion: Deletion,
     /// Number of cells, tombstones included.
     pub cells: u64,
-    /// Greatest timestamp of its cells and its deletion.
-    pub max_timestamp: i64,
     /// The index block, which holds the names and the key.
     block: Block,
-    key: Range<usize>,
-    last: PlaceRange,
-    pub(super) extents: Extents,
+    key: Range<u32>,
+    place: CellsPlace,
 }
 
 /// Where the cells of a row are.
 #[derive(Debug, Clone)]
+enum CellsPlace {
+    /// In these bytes of the index block: the row is small.
+    Inline(Range<u32>),
+    /// In data blocks.
+    Blocks(BlockCells),
+}
+
+/// The cells of a row in data blocks.
+#[derive(Debug, Clone)]
+pub(super) struct BlockCells {
+    /// Greatest timestamp of the cells and the deletion of the row.
+    pub max_timestamp: i64,
+    last: PlaceRange,
+    pub extents: Extents,
+}
+
+/// Which data blocks those are.
+#[derive(Debug, Clone)]
 pub(super) enum Extents {
-    None,
     One(Extent),
     Few(Vec<Extent>),
     ColumnIndex(IndexRoot),
@@ -143,30 +166,49 @@ pub(super) struct RowEntryDraft<'a> {
     pub key: &'a DecoratedKey,
     pub deletion: Deletion,
     pub cells: u64,
-    pub max_timestamp: i64,
-    pub last: (&'a [u8], &'a [u8]),
-    pub extents: &'a [ExtentDraft],
-    pub column_index: Option<IndexRoot>,
+    pub place: PlaceDraft<'a>,
+}
+
+/// Where the cells of a row are, about to be written.
+#[derive(Debug)]
+pub(super) enum PlaceDraft<'a> {
+    Inline(&'a [Cell]),
+    Extents { max_timestamp: i64, last: (&'a [u8], &'a [u8]), extents: &'a [ExtentDraft] },
+    ColumnIndex { max_timestamp: i64, last: (&'a [u8], &'a [u8]), root: IndexRoot },
 }
 
 impl RowEntryDraft<'_> {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.put_prefixed(self.key.key().as_bytes());
         self.key.encode_token(out);
-        let indexed = if self.column_index.is_some() { HAS_COLUMN_INDEX } else { 0 };
-        encode_flags(indexed, self.deletion, out);
+        let flags = match self.place {
+            PlaceDraft::Inline(_) => IS_INLINE,
+            PlaceDraft::Extents { .. } => 0,
+            PlaceDraft::ColumnIndex { .. } => HAS_COLUMN_INDEX,
+        };
+        encode_flags(flags, self.deletion, out);
         out.put_varint(self.cells);
-        out.extend_from_slice(&self.max_timestamp.to_be_bytes());
-        out.put_prefixed(self.last.0);
-        out.put_prefixed(self.last.1);
-        if let Some(IndexRoot { block, levels }) = self.column_index {
-            out.push(levels);
-            out.put_varint(block.offset);
-            out.put_varint(u64::from(block.length));
-        } else {
-            out.put_varint(self.extents.len() as u64);
-            for extent in self.extents {
-                extent.encode(out);
+        let mut head = |max_timestamp: i64, last: (&[u8], &[u8])| {
+            out.extend_from_slice(&max_timestamp.to_be_bytes());
+            out.put_prefixed(last.0);
+            out.put_prefixed(last.1);
+        };
+        match self.place {
+            PlaceDraft::Inline(cells) => {
+                let bytes: usize = cells.iter().map(Cell::encoded_length).sum();
+                out.put_varint(bytes as u64);
+                cells.iter().for_each(|cell| cell.encode(out));
+            }
+            PlaceDraft::Extents { max_timestamp, last, extents } => {
+                head(max_timestamp, last);
+                out.put_varint(extents.len() as u64);
+                extents.iter().for_each(|extent| extent.encode(out));
+            }
+            PlaceDraft::ColumnIndex { max_timestamp, last, root } => {
+                head(max_timestamp, last);
+                out.push(root.levels);
+                out.put_varint(root.block.offset);
+                out.put_varint(u64::from(root.block.length));
             }
         }
     }
@@ -224,56 +266,114 @@ impl RowEntry {
         at: usize,
     ) -> Result<Self, Malformed> {
         let mut reader = ByteReader::at(block.bytes(), at);
-        let length = reader.u16()? as usize;
-        let key = reader.position()..reader.position() + length;
-        reader.take(length)?;
-        let token = DecoratedKey::stored_token_length(partitioner, length, reader.rest());
+        let length = reader.u16()?;
+        let start = reader.position() as u32;
+        reader.take(length.into())?;
+        let key = start..start + u32::from(length);
+        let token = DecoratedKey::stored_token_length(partitioner, length.into(), reader.rest());
         reader.take(token.ok_or(Malformed(at))?)?;
         let (flags, deletion) = decode_flags(&mut reader)?;
-        let (cells, max_timestamp) = (reader.varint()?, reader.i64()?);
-        let last = PlaceRange::decode(&mut reader)?;
-        let extents = if flags & HAS_COLUMN_INDEX == 0 {
-            Self::inline_extents(&mut reader)?
+        let cells = reader.varint()?;
+        let place = if flags & IS_INLINE == 0 {
+            CellsPlace::Blocks(BlockCells::read(&mut reader, flags & HAS_COLUMN_INDEX != 0)?)
         } else {
-            let levels = reader.u8()?;
-            let offset = reader.varint()?;
-            let length = u32::try_from(reader.varint()?).map_err(|_| Malformed(at))?;
-            Extents::ColumnIndex(IndexRoot { block: BlockHandle { offset, length }, levels })
+            let length = usize::try_from(reader.varint()?).map_err(|_| Malformed(at))?;
+            let start = reader.position();
+            reader.take(length)?;
+            CellsPlace::Inline(start as u32..(start + length) as u32)
         };
-        Ok(Self { deletion, cells, max_timestamp, block: block.clone(), key, last, extents })
-    }
-
-    fn inline_extents(reader: &mut ByteReader<'_>) -> Result<Extents, Malformed> {
-        match reader.varint()? {
-            0 => Ok(Extents::None),
-            1 => Ok(Extents::One(Extent::read(reader)?)),
-            many => {
-                let mut extents = Vec::new();
-                for _ in 0..many {
-                    extents.push(Extent::read(reader)?);
-                }
-                Ok(Extents::Few(extents))
-            }
-        }
+        Ok(Self { deletion, cells, block: block.clone(), key, place })
     }
 
     /// The row key.
     pub fn key(&self) -> &[u8] {
-        &self.block.bytes()[self.key.clone()]
+        &self.block.bytes()[self.key.start as usize..self.key.end as usize]
     }
 
     /// Key and token.
     pub fn decorated_key(&self, partitioner: Partitioner) -> Result<DecoratedKey, Malformed> {
-        decode_key(partitioner, &mut ByteReader::at(self.block.bytes(), self.key.start - 2))
+        decode_key(
+            partitioner,
+            &mut ByteReader::at(self.block.bytes(), self.key.start as usize - 2),
+        )
     }
 
-    /// The place of the last cell; empty names if there are no cells.
-    pub fn last_place(&self) -> (&[u8], &[u8]) {
-        self.last.resolve(self.block.bytes())
+    /// Greatest timestamp of its cells and its deletion; `None` if a cell cannot be read.
+    pub fn max_timestamp(&self) -> Option<i64> {
+        let deleted_at = self.deletion.marked_for_delete_at;
+        match &self.place {
+            CellsPlace::Inline(_) => self.inline_cells().try_fold(deleted_at, |greatest, cell| {
+                cell.map(|cell| greatest.max(cell.timestamp())).ok()
+            }),
+            CellsPlace::Blocks(cells) => Some(cells.max_timestamp),
+        }
     }
 
-    /// The bytes that the places of its extents refer to.
-    pub(super) fn bytes(&self) -> &[u8] {
-        self.block.bytes()
+    /// The cells in data blocks; `None` if they stand here.
+    pub(super) fn block_cells(&self) -> Option<&BlockCells> {
+        match &self.place {
+            CellsPlace::Inline(_) => None,
+            CellsPlace::Blocks(cells) => Some(cells),
+        }
+    }
+
+    /// The bytes of the cells that stand here; `None` if they are in data blocks.
+    pub(super) fn inline_range(&self) -> Option<Range<usize>> {
+        match &self.place {
+            CellsPlace::Inline(range) => Some(range.start as usize..range.end as usize),
+            CellsPlace::Blocks(_) => None,
+        }
+    }
+
+    /// The cells that stand here, in their order. It ends behind one that cannot be read.
+    pub(super) fn inline_cells(&self) -> impl Iterator<Item = Result<Cell, Malformed>> {
+        let mut range = self.inline_range().unwrap_or_default();
+        std::iter::from_fn(move || {
+            if range.is_empty() {
+                return None;
+            }
+            let at = range.start;
+            let cell = Cell::decode(self.block.bytes(), at);
+            let cell = cell.filter(|cell| cell.encoded_length() <= range.len());
+            range.start = cell.as_ref().map_or(range.end, |cell| at + cell.encoded_length());
+            Some(cell.ok_or(Malformed(at)))
+        })
+    }
+
+    /// The block that it was read from: the places of its extents refer to the bytes of this.
+    pub(super) fn block(&self) -> &Block {
+        &self.block
+    }
+}
+
+impl BlockCells {
+    fn read(reader: &mut ByteReader<'_>, has_column_index: bool) -> Result<Self, Malformed> {
+        let max_timestamp = reader.i64()?;
+        let last = PlaceRange::decode(reader)?;
+        let at = reader.position();
+        let extents = if has_column_index {
+            let levels = reader.u8()?;
+            let offset = reader.varint()?;
+            let length = u32::try_from(reader.varint()?).map_err(|_| Malformed(at))?;
+            Extents::ColumnIndex(IndexRoot { block: BlockHandle { offset, length }, levels })
+        } else {
+            match reader.varint()? {
+                0 => return Err(Malformed(at)),
+                1 => Extents::One(Extent::read(reader)?),
+                many => {
+                    let mut extents = Vec::new();
+                    for _ in 0..many {
+                        extents.push(Extent::read(reader)?);
+                    }
+                    Extents::Few(extents)
+                }
+            }
+        };
+        Ok(Self { max_timestamp, last, extents })
+    }
+
+    /// The place of the last cell; `bytes` are those of the block that this was read from.
+    pub(super) fn last_place<'a>(&self, bytes: &'a [u8]) -> (&'a [u8], &'a [u8]) {
+        self.last.resolve(bytes)
     }
 }

@@ -17,14 +17,17 @@
 //! Each block is compressed and carries its own checksum (block.rs). The version stays 0, without
 //! promise, until the format is frozen.
 //!
-//! * **Data blocks** hold cells as [`crate::model::cell::Cell::encode`] writes them. Several small
-//!   rows share a block; a row may begin in one block and go on in others. Which rows these are,
-//!   and what deletes them as a whole, a block says itself (row_part.rs): all that was written can
-//!   be read from the data blocks alone, and everything below is derived from them.
 //! * **Row index blocks** hold an entry for each row, in token order, as many as `IndexInterval`
-//!   says (entry.rs): key and token, row deletion, number of cells, greatest timestamp, last place,
-//!   and the *extents*: which entries of which data blocks are the row's, and the place of the
-//!   first cell of each. A reader can so leave out files, and blocks, that a slice does not touch.
+//!   says, or as make up a block (entry.rs): key and token, row deletion, number of cells. The cells
+//!   of a small row stand in its entry, and nowhere else. Of another the entry tells the greatest
+//!   timestamp, the last place, and the *extents*: which entries of which data blocks are the
+//!   row's, and the place of the first cell of each. A reader can so leave out files, and blocks,
+//!   that a slice does not touch.
+//! * **Data blocks** hold the cells of all other rows as [`crate::model::cell::Cell::encode`] writes
+//!   them. Several rows share a block; a row may begin in one block and go on in others. Which
+//!   rows these are, and what deletes them as a whole, a block says itself (row_part.rs): all that
+//!   was written can be read from data blocks and entries of small rows alone, and everything else
+//!   is derived from them.
 //! * **Column index blocks** hold the extents of a row that has many, in their order. Where there
 //!   are several such blocks, extents of them make up the next level of a tree, up to the one root
 //!   to which the row's entry points. The cost of reaching a place of a row grows with the
@@ -36,12 +39,14 @@ pub mod cursor;
 pub mod entry;
 pub mod filter;
 mod footer;
+mod neighbours;
 pub mod properties;
 pub mod reader;
 pub mod row_part;
 pub mod salvage;
 pub mod scan;
 pub mod split_writer;
+mod summary;
 pub mod verify;
 pub mod writer;
 

@@ -5,6 +5,7 @@ use super::cursor::CellCursor;
 use super::entry::{self, RowEntry};
 use super::filter::{self, Filter};
 use super::properties::Properties;
+use super::summary::{self, SummaryHead};
 use super::{FOOTER_LENGTH, HEADER_LENGTH, MAGIC, VERSION, footer};
 use crate::base::bytes::{ByteReader, Malformed};
 use crate::base::fs::{File, FileSystem};
@@ -61,8 +62,12 @@ pub struct SsTable {
 struct SummaryEntry {
     first: DecoratedKey,
     block: BlockHandle,
+    rows: u64,
     /// The block itself, if there is room for it: every read of a row goes through one.
     pinned: OnceLock<Block>,
+    /// Whether it says where cells are. One that only holds cells is not pinned, nor does the key
+    /// cache know its rows: it is cached like any data block.
+    points_elsewhere: bool,
 }
 
 impl SsTable {
@@ -92,7 +97,7 @@ impl SsTable {
         let bits = Filter::decode(bits.bytes())
             .map_err(|_| corrupt(filter, "the filter cannot be read"))?;
         let entries = raw(summary, BlockKind::Summary)?;
-        let entries = decode_summary(partitioner, entries.bytes())
+        let entries = read_summary(partitioner, entries.bytes())
             .map_err(|_| corrupt(summary, "the summary cannot be read"))?;
         let last = decode_last(partitioner, &stored)
             .map_err(|_| corrupt(properties, "the last row key cannot be read"))?;
@@ -177,9 +182,19 @@ impl SsTable {
         u32::try_from(self.properties.level).unwrap_or(0)
     }
 
-    /// Tokens of every so many-th row, the first included, as `IndexInterval` says.
+    /// Tokens of about every so many-th row, the first included, as `IndexInterval` says.
     pub fn sampled_tokens(&self) -> impl Iterator<Item = &Token> {
-        self.summary.iter().map(|entry| entry.first.token())
+        let interval = self.properties.index_interval.max(1);
+        // Blocks of small rows hold fewer than that.
+        let (mut rows, mut wanted) = (0, 0);
+        self.summary.iter().filter_map(move |entry| {
+            let is_sample = rows >= wanted;
+            if is_sample {
+                wanted = rows + interval;
+            }
+            rows = rows.saturating_add(entry.rows);
+            is_sample.then_some(entry.first.token())
+        })
     }
 
     /// Renames a file that was opened under its temporary name to the name without the suffix.
@@ -216,7 +231,8 @@ impl SsTable {
         let Some(at) = self.blocks_before(key).checked_sub(1) else { return Ok(None) };
         let summary = &self.summary[at];
         let handle = summary.block;
-        let keys = blocks.keys.filter(|_| summary.pinned.get().is_none());
+        let is_cached_otherwise = !summary.points_elsewhere || summary.pinned.get().is_some();
+        let keys = blocks.keys.filter(|_| !is_cached_otherwise);
         if let Some(known) = keys.and_then(|keys| keys.get(self.cache_id, key.key())) {
             let entry = RowEntry::decode(self.partitioner, &known, 0);
             return entry.map(Some).map_err(|malformed| self.malformed(handle, malformed));
@@ -234,6 +250,7 @@ impl SsTable {
                 let entry = self.entry(&block, handle, index)?;
                 if let Some(keys) = keys
                     && summary.pinned.get().is_none()
+                    && entry.as_ref().is_some_and(|entry| entry.block_cells().is_some())
                     && let Some(only) = block.only(index)
                 {
                     keys.insert(self.cache_id, key.key(), only);
@@ -278,7 +295,8 @@ impl SsTable {
         }
         let block = blocks.block(entry.block, BlockKind::RowIndex)?;
         let bytes = block.bytes().len() as u64;
-        if blocks.access != Access::Bypass && self.cache.pin(bytes) {
+        let is_wanted = entry.points_elsewhere && blocks.access != Access::Bypass;
+        if is_wanted && self.cache.pin(bytes) {
             // Of two readers that come at the same time one gives its share back.
             match entry.pinned.set(block.clone()) {
                 Ok(()) => drop(self.pinned_bytes.fetch_add(bytes, AtomicOrdering::Relaxed)),
@@ -334,7 +352,15 @@ impl SsTable {
         reversed: bool,
         blocks: &'a Blocks<'a>,
     ) -> CellCursor<'a> {
-        CellCursor::new(self, family, entry, range, reversed, blocks)
+        CellCursor::new(family, entry, range, reversed, blocks)
+    }
+
+    /// Says that the entry of a row cannot be as it is, although the checksum of its block is right.
+    pub(super) fn malformed_entry(&self, entry: &RowEntry, malformed: Malformed) -> ReadError {
+        let key = entry.decorated_key(self.partitioner).ok();
+        let before = key.map_or(0, |key| self.blocks_before(&key));
+        let summary = before.checked_sub(1).and_then(|at| self.summary.get(at));
+        self.malformed(summary.map_or_else(BlockHandle::default, |s| s.block), malformed)
     }
 
     /// Says that what stands in a block cannot be, although its checksum is right.
@@ -410,18 +436,13 @@ fn read_footer(file: &dyn File, path: &Path, size: u64) -> Result<[BlockHandle; 
     handles.ok_or_else(|| corrupt(start, "the end is missing or damaged: it may be truncated"))
 }
 
-fn decode_summary(partitioner: Partitioner, bytes: &[u8]) -> Result<Vec<SummaryEntry>, Malformed> {
-    let mut reader = ByteReader::new(bytes);
-    let mut summary = Vec::new();
-    while !reader.is_empty() {
-        let offset = reader.varint()?;
-        let at = reader.position();
-        let length = u32::try_from(reader.varint()?).map_err(|_| Malformed(at))?;
-        let first = entry::decode_key(partitioner, &mut reader)?;
-        let block = BlockHandle { offset, length };
-        summary.push(SummaryEntry { first, block, pinned: OnceLock::new() });
-    }
-    Ok(summary)
+fn read_summary(partitioner: Partitioner, bytes: &[u8]) -> Result<Vec<SummaryEntry>, Malformed> {
+    let listed = summary::decode(partitioner, bytes)?.into_iter();
+    let entries = listed.map(|(head, first)| {
+        let SummaryHead { block, rows, points_elsewhere } = head;
+        SummaryEntry { first, block, rows, pinned: OnceLock::new(), points_elsewhere }
+    });
+    Ok(entries.collect())
 }
 
 /// Hands out the blocks of one SSTable to one reader.

@@ -213,7 +213,8 @@ proptest! {
 }
 
 fn sample_rows(fixture: &Fixture) -> Rows {
-    build(fixture, (0..40).map(|i| (i, i % 7 == 0, usize::from(i) * 5, 9)).collect())
+    let draft = |i: u16| (i, i % 7 == 0, usize::from(i.saturating_sub(10)) * 5, 9);
+    build(fixture, (0..50).map(draft).collect())
 }
 
 #[test]
@@ -320,7 +321,8 @@ fn a_row_of_long_names_has_an_index_of_many_levels() {
     let table = fixture.open().unwrap();
     let blocks = Blocks::new(&table, Access::Cached);
     let entry = table.find(&key, filter::hash(b"wide"), &blocks).unwrap().unwrap();
-    let Extents::ColumnIndex(root) = entry.extents else { panic!("{:?}", entry.extents) };
+    let extents = &entry.block_cells().unwrap().extents;
+    let Extents::ColumnIndex(root) = extents else { panic!("{extents:?}") };
     assert!(root.levels >= 4, "{root:?}");
     assert_eq!(fixture.cells(&table, &entry, CellRange::ALL, false).unwrap(), cells);
     for at in [0, 1, 2, 777, 1998, 1999] {
@@ -371,13 +373,26 @@ fn a_scan_finds_every_block_and_goes_on_behind_damage() {
 }
 
 #[test]
-fn data_blocks_tell_whose_cells_they_hold() {
+fn data_blocks_and_entries_of_small_rows_tell_everything() {
     let fixture = Fixture::new(false, Partitioner::OrderPreserving);
     let rows = sample_rows(&fixture);
     fixture.write(&rows);
-    let mut told: Rows = Vec::new();
+    let (mut told, mut small): (Rows, Rows) = Default::default();
     for piece in scan(&fixture, &[]) {
-        let Piece::Block { kind: BlockKind::Data, block, .. } = piece else { continue };
+        let Piece::Block { kind, block, .. } = piece else { continue };
+        if kind == BlockKind::RowIndex {
+            for at in (0..block.len()).map(|index| block.entry(index).unwrap()) {
+                let entry = RowEntry::decode(fixture.partitioner, &block, at).unwrap();
+                if entry.block_cells().is_none() {
+                    let key = entry.decorated_key(fixture.partitioner).unwrap();
+                    let cells = entry.inline_cells().map(Result::unwrap).collect();
+                    small.push((key, entry.deletion, cells));
+                }
+            }
+        }
+        if kind != BlockKind::Data {
+            continue;
+        }
         for (part, entries) in parts_of(&block).unwrap() {
             let at = entries.map(|entry| block.entry(entry).unwrap());
             let cells: Vec<_> = at.map(|at| Cell::decode(block.bytes(), at).unwrap()).collect();
@@ -391,5 +406,8 @@ fn data_blocks_tell_whose_cells_they_hold() {
             }
         }
     }
+    assert!(small.len() > 5 && told.len() > 5);
+    told.extend(small);
+    told.sort_by(|a, b| a.0.cmp(&b.0));
     assert_eq!(told, rows);
 }

@@ -2,10 +2,11 @@
 //! that depends neither on the number of rows nor on the size of a row.
 
 use super::block::{self, BlockBuilder, BlockHandle, BlockKind, Compression};
-use super::entry::{ExtentDraft, IndexRoot, RowEntryDraft};
+use super::entry::{ExtentDraft, IndexRoot, PlaceDraft, RowEntryDraft};
 use super::filter::{self, Filter};
 use super::properties::Properties;
 use super::row_part::RowPart;
+use super::summary::SummaryHead;
 use super::{HEADER_LENGTH, MAGIC, VERSION};
 use crate::base::bytes::ByteWriter;
 use crate::base::fs::{File, FileSystem};
@@ -36,8 +37,15 @@ const MAX_HANDLE: usize = 8;
 /// Bytes of the part of a row in a data block besides its key, about.
 const PART_OVERHEAD: usize = 4;
 
-/// Rows that may wait for the open data block; only rows without cells come to so many.
-const MAX_PENDING_ROWS: usize = 4096;
+/// A row of so many bytes of cells, or a part of a block if that is less, stands in the row index.
+/// Then one block is all that a read of it needs, and it has but one place.
+const MAX_INLINE_BYTES: usize = 1 << 10;
+
+/// The part of a block that such a row may be, as a divisor.
+const INLINE_TO_BLOCK: usize = 4;
+
+/// Blocks of small rows that may wait for the open data block.
+const MAX_PENDING_BLOCKS: usize = 4;
 
 /// How an SSTable is laid out.
 #[derive(Debug, Clone)]
@@ -68,12 +76,28 @@ pub struct SsTableWriter {
     summary: Vec<u8>,
     /// Key of the first entry of the open row index block, in the stored form.
     index_first_key: Vec<u8>,
+    /// Whether that block has rows whose cells stand elsewhere.
+    index_points_elsewhere: bool,
     row: Option<OpenRow>,
-    /// Rows that end in the open data block: their entries wait for its address.
-    pending: Vec<OpenRow>,
+    /// The cells of the open row, as long as it is small.
+    small: Vec<Cell>,
+    /// Rows that end in the open data block: their entries wait for its address. Then the entries
+    /// of all rows behind them wait.
+    pending: Vec<PendingRow>,
+    /// Bytes of the small rows among them.
+    pending_bytes: usize,
     /// What the rows that have a part in the open data block add to its size, about.
     parts_bytes: usize,
     last_key: Option<DecoratedKey>,
+}
+
+/// A row that waits for the open data block.
+#[derive(Debug)]
+enum PendingRow {
+    /// One of small ones that come behind such that really wait.
+    Small(OpenRow, Vec<Cell>),
+    /// One that has cells in data blocks.
+    Large(OpenRow),
 }
 
 /// The row that is being written.
@@ -83,6 +107,8 @@ struct OpenRow {
     deletion: Deletion,
     cells: u64,
     raw_bytes: u64,
+    /// Whether its cells will stand in the row index, as far as it is known.
+    is_small: bool,
     max_timestamp: i64,
     last: Option<Cell>,
     /// Extents that are not in a column index block yet: at the front those of data blocks, behind
@@ -109,6 +135,13 @@ impl IndexLevel {
 
     fn is_full(&self) -> bool {
         self.bytes >= COLUMN_INDEX_BLOCK && self.extents.len() >= LEAST_EXTENTS
+    }
+}
+
+impl WriterOptions {
+    /// Most bytes of cells of a row that stands in the row index.
+    fn inline_bytes(&self) -> u64 {
+        MAX_INLINE_BYTES.min(self.block_bytes / INLINE_TO_BLOCK) as u64
     }
 }
 
@@ -153,8 +186,11 @@ impl SsTableWriter {
             row_index: BlockBuilder::default(),
             summary: Vec::new(),
             index_first_key: Vec::new(),
+            index_points_elsewhere: false,
             row: None,
+            small: Vec::new(),
             pending: Vec::new(),
+            pending_bytes: 0,
             parts_bytes: 0,
             last_key: None,
         })
@@ -177,6 +213,7 @@ impl SsTableWriter {
             deletion,
             cells: 0,
             raw_bytes: 0,
+            is_small: true,
             max_timestamp: deletion.marked_for_delete_at,
             last: None,
             levels: Vec::new(),
@@ -199,6 +236,24 @@ impl SsTableWriter {
             properties.min_local_deletion_time =
                 properties.min_local_deletion_time.min(deletion.local_deletion_time);
         }
+        if row.is_small {
+            if row.raw_bytes <= self.options.inline_bytes() {
+                self.small.push(cell.clone());
+                return Ok(());
+            }
+            row.is_small = false;
+            let mut small = std::mem::take(&mut self.small);
+            for cell in small.drain(..) {
+                self.place(&cell)?;
+            }
+            self.small = small;
+        }
+        self.place(cell)
+    }
+
+    /// Adds the next cell of a row that is not small to the data.
+    fn place(&mut self, cell: &Cell) -> Result<(), FileError> {
+        let row = self.row.as_mut().expect("cells belong to a row that was begun");
         let current = row.current.get_or_insert_with(|| {
             self.parts_bytes += row.key.key().as_bytes().len() + PART_OVERHEAD;
             ExtentDraft {
@@ -229,16 +284,26 @@ impl SsTableWriter {
             return Ok(());
         }
         self.note_row(&row);
-        self.last_key = Some(row.key.clone());
-        if row.cells == 0 {
-            self.parts_bytes += row.key.key().as_bytes().len() + PART_OVERHEAD;
+        if !row.is_small {
+            self.last_key = Some(row.key.clone());
+            let has_ended = row.current.is_none();
+            // Its entry says where the open data block is, which is known when that is written.
+            self.pending.push(PendingRow::Large(row));
+            return if has_ended { self.close_data_block() } else { Ok(()) };
         }
-        // Its entry says where the open data block is, which is known when that is written.
-        self.pending.push(row);
-        let is_full =
-            self.pending.len() >= MAX_PENDING_ROWS || self.data_size() >= self.options.block_bytes;
-        // A row that has nothing in the open block was the only one to end there.
-        if is_full || self.parts_bytes == 0 {
+        if self.pending.is_empty() {
+            let cells = std::mem::take(&mut self.small);
+            self.write_small_row(&row, &cells)?;
+            self.small = cells;
+            self.small.clear();
+            self.last_key = Some(row.key);
+            return Ok(());
+        }
+        self.last_key = Some(row.key.clone());
+        self.pending_bytes += row.raw_bytes as usize + row.key.key().as_bytes().len();
+        let cells = self.small.drain(..).collect();
+        self.pending.push(PendingRow::Small(row, cells));
+        if self.pending_bytes >= MAX_PENDING_BLOCKS * self.options.block_bytes {
             self.close_data_block()?;
         }
         Ok(())
@@ -262,7 +327,7 @@ impl SsTableWriter {
             properties.min_local_deletion_time =
                 properties.min_local_deletion_time.min(local_deletion_time);
         }
-        self.filter.insert(row.key.key().as_bytes());
+        self.filter.insert(filter::hash(row.key.key().as_bytes()));
     }
 
     /// Bytes of the file so far, those included that are still in memory.
@@ -310,9 +375,15 @@ impl SsTableWriter {
             let raw = self.data.finish();
             self.write_block(BlockKind::Data, &raw)?
         };
-        for mut row in std::mem::take(&mut self.pending) {
-            row.settle(block);
-            self.write_entry(row)?;
+        self.pending_bytes = 0;
+        for row in std::mem::take(&mut self.pending) {
+            match row {
+                PendingRow::Small(row, cells) => self.write_small_row(&row, &cells)?,
+                PendingRow::Large(mut row) => {
+                    row.settle(block);
+                    self.write_large_row(row)?;
+                }
+            }
         }
         if let Some(mut row) = self.row.take() {
             row.settle(block);
@@ -325,7 +396,11 @@ impl SsTableWriter {
     /// Says in the open data block whose its cells are.
     fn note_parts(&mut self) {
         self.parts_bytes = 0;
-        for row in self.pending.iter().chain(&self.row) {
+        let ended = self.pending.iter().filter_map(|row| match row {
+            PendingRow::Small(..) => None,
+            PendingRow::Large(row) => Some(row),
+        });
+        for row in ended.chain(&self.row) {
             row.part().inspect(|part| part.encode(self.data.tail()));
         }
     }
@@ -387,41 +462,58 @@ impl SsTableWriter {
         }
     }
 
-    fn write_entry(&mut self, mut row: OpenRow) -> Result<(), FileError> {
-        let column_index = self.finish_column_index(&mut row)?;
-        let extents = row.levels.first().map_or(&[][..], |level| &level.extents);
-        let draft = RowEntryDraft {
+    fn write_small_row(&mut self, row: &OpenRow, cells: &[Cell]) -> Result<(), FileError> {
+        self.write_entry(&RowEntryDraft {
             key: &row.key,
             deletion: row.deletion,
             cells: row.cells,
-            max_timestamp: row.max_timestamp,
-            last: row.last.as_ref().map_or((b"", b""), Cell::place),
-            extents,
-            column_index,
+            place: PlaceDraft::Inline(cells),
+        })
+    }
+
+    fn write_large_row(&mut self, mut row: OpenRow) -> Result<(), FileError> {
+        let column_index = self.finish_column_index(&mut row)?;
+        let max_timestamp = row.max_timestamp;
+        let last = row.last.as_ref().map_or((&b""[..], &b""[..]), Cell::place);
+        let place = match column_index {
+            Some(root) => PlaceDraft::ColumnIndex { max_timestamp, last, root },
+            None => {
+                let extents = row.levels.first().map_or(&[][..], |level| &level.extents);
+                PlaceDraft::Extents { max_timestamp, last, extents }
+            }
         };
+        let (key, deletion, cells) = (&row.key, row.deletion, row.cells);
+        self.index_points_elsewhere = true;
+        self.write_entry(&RowEntryDraft { key, deletion, cells, place })
+    }
+
+    fn write_entry(&mut self, draft: &RowEntryDraft<'_>) -> Result<(), FileError> {
         if self.row_index.is_empty() {
             self.index_first_key.clear();
-            self.index_first_key.put_prefixed(row.key.key().as_bytes());
-            row.key.encode_token(&mut self.index_first_key);
+            self.index_first_key.put_prefixed(draft.key.key().as_bytes());
+            draft.key.encode_token(&mut self.index_first_key);
         }
-        let tag = filter::tag(filter::hash(row.key.key().as_bytes()));
+        let tag = filter::tag(filter::hash(draft.key.key().as_bytes()));
         draft.encode(self.row_index.tagged_entry(tag));
-        if self.row_index.len() >= self.options.index_interval {
+        let is_full = self.row_index.len() >= self.options.index_interval
+            || self.row_index.size() >= self.options.block_bytes;
+        if is_full {
             self.close_row_index_block()?;
         }
         Ok(())
     }
 
-    /// The summary is a sequence of: varint offset and length of a row index block, its first key.
+    /// The form of the summary is told in [`super::summary`].
     fn close_row_index_block(&mut self) -> Result<(), FileError> {
-        if self.row_index.is_empty() {
+        let rows = self.row_index.len() as u64;
+        if rows == 0 {
             return Ok(());
         }
+        let points_elsewhere = std::mem::take(&mut self.index_points_elsewhere);
         let raw = self.row_index.finish();
-        let handle = self.write_block(BlockKind::RowIndex, &raw)?;
-        self.summary.put_varint(handle.offset);
-        self.summary.put_varint(u64::from(handle.length));
-        self.summary.extend_from_slice(&self.index_first_key);
+        let block = self.write_block(BlockKind::RowIndex, &raw)?;
+        let head = SummaryHead { block, rows, points_elsewhere };
+        head.encode(&self.index_first_key, &mut self.summary);
         Ok(())
     }
 
@@ -447,8 +539,7 @@ impl OpenRow {
     /// What the open data block has to say of the row; `None` if it has nothing there.
     fn part(&self) -> Option<RowPart<'_>> {
         let cells = self.current.as_ref().map_or(0, |current| current.entries);
-        let has_part = cells > 0 || self.cells == 0;
-        has_part.then(|| RowPart {
+        (!self.is_small && cells > 0).then(|| RowPart {
             key: self.key.key().as_bytes(),
             deletion: self.deletion,
             cells,

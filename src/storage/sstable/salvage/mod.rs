@@ -1,8 +1,8 @@
 //! Reads everything out of a damaged SSTable that can be read.
 //!
 //! Data blocks tell their rows, so that a sound one is worth something without anything else in
-//! the file. What the row index says besides is used to name what is lost, and to keep the
-//! deletions of rows of which nothing else is left.
+//! the file; small rows stand in the row index. What the row index says besides is used to name
+//! what is lost, and to keep the deletions of rows of which nothing else is left.
 
 use crate::base::fs::{File, FileSystem};
 use crate::model::cell::Cell;
@@ -22,7 +22,9 @@ use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use survey::Survey;
 
+mod survey;
 #[cfg(test)]
 mod tests;
 
@@ -122,41 +124,23 @@ pub fn salvage(
 ) -> Result<Salvaged, FileError> {
     let file = fs.open(path).context("open", path)?;
     let frame = Frame::read(&*file).context("read", path)?;
-    let index_blocks = row_index_blocks(&*file, &frame);
-    let index = IndexCursor::new(&*file, source.partitioner, index_blocks);
-    let mut run = Run {
-        source,
-        sink,
-        index,
-        row: None,
-        last_key: None,
-        result: Salvaged::default(),
-        open: Vec::new(),
-    };
+    let survey = Survey::of(&*file, &frame, source.partitioner);
+    let index = IndexCursor::new(&*file, source.partitioner, survey.row_index);
+    let mut run = Run { source, sink, index, row: None, result: Salvaged::default() };
     for piece in BlockScan::within(&*file, &frame) {
-        match piece {
-            Piece::Block { handle, kind, block } => {
-                progress(handle.offset + u64::from(handle.length));
-                if kind == BlockKind::Data {
-                    run.data_block(handle, &block)?;
-                }
-            }
-            Piece::Damage { offset, length, reason, .. } => {
-                progress(offset + length);
-                if frame.may_hold_data(offset) {
-                    run.open.push((offset..offset + length, reason));
-                }
-            }
+        let end = match &piece {
+            Piece::Block { handle, .. } => handle.offset + u64::from(handle.length),
+            Piece::Damage { offset, length, .. } => offset + length,
+        };
+        progress(end);
+        if let Piece::Block { kind: BlockKind::Data, block, .. } = piece {
+            run.data_block(&block)?;
         }
     }
     run.end_row()?;
-    run.index_only_rows(None)?;
+    run.rows_of_the_index(None)?;
+    survey.losses.into_iter().for_each(|loss| run.lose(loss));
     let properties = read_properties(&*file, &frame).map(|(_, properties)| properties);
-    if frame.footer.is_none() && properties.is_none() && run.open.is_empty() {
-        let end = frame.blocks.end;
-        run.open.push((end..end, "the end of the file is missing"));
-    }
-    run.close_open(None);
     Ok(settle(run.result, properties.as_ref()))
 }
 
@@ -184,15 +168,6 @@ fn settle(mut result: Salvaged, properties: Option<&Properties>) -> Salvaged {
     result
 }
 
-/// The sound row index blocks of a file, in their order.
-fn row_index_blocks(file: &dyn File, frame: &Frame) -> Vec<BlockHandle> {
-    let found = BlockScan::within(file, frame).filter_map(|piece| match piece {
-        Piece::Block { handle, kind: BlockKind::RowIndex, .. } => Some(handle),
-        _ => None,
-    });
-    found.collect()
-}
-
 /// The rows of the row index, as far as it can be read.
 struct IndexCursor<'a> {
     file: &'a dyn File,
@@ -208,6 +183,13 @@ impl<'a> IndexCursor<'a> {
         let mut cursor = Self { file, partitioner, blocks, block: None, head: None };
         cursor.advance();
         cursor
+    }
+
+    /// The next row, if it stands before this one; any if there is none.
+    fn take_before(&mut self, before: Option<&DecoratedKey>) -> Option<(DecoratedKey, RowEntry)> {
+        let head = self.head.take_if(|(key, _)| before.is_none_or(|before| *key < *before))?;
+        self.advance();
+        Some(head)
     }
 
     fn advance(&mut self) {
@@ -243,28 +225,17 @@ struct Run<'a, 'b> {
     sink: &'a mut SplitWriter<'b>,
     index: IndexCursor<'a>,
     row: Option<SavedRow>,
-    last_key: Option<RowKey>,
     result: Salvaged,
-    /// Damaged places since the last part of a row.
-    open: Vec<(Range<u64>, &'static str)>,
 }
 
 impl Run<'_, '_> {
-    fn data_block(&mut self, handle: BlockHandle, block: &Block) -> Result<(), FileError> {
-        let parts = match parts_of(block) {
-            Ok(parts) => parts,
-            Err(reason) => {
-                let end = handle.offset + u64::from(handle.length);
-                self.open.push((handle.offset..end, reason));
-                return Ok(());
-            }
-        };
-        for (part, entries) in parts {
+    fn data_block(&mut self, block: &Block) -> Result<(), FileError> {
+        // The survey has told of one that cannot be read.
+        for (part, entries) in parts_of(block).unwrap_or_default() {
             let key = self.source.partitioner.decorate(RowKey::new(part.key));
-            self.close_open(Some(&key));
             if self.row.as_ref().is_none_or(|row| row.key != key) {
                 self.end_row()?;
-                self.index_only_rows(Some(&key))?;
+                self.rows_of_the_index(Some(&key))?;
                 let indexed = self.index.head.as_ref().filter(|(indexed, _)| *indexed == key);
                 let deletion =
                     indexed.map_or(part.deletion, |(_, entry)| entry.deletion.merge(part.deletion));
@@ -283,7 +254,6 @@ impl Run<'_, '_> {
     fn begin_row(&mut self, key: DecoratedKey, deletion: Deletion) -> Result<(), FileError> {
         self.sink.begin_row(&key, deletion)?;
         self.result.rows += 1;
-        self.last_key = Some(key.key().clone());
         self.row = Some(SavedRow { key, cells: 0 });
         Ok(())
     }
@@ -316,33 +286,25 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Rows before this one, or up to the end, of which only the row index is left.
-    fn index_only_rows(&mut self, before: Option<&DecoratedKey>) -> Result<(), FileError> {
-        while let Some((key, entry)) = &self.index.head {
-            if before.is_some_and(|before| key >= before) {
-                break;
+    /// Rows before this one, or up to the end, of which nothing stands in data blocks: small ones,
+    /// and such of which the data are lost.
+    fn rows_of_the_index(&mut self, before: Option<&DecoratedKey>) -> Result<(), FileError> {
+        while let Some((key, entry)) = self.index.take_before(before) {
+            let is_small = entry.block_cells().is_none();
+            if !is_small {
+                let (key, of) = (key.key().clone(), entry.cells);
+                self.lose(Loss::Cells { key, lost: of, of });
             }
-            let (key, deletion, of) = (key.clone(), entry.deletion, entry.cells);
-            if of > 0 {
-                self.lose(Loss::Cells { key: key.key().clone(), lost: of, of });
-            }
-            if !deletion.is_none() {
-                self.begin_row(key, deletion)?;
+            if is_small || !entry.deletion.is_none() {
+                self.begin_row(key, entry.deletion)?;
+                for cell in entry.inline_cells().flatten() {
+                    self.cell(&cell)?;
+                }
                 self.sink.end_row()?;
                 self.row = None;
             }
-            self.index.advance();
         }
         Ok(())
-    }
-
-    /// Tells what damaged places lie between the last row that was saved and this one.
-    fn close_open(&mut self, next: Option<&DecoratedKey>) {
-        let after = self.last_key.clone();
-        for (range, reason) in std::mem::take(&mut self.open) {
-            let before = next.map(|key| key.key().clone());
-            self.lose(Loss::Unknown { range, reason, after: after.clone(), before });
-        }
     }
 
     fn lose(&mut self, loss: Loss) {

@@ -79,6 +79,12 @@ pub(in crate::storage) fn rows(family: &ColumnFamilySchema, partitioner: Partiti
     rows
 }
 
+/// Whether a row stands in the row index, under these options.
+pub(in crate::storage) fn is_small(row: &Row) -> bool {
+    let bytes: usize = row.2.iter().map(Cell::encoded_length).sum();
+    bytes <= 128 / 4
+}
+
 /// Writes rows to a file.
 pub(in crate::storage) fn write(
     fs: &dyn FileSystem,

@@ -3,7 +3,7 @@
 use crate::base::bytes::Malformed;
 use crate::base::fs::File;
 use crate::storage::sstable::block::{self, BlockHandle, BlockKind};
-use crate::storage::sstable::entry::{Extent, Extents, IndexRoot, RowEntry};
+use crate::storage::sstable::entry::{BlockCells, Extent, Extents, IndexRoot};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
@@ -53,10 +53,10 @@ pub(super) struct Walked {
 
 /// Walks over the extents of a row, and takes the blocks of its column index from those that no row
 /// refers to so far. The ranges of blocks are only collected if `with_blocks`: they
-/// take memory that grows with the row.
+/// take memory that grows with the row. `bytes` are those of the block of the row's entry.
 pub(super) fn walk(
     file: &dyn File,
-    entry: &RowEntry,
+    (cells, bytes): (&BlockCells, &[u8]),
     unclaimed: &mut BTreeSet<u64>,
     with_blocks: bool,
 ) -> Result<Walked, Malformed> {
@@ -68,12 +68,11 @@ pub(super) fn walk(
             walked.blocks.push(super::range_of(block));
         }
     };
-    match &entry.extents {
-        Extents::None => {}
-        Extents::One(extent) => visit(extent, entry.bytes(), &mut walked),
+    match &cells.extents {
+        Extents::One(extent) => visit(extent, bytes, &mut walked),
         Extents::Few(extents) => {
             for extent in extents {
-                visit(extent, entry.bytes(), &mut walked);
+                visit(extent, bytes, &mut walked);
             }
         }
         Extents::ColumnIndex(root) => {

@@ -19,12 +19,12 @@ use super::block::{self, BlockHandle, BlockKind};
 use super::filter::Filter;
 use super::properties::Properties;
 use super::scan::{BlockScan, Frame, Piece};
-use super::{FOOTER_LENGTH, HEADER_LENGTH, entry};
-use crate::base::bytes::{ByteReader, Malformed};
+use super::summary;
+use super::{FOOTER_LENGTH, HEADER_LENGTH};
 use crate::base::fs::{File, FileSystem};
 use crate::model::comparator::{Comparator, ComparatorRegistry};
 use crate::model::schema::ColumnFamilySchema;
-use crate::ring::{DecoratedKey, Partitioner};
+use crate::ring::Partitioner;
 use crate::storage::error::{FileContext, FileError};
 use report::Damages;
 use rows::RowCheck;
@@ -202,7 +202,7 @@ impl<'a> Run<'a> {
     ) {
         let number = self.damages.add(range, kind, Fault::Bytes(reason));
         if let Some(rows) = self.rows.as_mut().filter(|_| may_hold_data) {
-            rows.note_damage(number);
+            rows.note_damage(number, kind);
         }
     }
 
@@ -212,7 +212,7 @@ impl<'a> Run<'a> {
         let mut fault = |reason| {
             self.damages.add(range_of(handle), Some(BlockKind::Summary), Fault::Bytes(reason));
         };
-        match decode_summary(rows.partitioner, block.bytes()) {
+        match summary::decode(rows.partitioner, block.bytes()) {
             Err(_) => fault("the summary cannot be read"),
             Ok(listed) if !rows.agrees_with_summary(&listed) => {
                 fault("the summary does not list the row index blocks");
@@ -293,20 +293,4 @@ impl<'a> Run<'a> {
 
 pub(super) fn range_of(handle: BlockHandle) -> Range<u64> {
     handle.offset..handle.offset + u64::from(handle.length)
-}
-
-fn decode_summary(
-    partitioner: Partitioner,
-    bytes: &[u8],
-) -> Result<Vec<(BlockHandle, DecoratedKey)>, Malformed> {
-    let mut reader = ByteReader::new(bytes);
-    let mut listed = Vec::new();
-    while !reader.is_empty() {
-        let at = reader.position();
-        let offset = reader.varint()?;
-        let length = u32::try_from(reader.varint()?).map_err(|_| Malformed(at))?;
-        let key = entry::decode_key(partitioner, &mut reader)?;
-        listed.push((BlockHandle { offset, length }, key));
-    }
-    Ok(listed)
 }

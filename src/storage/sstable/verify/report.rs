@@ -22,9 +22,9 @@ pub struct Report {
     pub size: u64,
     /// What it says of itself, if that can be read.
     pub properties: Option<Properties>,
-    /// Rows in sound data blocks.
+    /// Rows in sound blocks.
     pub rows: u64,
-    /// Cells in sound data blocks.
+    /// Cells in sound blocks.
     pub cells: u64,
     /// Sound blocks.
     pub blocks: u64,
@@ -151,9 +151,14 @@ impl fmt::Display for Damage {
                 write!(f, ": {what} is {found}, not {stated}")?;
             }
         }
-        // What a row index block has told is told by data blocks as well.
-        let is_index = self.kind.is_some_and(|kind| kind != BlockKind::Data);
-        if is_index && self.rows.keys.is_empty() { Ok(()) } else { write!(f, "{}", self.rows) }
+        match self.kind {
+            // The small rows that stood there are not among those that can be named.
+            Some(BlockKind::RowIndex) if self.rows.between.is_some() => self.rows.write_between(f),
+            Some(BlockKind::Data | BlockKind::RowIndex) | None => write!(f, "{}", self.rows),
+            // What these have told can be told from other blocks as well.
+            Some(_) if self.rows.keys.is_empty() => Ok(()),
+            Some(_) => write!(f, "{}", self.rows),
+        }
     }
 }
 
@@ -168,6 +173,12 @@ impl fmt::Display for DamagedRows {
             }
             return Ok(());
         }
+        self.write_between(f)
+    }
+}
+
+impl DamagedRows {
+    fn write_between(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.between.as_ref() {
             Some((Some(before), Some(behind))) => {
                 write!(f, "; rows from \"{before}\" to \"{behind}\" may have lost something")

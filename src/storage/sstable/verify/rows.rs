@@ -12,10 +12,12 @@ use crate::model::key::RowKey;
 use crate::model::schema::ColumnFamilySchema;
 use crate::ring::{DecoratedKey, Partitioner};
 use crate::storage::sstable::block::{Block, BlockHandle, BlockKind};
-use crate::storage::sstable::entry::RowEntry;
+use crate::storage::sstable::entry::{BlockCells, RowEntry};
 use crate::storage::sstable::filter::{self, Filter};
+use crate::storage::sstable::neighbours::Neighbours;
 use crate::storage::sstable::properties::Properties;
 use crate::storage::sstable::row_part::{RowPart, parts_of};
+use crate::storage::sstable::summary::SummaryHead;
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
@@ -34,16 +36,17 @@ pub(super) struct RowCheck {
     pub(super) totals: Totals,
     /// Rows that were in data blocks, and whose entries in the row index are still to come.
     waiting: VecDeque<DataRow>,
+    /// The last row of data blocks, and of the row index.
     last_key: Option<DecoratedKey>,
     last_indexed: Option<DecoratedKey>,
     /// The row index blocks and their first keys.
-    index_blocks: Vec<(BlockHandle, DecoratedKey)>,
+    index_blocks: Vec<(SummaryHead, DecoratedKey)>,
     /// Column index blocks that no row refers to so far.
     unclaimed: BTreeSet<u64>,
     /// The block before was damaged.
     is_behind_damage: bool,
-    /// Damages since the last sound row of data, whose next row is to be told.
-    open_damages: Vec<usize>,
+    /// Between which rows the damages are.
+    neighbours: Neighbours,
     /// The last damage that may have been one of the row index.
     index_damage: Option<usize>,
     /// Whether any damage may have taken parts of the row index.
@@ -81,17 +84,19 @@ impl RowCheck {
             index_blocks: Vec::new(),
             unclaimed: BTreeSet::new(),
             is_behind_damage: false,
-            open_damages: Vec::new(),
+            neighbours: Neighbours::default(),
             index_damage: None,
             lost_index: false,
         }
     }
 
     /// Something before the summary is damaged: data, or a part of an index. What seems to have
-    /// stood there is not relied on.
-    pub(super) fn note_damage(&mut self, number: Option<usize>) {
+    /// stood there is not relied on, but to say between which rows it was.
+    pub(super) fn note_damage(&mut self, number: Option<usize>, kind: Option<BlockKind>) {
         self.is_behind_damage = true;
-        self.open_damages.extend(number);
+        if let Some(number) = number {
+            self.neighbours.damage(number, kind);
+        }
         self.index_damage = number.or(self.index_damage);
         self.lost_index = true;
     }
@@ -106,7 +111,7 @@ impl RowCheck {
             Err(reason) => {
                 let kind = Some(BlockKind::Data);
                 let number = damages.add(range_of(handle), kind, Fault::Bytes(reason));
-                self.note_damage(number);
+                self.note_damage(number, kind);
                 return;
             }
         };
@@ -131,13 +136,7 @@ impl RowCheck {
         damages: &mut Damages,
     ) {
         let key = self.partitioner.decorate(RowKey::new(part.key));
-        for number in self.open_damages.drain(..) {
-            let rows = damages.list.get_mut(number).map(|damage| &mut damage.rows);
-            if let Some(rows) = rows {
-                let before = self.last_key.as_ref().map(|key| key.key().clone());
-                rows.between = Some((before, Some(key.key().clone())));
-            }
-        }
+        self.neighbours.data_row(&key);
         let is_same = self.last_key.as_ref() == Some(&key);
         let reason = match (part.is_continued, self.last_key.as_ref().map(|last| last.cmp(&key))) {
             (true, Some(Ordering::Equal)) if is_first => None,
@@ -193,16 +192,7 @@ impl RowCheck {
             if index == 0 {
                 row.extents.add(handle, first, count, cell.place());
             }
-            let order =
-                row.last.as_ref().map(|last| self.family.compare(last.place(), cell.place()));
-            match order {
-                Some(Ordering::Greater) => faults.push("the cells of a row are not in order"),
-                Some(Ordering::Equal) => faults.push("a row has two cells in one place"),
-                _ => {}
-            }
-            if !self.family.can_hold(cell.state(), cell.place()) {
-                faults.push("a cell has a name that the comparator refuses");
-            }
+            faults.extend(cell_fault(&self.family, row.last.as_ref(), &cell));
             row.cells += 1;
             row.raw_bytes += cell.encoded_length() as u64;
             row.max_timestamp = row.max_timestamp.max(cell.timestamp());
@@ -223,7 +213,7 @@ impl RowCheck {
         block: &Block,
         damages: &mut Damages,
     ) {
-        let mut previous = None;
+        let (mut previous, mut first_key, mut points_elsewhere) = (None, None, false);
         for index in 0..block.len() {
             let at = block.entry(index);
             let entry = at.filter(|at| previous.map_or(*at == 0, |previous| previous < *at));
@@ -232,14 +222,14 @@ impl RowCheck {
             let key = entry.as_ref().and_then(|e| e.decorated_key(self.partitioner).ok());
             let (Some(entry), Some(key)) = (entry, key) else {
                 let reason = "an entry of the row index cannot be read";
-                let number =
-                    damages.add(range_of(handle), Some(BlockKind::RowIndex), Fault::Bytes(reason));
-                self.note_damage(number);
+                let kind = Some(BlockKind::RowIndex);
+                let number = damages.add(range_of(handle), kind, Fault::Bytes(reason));
+                self.note_damage(number, kind);
                 return;
             };
-            if index == 0 {
-                self.index_blocks.push((handle, key.clone()));
-            }
+            self.neighbours.index_row(&key);
+            points_elsewhere |= entry.block_cells().is_some();
+            first_key.get_or_insert_with(|| key.clone());
             let tag = filter::tag(filter::hash(entry.key()));
             let reason = if key != self.partitioner.decorate(key.key().clone()) {
                 Some("a row has another token than its key gives it")
@@ -256,10 +246,12 @@ impl RowCheck {
             self.entry(file, handle, &entry, &key, damages);
             self.last_indexed = Some(key);
         }
+        let head = SummaryHead { block: handle, rows: block.len() as u64, points_elsewhere };
+        self.index_blocks.extend(first_key.map(|key| (head, key)));
         self.totals.longest_index_block = self.totals.longest_index_block.max(block.len() as u64);
     }
 
-    /// Compares an entry of the row index with the row that the data blocks told.
+    /// Checks an entry of the row index.
     fn entry(
         &mut self,
         file: &dyn File,
@@ -268,8 +260,28 @@ impl RowCheck {
         key: &DecoratedKey,
         damages: &mut Damages,
     ) {
+        while let Some(row) = self.waiting.pop_front_if(|row| row.key < *key) {
+            self.missing_in_index(&row, damages);
+        }
+        let row = self.waiting.pop_front_if(|row| row.key == *key);
+        match entry.block_cells() {
+            Some(cells) => self.large_row(file, handle, (entry, cells), (key, row), damages),
+            None => self.small_row(handle, entry, (key, row), damages),
+        }
+    }
+
+    /// Compares an entry of the row index with the row that the data blocks told.
+    fn large_row(
+        &mut self,
+        file: &dyn File,
+        handle: BlockHandle,
+        (entry, cells): (&RowEntry, &BlockCells),
+        (key, row): (&DecoratedKey, Option<DataRow>),
+        damages: &mut Damages,
+    ) {
         let kind = BlockKind::RowIndex;
-        let walked = walk(file, entry, &mut self.unclaimed, !damages.is_empty());
+        let bytes = entry.block().bytes();
+        let walked = walk(file, (cells, bytes), &mut self.unclaimed, !damages.is_empty());
         let Ok(walked) = walked else {
             fault(handle, kind, "the column index of a row cannot be read", key.key(), damages);
             return;
@@ -283,10 +295,7 @@ impl RowCheck {
             fault(handle, kind, reason, key.key(), damages);
             is_damaged = true;
         }
-        while let Some(row) = self.waiting.pop_front_if(|row| row.key < *key) {
-            self.missing_in_index(&row, damages);
-        }
-        let Some(row) = self.waiting.pop_front_if(|row| row.key == *key) else {
+        let Some(row) = row else {
             if !is_damaged && !self.is_where_data_are_lost(key, damages) {
                 let reason = "the row index has a row that no data block has";
                 fault(handle, kind, reason, key.key(), damages);
@@ -298,33 +307,60 @@ impl RowCheck {
         } else if is_damaged {
             None
         } else {
-            difference(&row, entry, &walked)
+            difference(&row, entry.cells, (cells, bytes), &walked)
         };
         if let Some(reason) = reason {
             fault(handle, kind, reason, key.key(), damages);
         }
     }
 
-    /// Whether a row without cells may have stood in a damaged data block, which is told so.
+    /// Checks a row whose cells stand in its entry.
+    fn small_row(
+        &mut self,
+        handle: BlockHandle,
+        entry: &RowEntry,
+        (key, row): (&DecoratedKey, Option<DataRow>),
+        damages: &mut Damages,
+    ) {
+        let mut faults = Vec::new();
+        if row.is_some() {
+            faults.push("a row stands in the row index and in data blocks");
+        }
+        if self.filter.as_ref().is_some_and(|f| !f.may_contain(filter::hash(entry.key()))) {
+            faults.push("the filter denies a row of this block");
+        }
+        self.totals.row(entry.deletion);
+        let (mut last, mut cells, mut raw_bytes) = (None, 0, 0);
+        for cell in entry.inline_cells() {
+            let Ok(cell) = cell else {
+                faults.push("a cell cannot be read");
+                break;
+            };
+            faults.extend(cell_fault(&self.family, last.as_ref(), &cell));
+            cells += 1;
+            raw_bytes += cell.encoded_length() as u64;
+            self.totals.cell(&cell, raw_bytes);
+            last = Some(cell);
+        }
+        if cells != entry.cells {
+            faults.push("the row index tells more or fewer cells of a row than it has");
+        }
+        faults.dedup();
+        for reason in faults {
+            fault(handle, BlockKind::RowIndex, reason, key.key(), damages);
+        }
+    }
+
+    /// Whether data of this row may have stood in a damaged place, which is told so.
     fn is_where_data_are_lost(&self, key: &DecoratedKey, damages: &mut Damages) -> bool {
-        let decorate = |key: &RowKey| self.partitioner.decorate(key.clone());
-        let mut any = false;
-        for damage in &mut damages.list {
-            let Some((before, behind)) = &damage.rows.between else { continue };
-            if before.as_ref().is_none_or(|before| decorate(before) < *key)
-                && behind.as_ref().is_none_or(|behind| *key < decorate(behind))
-            {
+        let mut any = damages.more > 0;
+        for number in self.neighbours.holding_data_of(key) {
+            if let Some(damage) = damages.list.get_mut(number) {
                 damage.rows.add(key.key());
                 any = true;
             }
         }
-        // Damages behind the last row that was met: what comes behind them is not known yet.
-        for number in &self.open_damages {
-            if let Some(damage) = damages.list.get_mut(*number) {
-                damage.rows.add(key.key());
-            }
-        }
-        any || !self.open_damages.is_empty() || damages.more > 0
+        any
     }
 
     fn missing_in_index(&mut self, row: &DataRow, damages: &mut Damages) {
@@ -342,15 +378,14 @@ impl RowCheck {
         while let Some(row) = self.waiting.pop_front() {
             self.missing_in_index(&row, damages);
         }
-        if let Some(last) = &self.last_key {
+        if let Some(last) = self.last_key.as_ref().max(self.last_indexed.as_ref()) {
             self.totals.last_key.clear();
             self.totals.last_key.put_prefixed(last.key().as_bytes());
             last.encode_token(&mut self.totals.last_key);
         }
-        for number in self.open_damages.drain(..) {
+        for (number, before, behind) in std::mem::take(&mut self.neighbours).finish() {
             if let Some(damage) = damages.list.get_mut(number) {
-                let before = self.last_key.as_ref().map(|key| key.key().clone());
-                damage.rows.between = Some((before, None));
+                damage.rows.between = Some((before, behind));
             }
         }
         let is_explained = self.lost_index || !damages.is_empty();
@@ -364,7 +399,7 @@ impl RowCheck {
     }
 
     /// Whether the summary lists the row index blocks; those that are damaged aside.
-    pub(super) fn agrees_with_summary(&self, listed: &[(BlockHandle, DecoratedKey)]) -> bool {
+    pub(super) fn agrees_with_summary(&self, listed: &[(SummaryHead, DecoratedKey)]) -> bool {
         if !self.lost_index {
             return self.index_blocks == listed;
         }
@@ -385,14 +420,35 @@ fn fault(
     }
 }
 
+/// What is wrong with a cell, behind the last one of its row.
+fn cell_fault(
+    family: &ColumnFamilySchema,
+    last: Option<&Cell>,
+    cell: &Cell,
+) -> Option<&'static str> {
+    match last.map(|last| family.compare(last.place(), cell.place())) {
+        Some(Ordering::Greater) => Some("the cells of a row are not in order"),
+        Some(Ordering::Equal) => Some("a row has two cells in one place"),
+        _ if !family.can_hold(cell.state(), cell.place()) => {
+            Some("a cell has a name that the comparator refuses")
+        }
+        _ => None,
+    }
+}
+
 /// What the row index says of a row that its data do not.
-fn difference(row: &DataRow, entry: &RowEntry, walked: &Walked) -> Option<&'static str> {
+fn difference(
+    row: &DataRow,
+    cells: u64,
+    (indexed, bytes): (&BlockCells, &[u8]),
+    walked: &Walked,
+) -> Option<&'static str> {
     let last = row.last.as_ref().map_or((&b""[..], &b""[..]), Cell::place);
-    if row.cells != entry.cells {
+    if row.cells != cells {
         Some("the row index tells more or fewer cells of a row than it has")
-    } else if row.max_timestamp != entry.max_timestamp {
+    } else if row.max_timestamp != indexed.max_timestamp {
         Some("the row index tells another greatest timestamp of a row than its cells")
-    } else if last != entry.last_place() {
+    } else if last != indexed.last_place(bytes) {
         Some("the row index tells another last cell of a row than it has")
     } else if row.extents.value() != walked.digest.value() {
         Some("the row index tells other places of the cells of a row than where they are")

@@ -1,20 +1,22 @@
-//! Walks over the cells of one row of an SSTable, within a range, in either direction.
+//! A walk over the cells of a row that stand in data blocks.
 
-use super::block::{Block, BlockHandle, BlockKind};
-use super::entry::{Extent, Extents, RowEntry};
-use super::reader::{Blocks, SsTable};
 use crate::base::bytes::Malformed;
 use crate::model::cell::Cell;
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::{CellBound, CellRange};
 use crate::storage::error::ReadError;
+use crate::storage::sstable::block::{Block, BlockHandle, BlockKind};
+use crate::storage::sstable::entry::{BlockCells, Extent, Extents};
+use crate::storage::sstable::reader::{Blocks, SsTable};
 
 /// The cells of a row within a range. Reads only blocks that the range touches.
 #[derive(Debug)]
-pub struct CellCursor<'a> {
+pub(super) struct ExtentCursor<'a> {
     table: &'a SsTable,
     family: &'a ColumnFamilySchema,
-    entry: &'a RowEntry,
+    cells: &'a BlockCells,
+    /// The block of the row's entry, to which the places of its extents refer.
+    index: &'a Block,
     range: CellRange<'a>,
     reversed: bool,
     blocks: &'a Blocks<'a>,
@@ -60,23 +62,24 @@ struct Step {
     index: usize,
 }
 
-impl<'a> CellCursor<'a> {
+impl<'a> ExtentCursor<'a> {
+    /// `index` is the block of the row index in which `cells` was found.
     pub(super) fn new(
-        table: &'a SsTable,
         family: &'a ColumnFamilySchema,
-        entry: &'a RowEntry,
+        (cells, index): (&'a BlockCells, &'a Block),
         range: CellRange<'a>,
         reversed: bool,
         blocks: &'a Blocks<'a>,
     ) -> Self {
         // The row index knows the last place: a slice behind it does not touch the file.
-        let nothing = entry.cells == 0 || !range.from.is_before(family, entry.last_place());
+        let nothing = !range.from.is_before(family, cells.last_place(index.bytes()));
         let state = if nothing { State::Ended } else { State::Unopened };
-        Self { table, family, entry, range, reversed, blocks, state }
+        let table = blocks.table();
+        Self { table, family, cells, index, range, reversed, blocks, state }
     }
 
     /// The next cell. After [`ReadError::WouldBlock`] the read begins anew elsewhere.
-    pub fn advance(&mut self) -> Result<Option<Cell>, ReadError> {
+    pub(super) fn advance(&mut self) -> Result<Option<Cell>, ReadError> {
         loop {
             match &mut self.state {
                 State::Ended => return Ok(None),
@@ -125,11 +128,10 @@ impl<'a> CellCursor<'a> {
 
     /// The extent in which the walk begins: the last that begins before the edge.
     fn seek(&self) -> Result<Option<Position>, ReadError> {
-        match &self.entry.extents {
-            Extents::None => Ok(None),
+        match &self.cells.extents {
             Extents::One(_) => Ok(Some(Position::default())),
             Extents::Few(extents) => {
-                let bytes = self.entry.bytes();
+                let bytes = self.index.bytes();
                 let before =
                     extents.partition_point(|e| !self.edge_is_before(e.first_place(bytes)));
                 let inline = before.saturating_sub(1);
@@ -195,13 +197,13 @@ impl<'a> CellCursor<'a> {
             let next = if self.reversed { at.checked_sub(1) } else { Some(at + 1) };
             next.filter(|next| *next < length)
         };
-        let root = match &self.entry.extents {
+        let root = match &self.cells.extents {
             Extents::ColumnIndex(root) => root,
             Extents::Few(extents) => {
                 let next = neighbour(position.inline, extents.len());
                 return Ok(next.map(|inline| Position { inline, ..position }));
             }
-            Extents::None | Extents::One(_) => return Ok(None),
+            Extents::One(_) => return Ok(None),
         };
         // Up to the first block that has a neighbour, and down again along its edge.
         while let Some(mut step) = position.path.pop() {
@@ -222,7 +224,7 @@ impl<'a> CellCursor<'a> {
     /// Reads the data block of an extent; at the beginning of the walk also finds the first cell.
     fn open(&self, position: Option<Position>, seek: bool) -> Result<State, ReadError> {
         let Some(position) = position else { return Ok(State::Ended) };
-        let extent = match (position.path.last(), &self.entry.extents) {
+        let extent = match (position.path.last(), &self.cells.extents) {
             (Some(step), _) => self.extent_at(step.handle, &step.block, step.index)?,
             (None, Extents::One(extent)) => extent.clone(),
             (None, Extents::Few(extents)) => match extents.get(position.inline) {
