@@ -83,24 +83,26 @@ impl Slice {
     }
 
     /// The stretches of cells that the answer is made of, in the order in which it is made.
-    pub fn ranges(&self, family: &ColumnFamilySchema) -> Vec<CellRange<'_>> {
+    pub fn ranges(&self, family: &ColumnFamilySchema) -> impl Iterator<Item = CellRange<'_>> {
         let level = match (&self.super_name, family.is_super()) {
             (Some(super_name), _) => Level::Within(super_name),
             (None, true) => Level::SuperColumns,
             (None, false) => Level::Within(b""),
         };
-        match &self.filter {
-            Filter::Names(names) => names
-                .iter()
-                .map(|name| CellRange { from: level.before(name), to: level.after(name) })
-                .collect(),
+        let (names, range) = match &self.filter {
+            Filter::Names(names) => (&names[..], None),
             Filter::Range { start, finish, reversed, .. } => {
                 let (least, greatest) = if *reversed { (finish, start) } else { (start, finish) };
                 let from = if least.is_empty() { level.beginning() } else { level.before(least) };
                 let to = if greatest.is_empty() { level.end() } else { level.after(greatest) };
-                vec![CellRange { from, to }]
+                (&[][..], Some(CellRange { from, to }))
             }
-        }
+        };
+        let names = names.iter().map(move |name| {
+            let (from, to) = (level.before(name), level.after(name));
+            CellRange { from, to }
+        });
+        range.into_iter().chain(names)
     }
 }
 
@@ -220,6 +222,9 @@ pub struct RowSlice {
     pub count: usize,
 }
 
+/// Most cells for which room is made before they are there.
+const MAX_EXPECTED: usize = 16;
+
 /// Turns the cells of a row, merged and in order, into what a client may see: a column is visible
 /// if it is live and newer than the deletions of its row and of its super column.
 #[derive(Debug)]
@@ -273,6 +278,13 @@ impl<'a> Resolver<'a> {
     pub fn counting(mut self) -> Self {
         self.collects = false;
         self
+    }
+
+    /// Makes room for an answer from about so many cells.
+    pub fn expect(&mut self, cells: usize) {
+        if self.collects {
+            self.answer.cells.reserve_exact(cells.min(self.limit).min(MAX_EXPECTED));
+        }
     }
 
     /// Whether the answer is complete before any cell was seen.

@@ -7,7 +7,8 @@ use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::{CellRange, Flow, Resolver, RowSlice, Slice};
-use std::borrow::Cow;
+use crate::ring::DecoratedKey;
+use smallvec::SmallVec;
 use std::cmp::Ordering;
 
 /// How much work a read may do. One that must not keep its thread for long gives up when this is
@@ -58,20 +59,56 @@ impl Budget {
 }
 
 /// What one memtable or SSTable has of a row.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub enum RowSource<'a> {
     /// In memory.
-    Memtable(MemtableRow),
+    Memtable(&'a MemtableRow),
     /// In a file.
     SsTable {
         /// What the row index says of it.
-        entry: Cow<'a, RowEntry>,
+        entry: &'a RowEntry,
         /// Where its blocks come from.
         blocks: &'a Blocks<'a>,
     },
 }
 
-impl RowSource<'_> {
+/// All that has a part of a row: mostly one memtable or SSTable, or two.
+pub type RowSources<'a> = SmallVec<[RowSource<'a>; 4]>;
+
+/// A row that was looked for and found in a file.
+#[derive(Debug)]
+pub struct FoundRow<'a> {
+    /// What the row index says of it.
+    pub entry: RowEntry,
+    blocks: &'a Blocks<'a>,
+}
+
+/// A row in all files that have it.
+pub type FoundRows<'a> = SmallVec<[FoundRow<'a>; 2]>;
+
+impl<'a> FoundRow<'a> {
+    /// Looks for a row in these files. `hash` is that of the key for their filters, which were asked
+    /// already.
+    pub fn find_all(
+        files: &'a [Blocks<'a>],
+        key: &DecoratedKey,
+        hash: u64,
+    ) -> Result<FoundRows<'a>, ReadError> {
+        let mut found = FoundRows::new();
+        for blocks in files {
+            let entry = blocks.table().find(key, hash, blocks)?;
+            found.extend(entry.map(|entry| Self { entry, blocks }));
+        }
+        Ok(found)
+    }
+
+    /// The row as a source.
+    pub fn source(&self) -> RowSource<'_> {
+        RowSource::SsTable { entry: &self.entry, blocks: self.blocks }
+    }
+}
+
+impl<'a> RowSource<'a> {
     fn deletion(&self) -> Deletion {
         match self {
             Self::Memtable(row) => row.deletion,
@@ -91,8 +128,16 @@ impl RowSource<'_> {
         }
     }
 
-    fn cells<'a>(
-        &'a self,
+    /// About how many cells it has, deleted ones included.
+    fn cell_count(self) -> usize {
+        match self {
+            Self::Memtable(row) => row.cells.len_hint(),
+            Self::SsTable { entry, .. } => usize::try_from(entry.cells).unwrap_or(usize::MAX),
+        }
+    }
+
+    fn cells(
+        self,
         family: &'a ColumnFamilySchema,
         range: CellRange<'a>,
         reversed: bool,
@@ -122,7 +167,16 @@ impl SourceCursor<'_> {
 }
 
 /// The cells of a row from several sources, in order, one for each place.
-pub struct MergedCells<'a> {
+pub struct MergedCells<'a>(Form<'a>);
+
+#[allow(clippy::large_enum_variant, reason = "there is one for a read")]
+enum Form<'a> {
+    /// Nothing is to be merged.
+    One(SourceCursor<'a>),
+    Many(Merge<'a>),
+}
+
+struct Merge<'a> {
     family: &'a ColumnFamilySchema,
     reversed: bool,
     /// Each source with its next cell. Exhausted sources are taken out.
@@ -133,24 +187,38 @@ impl<'a> MergedCells<'a> {
     fn new(
         family: &'a ColumnFamilySchema,
         reversed: bool,
-        cursors: impl Iterator<Item = SourceCursor<'a>>,
+        mut cursors: impl ExactSizeIterator<Item = SourceCursor<'a>>,
     ) -> Result<Self, ReadError> {
-        let mut sources = Vec::with_capacity(cursors.size_hint().0);
+        if cursors.len() == 1
+            && let Some(only) = cursors.next()
+        {
+            return Ok(Self(Form::One(only)));
+        }
+        let mut sources = Vec::with_capacity(cursors.len());
         for mut cursor in cursors {
             if let Some(cell) = cursor.advance()? {
                 sources.push((cursor, cell));
             }
         }
-        Ok(Self { family, reversed, sources })
+        Ok(Self(Form::Many(Merge { family, reversed, sources })))
     }
 
+    /// The next cell.
+    pub fn advance(&mut self) -> Result<Option<Cell>, ReadError> {
+        match &mut self.0 {
+            Form::One(cursor) => cursor.advance(),
+            Form::Many(merge) => merge.advance(),
+        }
+    }
+}
+
+impl Merge<'_> {
     fn order(&self, a: &Cell, b: &Cell) -> Ordering {
         let order = self.family.compare(a.place(), b.place());
         if self.reversed { order.reverse() } else { order }
     }
 
-    /// The next cell.
-    pub fn advance(&mut self) -> Result<Option<Cell>, ReadError> {
+    fn advance(&mut self) -> Result<Option<Cell>, ReadError> {
         if self.sources.len() == 1 {
             return self.take(0).map(Some);
         }
@@ -190,15 +258,15 @@ impl<'a> MergedCells<'a> {
 
 /// Reads one row.
 #[derive(Debug)]
-pub struct RowReader<'a> {
-    family: &'a ColumnFamilySchema,
+pub struct RowReader<'f, 's> {
+    family: &'f ColumnFamilySchema,
     deletion: Deletion,
-    sources: Vec<RowSource<'a>>,
+    sources: RowSources<'s>,
 }
 
-impl<'a> RowReader<'a> {
+impl<'f, 's> RowReader<'f, 's> {
     /// A reader over everything that has a part of the row.
-    pub fn new(family: &'a ColumnFamilySchema, mut sources: Vec<RowSource<'a>>) -> Self {
+    pub fn new(family: &'f ColumnFamilySchema, mut sources: RowSources<'s>) -> Self {
         let deletions = sources.iter().map(RowSource::deletion);
         let deletion = deletions.fold(Deletion::NONE, Deletion::merge);
         sources.retain(|source| !source.is_covered_by(deletion));
@@ -207,7 +275,7 @@ impl<'a> RowReader<'a> {
 
     /// A reader that also gives what the deletion of the row covers, which nobody can see: for
     /// those who copy a row as it is stored.
-    pub fn of_everything(family: &'a ColumnFamilySchema, sources: Vec<RowSource<'a>>) -> Self {
+    pub fn of_everything(family: &'f ColumnFamilySchema, sources: RowSources<'s>) -> Self {
         let deletions = sources.iter().map(RowSource::deletion);
         let deletion = deletions.fold(Deletion::NONE, Deletion::merge);
         Self { family, deletion, sources }
@@ -224,7 +292,7 @@ impl<'a> RowReader<'a> {
         range: CellRange<'b>,
         reversed: bool,
     ) -> Result<MergedCells<'b>, ReadError> {
-        let cursors = self.sources.iter().map(|s| s.cells(self.family, range, reversed));
+        let cursors = self.sources.iter().map(|source| source.cells(self.family, range, reversed));
         MergedCells::new(self.family, reversed, cursors)
     }
 
@@ -245,6 +313,8 @@ impl<'a> RowReader<'a> {
         if resolver.is_done() || self.sources.is_empty() {
             return Ok(resolver.finish());
         }
+        let cells = self.sources.iter().map(|source| source.cell_count());
+        resolver.expect(cells.fold(0, usize::saturating_add));
         'ranges: for range in slice.ranges(self.family) {
             budget.spend(SEEK)?;
             let mut cells = self.cells(range, slice.is_reversed())?;

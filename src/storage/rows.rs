@@ -2,11 +2,10 @@
 
 use super::error::{Corrupt, ReadError};
 use super::memtable::{Memtable, MemtableRow};
-use super::row::RowSource;
+use super::row::{RowSource, RowSources};
 use super::sstable::reader::RowWalk;
-use super::sstable::{Blocks, RowEntry, SsTable};
+use super::sstable::{Blocks, SsTable};
 use crate::ring::{DecoratedKey, Partitioner};
-use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -26,10 +25,10 @@ pub enum RowStream<'a> {
     SsTable {
         /// Where its blocks come from.
         blocks: Blocks<'a>,
-        /// What comes behind the head.
+        /// Stands at the head.
         walk: RowWalk,
-        /// The row at which the stream stands.
-        head: Option<(DecoratedKey, RowEntry)>,
+        /// The key of the row at which the stream stands.
+        head: Option<DecoratedKey>,
         /// SSTables all of whose rows are behind those of the ones before.
         rest: VecDeque<&'a SsTable>,
     },
@@ -48,7 +47,8 @@ impl<'a> RowStream<'a> {
         partitioner: Partitioner,
     ) -> Result<Self, ReadError> {
         let mut walk = blocks.table().rows_from(from);
-        let head = next_entry(&mut walk, &blocks, partitioner)?;
+        let mut head = None;
+        next_key(&mut walk, &blocks, partitioner, &mut head)?;
         Ok(Self::SsTable { blocks, walk, head, rest: VecDeque::new() })
     }
 
@@ -96,18 +96,16 @@ impl<'a> RowStream<'a> {
     fn key(&self) -> Option<&DecoratedKey> {
         match self {
             Self::Memtable { head, .. } => head.as_ref().map(|(key, _)| key),
-            Self::SsTable { head, .. } => head.as_ref().map(|(key, _)| key),
+            Self::SsTable { head, .. } => head.as_ref(),
         }
     }
 
     fn source(&self) -> Option<RowSource<'_>> {
         match self {
-            Self::Memtable { head, .. } => {
-                head.as_ref().map(|(_, row)| RowSource::Memtable(row.clone()))
+            Self::Memtable { head, .. } => head.as_ref().map(|(_, row)| RowSource::Memtable(row)),
+            Self::SsTable { walk, blocks, .. } => {
+                walk.entry().map(|entry| RowSource::SsTable { entry, blocks })
             }
-            Self::SsTable { head, blocks, .. } => head
-                .as_ref()
-                .map(|(_, entry)| RowSource::SsTable { entry: Cow::Borrowed(entry), blocks }),
         }
     }
 
@@ -119,21 +117,14 @@ impl<'a> RowStream<'a> {
                 }
             }
             Self::SsTable { blocks, walk, head, rest } => {
-                let before = head.take();
-                *head = next_entry(walk, blocks, partitioner)?;
-                while head.is_none()
-                    && let Some(next) = rest.pop_front()
-                {
+                let mut has_moved = next_key(walk, blocks, partitioner, head)?;
+                while !has_moved && let Some(next) = rest.pop_front() {
                     *blocks = blocks.of(next);
                     *walk = next.rows_from(Bound::Unbounded);
-                    *head = next_entry(walk, blocks, partitioner)?;
+                    has_moved = next_key(walk, blocks, partitioner, head)?;
                 }
-                if let (Some((before, _)), Some((key, _))) = (before, &*head)
-                    && *key <= before
-                {
-                    // Merged, the rows behind it would be out of order as well.
-                    let reason = "the rows are not in the order of their tokens";
-                    return Err(Corrupt::new(blocks.table().path(), walk.offset(), reason).into());
+                if !has_moved {
+                    *head = None;
                 }
             }
         }
@@ -156,17 +147,32 @@ fn is_behind(table: &SsTable, other: &SsTable) -> bool {
     table.level() == other.level() && matches!(keys, (Some(last), Some(first)) if last < first)
 }
 
-fn next_entry(
+/// Moves the walk to its next row and the head to the key of that, which must be greater; false if
+/// there is none.
+fn next_key(
     walk: &mut RowWalk,
     blocks: &Blocks<'_>,
     partitioner: Partitioner,
-) -> Result<Option<(DecoratedKey, RowEntry)>, ReadError> {
-    let Some(entry) = walk.advance(blocks)? else { return Ok(None) };
-    let key = entry.decorated_key(partitioner).map_err(|_| {
-        let file = blocks.table().path();
-        ReadError::Corrupt(Corrupt::new(file, walk.offset(), "a row key cannot be read"))
-    })?;
-    Ok(Some((key, entry)))
+    head: &mut Option<DecoratedKey>,
+) -> Result<bool, ReadError> {
+    let Some(entry) = walk.advance(blocks)? else { return Ok(false) };
+    let key = entry.decorated_key(partitioner);
+    let reason = match (key, &mut *head) {
+        (Err(_), _) => "a row key cannot be read",
+        // Merged, the rows behind it would be out of order as well.
+        (Ok(key), Some(before)) if key <= *before => {
+            "the rows are not in the order of their tokens"
+        }
+        (Ok(key), Some(slot)) => {
+            *slot = key;
+            return Ok(true);
+        }
+        (Ok(key), slot @ None) => {
+            *slot = Some(key);
+            return Ok(true);
+        }
+    };
+    Err(Corrupt::new(blocks.table().path(), walk.offset(), reason).into())
 }
 
 /// Rows from several streams, each row once.
@@ -187,7 +193,7 @@ impl<'a> MergedRows<'a> {
 
     /// The next row, with everything that has a part of it; `None` at the end. After an error the
     /// merge cannot be used any more.
-    pub fn advance(&mut self) -> Result<Option<(DecoratedKey, Vec<RowSource<'_>>)>, ReadError> {
+    pub fn advance(&mut self) -> Result<Option<(&DecoratedKey, RowSources<'_>)>, ReadError> {
         for at in self.current.drain(..) {
             self.streams[at].advance(self.partitioner)?;
         }
@@ -204,7 +210,7 @@ impl<'a> MergedRows<'a> {
                 Ordering::Greater => {}
             }
         }
-        let Some(key) = least.cloned() else { return Ok(None) };
+        let Some(key) = least else { return Ok(None) };
         let sources = self.current.iter().filter_map(|at| self.streams[*at].source());
         Ok(Some((key, sources.collect())))
     }

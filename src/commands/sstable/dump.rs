@@ -148,11 +148,11 @@ fn print_rows(
     let blocks = Blocks::new(&table, Access::Bypass);
     let mut walk = table.rows_from(Bound::Unbounded);
     while let Some(entry) = walk.advance(&blocks)? {
-        print_row(&entry, (family, partitioner), out)?;
+        print_row(entry, (family, partitioner), out)?;
         if entry.cells == 0 {
             continue;
         }
-        let cells = |reversed| table.cells(family, &entry, CellRange::ALL, reversed, &blocks);
+        let cells = |reversed| table.cells(family, entry, CellRange::ALL, reversed, &blocks);
         if !with_cells {
             let end = |cell: Option<Cell>| cell.map(|cell| place(family, cell.place()));
             let (first, last) = (end(cells(false).advance()?), end(cells(true).advance()?));

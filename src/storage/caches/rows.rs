@@ -131,7 +131,7 @@ impl RowCache {
     /// That is refused as soon as the row is known to be too large.
     pub fn load(
         &self,
-        reader: &RowReader<'_>,
+        reader: &RowReader<'_, '_>,
         (epoch, cells): (u64, u64),
         budget: &mut Budget,
     ) -> Result<LoadedRow, ReadError> {

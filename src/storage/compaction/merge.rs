@@ -11,7 +11,7 @@ use crate::model::slice::CellRange;
 use crate::ring::DecoratedKey;
 use crate::storage::error::{FileError, ReadError};
 use crate::storage::files;
-use crate::storage::row::{RowReader, RowSource};
+use crate::storage::row::{RowReader, RowSources};
 use crate::storage::rows::{MergedRows, RowStream};
 use crate::storage::sstable::{Access, Blocks, SsTable, SsTableWriter, filter};
 use crate::storage::store::{Claim, NewTable, Store, View};
@@ -218,10 +218,11 @@ impl Merge<'_> {
         let blocks = |table| Blocks::new(table, Access::Bypass).counting(&task.read);
         let streams = RowStream::sstables(tables, &Bound::Unbounded, partitioner, blocks)?;
         let mut rows = MergedRows::new(partitioner, streams);
-        let gc_before = self.store.gc_before();
+        let (gc_before, mut rows_written) = (self.store.gc_before(), 0);
         while let Some((key, sources)) = rows.advance()? {
-            self.write_row(&key, sources, gc_before, outputs.writer()?, pace)?;
-            task.rows.fetch_add(1, Ordering::Relaxed);
+            self.write_row(key, sources, gc_before, outputs.writer()?, pace)?;
+            rows_written += 1;
+            task.rows.store(rows_written, Ordering::Relaxed);
             task.written.store(outputs.bytes(), Ordering::Relaxed);
             pace.keep()?;
         }
@@ -232,7 +233,7 @@ impl Merge<'_> {
     fn write_row(
         &self,
         key: &DecoratedKey,
-        sources: Vec<RowSource<'_>>,
+        sources: RowSources<'_>,
         gc_before: i32,
         writer: &mut SsTableWriter,
         pace: &mut Pace<'_>,

@@ -8,10 +8,9 @@ use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::CellRange;
 use crate::ring::{DecoratedKey, Partitioner};
 use crate::storage::error::ReadError;
-use crate::storage::row::{RowReader, RowSource};
+use crate::storage::row::{FoundRow, RowReader, RowSources};
 use crate::storage::rows::{MergedRows, RowStream};
 use crate::storage::sstable::{Access, Blocks, SsTable, filter};
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::ops::Bound;
@@ -89,11 +88,13 @@ pub fn export(
         let mut keys: Vec<DecoratedKey> =
             keys.map(|key| partitioner.decorate(key.clone())).collect();
         keys.sort();
-        let blocks: Vec<_> = tables.iter().map(|t| Blocks::new(t, Access::Bypass)).collect();
         for key in keys {
-            let sources = sources_of(&key, &blocks)?;
-            if !sources.is_empty() {
-                run.row(key.key(), sources)?;
+            let hash = filter::hash(key.key().as_bytes());
+            let holders = tables.iter().filter(|table| table.may_contain(&key, hash));
+            let blocks: Vec<_> = holders.map(|t| Blocks::new(t, Access::Bypass)).collect();
+            let found = FoundRow::find_all(&blocks, &key, hash)?;
+            if !found.is_empty() {
+                run.row(key.key(), found.iter().map(FoundRow::source).collect())?;
                 progress(&run.result);
             }
         }
@@ -104,19 +105,6 @@ pub fn export(
     Ok(run.result)
 }
 
-fn sources_of<'a>(
-    key: &DecoratedKey,
-    blocks: &'a [Blocks<'a>],
-) -> Result<Vec<RowSource<'a>>, ReadError> {
-    let hash = filter::hash(key.key().as_bytes());
-    let mut sources = Vec::new();
-    for blocks in blocks.iter().filter(|blocks| blocks.table().may_contain(key, hash)) {
-        let entry = blocks.table().find(key, hash, blocks)?;
-        sources.extend(entry.map(|entry| RowSource::SsTable { entry: Cow::Owned(entry), blocks }));
-    }
-    Ok(sources)
-}
-
 struct Run<'a> {
     family: &'a ColumnFamilySchema,
     shape: Shape,
@@ -125,7 +113,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn row(&mut self, key: &RowKey, sources: Vec<RowSource<'_>>) -> io::Result<()> {
+    fn row(&mut self, key: &RowKey, sources: RowSources<'_>) -> io::Result<()> {
         if self.result.rows > 0 {
             self.out.write_all(b",\n")?;
         }

@@ -142,7 +142,7 @@ impl<'a> Runs<'a> {
             let mut rows = MergedRows::new(partitioner, streams.collect::<Result<_, _>>()?);
             while let Some((key, sources)) = rows.advance()? {
                 let reader = RowReader::of_everything(family, sources);
-                writer.begin_row(&key, reader.deletion());
+                writer.begin_row(key, reader.deletion());
                 let mut cells = reader.cells(CellRange::ALL, false)?;
                 while let Some(cell) = cells.advance()? {
                     writer.push(&cell)?;

@@ -42,6 +42,18 @@ struct Child {
 }
 
 impl CellTree {
+    /// At least how many cells there are.
+    pub fn len_hint(&self) -> usize {
+        match &self.root {
+            Root::Empty => 0,
+            Root::One(_) => 1,
+            Root::Many(root) => match &**root {
+                Node::Chunk(cells) => cells.len(),
+                Node::Inner(children) => children.len(),
+            },
+        }
+    }
+
     /// The tree of cells that are in order, one for each place. Its chunks are full, and take no
     /// more memory than they need.
     pub fn from_sorted(mut cells: Vec<Cell>) -> Self {

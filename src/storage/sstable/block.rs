@@ -20,6 +20,8 @@
 use crate::base::bytes::ByteReader;
 use crate::base::fs::File;
 use crate::storage::error::{Corrupt, FileContext, ReadError};
+use lz4_flex::block::{CompressTable, compress_into_with_table};
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -215,20 +217,25 @@ impl BlockBuilder {
         &mut self.payload
     }
 
-    /// Appends the directory, hands out the raw payload, and begins anew.
-    pub fn finish(&mut self) -> Vec<u8> {
-        let mut payload = std::mem::take(&mut self.payload);
+    /// Appends the directory, and hands out the raw payload. Nothing more can be added before
+    /// [`BlockBuilder::clear`].
+    pub fn finish(&mut self) -> &[u8] {
         debug_assert!(self.tags.is_empty() || self.tags.len() == self.offsets.len());
-        for tag in self.tags.drain(..) {
-            payload.extend_from_slice(&tag.to_be_bytes());
+        for tag in &self.tags {
+            self.payload.extend_from_slice(&tag.to_be_bytes());
         }
         for offset in &self.offsets {
-            payload.extend_from_slice(&offset.to_be_bytes());
+            self.payload.extend_from_slice(&offset.to_be_bytes());
         }
-        payload.extend_from_slice(&(self.offsets.len() as u32).to_be_bytes());
-        self.payload = Vec::with_capacity(payload.len());
+        self.payload.extend_from_slice(&(self.offsets.len() as u32).to_be_bytes());
+        &self.payload
+    }
+
+    /// Begins anew.
+    pub fn clear(&mut self) {
+        self.payload.clear();
+        self.tags.clear();
         self.offsets.clear();
-        payload
     }
 }
 
@@ -273,26 +280,59 @@ fn checksum(offset: u64, framed: &[u8]) -> u32 {
     crc.finalize()
 }
 
-/// Appends a block in its form on disk, where it will stand at this offset.
-pub fn seal(kind: BlockKind, compression: Compression, raw: &[u8], offset: u64, out: &mut Vec<u8>) {
-    let start = out.len();
-    let packed = match compression {
-        Compression::Lz4 => Some(lz4_flex::block::compress(raw)),
-        Compression::None => None,
-    };
-    // What compression does not shrink is kept as it is.
-    let packed = packed.filter(|packed| packed.len() < raw.len());
-    let used = packed.as_ref().map_or(Compression::None, |_| Compression::Lz4);
-    let payload = packed.as_deref().unwrap_or(raw);
-    let length = |bytes: &[u8]| {
-        u32::try_from(bytes.len()).expect("requests are bounded far below 4 GB").to_be_bytes()
-    };
-    out.extend_from_slice(&[kind as u8, used as u8]);
-    out.extend_from_slice(&length(payload));
-    out.extend_from_slice(&length(raw));
-    out.extend_from_slice(payload);
-    let crc = checksum(offset, &out[start..]);
-    out.extend_from_slice(&crc.to_be_bytes());
+/// Brings blocks into their form on disk, one after the other.
+#[derive(Default)]
+pub struct Sealer {
+    table: CompressTable,
+    packed: Vec<u8>,
+}
+
+impl Sealer {
+    /// Appends a block in its form on disk, where it will stand at this offset.
+    pub fn seal(
+        &mut self,
+        kind: BlockKind,
+        compression: Compression,
+        raw: &[u8],
+        offset: u64,
+        out: &mut Vec<u8>,
+    ) {
+        let start = out.len();
+        let packed = match compression {
+            Compression::Lz4 => self.compress(raw),
+            Compression::None => None,
+        };
+        // What compression does not shrink is kept as it is.
+        let packed = packed.filter(|packed| packed.len() < raw.len());
+        let used = packed.as_ref().map_or(Compression::None, |_| Compression::Lz4);
+        let payload = packed.unwrap_or(raw);
+        let length = |bytes: &[u8]| {
+            u32::try_from(bytes.len()).expect("requests are bounded far below 4 GB").to_be_bytes()
+        };
+        out.extend_from_slice(&[kind as u8, used as u8]);
+        out.extend_from_slice(&length(payload));
+        out.extend_from_slice(&length(raw));
+        out.extend_from_slice(payload);
+        let crc = checksum(offset, &out[start..]);
+        out.extend_from_slice(&crc.to_be_bytes());
+    }
+
+    fn compress(&mut self, raw: &[u8]) -> Option<&[u8]> {
+        let most = lz4_flex::block::get_maximum_output_size(raw.len());
+        if self.packed.len() < most {
+            self.packed.resize(most, 0);
+        }
+        let packed = compress_into_with_table(raw, &mut self.packed, &mut self.table).ok();
+        let bytes = packed.and_then(|length| self.packed.get(..length));
+        debug_assert!(bytes.is_some(), "there is room for the longest result");
+        bytes
+    }
+}
+
+impl fmt::Debug for Sealer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sealer").finish_non_exhaustive()
+    }
 }
 
 /// Reads a block and checks it.
@@ -364,7 +404,8 @@ mod tests {
             builder.entry().extend_from_slice(format!("entry number {i}").as_bytes());
         }
         let mut sealed = Vec::new();
-        seal(BlockKind::Data, compression, &builder.finish(), 77, &mut sealed);
+        let raw = builder.finish();
+        Sealer::default().seal(BlockKind::Data, compression, raw, 77, &mut sealed);
         sealed
     }
 

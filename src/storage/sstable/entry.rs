@@ -55,8 +55,8 @@ pub struct RowEntry {
 enum CellsPlace {
     /// In these bytes of the index block: the row is small.
     Inline(Range<u32>),
-    /// In data blocks.
-    Blocks(BlockCells),
+    /// In data blocks. Apart, so that the entry of a small row is small.
+    Blocks(Box<BlockCells>),
 }
 
 /// The cells of a row in data blocks.
@@ -197,12 +197,16 @@ impl RowEntryDraft<'_> {
             PlaceDraft::Inline(cells) => {
                 let bytes: usize = cells.iter().map(Cell::encoded_length).sum();
                 out.put_varint(bytes as u64);
-                cells.iter().for_each(|cell| cell.encode(out));
+                for cell in cells {
+                    cell.encode(out);
+                }
             }
             PlaceDraft::Extents { max_timestamp, last, extents } => {
                 head(max_timestamp, last);
                 out.put_varint(extents.len() as u64);
-                extents.iter().for_each(|extent| extent.encode(out));
+                for extent in extents {
+                    extent.encode(out);
+                }
             }
             PlaceDraft::ColumnIndex { max_timestamp, last, root } => {
                 head(max_timestamp, last);
@@ -265,24 +269,18 @@ impl RowEntry {
         block: &Block,
         at: usize,
     ) -> Result<Self, Malformed> {
-        let mut reader = ByteReader::at(block.bytes(), at);
-        let length = reader.u16()?;
-        let start = reader.position() as u32;
-        reader.take(length.into())?;
-        let key = start..start + u32::from(length);
-        let token = DecoratedKey::stored_token_length(partitioner, length.into(), reader.rest());
-        reader.take(token.ok_or(Malformed(at))?)?;
-        let (flags, deletion) = decode_flags(&mut reader)?;
-        let cells = reader.varint()?;
-        let place = if flags & IS_INLINE == 0 {
-            CellsPlace::Blocks(BlockCells::read(&mut reader, flags & HAS_COLUMN_INDEX != 0)?)
-        } else {
-            let length = usize::try_from(reader.varint()?).map_err(|_| Malformed(at))?;
-            let start = reader.position();
-            reader.take(length)?;
-            CellsPlace::Inline(start as u32..(start + length) as u32)
-        };
+        let parts = Parts::read(partitioner, block.bytes(), at)?;
+        let Parts { deletion, cells, key, place } = parts;
         Ok(Self { deletion, cells, block: block.clone(), key, place })
+    }
+
+    /// Becomes the entry that stands at this offset of the same block. What it is after an error
+    /// is unspecified.
+    pub(super) fn move_to(&mut self, partitioner: Partitioner, at: usize) -> Result<(), Malformed> {
+        let parts = Parts::read(partitioner, self.block.bytes(), at)?;
+        (self.deletion, self.cells) = (parts.deletion, parts.cells);
+        (self.key, self.place) = (parts.key, parts.place);
+        Ok(())
     }
 
     /// The row key.
@@ -343,6 +341,38 @@ impl RowEntry {
     /// The block that it was read from: the places of its extents refer to the bytes of this.
     pub(super) fn block(&self) -> &Block {
         &self.block
+    }
+}
+
+/// What an entry says, besides the block in which it does.
+struct Parts {
+    deletion: Deletion,
+    cells: u64,
+    key: Range<u32>,
+    place: CellsPlace,
+}
+
+impl Parts {
+    fn read(partitioner: Partitioner, bytes: &[u8], at: usize) -> Result<Self, Malformed> {
+        let mut reader = ByteReader::at(bytes, at);
+        let length = reader.u16()?;
+        let start = reader.position() as u32;
+        reader.take(length.into())?;
+        let key = start..start + u32::from(length);
+        let token = DecoratedKey::stored_token_length(partitioner, length.into(), reader.rest());
+        reader.take(token.ok_or(Malformed(at))?)?;
+        let (flags, deletion) = decode_flags(&mut reader)?;
+        let cells = reader.varint()?;
+        let place = if flags & IS_INLINE == 0 {
+            let cells = BlockCells::read(&mut reader, flags & HAS_COLUMN_INDEX != 0)?;
+            CellsPlace::Blocks(Box::new(cells))
+        } else {
+            let length = usize::try_from(reader.varint()?).map_err(|_| Malformed(at))?;
+            let start = reader.position();
+            reader.take(length)?;
+            CellsPlace::Inline(start as u32..(start + length) as u32)
+        };
+        Ok(Self { deletion, cells, key, place })
     }
 }
 

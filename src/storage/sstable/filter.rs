@@ -40,8 +40,9 @@ impl Filter {
     /// Adds the key of this hash.
     pub fn insert(&mut self, hash: u64) {
         let at = self.group_index(hash);
-        for (word, wanted) in self.groups[at].iter_mut().zip(mask(hash)) {
-            *word |= wanted;
+        let group = &mut self.groups[at];
+        for place in places(hash) {
+            group[place / 64] |= 1 << (place % 64);
         }
     }
 
@@ -81,15 +82,21 @@ impl Filter {
     }
 }
 
-/// The bits of a hash within its group.
+/// The bits of a hash within its group, by their numbers.
+fn places(hash: u64) -> impl Iterator<Item = usize> {
+    let (start, step) = (hash as u32, (hash >> 16) as u32 | 1);
+    (0..PROBES).map(move |probe| {
+        let bit = start.wrapping_add(probe.wrapping_mul(step));
+        // The upper bits of a product are the well-mixed ones.
+        (bit.wrapping_mul(0x9e37_79b1) >> 23) as usize
+    })
+}
+
+/// The same as a mask.
 fn mask(hash: u64) -> Group {
     let mut group = [0; GROUP_WORDS];
-    let (mut bit, step) = (hash as u32, (hash >> 16) as u32 | 1);
-    for _ in 0..PROBES {
-        // The upper bits of a product are the well-mixed ones.
-        let place = bit.wrapping_mul(0x9e37_79b1) >> 23;
-        group[place as usize / 64] |= 1 << (place % 64);
-        bit = bit.wrapping_add(step);
+    for place in places(hash) {
+        group[place / 64] |= 1 << (place % 64);
     }
     group
 }

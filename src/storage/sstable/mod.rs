@@ -40,6 +40,7 @@ pub mod entry;
 pub mod filter;
 mod footer;
 mod neighbours;
+mod open_row;
 pub mod properties;
 pub mod reader;
 pub mod row_part;

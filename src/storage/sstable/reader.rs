@@ -340,7 +340,7 @@ impl SsTable {
                 self.blocks_before(key).saturating_sub(1)
             }
         };
-        RowWalk { seek: Some(from), summary_index, block: None, next: 0 }
+        RowWalk { seek: Some(from), summary_index, block: None, next: 0, entry: None }
     }
 
     /// The cells of a row within a range, ascending or descending.
@@ -544,6 +544,8 @@ pub struct RowWalk {
     summary_index: usize,
     block: Option<(BlockHandle, Block)>,
     next: usize,
+    /// Where it stands. It goes from one to the next within a block.
+    entry: Option<RowEntry>,
 }
 
 impl RowWalk {
@@ -552,11 +554,17 @@ impl RowWalk {
         self.block.as_ref().map_or(0, |(handle, _)| handle.offset)
     }
 
-    /// The next row. After [`ReadError::WouldBlock`] the same call may be repeated.
-    pub fn advance(&mut self, blocks: &Blocks<'_>) -> Result<Option<RowEntry>, ReadError> {
+    /// The row at which it stands: the one that it went on to last.
+    pub fn entry(&self) -> Option<&RowEntry> {
+        self.entry.as_ref()
+    }
+
+    /// Goes on to the next row. After [`ReadError::WouldBlock`] the same call may be repeated.
+    pub fn advance(&mut self, blocks: &Blocks<'_>) -> Result<Option<&RowEntry>, ReadError> {
         let table = blocks.table;
         loop {
             if self.block.is_none() {
+                self.entry = None;
                 let Some(entry) = table.summary.get(self.summary_index) else { return Ok(None) };
                 let block = table.row_index_block(entry, blocks)?;
                 self.next = self.first_in(table, entry.block, &block)?;
@@ -564,9 +572,17 @@ impl RowWalk {
                 self.block = Some((entry.block, block));
             }
             let Some((handle, block)) = &self.block else { return Ok(None) };
-            if let Some(entry) = table.entry(block, *handle, self.next)? {
+            if let Some(at) = block.entry(self.next) {
                 self.next += 1;
-                return Ok(Some(entry));
+                let moved = match &mut self.entry {
+                    Some(entry) => entry.move_to(table.partitioner, at),
+                    slot => {
+                        let first = RowEntry::decode(table.partitioner, block, at);
+                        first.map(|first| *slot = Some(first))
+                    }
+                };
+                moved.map_err(|malformed| table.malformed(*handle, malformed))?;
+                return Ok(self.entry.as_ref());
             }
             self.block = None;
             self.summary_index += 1;

@@ -213,7 +213,7 @@ proptest! {
 }
 
 fn sample_rows(fixture: &Fixture) -> Rows {
-    let draft = |i: u16| (i, i % 7 == 0, usize::from(i.saturating_sub(10)) * 5, 9);
+    let draft = |i: u16| (i, i.is_multiple_of(7), usize::from(i.saturating_sub(10)) * 5, 9);
     build(fixture, (0..50).map(draft).collect())
 }
 

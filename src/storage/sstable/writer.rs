@@ -1,11 +1,11 @@
 //! Writes an SSTable: rows in order, the cells of each row in order, in one pass and in memory
 //! that depends neither on the number of rows nor on the size of a row.
 
-use super::block::{self, BlockBuilder, BlockHandle, BlockKind, Compression};
+use super::block::{BlockBuilder, BlockHandle, BlockKind, Compression, Sealer};
 use super::entry::{ExtentDraft, IndexRoot, PlaceDraft, RowEntryDraft};
 use super::filter::{self, Filter};
+use super::open_row::{IndexLevel, OpenRow, PendingRow};
 use super::properties::Properties;
-use super::row_part::RowPart;
 use super::summary::SummaryHead;
 use super::{HEADER_LENGTH, MAGIC, VERSION};
 use crate::base::bytes::ByteWriter;
@@ -23,16 +23,6 @@ const WRITE_BUFFER: usize = 1 << 20;
 
 /// Rows with more extents than this get a column index of their own.
 const MAX_INLINE_EXTENTS: usize = 4;
-
-/// Bytes of extents after which a block of the column index is closed.
-const COLUMN_INDEX_BLOCK: usize = 8 << 10;
-
-/// Extents that a block of the column index has at least, however long their names are: each level
-/// must be much smaller than the one below it.
-const LEAST_EXTENTS: usize = 4;
-
-/// Bytes of an extent besides its names, about.
-const MAX_HANDLE: usize = 8;
 
 /// Bytes of the part of a row in a data block besides its key, about.
 const PART_OVERHEAD: usize = 4;
@@ -70,6 +60,7 @@ pub struct SsTableWriter {
     filter: Filter,
     /// Sealed blocks that are not written yet; `written` is where they go.
     buffer: Vec<u8>,
+    sealer: Sealer,
     written: u64,
     data: BlockBuilder,
     row_index: BlockBuilder,
@@ -89,53 +80,6 @@ pub struct SsTableWriter {
     /// What the rows that have a part in the open data block add to its size, about.
     parts_bytes: usize,
     last_key: Option<DecoratedKey>,
-}
-
-/// A row that waits for the open data block.
-#[derive(Debug)]
-enum PendingRow {
-    /// One of small ones that come behind such that really wait.
-    Small(OpenRow, Vec<Cell>),
-    /// One that has cells in data blocks.
-    Large(OpenRow),
-}
-
-/// The row that is being written.
-#[derive(Debug)]
-struct OpenRow {
-    key: DecoratedKey,
-    deletion: Deletion,
-    cells: u64,
-    raw_bytes: u64,
-    /// Whether its cells will stand in the row index, as far as it is known.
-    is_small: bool,
-    max_timestamp: i64,
-    last: Option<Cell>,
-    /// Extents that are not in a column index block yet: at the front those of data blocks, behind
-    /// them those of the blocks of each level of the column index.
-    levels: Vec<IndexLevel>,
-    /// Cells in data blocks that are closed.
-    settled_cells: u64,
-    /// The part of the row that is in the open data block.
-    current: Option<ExtentDraft>,
-}
-
-/// Extents that will make up the next block of one level of a column index.
-#[derive(Debug, Default)]
-struct IndexLevel {
-    extents: Vec<ExtentDraft>,
-    bytes: usize,
-}
-
-impl IndexLevel {
-    fn push(&mut self, extent: ExtentDraft) {
-        self.bytes += 2 * MAX_HANDLE + extent.super_name.len() + extent.name.len();
-        self.extents.push(extent);
-    }
-
-    fn is_full(&self) -> bool {
-        self.bytes >= COLUMN_INDEX_BLOCK && self.extents.len() >= LEAST_EXTENTS
-    }
 }
 
 impl WriterOptions {
@@ -171,7 +115,8 @@ impl SsTableWriter {
             created_at_micros: created_at_micros.max(0) as u64,
             ..Properties::default()
         };
-        let mut buffer = MAGIC.to_vec();
+        let mut buffer = Vec::with_capacity(WRITE_BUFFER + options.block_bytes);
+        buffer.extend_from_slice(MAGIC);
         buffer.push(VERSION);
         debug_assert_eq!(buffer.len() as u64, HEADER_LENGTH);
         Ok(Self {
@@ -181,6 +126,7 @@ impl SsTableWriter {
             properties,
             filter: Filter::for_keys(expected_rows),
             buffer,
+            sealer: Sealer::default(),
             written: 0,
             data: BlockBuilder::default(),
             row_index: BlockBuilder::default(),
@@ -208,18 +154,7 @@ impl SsTableWriter {
     pub fn begin_row(&mut self, key: &DecoratedKey, deletion: Deletion) {
         assert!(self.row.is_none(), "a row is begun after the one before has ended");
         assert!(self.last_key.as_ref().is_none_or(|last| last < key), "rows come in order");
-        self.row = Some(OpenRow {
-            key: key.clone(),
-            deletion,
-            cells: 0,
-            raw_bytes: 0,
-            is_small: true,
-            max_timestamp: deletion.marked_for_delete_at,
-            last: None,
-            levels: Vec::new(),
-            settled_cells: 0,
-            current: None,
-        });
+        self.row = Some(OpenRow::new(key, deletion));
     }
 
     /// Adds the next cell of the row. Cells come in order, at most one for each place.
@@ -327,7 +262,7 @@ impl SsTableWriter {
             properties.min_local_deletion_time =
                 properties.min_local_deletion_time.min(local_deletion_time);
         }
-        self.filter.insert(filter::hash(row.key.key().as_bytes()));
+        self.filter.insert(row.hash);
     }
 
     /// Bytes of the file so far, those included that are still in memory.
@@ -372,8 +307,11 @@ impl SsTableWriter {
             BlockHandle::default()
         } else {
             self.note_parts();
-            let raw = self.data.finish();
-            self.write_block(BlockKind::Data, &raw)?
+            let mut data = std::mem::take(&mut self.data);
+            let block = self.write_block(BlockKind::Data, data.finish())?;
+            data.clear();
+            self.data = data;
+            block
         };
         self.pending_bytes = 0;
         for row in std::mem::take(&mut self.pending) {
@@ -435,7 +373,7 @@ impl SsTableWriter {
         for extent in extents {
             extent.encode(builder.entry());
         }
-        self.write_block(BlockKind::ColumnIndex, &builder.finish())
+        self.write_block(BlockKind::ColumnIndex, builder.finish())
     }
 
     /// Writes what is left of the column index from the bottom up; `None` if the row needs none.
@@ -463,38 +401,33 @@ impl SsTableWriter {
     }
 
     fn write_small_row(&mut self, row: &OpenRow, cells: &[Cell]) -> Result<(), FileError> {
-        self.write_entry(&RowEntryDraft {
-            key: &row.key,
-            deletion: row.deletion,
-            cells: row.cells,
-            place: PlaceDraft::Inline(cells),
-        })
+        let (key, deletion) = (&row.key, row.deletion);
+        let place = PlaceDraft::Inline(cells);
+        self.write_entry(row.hash, &RowEntryDraft { key, deletion, cells: row.cells, place })
     }
 
     fn write_large_row(&mut self, mut row: OpenRow) -> Result<(), FileError> {
         let column_index = self.finish_column_index(&mut row)?;
         let max_timestamp = row.max_timestamp;
         let last = row.last.as_ref().map_or((&b""[..], &b""[..]), Cell::place);
-        let place = match column_index {
-            Some(root) => PlaceDraft::ColumnIndex { max_timestamp, last, root },
-            None => {
-                let extents = row.levels.first().map_or(&[][..], |level| &level.extents);
-                PlaceDraft::Extents { max_timestamp, last, extents }
-            }
+        let place = if let Some(root) = column_index {
+            PlaceDraft::ColumnIndex { max_timestamp, last, root }
+        } else {
+            let extents = row.levels.first().map_or(&[][..], |level| &level.extents);
+            PlaceDraft::Extents { max_timestamp, last, extents }
         };
         let (key, deletion, cells) = (&row.key, row.deletion, row.cells);
         self.index_points_elsewhere = true;
-        self.write_entry(&RowEntryDraft { key, deletion, cells, place })
+        self.write_entry(row.hash, &RowEntryDraft { key, deletion, cells, place })
     }
 
-    fn write_entry(&mut self, draft: &RowEntryDraft<'_>) -> Result<(), FileError> {
+    fn write_entry(&mut self, hash: u64, draft: &RowEntryDraft<'_>) -> Result<(), FileError> {
         if self.row_index.is_empty() {
             self.index_first_key.clear();
             self.index_first_key.put_prefixed(draft.key.key().as_bytes());
             draft.key.encode_token(&mut self.index_first_key);
         }
-        let tag = filter::tag(filter::hash(draft.key.key().as_bytes()));
-        draft.encode(self.row_index.tagged_entry(tag));
+        draft.encode(self.row_index.tagged_entry(filter::tag(hash)));
         let is_full = self.row_index.len() >= self.options.index_interval
             || self.row_index.size() >= self.options.block_bytes;
         if is_full {
@@ -510,8 +443,10 @@ impl SsTableWriter {
             return Ok(());
         }
         let points_elsewhere = std::mem::take(&mut self.index_points_elsewhere);
-        let raw = self.row_index.finish();
-        let block = self.write_block(BlockKind::RowIndex, &raw)?;
+        let mut row_index = std::mem::take(&mut self.row_index);
+        let block = self.write_block(BlockKind::RowIndex, row_index.finish())?;
+        row_index.clear();
+        self.row_index = row_index;
         let head = SummaryHead { block, rows, points_elsewhere };
         head.encode(&self.index_first_key, &mut self.summary);
         Ok(())
@@ -519,7 +454,7 @@ impl SsTableWriter {
 
     fn write_block(&mut self, kind: BlockKind, raw: &[u8]) -> Result<BlockHandle, FileError> {
         let offset = self.size();
-        block::seal(kind, self.options.compression, raw, offset, &mut self.buffer);
+        self.sealer.seal(kind, self.options.compression, raw, offset, &mut self.buffer);
         let length = (self.size() - offset) as u32;
         if self.buffer.len() >= WRITE_BUFFER {
             self.flush_buffer()?;
@@ -532,29 +467,5 @@ impl SsTableWriter {
         self.written += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
-    }
-}
-
-impl OpenRow {
-    /// What the open data block has to say of the row; `None` if it has nothing there.
-    fn part(&self) -> Option<RowPart<'_>> {
-        let cells = self.current.as_ref().map_or(0, |current| current.entries);
-        (!self.is_small && cells > 0).then(|| RowPart {
-            key: self.key.key().as_bytes(),
-            deletion: self.deletion,
-            cells,
-            is_continued: self.settled_cells > 0,
-        })
-    }
-
-    /// The open data block is written: now its part of the row has an address.
-    fn settle(&mut self, block: BlockHandle) {
-        if let Some(current) = self.current.take() {
-            self.settled_cells += u64::from(current.entries);
-            if self.levels.is_empty() {
-                self.levels.push(IndexLevel::default());
-            }
-            self.levels[0].push(ExtentDraft { block, ..current });
-        }
     }
 }

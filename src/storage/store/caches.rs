@@ -10,9 +10,8 @@ use crate::storage::caches::rows::{CachedRow, LoadedRow};
 use crate::storage::caches::{FamilyCacheStats, KeyCache, RowCache};
 use crate::storage::error::ReadError;
 use crate::storage::memtable::{Memtable, MemtableRow};
-use crate::storage::row::{Budget, RowReader, RowSource};
+use crate::storage::row::{Budget, FoundRow, RowReader};
 use crate::storage::sstable::{Access, Blocks, SsTable, filter};
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -212,16 +211,11 @@ impl Store {
         let hash = filter::hash(key.key().as_bytes());
         let holders = view.tables.iter().filter(|table| table.may_contain(key, hash));
         let blocks: Vec<_> = holders.map(|table| view.blocks(table, access)).collect();
-        let (mut sources, mut most_cells) = (Vec::with_capacity(blocks.len()), 0);
-        for blocks in &blocks {
-            if let Some(entry) = blocks.table().find(key, hash, blocks)? {
-                most_cells = entry.cells.max(most_cells);
-                sources.push(RowSource::SsTable { entry: Cow::Owned(entry), blocks });
-            }
-        }
-        if sources.is_empty() {
+        let found = FoundRow::find_all(&blocks, key, hash)?;
+        let Some(most_cells) = found.iter().map(|row| row.entry.cells).max() else {
             return Ok(None);
-        }
+        };
+        let sources = found.iter().map(FoundRow::source).collect();
         let reader = RowReader::new(&self.schema, sources);
         match rows.load(&reader, (view.epoch, most_cells), budget) {
             Ok(loaded) => Ok(Some(loaded)),

@@ -5,11 +5,14 @@ use crate::model::key::RowKey;
 use crate::model::slice::{RowSlice, Slice};
 use crate::ring::{DecoratedKey, RowRange, Token};
 use crate::storage::error::ReadError;
-use crate::storage::row::{Budget, RowReader, RowSource};
+use crate::storage::row::{Budget, FoundRow, RowReader, RowSource, RowSources};
 use crate::storage::rows::{MergedRows, RowStream};
 use crate::storage::sstable::{Access, Blocks, SsTable, filter};
-use std::borrow::Cow;
+use smallvec::SmallVec;
 use std::ops::{Bound, RangeBounds};
+
+/// Most rows of an answer for which room is made before they are there.
+const MAX_EXPECTED_ROWS: usize = 128;
 
 impl Store {
     /// The visible part of a slice of one row; only counted if `counting`.
@@ -42,21 +45,16 @@ impl Store {
         };
         let hash = filter::hash(key.key().as_bytes());
         let holders = view.tables.iter().filter(|table| table.may_contain(key, hash));
-        let blocks: Vec<_> = match cached {
-            Some(_) => Vec::new(),
+        let blocks: SmallVec<[_; 2]> = match cached {
+            Some(_) => SmallVec::new(),
             None => holders.map(|table| view.blocks(table, access)).collect(),
         };
-        let mut sources = Vec::with_capacity(2 + view.flushing.len() + blocks.len());
-        sources.extend(cached.map(RowSource::Memtable));
-        for memtable in view.memtables() {
-            sources.extend(memtable.row(key).map(RowSource::Memtable));
-        }
-        for blocks in &blocks {
-            let found = blocks.table().find(key, hash, blocks);
-            if let Some(entry) = found.map_err(|error| error.in_row(key.key()))? {
-                sources.push(RowSource::SsTable { entry: Cow::Owned(entry), blocks });
-            }
-        }
+        let found = FoundRow::find_all(&blocks, key, hash);
+        let found = found.map_err(|error| error.in_row(key.key()))?;
+        let mut in_memory: SmallVec<[_; 2]> = cached.into_iter().collect();
+        in_memory.extend(view.memtables().filter_map(|memtable| memtable.row(key)));
+        let sources = in_memory.iter().map(RowSource::Memtable);
+        let sources: RowSources<'_> = sources.chain(found.iter().map(FoundRow::source)).collect();
         if sources.is_empty() {
             return Ok(RowSlice::default());
         }
@@ -76,7 +74,7 @@ impl Store {
         let mut budget = Budget::of(access);
         let view = self.view();
         let mut rows = self.rows_from(&view, (&range.start, &range.end), access)?;
-        let mut found = Vec::new();
+        let mut found = Vec::with_capacity(max_rows.min(MAX_EXPECTED_ROWS));
         while found.len() < max_rows {
             let Some((key, sources)) = rows.advance()? else { break };
             if is_behind(&range.end, key.token()) {

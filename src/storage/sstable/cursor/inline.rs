@@ -3,11 +3,14 @@
 use crate::base::bytes::Malformed;
 use crate::model::cell::Cell;
 use crate::model::schema::ColumnFamilySchema;
-use crate::model::slice::CellRange;
+use crate::model::slice::{CellBound, CellRange};
 use crate::storage::error::ReadError;
 use crate::storage::sstable::entry::RowEntry;
 use crate::storage::sstable::reader::SsTable;
 use std::ops::Range;
+
+/// Super column name and column name.
+type Place<'a> = (&'a [u8], &'a [u8]);
 
 /// The cells of a small row within a range. It has few: they are looked at one by one.
 #[derive(Debug)]
@@ -60,12 +63,12 @@ impl<'a> InlineCursor<'a> {
             self.enter()?;
             let mut starts = Vec::new();
             while !self.bytes.is_empty() {
-                let (place, length) = self.place_at(self.bytes.start)?;
+                let (place, end) = self.place_at(self.bytes.start)?;
                 if self.range.to.is_before(self.family, place) {
                     break;
                 }
                 starts.push(self.bytes.start);
-                self.bytes.start += length;
+                self.bytes.start = end;
             }
             self.starts = Some(starts);
         }
@@ -75,22 +78,23 @@ impl<'a> InlineCursor<'a> {
 
     /// Passes the cells before the range.
     fn enter(&mut self) -> Result<(), ReadError> {
+        self.is_within |= self.range.from == CellBound::First;
         while !self.is_within && !self.bytes.is_empty() {
-            let (place, length) = self.place_at(self.bytes.start)?;
+            let (place, end) = self.place_at(self.bytes.start)?;
             if self.range.from.is_before(self.family, place) {
                 break;
             }
-            self.bytes.start += length;
+            self.bytes.start = end;
         }
         self.is_within = true;
         Ok(())
     }
 
-    /// The place of the cell here, and its bytes.
-    fn place_at(&self, at: usize) -> Result<((&'a [u8], &'a [u8]), usize), ReadError> {
+    /// The place of the cell here, and where it ends.
+    fn place_at(&self, at: usize) -> Result<(Place<'a>, usize), ReadError> {
         let bytes: &'a [u8] = self.entry.block().bytes();
-        let place = Cell::place_at(bytes, at).zip(Cell::length_at(bytes, at));
-        let place = place.filter(|(_, length)| *length <= self.bytes.end - at);
+        let end = Cell::length_at(bytes, at).map(|length| at.saturating_add(length));
+        let place = Cell::place_at(bytes, at).zip(end.filter(|end| *end <= self.bytes.end));
         place.ok_or_else(|| self.table.malformed_entry(self.entry, Malformed(at)))
     }
 

@@ -17,12 +17,11 @@ use inline::InlineCursor;
 pub struct CellCursor<'a>(Form<'a>);
 
 #[derive(Debug)]
-#[allow(clippy::large_enum_variant, reason = "there are only as many as files have the row")]
 enum Form<'a> {
     /// The row is small, and stands in the row index.
     Inline(InlineCursor<'a>),
-    /// It stands in data blocks.
-    Extents(ExtentCursor<'a>),
+    /// It stands in data blocks. Apart, so that the cursor of a small row is small.
+    Extents(Box<ExtentCursor<'a>>),
 }
 
 impl<'a> CellCursor<'a> {
@@ -40,7 +39,7 @@ impl<'a> CellCursor<'a> {
             }
             Some(cells) => {
                 let cells = (cells, entry.block());
-                Form::Extents(ExtentCursor::new(family, cells, range, reversed, blocks))
+                Form::Extents(Box::new(ExtentCursor::new(family, cells, range, reversed, blocks)))
             }
         })
     }

@@ -80,12 +80,12 @@ impl Walk {
                 self.row_index.push(handle);
                 for entry in (0..block.len()).filter_map(|index| block.entry(index)) {
                     let entry = RowEntry::decode(self.partitioner, block, entry);
-                    match entry.and_then(|entry| entry.decorated_key(self.partitioner)) {
-                        Ok(key) => self.neighbours.index_row(&key),
-                        Err(_) => {
-                            let reason = "an entry of the row index cannot be read";
-                            self.damage(range.clone(), Some(kind), reason);
-                        }
+                    let key = entry.and_then(|entry| entry.decorated_key(self.partitioner));
+                    if let Ok(key) = key {
+                        self.neighbours.index_row(&key);
+                    } else {
+                        let reason = "an entry of the row index cannot be read";
+                        self.damage(range.clone(), Some(kind), reason);
                     }
                 }
             }

@@ -60,7 +60,7 @@ fn read(disk: &Arc<SimFileSystem>, path: &Path, is_super: bool) -> Vec<Row> {
     let (blocks, family) = (Blocks::new(&table, Access::Bypass), family(is_super));
     let (mut walk, mut rows) = (table.rows_from(Bound::Unbounded), Vec::new());
     while let Some(entry) = walk.advance(&blocks).unwrap() {
-        let mut cursor = table.cells(&family, &entry, CellRange::ALL, false, &blocks);
+        let mut cursor = table.cells(&family, entry, CellRange::ALL, false, &blocks);
         let mut cells = Vec::new();
         while let Some(cell) = cursor.advance().unwrap() {
             cells.push(cell);

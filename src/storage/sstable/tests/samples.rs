@@ -132,7 +132,7 @@ pub(in crate::storage) fn tamper(
     file.read_exact_at(&mut payload, handle.offset + block::HEAD_LENGTH as u64).unwrap();
     change(&mut payload);
     let mut sealed = Vec::new();
-    block::seal(kind, Compression::None, &payload, handle.offset, &mut sealed);
+    block::Sealer::default().seal(kind, Compression::None, &payload, handle.offset, &mut sealed);
     assert_eq!(sealed.len(), handle.length as usize, "the block keeps its length");
     file.write_all_at(&sealed, handle.offset).unwrap();
 }
