@@ -6,6 +6,7 @@
 use super::cell::{Cell, CellState};
 use super::deletion::Deletion;
 use super::schema::ColumnFamilySchema;
+use smallvec::SmallVec;
 use std::cmp::Ordering;
 
 /// The columns that a read wants of each row: a checked SlicePredicate with its parent.
@@ -213,11 +214,14 @@ pub enum Flow {
     Done,
 }
 
+/// The cells of an answer. One needs no allocation: a range of rows may have one of each.
+pub type AnswerCells = SmallVec<[Cell; 1]>;
+
 /// What a read found in one row.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RowSlice {
     /// The visible columns in the order of the answer. Those of one super column stand together.
-    pub cells: Vec<Cell>,
+    pub cells: AnswerCells,
     /// How many columns, or super columns, that is. Also set when only counting.
     pub count: usize,
 }

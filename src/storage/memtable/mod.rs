@@ -17,8 +17,9 @@ use crate::model::mutation::FamilyMutation;
 use crate::model::schema::ColumnFamilySchema;
 use crate::ring::DecoratedKey;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
@@ -28,10 +29,23 @@ const SHARDS: usize = 8;
 /// Memory of a row besides its cells: key, token, locks, nodes.
 const ROW_OVERHEAD: u64 = 256;
 
+/// Cells that are written while a shard is locked against readers.
+const QUICK_CELLS: usize = 16;
+
 /// Memory of a cell besides names and value: the cell itself and its share of the mutation.
 const CELL_OVERHEAD: u64 = 80;
 
-type Shard = RwLock<BTreeMap<DecoratedKey, Mutex<MemtableRow>>>;
+/// The rows of a shard.
+type Rows = BTreeMap<DecoratedKey, Mutex<MemtableRow>>;
+
+/// Rows of some keys.
+#[derive(Debug, Default)]
+struct Shard {
+    rows: RwLock<Rows>,
+    /// Whether the last mutation made a row, as the next one is likely to do: then it is not looked
+    /// for first.
+    grows: AtomicBool,
+}
 
 /// The recent writes of one column family.
 #[derive(Debug)]
@@ -69,7 +83,7 @@ impl Memtable {
     pub fn new(family: Arc<ColumnFamilySchema>, created_at: Duration) -> Self {
         Self {
             family,
-            shards: std::array::from_fn(|_| RwLock::default()),
+            shards: std::array::from_fn(|_| Shard::default()),
             created_at,
             weight: AtomicU64::new(0),
             operations: AtomicU64::new(0),
@@ -96,21 +110,34 @@ impl Memtable {
         // Before the row: who finds the row has to find this.
         self.note_timestamps(mutation);
         let mut memory = weight + operations * CELL_OVERHEAD;
-        let shard = self.shard(key);
-        let rows = read_lock(shard);
-        if let Some(row) = rows.get(key) {
-            self.change(row, mutation);
-        } else {
-            drop(rows);
-            let mut rows = shard.write().unwrap_or_else(PoisonError::into_inner);
-            let row = rows.entry(key.clone()).or_default();
-            self.change(row, mutation);
+        if self.change_row(key, mutation) {
             memory += ROW_OVERHEAD + key.key().as_bytes().len() as u64;
         }
         self.weight.fetch_add(weight, Ordering::Relaxed);
         self.operations.fetch_add(operations, Ordering::Relaxed);
         self.memory.fetch_add(memory, Ordering::Relaxed);
         memory
+    }
+
+    /// Writes to the row; whether it is new.
+    fn change_row(&self, key: &DecoratedKey, mutation: &FamilyMutation) -> bool {
+        let shard = self.shard(key);
+        // Readers of the shard would wait for a large one.
+        let is_quick = mutation.cells.len() <= QUICK_CELLS;
+        if !(is_quick && shard.grows.load(Ordering::Relaxed))
+            && let Some(row) = read_lock(shard).get(key)
+        {
+            self.change(row, mutation);
+            return false;
+        }
+        let mut rows = shard.rows.write().unwrap_or_else(PoisonError::into_inner);
+        let (row, is_new) = match rows.entry(key.clone()) {
+            Entry::Occupied(row) => (row.into_mut(), false),
+            Entry::Vacant(place) => (place.insert(Mutex::default()), true),
+        };
+        self.change(row, mutation);
+        shard.grows.store(is_new, Ordering::Relaxed);
+        is_new
     }
 
     fn note_timestamps(&self, mutation: &FamilyMutation) {
@@ -228,8 +255,8 @@ impl Memtable {
 /// A panic of another thread in the middle of a mutation leaves the tree sound: every step of an
 /// insertion does. The mutation may be there in part, as if the server had been stopped; its
 /// client got no acknowledgement.
-fn read_lock(shard: &Shard) -> RwLockReadGuard<'_, BTreeMap<DecoratedKey, Mutex<MemtableRow>>> {
-    shard.read().unwrap_or_else(PoisonError::into_inner)
+fn read_lock(shard: &Shard) -> RwLockReadGuard<'_, Rows> {
+    shard.rows.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn snapshot(row: &Mutex<MemtableRow>) -> MemtableRow {
