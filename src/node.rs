@@ -15,6 +15,7 @@ use crate::coordinator::{Coordinator, CoordinatorOptions};
 use crate::model::schema::Schema;
 use crate::replica::{Replica, ReplicaOptions};
 use crate::ring::{Partitioner, ReplicaPlacement, ReplicationStrategy, Snitch, TokenMetadata};
+use crate::storage::answer::MAX_ANSWER_BYTES;
 use crate::storage::commitlog::SyncPolicy;
 use crate::storage::engine::{Components, StorageError};
 use crate::storage::error::ReadError;
@@ -145,6 +146,7 @@ impl Node {
             ReplicaOptions {
                 concurrent_reads: settings.storage.concurrent_reads as usize,
                 concurrent_writes: settings.storage.concurrent_writes as usize,
+                max_answer_bytes: max_answer_bytes(memory_budget(&settings)),
             },
         );
         let replica = Arc::new(replica.map_err(NodeError::Threads)?);
@@ -316,10 +318,8 @@ impl StorageSetup {
 }
 
 fn storage_options(settings: &Settings, options: &NodeOptions) -> storage::Options {
-    let memory = &settings.memory;
-    let budget = memory.budget_bytes.unwrap_or_else(|| machine::memory_bytes() / 4);
-    let budget = budget.max(MIN_MEMORY_BUDGET);
-    let block_cache_bytes = memory.block_cache_bytes.unwrap_or(budget / 4);
+    let budget = memory_budget(settings);
+    let block_cache_bytes = settings.memory.block_cache_bytes.unwrap_or(budget / 4);
     storage::Options {
         data_directories: settings.directories.data.clone(),
         commit_log_directory: settings.directories.commit_log.clone(),
@@ -343,6 +343,17 @@ fn storage_options(settings: &Settings, options: &NodeOptions) -> storage::Optio
         snapshot_before_compaction: settings.storage.snapshot_before_compaction,
         seed: options.seed,
     }
+}
+
+/// Memory for everything that grows with data and requests, in bytes.
+fn memory_budget(settings: &Settings) -> u64 {
+    let asked = settings.memory.budget_bytes.unwrap_or_else(|| machine::memory_bytes() / 4);
+    asked.max(MIN_MEMORY_BUDGET)
+}
+
+/// Most bytes that one answer may take: with little memory no request may ask for most of it.
+fn max_answer_bytes(budget: u64) -> usize {
+    MAX_ANSWER_BYTES.min((budget / 2) as usize)
 }
 
 /// Half of what the block cache leaves; the rest is for requests and answers.

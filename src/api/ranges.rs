@@ -8,7 +8,7 @@ use super::levels::range_level;
 use super::paths::check_parent;
 use super::predicates::check_predicate;
 use super::reads::grouped_by;
-use crate::coordinator::{ConsistencyLevel, Ticket};
+use crate::coordinator::{ConsistencyLevel, CoordinatorError};
 use crate::model::slice::Slice;
 use crate::ring::{KeyBounds, Partitioner, RowRange, TokenRange};
 use crate::wire::service::{GetKeyRangeArgs, GetRangeSliceArgs, GetRangeSlicesArgs};
@@ -70,16 +70,20 @@ pub(super) async fn get_key_range(
     let Ok(bounds) = KeyBounds::new(start, finish) else { return Ok(Each(keys)) };
     let mut range = bounds.row_range();
     let slice = Slice::range(None, b"", b"", false, 1);
+    let whole = api.coordinator.ticket();
     loop {
         let ranges = std::slice::from_ref(&range);
         let level = ConsistencyLevel::One;
-        let mut ticket = Ticket::default();
+        let mut ticket = api.coordinator.ticket();
         let scan = api.coordinator.scan(family, ranges, &slice, KEY_RANGE_PAGE, level, &mut ticket);
         let page = scan.await?;
         let is_last = page.len() < KEY_RANGE_PAGE;
         let next = page.last().map(|(key, _)| partitioner.token(key.as_bytes()));
         let visible = page.into_iter().filter(|(_, row)| row.count > 0);
-        keys.extend(visible.map(|(key, _)| KeyText(key)).take(wanted - keys.len()));
+        for (key, _) in visible.take(wanted - keys.len()) {
+            whole.take_room_for(&key).map_err(CoordinatorError::from)?;
+            keys.push(KeyText(key));
+        }
         match next {
             // Rows of equal tokens are one place of the order, as in the original.
             Some(token) if !is_last && keys.len() < wanted => range.start = Bound::Excluded(token),
@@ -148,7 +152,7 @@ async fn scan(
     rows: Rows,
     level: ConsistencyLevel,
 ) -> Result<Prepared<RangeRows>, Failure> {
-    let (ranges, mut ticket) = (&rows.ranges, Ticket::default());
+    let (ranges, mut ticket) = (&rows.ranges, api.coordinator.ticket());
     let scan = api.coordinator.scan(family.id, ranges, &slice, rows.max, level, &mut ticket);
     let rows = scan.await?;
     let cost = cost(rows.iter().map(|(_, row)| row));

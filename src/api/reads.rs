@@ -8,7 +8,6 @@ use super::keys::check_key;
 use super::levels::read_level;
 use super::paths::{Target, check_parent, check_path};
 use super::predicates::check_predicate;
-use crate::coordinator::Ticket;
 use crate::model::comparator::Comparator;
 use crate::model::key::RowKey;
 use crate::model::slice::{RowSlice, Slice};
@@ -22,7 +21,7 @@ pub(super) async fn get(api: &Api, args: GetArgs<'_>) -> Result<Prepared<Found>,
     check_key(&args.key)?;
     let level = read_level(args.consistency_level)?;
     let slice = target.slice(family);
-    let (key, mut ticket) = (RowKey::from(&*args.key), Ticket::default());
+    let (key, mut ticket) = (RowKey::from(&*args.key), api.coordinator.ticket());
     let row = api.coordinator.read(family.id, &key, &slice, level, &mut ticket).await?;
     if row.cells.is_empty() {
         return Err(Failure::NotFound);
@@ -37,7 +36,7 @@ pub(super) async fn multiget<'a>(
     let (family, target) = check_path(&api.schema, &args.keyspace, &args.column_path)?;
     let keys = distinct_keys(&args.keys)?;
     let slice = target.slice(family);
-    let mut ticket = Ticket::default();
+    let mut ticket = api.coordinator.ticket();
     let level = read_level(args.consistency_level)?;
     let rows = api.coordinator.read_many(family.id, &keys, &slice, level, &mut ticket).await?;
     let found = rows.into_iter().map(move |row| found(target, row));
@@ -53,7 +52,7 @@ pub(super) async fn get_slice<'a>(
     let slice = check_predicate(family, super_name, &args.predicate)?;
     check_key(&args.key)?;
     let level = read_level(args.consistency_level)?;
-    let (key, mut ticket) = (RowKey::from(&*args.key), Ticket::default());
+    let (key, mut ticket) = (RowKey::from(&*args.key), api.coordinator.ticket());
     let row = api.coordinator.read(family.id, &key, &slice, level, &mut ticket).await?;
     let cost = cost([&row]);
     let answer = Columns { grouped_by: grouped_by(family, &slice), row };
@@ -68,7 +67,7 @@ pub(super) async fn multiget_slice<'a>(
     let super_name = args.column_parent.super_column;
     let slice = check_predicate(family, super_name, &args.predicate)?;
     let keys = distinct_keys(&args.keys)?;
-    let mut ticket = Ticket::default();
+    let mut ticket = api.coordinator.ticket();
     let level = read_level(args.consistency_level)?;
     let rows = api.coordinator.read_many(family.id, &keys, &slice, level, &mut ticket).await?;
     let cost = cost(&rows);

@@ -153,6 +153,11 @@ impl Coordinator {
         Ok(())
     }
 
+    /// What one request reads by.
+    pub fn ticket(&self) -> Ticket {
+        self.replica.ticket()
+    }
+
     /// Reads a slice of a row. The ticket is held until the answer has been written.
     pub async fn read(
         &self,

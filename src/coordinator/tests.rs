@@ -2,7 +2,6 @@
 
 pub(crate) use crate::replica::tests::MemoryStore;
 
-use super::Ticket;
 use super::*;
 use crate::model::comparator::Comparator;
 use crate::model::key::RowKey;
@@ -29,7 +28,8 @@ pub(crate) struct Ring {
 /// A coordinator, with the store of its local replica. All keyspaces but `system` are replicated.
 pub(crate) fn start(schema: &Arc<Schema>, ring: Ring) -> (Coordinator, Arc<MemoryStore>) {
     let store = Arc::new(MemoryStore::new(schema.clone(), ring.partitioner));
-    let options = ReplicaOptions { concurrent_reads: 1, concurrent_writes: 1 };
+    let options =
+        ReplicaOptions { concurrent_reads: 1, concurrent_writes: 1, max_answer_bytes: 1 << 20 };
     let replica = Arc::new(Replica::start(store.clone(), options).unwrap());
     let placement = ReplicaPlacement {
         strategy: ReplicationStrategy::RackUnaware,
@@ -99,12 +99,14 @@ impl Fixture {
 
     async fn read(&self, key: &str, level: ConsistencyLevel) -> Result<usize, CoordinatorError> {
         let (key, slice) = (RowKey::from(key), Slice::all(None));
-        let row =
-            self.coordinator.read(FAMILY, &key, &slice, level, &mut Ticket::default()).await?;
+        let row = self
+            .coordinator
+            .read(FAMILY, &key, &slice, level, &mut self.coordinator.ticket())
+            .await?;
         assert_eq!(row.count, self.coordinator.count(FAMILY, &key, &slice, level).await?);
         let rows = self
             .coordinator
-            .read_many(FAMILY, &[key], &slice, level, &mut Ticket::default())
+            .read_many(FAMILY, &[key], &slice, level, &mut self.coordinator.ticket())
             .await?;
         assert_eq!(rows, std::slice::from_ref(&row));
         Ok(row.count)
@@ -113,8 +115,10 @@ impl Fixture {
     async fn scan(&self, max: usize) -> Result<Vec<String>, CoordinatorError> {
         let (all, slice) = ([RowRange::all()], Slice::all(None));
         let level = ConsistencyLevel::One;
-        let rows =
-            self.coordinator.scan(FAMILY, &all, &slice, max, level, &mut Ticket::default()).await?;
+        let rows = self
+            .coordinator
+            .scan(FAMILY, &all, &slice, max, level, &mut self.coordinator.ticket())
+            .await?;
         Ok(rows.into_iter().map(|(key, _)| key.to_string()).collect())
     }
 }
@@ -172,7 +176,7 @@ async fn the_system_keyspace_is_always_at_hand() {
     let mutation = fixture.mutation(SYSTEM, "k");
     fixture.coordinator.write(&[mutation], ConsistencyLevel::All).await.unwrap();
     let (key, slice) = (RowKey::from("k"), Slice::all(None));
-    let (level, mut ticket) = (ConsistencyLevel::All, Ticket::default());
+    let (level, mut ticket) = (ConsistencyLevel::All, fixture.coordinator.ticket());
     let row = fixture.coordinator.read(SYSTEM, &key, &slice, level, &mut ticket).await;
     assert_eq!(row.unwrap().count, 1);
     let written = fixture.write(&["k"], ConsistencyLevel::One).await;

@@ -241,6 +241,8 @@ pub struct Resolver<'a> {
     limit: usize,
     collects: bool,
     answer: RowSlice,
+    /// Encoded bytes of the cells that it holds.
+    held_bytes: usize,
 }
 
 /// State for answers that consist of super columns.
@@ -274,7 +276,8 @@ impl<'a> Resolver<'a> {
         });
         let limit = slice.limit();
         let answer = RowSlice::default();
-        Self { family, row_deletion, groups, super_deletion, limit, collects: true, answer }
+        let (collects, held_bytes) = (true, 0);
+        Self { family, row_deletion, groups, super_deletion, limit, collects, answer, held_bytes }
     }
 
     /// Only counts: the answer will hold no cells.
@@ -307,6 +310,7 @@ impl<'a> Resolver<'a> {
         if visible {
             self.answer.count += 1;
             if self.collects {
+                self.held_bytes += cell.encoded_length();
                 self.answer.cells.push(cell);
             }
         }
@@ -333,11 +337,13 @@ impl<'a> Resolver<'a> {
             groups.deletion = cell.deletion().unwrap_or(Deletion::NONE);
         } else if cell.is_live() && !self.row_deletion.covers(cell.timestamp()) {
             if groups.reversed {
+                self.held_bytes += cell.encoded_length();
                 groups.pending.push(cell);
             } else if !groups.deletion.covers(cell.timestamp()) {
                 self.answer.count += usize::from(!groups.counted);
                 groups.counted = true;
                 if self.collects {
+                    self.held_bytes += cell.encoded_length();
                     self.answer.cells.push(cell);
                 }
             }
@@ -345,18 +351,27 @@ impl<'a> Resolver<'a> {
         Flow::More
     }
 
-    fn end_group(&mut self) {
+    /// How many cells it holds, and the bytes of these when encoded: what is in the answer, and
+    /// what may yet come in.
+    pub fn held(&self) -> (usize, usize) {
+        let pending = self.groups.as_ref().map_or(0, |groups| groups.pending.len());
+        (self.answer.cells.len() + pending, self.held_bytes)
+    }
+
+    /// Decides on the last super column, when there are no more cells or none are wanted.
+    pub fn end_group(&mut self) {
         let Some(groups) = &mut self.groups else { return };
         // The deletion of a super column comes last in a reversed read, and its columns stand in
         // ascending order in any answer.
         let deletion = groups.deletion;
         let mut visible = 0;
         for cell in groups.pending.drain(..).rev() {
-            if !deletion.covers(cell.timestamp()) {
-                visible += 1;
-                if self.collects {
-                    self.answer.cells.push(cell);
-                }
+            let is_visible = !deletion.covers(cell.timestamp());
+            visible += usize::from(is_visible);
+            if is_visible && self.collects {
+                self.answer.cells.push(cell);
+            } else {
+                self.held_bytes -= cell.encoded_length();
             }
         }
         self.answer.count += usize::from(visible > 0);

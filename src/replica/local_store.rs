@@ -5,6 +5,7 @@ use crate::model::mutation::RowMutation;
 use crate::model::schema::FamilyId;
 use crate::model::slice::{RowSlice, Slice};
 use crate::ring::{RowRange, Token};
+use crate::storage::answer::AnswerRoom;
 use crate::storage::error::ReadError;
 use crate::storage::sstable::Access;
 use std::error::Error;
@@ -28,12 +29,14 @@ pub trait LocalStore: Send + Sync + 'static {
         callback: Box<dyn FnOnce(Result<(), WriteError>) + Send>,
     );
 
-    /// The visible columns of a slice of one row.
+    /// The visible columns of a slice of one row. All reads and scans for one answer share the room
+    /// that there is for it, and what fails takes none.
     fn read(
         &self,
         family: FamilyId,
         key: &RowKey,
         slice: &Slice,
+        room: &AnswerRoom,
         access: Access,
     ) -> Result<RowSlice, ReadError>;
 
@@ -54,6 +57,7 @@ pub trait LocalStore: Send + Sync + 'static {
         range: &RowRange,
         slice: &Slice,
         max_rows: usize,
+        room: &AnswerRoom,
         access: Access,
     ) -> Result<Vec<(RowKey, RowSlice)>, ReadError>;
 

@@ -6,6 +6,7 @@ use crate::model::mutation::RowMutation;
 use crate::model::schema::FamilyId;
 use crate::model::slice::{RowSlice, Slice};
 use crate::ring::{RowRange, Token};
+use crate::storage::answer::AnswerRoom;
 use crate::storage::commitlog::Position;
 use crate::storage::error::ReadError;
 use crate::storage::sstable::Access;
@@ -41,9 +42,10 @@ impl LocalStore for Storage {
         family: FamilyId,
         key: &RowKey,
         slice: &Slice,
+        room: &AnswerRoom,
         access: Access,
     ) -> Result<RowSlice, ReadError> {
-        Self::read(self, family, key, slice, access)
+        self.read_within(family, key, slice, room, access)
     }
 
     fn count(
@@ -62,9 +64,10 @@ impl LocalStore for Storage {
         range: &RowRange,
         slice: &Slice,
         max_rows: usize,
+        room: &AnswerRoom,
         access: Access,
     ) -> Result<Vec<(RowKey, RowSlice)>, ReadError> {
-        Self::scan(self, family, range, slice, max_rows, access)
+        self.scan_within(family, range, slice, max_rows, room, access)
     }
 
     fn sampled_tokens(&self) -> Vec<Token> {

@@ -4,7 +4,6 @@ mod memory_store;
 
 pub(crate) use memory_store::MemoryStore;
 
-use super::Ticket;
 use super::*;
 use crate::model::comparator::Comparator;
 use crate::model::key::RowKey;
@@ -18,6 +17,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 const FAMILY: FamilyId = FamilyId(0);
+
+const MAX_ANSWER: usize = 1000;
 
 struct Fixture {
     schema: Arc<Schema>,
@@ -34,7 +35,11 @@ impl Fixture {
             comment: None,
         })]));
         let store = Arc::new(MemoryStore::new(schema.clone(), Partitioner::OrderPreserving));
-        let options = ReplicaOptions { concurrent_reads: 2, concurrent_writes: 2 };
+        let options = ReplicaOptions {
+            concurrent_reads: 2,
+            concurrent_writes: 2,
+            max_answer_bytes: MAX_ANSWER,
+        };
         let replica = Replica::start(store.clone(), options).unwrap();
         Self { schema, store, replica }
     }
@@ -49,7 +54,7 @@ impl Fixture {
     async fn read(&self, key: &str) -> Result<usize, ReplicaError> {
         let key = RowKey::from(key);
         let answer =
-            self.replica.read(FAMILY, &key, &Slice::all(None), &mut Ticket::default()).await;
+            self.replica.read(FAMILY, &key, &Slice::all(None), &mut self.replica.ticket()).await;
         answer.wait().await.map(|row| row.cells.len())
     }
 }
@@ -60,8 +65,10 @@ async fn what_is_in_memory_is_answered_on_the_spot() {
     let applied = fixture.replica.apply(&[fixture.mutation("ada")]).await;
     assert!(matches!(applied, Answer::Ready(Ok(()))));
     let slice = Slice::all(None);
-    let read =
-        fixture.replica.read(FAMILY, &RowKey::from("ada"), &slice, &mut Ticket::default()).await;
+    let read = fixture
+        .replica
+        .read(FAMILY, &RowKey::from("ada"), &slice, &mut fixture.replica.ticket())
+        .await;
     assert!(matches!(read, Answer::Ready(Ok(row)) if row.count == 1));
     assert_eq!(fixture.store.blocked.load(Ordering::SeqCst), 0);
 }
@@ -74,7 +81,7 @@ async fn what_would_block_is_answered_by_a_worker() {
     assert_eq!(fixture.read("ada").await.unwrap(), 1);
     let (key, slice) = (RowKey::from("ada"), Slice::all(None));
     assert_eq!(fixture.replica.count(FAMILY, &key, &slice).await.wait().await.unwrap(), 1);
-    let (all, mut ticket) = (RowRange::all(), Ticket::default());
+    let (all, mut ticket) = (RowRange::all(), fixture.replica.ticket());
     let rows = fixture.replica.scan(FAMILY, &all, &slice, 10, &mut ticket).await.wait().await;
     assert_eq!(rows.unwrap().len(), 1);
     assert_eq!(fixture.store.blocked.load(Ordering::SeqCst), 4);
@@ -101,7 +108,7 @@ async fn answers_that_are_still_being_written_hold_up_further_ones() {
     fixture.store.blocks.store(true, Ordering::SeqCst);
     fixture.replica.apply(&[fixture.mutation("ada")]).await.wait().await.unwrap();
     let (key, slice) = (RowKey::from("ada"), Slice::all(None));
-    let mut held = [Ticket::default(), Ticket::default()];
+    let mut held = [fixture.replica.ticket(), fixture.replica.ticket()];
     for ticket in &mut held {
         // One request may read as many rows as it wants.
         for _ in 0..3 {
@@ -149,4 +156,30 @@ async fn after_shutdown_only_memory_answers() {
     assert_eq!(fixture.read("ada").await.unwrap(), 1);
     fixture.store.blocks.store(true, Ordering::SeqCst);
     assert!(matches!(fixture.read("ada").await, Err(ReplicaError::Abandoned(_))));
+}
+
+#[tokio::test]
+async fn what_one_request_reads_is_bounded_together() {
+    let fixture = Fixture::new();
+    let (slice, all) = (Slice::all(None), RowRange::all());
+    for blocks in [false, true] {
+        fixture.store.blocks.store(blocks, Ordering::SeqCst);
+        let mut ticket = fixture.replica.ticket();
+        let mut rows = 0;
+        let refused = loop {
+            let key = RowKey::from("a key that nobody has written");
+            match fixture.replica.read(FAMILY, &key, &slice, &mut ticket).await.wait().await {
+                Ok(_) => rows += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(refused.is_too_large() && (2..10).contains(&rows), "{rows}: {refused}");
+        fixture.replica.apply(&[fixture.mutation("ada")]).await.wait().await.unwrap();
+        let scan = fixture.replica.scan(FAMILY, &all, &slice, 9, &mut ticket).await.wait().await;
+        assert!(scan.unwrap_err().is_too_large());
+        assert!(ticket.take_room_for(&RowKey::from("ada")).is_err());
+        let mut next = fixture.replica.ticket();
+        let scan = fixture.replica.scan(FAMILY, &all, &slice, 9, &mut next).await.wait().await;
+        assert_eq!(scan.unwrap().len(), 1);
+    }
 }

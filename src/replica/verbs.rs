@@ -12,6 +12,7 @@ use crate::model::mutation::RowMutation;
 use crate::model::schema::FamilyId;
 use crate::model::slice::{RowSlice, Slice};
 use crate::ring::{RowRange, Token};
+use crate::storage::answer::{self, AnswerRoom};
 use crate::storage::error::ReadError;
 use crate::storage::sstable::Access;
 
@@ -25,6 +26,8 @@ pub struct ReplicaOptions {
     pub concurrent_reads: usize,
     /// `ConcurrentWrites`: threads for writes that have to wait.
     pub concurrent_writes: usize,
+    /// Most bytes that the answer to one request may take.
+    pub max_answer_bytes: usize,
 }
 
 /// This node's share of the data, and what it does with it on request of a coordinator.
@@ -36,6 +39,7 @@ pub struct Replica {
     reads: WorkerPool,
     writes: WorkerPool,
     tickets: Arc<Semaphore>,
+    max_answer_bytes: usize,
 }
 
 /// Why a replica did not do what it was asked for.
@@ -79,11 +83,23 @@ impl<T> Answer<T> {
     }
 }
 
-/// What a request holds from the moment it needs more than memory at hand until its answer has been
-/// written for the client: there are as many as threads that read. So however many clients ask for
-/// much at a time, few large answers are in memory.
-#[derive(Debug, Default)]
-pub struct Ticket(Option<OwnedSemaphorePermit>);
+/// What a request holds until its answer has been written for the client. However many clients ask
+/// for much at a time, few large answers are in memory, and none is larger than it may be.
+#[derive(Debug)]
+pub struct Ticket {
+    /// There from the moment when the request needs more than memory at hand. There are as many as
+    /// threads that read.
+    permit: Option<OwnedSemaphorePermit>,
+    /// For all that the request reads.
+    room: Arc<AnswerRoom>,
+}
+
+impl Ticket {
+    /// Takes room for a part of the answer that was not read by this ticket.
+    pub fn take_room_for(&self, key: &RowKey) -> Result<(), ReplicaError> {
+        Ok(self.room.take(answer::row_cost(key.as_bytes()))?)
+    }
+}
 
 /// Rows that are written without leaving the thread of the connection, which others need too.
 const INLINE_MUTATIONS: usize = 64;
@@ -94,7 +110,13 @@ impl Replica {
         let reads = WorkerPool::start("read", options.concurrent_reads)?;
         let writes = WorkerPool::start("write", options.concurrent_writes)?;
         let tickets = Arc::new(Semaphore::new(options.concurrent_reads));
-        Ok(Self { store, reads, writes, tickets })
+        let max_answer_bytes = options.max_answer_bytes;
+        Ok(Self { store, reads, writes, tickets, max_answer_bytes })
+    }
+
+    /// What one request reads by.
+    pub fn ticket(&self) -> Ticket {
+        Ticket { permit: None, room: Arc::new(AnswerRoom::new(self.max_answer_bytes)) }
     }
 
     /// Begins to apply mutations. The answer comes when they may be acknowledged.
@@ -139,10 +161,11 @@ impl Replica {
         slice: &Slice,
         ticket: &mut Ticket,
     ) -> Answer<RowSlice> {
-        let inline = self.store.read(family, key, slice, Access::CachedOnly);
+        let room = Arc::clone(&ticket.room);
+        let inline = self.store.read(family, key, slice, &room, Access::CachedOnly);
         self.or_on_a_worker(inline, ticket, || {
             let (key, slice) = (key.clone(), slice.clone());
-            move |store: &dyn LocalStore| store.read(family, &key, &slice, Access::Cached)
+            move |store: &dyn LocalStore| store.read(family, &key, &slice, &room, Access::Cached)
         })
         .await
     }
@@ -150,7 +173,7 @@ impl Replica {
     /// Begins to count the columns, or super columns, of a slice of a row.
     pub async fn count(&self, family: FamilyId, key: &RowKey, slice: &Slice) -> Answer<usize> {
         let inline = self.store.count(family, key, slice, Access::CachedOnly);
-        self.or_on_a_worker(inline, &mut Ticket::default(), || {
+        self.or_on_a_worker(inline, &mut self.ticket(), || {
             let (key, slice) = (key.clone(), slice.clone());
             move |store: &dyn LocalStore| store.count(family, &key, &slice, Access::Cached)
         })
@@ -166,11 +189,12 @@ impl Replica {
         max_rows: usize,
         ticket: &mut Ticket,
     ) -> Answer<Vec<Row>> {
-        let inline = self.store.scan(family, range, slice, max_rows, Access::CachedOnly);
+        let room = Arc::clone(&ticket.room);
+        let inline = self.store.scan(family, range, slice, max_rows, &room, Access::CachedOnly);
         self.or_on_a_worker(inline, ticket, || {
             let (range, slice) = (range.clone(), slice.clone());
             move |store: &dyn LocalStore| {
-                store.scan(family, &range, &slice, max_rows, Access::Cached)
+                store.scan(family, &range, &slice, max_rows, &room, Access::Cached)
             }
         })
         .await
@@ -178,9 +202,9 @@ impl Replica {
 
     /// Waits until few enough requests have large answers in memory.
     async fn admit(&self, ticket: &mut Ticket) {
-        if ticket.0.is_none() {
+        if ticket.permit.is_none() {
             // Nobody closes the semaphore.
-            ticket.0 = Arc::clone(&self.tickets).acquire_owned().await.ok();
+            ticket.permit = Arc::clone(&self.tickets).acquire_owned().await.ok();
         }
     }
 
@@ -232,7 +256,7 @@ impl Replica {
 
 impl std::fmt::Debug for Replica {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { store: _, reads, writes, tickets: _ } = self;
+        let Self { reads, writes, .. } = self;
         f.debug_struct("Replica")
             .field("reads", reads)
             .field("writes", writes)

@@ -13,6 +13,7 @@
 //! A file counts from the moment the [`manifest`] names it. Names are built in [`files`] alone.
 //! A [`snapshot`] keeps the files of one moment, and [`restore`] brings them back.
 
+pub mod answer;
 pub mod background;
 pub mod caches;
 pub mod commitlog;

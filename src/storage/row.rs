@@ -1,10 +1,12 @@
 //! One row, merged from all that hold a part of it: memtables and SSTables.
 
+use super::answer::{self, AnswerRoom, AnswerShare};
 use super::error::ReadError;
 use super::memtable::{MemtableRow, TreeCursor};
 use super::sstable::{Access, Blocks, CellCursor, RowEntry};
 use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
+use crate::model::key::RowKey;
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::{CellRange, Flow, Resolver, RowSlice, Slice};
 use crate::ring::DecoratedKey;
@@ -14,19 +16,12 @@ use std::cmp::Ordering;
 /// How much work a read may do. One that must not keep its thread for long gives up when this is
 /// used up, to begin anew on another thread.
 #[derive(Debug)]
-pub struct Budget {
+pub struct Budget<'a> {
     /// Cells, or places to look at, that are left; `None` for no bound.
     left: Option<usize>,
-    /// Bytes that the answer may still grow by.
-    answer: usize,
+    /// What the answer takes, if there is one.
+    answer: Option<AnswerShare<'a>>,
 }
-
-/// Most bytes that one answer may have: a client that asks for a whole column family by one call is
-/// told to ask for less, instead of taking all memory. A message cannot be larger than 2 GB anyway.
-const MAX_ANSWER_BYTES: usize = 512 << 20;
-
-/// What a cell of an answer takes besides its names and value, about, in memory and in the message.
-const ANSWER_CELL_OVERHEAD: usize = 64;
 
 /// Cells that may be looked at without leaving the thread: about 100 microseconds of work.
 const INLINE_CELLS: usize = 2048;
@@ -34,19 +29,36 @@ const INLINE_CELLS: usize = 2048;
 /// What finding a row or a name costs, in cells.
 const SEEK: usize = 8;
 
-impl Budget {
-    /// What a read with this access may do.
+impl<'a> Budget<'a> {
+    /// What a read with this access may do that collects nothing.
     pub fn of(access: Access) -> Self {
         let left = (access == Access::CachedOnly).then_some(INLINE_CELLS);
-        Self { left, answer: MAX_ANSWER_BYTES }
+        Self { left, answer: None }
     }
 
-    /// Takes what the cell adds to the answer.
-    fn spend_on_answer(&mut self, cell: &Cell) -> Result<(), ReadError> {
-        let bytes = cell.encoded_length() + ANSWER_CELL_OVERHEAD;
-        let left = self.answer.checked_sub(bytes);
-        self.answer = left.ok_or(ReadError::TooLarge { limit: MAX_ANSWER_BYTES })?;
-        Ok(())
+    /// What a read with this access may do whose answer has to fit into this room.
+    pub fn within(access: Access, room: &'a AnswerRoom) -> Self {
+        Self { answer: Some(AnswerShare::of(room)), ..Self::of(access) }
+    }
+
+    /// Takes what a row adds to the answer before its cells.
+    pub(super) fn spend_on_row(&mut self, key: &RowKey) -> Result<(), ReadError> {
+        let cost = || answer::row_cost(key.as_bytes());
+        self.answer.as_mut().map_or(Ok(()), |answer| answer.grow(cost()))
+    }
+
+    /// Takes what the cells of a row add to the answer: so many bytes now, and so many before.
+    fn spend_on_cells(&mut self, now: usize, before: usize) -> Result<(), ReadError> {
+        let Some(answer) = &mut self.answer else { return Ok(()) };
+        answer.shrink(before.saturating_sub(now));
+        if now > before { answer.grow(now - before) } else { Ok(()) }
+    }
+
+    /// To be called when the read has succeeded: else what its answer takes is given back.
+    pub(super) fn answered(self) {
+        if let Some(answer) = self.answer {
+            answer.keep();
+        }
     }
 
     /// Takes a cell's worth of work.
@@ -302,7 +314,7 @@ impl<'f, 's> RowReader<'f, 's> {
         &self,
         slice: &Slice,
         counting: bool,
-        budget: &mut Budget,
+        budget: &mut Budget<'_>,
     ) -> Result<RowSlice, ReadError> {
         budget.spend(SEEK)?;
         let mut resolver =
@@ -315,19 +327,22 @@ impl<'f, 's> RowReader<'f, 's> {
         }
         let cells = self.sources.iter().map(|source| source.cell_count());
         resolver.expect(cells.fold(0, usize::saturating_add));
+        let mut cost = 0;
         'ranges: for range in slice.ranges(self.family) {
             budget.spend(SEEK)?;
             let mut cells = self.cells(range, slice.is_reversed())?;
             while let Some(cell) = cells.advance()? {
-                if !counting && cell.is_live() {
-                    budget.spend_on_answer(&cell)?;
-                }
-                if resolver.push(cell) == Flow::Done {
+                let flow = resolver.push(cell);
+                let before = std::mem::replace(&mut cost, held(&resolver));
+                budget.spend_on_cells(cost, before)?;
+                if flow == Flow::Done {
                     break 'ranges;
                 }
                 budget.spend(1)?;
             }
         }
+        resolver.end_group();
+        budget.spend_on_cells(held(&resolver), cost)?;
         Ok(resolver.finish())
     }
 
@@ -338,21 +353,80 @@ impl<'f, 's> RowReader<'f, 's> {
     }
 }
 
+/// What the cells take that are in the answer so far.
+fn held(resolver: &Resolver<'_>) -> usize {
+    let (cells, encoded) = resolver.held();
+    answer::cells_cost(cells, encoded)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    use crate::model::comparator::Comparator;
+    use crate::model::schema::ColumnFamilyKind;
+    use crate::storage::memtable::CellTree;
+
+    const VALUE: usize = 1000;
+
+    /// A row of ten columns, or super columns, the even ones of which are deleted.
+    fn half_deleted(family: &ColumnFamilySchema) -> MemtableRow {
+        let mut cells = Vec::new();
+        for number in 0..10 {
+            let (name, value) = (format!("n{number}"), [0; VALUE]);
+            let deleted = Deletion::at(2, 0);
+            if family.is_super() {
+                if number % 2 == 0 {
+                    cells.push(Cell::super_tombstone(name.as_bytes(), deleted));
+                }
+                cells.push(Cell::live(name.as_bytes(), b"c", &value, 1));
+            } else {
+                cells.push(Cell::live(b"", name.as_bytes(), &value, 1 + number % 2 * 2));
+            }
+        }
+        let deletion = if family.is_super() { Deletion::NONE } else { Deletion::at(2, 0) };
+        MemtableRow { deletion, cells: CellTree::from_sorted(cells) }
+    }
+
     #[test]
-    fn work_and_answers_are_bounded() {
+    fn the_work_of_a_read_on_the_spot_is_bounded() {
         let mut inline = Budget::of(Access::CachedOnly);
         assert!((0..INLINE_CELLS).all(|_| inline.spend(1).is_ok()));
         assert!(matches!(inline.spend(1), Err(ReadError::WouldBlock)));
-        let mut large =
-            Budget { answer: 2 * MAX_ANSWER_BYTES / 1000, ..Budget::of(Access::Cached) };
+        let mut large = Budget::of(Access::Cached);
         assert!((0..1_000_000).all(|_| large.spend(1).is_ok()));
-        let cell = Cell::live(b"", b"name", &vec![0; MAX_ANSWER_BYTES / 1000], 1);
-        assert!(large.spend_on_answer(&cell).is_ok());
-        let refused = large.spend_on_answer(&cell).unwrap_err();
-        assert!(refused.to_string().contains("ask for fewer columns"), "{refused}");
+    }
+
+    #[test]
+    fn only_what_is_in_the_answer_counts_towards_its_size() {
+        let columns = Comparator::Bytes;
+        let super_columns = Comparator::Bytes;
+        let kinds = [
+            ColumnFamilyKind::Standard { columns: columns.clone() },
+            ColumnFamilyKind::Super { super_columns, columns },
+        ];
+        for kind in kinds {
+            let (keyspace, name) = ("k".into(), "c".into());
+            let family = ColumnFamilySchema { keyspace, name, kind, comment: None };
+            let row = half_deleted(&family);
+            let sources = RowSources::from_iter([RowSource::Memtable(&row)]);
+            let reader = RowReader::new(&family, sources);
+            for reversed in [false, true] {
+                let slice = Slice::range(None, b"", b"", reversed, 100);
+                let read = |room: &AnswerRoom| {
+                    let mut budget = Budget::within(Access::Cached, room);
+                    let answer = reader.slice(&slice, false, &mut budget)?;
+                    budget.answered();
+                    Ok::<_, ReadError>(answer.count)
+                };
+                // One that is dropped at its end is in memory for a moment.
+                let room = AnswerRoom::new(6 * (VALUE + 200));
+                assert_eq!(read(&room).unwrap(), 5, "{reversed}");
+                assert!(matches!(read(&room), Err(ReadError::TooLarge { .. })), "{reversed}");
+                assert!(room.take(VALUE).is_ok(), "{reversed}");
+                let mut counting = Budget::of(Access::Cached);
+                assert_eq!(reader.slice(&slice, true, &mut counting).unwrap().count, 5);
+            }
+        }
     }
 }

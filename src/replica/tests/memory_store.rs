@@ -9,6 +9,7 @@ use crate::model::mutation::{FamilyMutation, RowMutation};
 use crate::model::schema::{ColumnFamilySchema, FamilyId, Schema};
 use crate::model::slice::{CellRange, Flow, Resolver, RowSlice, Slice};
 use crate::ring::{DecoratedKey, Partitioner, RowRange, Token};
+use crate::storage::answer::{self, AnswerRoom};
 use crate::storage::error::ReadError;
 use crate::storage::sstable::Access;
 use std::collections::BTreeMap;
@@ -152,6 +153,7 @@ impl LocalStore for MemoryStore {
         family: FamilyId,
         key: &RowKey,
         slice: &Slice,
+        room: &AnswerRoom,
         access: Access,
     ) -> Result<RowSlice, ReadError> {
         if self.would_block(access != Access::CachedOnly) {
@@ -160,6 +162,7 @@ impl LocalStore for MemoryStore {
         let place = (family, self.partitioner.decorate(key.clone()));
         let rows = self.rows.lock().unwrap();
         let family = self.schema.family(family);
+        room.take(answer::row_cost(key.as_bytes()))?;
         Ok(rows.get(&place).map(|row| row.slice(family, slice)).unwrap_or_default())
     }
 
@@ -170,7 +173,7 @@ impl LocalStore for MemoryStore {
         slice: &Slice,
         access: Access,
     ) -> Result<usize, ReadError> {
-        self.read(family, key, slice, access).map(|row| row.count)
+        self.read(family, key, slice, &AnswerRoom::default(), access).map(|row| row.count)
     }
 
     fn scan(
@@ -179,6 +182,7 @@ impl LocalStore for MemoryStore {
         range: &RowRange,
         slice: &Slice,
         max_rows: usize,
+        room: &AnswerRoom,
         access: Access,
     ) -> Result<Vec<(RowKey, RowSlice)>, ReadError> {
         if self.would_block(access != Access::CachedOnly) {
@@ -188,8 +192,11 @@ impl LocalStore for MemoryStore {
         let schema = self.schema.family(family);
         let within =
             rows.iter().filter(|((id, key), _)| *id == family && range.contains(key.token()));
-        let answer = within.map(|((_, key), row)| (key.key().clone(), row.slice(schema, slice)));
-        Ok(answer.take(max_rows).collect())
+        let row = |((_, key), row): (&(FamilyId, DecoratedKey), &StoredRow)| {
+            room.take(answer::row_cost(key.key().as_bytes()))?;
+            Ok((key.key().clone(), row.slice(schema, slice)))
+        };
+        within.take(max_rows).map(row).collect()
     }
 
     fn sampled_tokens(&self) -> Vec<Token> {

@@ -133,7 +133,7 @@ impl RowCache {
         &self,
         reader: &RowReader<'_, '_>,
         (epoch, cells): (u64, u64),
-        budget: &mut Budget,
+        budget: &mut Budget<'_>,
     ) -> Result<LoadedRow, ReadError> {
         if cells.saturating_mul(CELL_BYTES + Cell::HEADER_LENGTH as u64) > self.max_row_bytes {
             return Ok(LoadedRow::refused(epoch));

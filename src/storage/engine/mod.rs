@@ -26,6 +26,7 @@ pub use open::StorageError;
 pub(super) use open::{lock, new_environment, prepare_directories};
 
 use self::snapshots::Snapshots;
+use super::answer::AnswerRoom;
 use super::background::WorkQueue;
 use super::caches::{CacheStats, FamilyCacheStats};
 use super::commitlog::{CommitLog, LogError, Position};
@@ -173,7 +174,7 @@ impl Storage {
         self.shared.log.on_synced(position, callback);
     }
 
-    /// The visible part of a slice of one row.
+    /// The visible part of a slice of one row, as an answer of its own.
     pub fn read(
         &self,
         family: FamilyId,
@@ -181,9 +182,21 @@ impl Storage {
         slice: &Slice,
         access: Access,
     ) -> Result<RowSlice, ReadError> {
+        self.read_within(family, key, slice, &AnswerRoom::default(), access)
+    }
+
+    /// [`Storage::read`] for an answer that may consist of several rows.
+    pub fn read_within(
+        &self,
+        family: FamilyId,
+        key: &RowKey,
+        slice: &Slice,
+        room: &AnswerRoom,
+        access: Access,
+    ) -> Result<RowSlice, ReadError> {
         let key = self.partitioner().decorate(key.clone());
         self.shared.counted(self.shared.store(family), Operation::Read, |store| {
-            store.read(&key, slice, false, access)
+            store.read(&key, slice, Some(room), access)
         })
     }
 
@@ -197,7 +210,7 @@ impl Storage {
     ) -> Result<usize, ReadError> {
         let key = self.partitioner().decorate(key.clone());
         let found = self.shared.counted(self.shared.store(family), Operation::Read, |store| {
-            store.read(&key, slice, true, access)
+            store.read(&key, slice, None, access)
         });
         Ok(found?.count)
     }
@@ -211,8 +224,21 @@ impl Storage {
         max_rows: usize,
         access: Access,
     ) -> Result<Vec<(RowKey, RowSlice)>, ReadError> {
+        self.scan_within(family, range, slice, max_rows, &AnswerRoom::default(), access)
+    }
+
+    /// [`Storage::scan`] for an answer that may consist of several ranges.
+    pub fn scan_within(
+        &self,
+        family: FamilyId,
+        range: &RowRange,
+        slice: &Slice,
+        max_rows: usize,
+        room: &AnswerRoom,
+        access: Access,
+    ) -> Result<Vec<(RowKey, RowSlice)>, ReadError> {
         self.shared.counted(self.shared.store(family), Operation::RangeRead, |store| {
-            store.scan(range, slice, max_rows, access)
+            store.scan(range, slice, max_rows, room, access)
         })
     }
 

@@ -175,7 +175,7 @@ impl Store {
         rows: &RowCache,
         view: &View,
         key: &DecoratedKey,
-        budget: &mut Budget,
+        budget: &mut Budget<'_>,
         access: Access,
     ) -> Result<Option<MemtableRow>, ReadError> {
         let loaded = match rows.get(key, view.epoch) {
@@ -205,7 +205,7 @@ impl Store {
         rows: &RowCache,
         view: &View,
         key: &DecoratedKey,
-        budget: &mut Budget,
+        budget: &mut Budget<'_>,
         access: Access,
     ) -> Result<Option<LoadedRow>, ReadError> {
         let hash = filter::hash(key.key().as_bytes());
@@ -310,6 +310,7 @@ mod tests {
     use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
     use crate::model::slice::Slice;
     use crate::ring::Partitioner;
+    use crate::storage::answer::AnswerRoom;
     use crate::storage::commitlog::Position;
     use crate::storage::engine::Components;
     use crate::storage::{FamilyOptions, Options, Storage};
@@ -397,7 +398,9 @@ mod tests {
         storage.flush(FAMILY).unwrap();
         storage.compact(FAMILY).unwrap();
         let all = Slice::all(None);
-        let read = |view: &View| store.read_from(view, &key, &all, false, Access::Cached).unwrap();
+        let room = AnswerRoom::default();
+        let read =
+            |view: &View| store.read_from(view, &key, &all, Some(&room), Access::Cached).unwrap();
         assert_eq!(store.view().tables[0].properties().tombstones, 0, "it is purged");
         assert_eq!(read(&store.view()).count, 1);
         assert_eq!(store.cache_stats().rows.unwrap().size, 1);

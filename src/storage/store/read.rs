@@ -4,6 +4,7 @@ use super::{Store, View};
 use crate::model::key::RowKey;
 use crate::model::slice::{RowSlice, Slice};
 use crate::ring::{DecoratedKey, RowRange, Token};
+use crate::storage::answer::AnswerRoom;
 use crate::storage::error::ReadError;
 use crate::storage::row::{Budget, FoundRow, RowReader, RowSource, RowSources};
 use crate::storage::rows::{MergedRows, RowStream};
@@ -15,15 +16,15 @@ use std::ops::{Bound, RangeBounds};
 const MAX_EXPECTED_ROWS: usize = 128;
 
 impl Store {
-    /// The visible part of a slice of one row; only counted if `counting`.
+    /// The visible part of a slice of one row, if there is room for it; only counted without any.
     pub fn read(
         &self,
         key: &DecoratedKey,
         slice: &Slice,
-        counting: bool,
+        room: Option<&AnswerRoom>,
         access: Access,
     ) -> Result<RowSlice, ReadError> {
-        self.read_from(&self.view(), key, slice, counting, access)
+        self.read_from(&self.view(), key, slice, room, access)
     }
 
     /// [`Store::read`] from a view that was taken before.
@@ -32,10 +33,14 @@ impl Store {
         view: &View,
         key: &DecoratedKey,
         slice: &Slice,
-        counting: bool,
+        room: Option<&AnswerRoom>,
         access: Access,
     ) -> Result<RowSlice, ReadError> {
-        let mut budget = Budget::of(access);
+        let mut budget = match room {
+            Some(room) => Budget::within(access, room),
+            None => Budget::of(access),
+        };
+        budget.spend_on_row(key.key())?;
         let cached = match &view.caches.rows {
             Some(rows) => {
                 let row = self.cached_row(rows, view, key, &mut budget, access);
@@ -55,11 +60,15 @@ impl Store {
         in_memory.extend(view.memtables().filter_map(|memtable| memtable.row(key)));
         let sources = in_memory.iter().map(RowSource::Memtable);
         let sources: RowSources<'_> = sources.chain(found.iter().map(FoundRow::source)).collect();
-        if sources.is_empty() {
-            return Ok(RowSlice::default());
-        }
-        let answer = RowReader::new(&self.schema, sources).slice(slice, counting, &mut budget);
-        answer.map_err(|error| error.in_row(key.key()))
+        let answer = if sources.is_empty() {
+            RowSlice::default()
+        } else {
+            let reader = RowReader::new(&self.schema, sources);
+            let answer = reader.slice(slice, room.is_none(), &mut budget);
+            answer.map_err(|error| error.in_row(key.key()))?
+        };
+        budget.answered();
+        Ok(answer)
     }
 
     /// The slice of each row of a range, in token order, of at most `max_rows` rows. Rows of which
@@ -69,9 +78,10 @@ impl Store {
         range: &RowRange,
         slice: &Slice,
         max_rows: usize,
+        room: &AnswerRoom,
         access: Access,
     ) -> Result<Vec<(RowKey, RowSlice)>, ReadError> {
-        let mut budget = Budget::of(access);
+        let mut budget = Budget::within(access, room);
         let view = self.view();
         let mut rows = self.rows_from(&view, (&range.start, &range.end), access)?;
         let mut found = Vec::with_capacity(max_rows.min(MAX_EXPECTED_ROWS));
@@ -82,12 +92,14 @@ impl Store {
             }
             // The first key of an excluded token may have neighbours of the same token.
             if range.contains(key.token()) {
+                budget.spend_on_row(key.key())?;
                 let reader = RowReader::new(&self.schema, sources);
                 let columns = reader.slice(slice, false, &mut budget);
                 let columns = columns.map_err(|error| error.in_row(key.key()))?;
                 found.push((key.key().clone(), columns));
             }
         }
+        budget.answered();
         Ok(found)
     }
 
