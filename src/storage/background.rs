@@ -3,7 +3,8 @@
 //! They take it from a queue in which each column family stands at most once, so that it does not
 //! grow without bound. What writers wait for goes before what only has to be done some day: a
 //! thousand small families that grow old at the same moment must not stand in the way of the one
-//! that is written to.
+//! that is written to. Nor does a large one take more than one thread: what comes for it while it is
+//! written waits until that is done.
 
 use crate::base::events::FlushCause;
 use crate::model::schema::FamilyId;
@@ -63,6 +64,19 @@ pub struct WorkQueue {
     changed: Condvar,
 }
 
+/// Work that was handed out, and ends with this.
+#[derive(Debug)]
+pub struct Running<'a> {
+    queue: &'a WorkQueue,
+    work: Work,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.queue.end(self.work);
+    }
+}
+
 /// Pieces of work after which those that were put off are tried again, if a queue never runs dry.
 const RETRY_AFTER: usize = 16;
 
@@ -71,6 +85,8 @@ struct State {
     waiting: VecDeque<Work>,
     /// What could not be done for now.
     put_off: Vec<Work>,
+    /// What threads are at.
+    running: Vec<Work>,
     /// Pieces handed out since the last ones were put off.
     handed_out: usize,
     closed: bool,
@@ -89,12 +105,24 @@ impl State {
         self.put_off.iter().any(|other| other.is_same(work))
     }
 
+    /// Whether a thread could begin with it. A second one would only wait for the first.
+    fn is_free(&self, work: Work) -> bool {
+        !self.running.iter().any(|other| other.is_same(work))
+    }
+
+    /// Whether there is something that a thread could begin with.
+    fn has_free(&self) -> bool {
+        self.waiting.iter().any(|work| self.is_free(*work))
+    }
+
     fn take(&mut self) -> Option<Work> {
         if self.handed_out >= RETRY_AFTER {
             self.retry();
         }
-        let urgent = self.waiting.iter().position(|work| work.is_urgent());
-        let work = self.waiting.remove(urgent.unwrap_or(0))?;
+        let free = || self.waiting.iter().enumerate().filter(|(_, work)| self.is_free(**work));
+        let next = free().find(|(_, work)| work.is_urgent()).or_else(|| free().next());
+        let work = self.waiting.remove(next?.0)?;
+        self.running.push(work);
         self.handed_out += 1;
         Some(work)
     }
@@ -131,10 +159,11 @@ impl WorkQueue {
         self.lock().is_put_off(work)
     }
 
-    /// The next piece of work; waits at most this long for it.
+    /// The next piece of work; waits at most this long for it. Nobody else is given the same before
+    /// it is [ended](Running).
     pub fn next(&self, patience: Duration) -> Next {
         let mut state = self.lock();
-        if state.waiting.is_empty() && !state.closed {
+        if !state.has_free() && !state.closed {
             let (mut waited, timeout) =
                 self.changed.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner);
             if timeout.timed_out() {
@@ -146,6 +175,18 @@ impl WorkQueue {
             return Next::Closed;
         }
         state.take().map_or(Next::Idle, Next::Work)
+    }
+
+    /// To be held by who was given this work, for as long as it takes.
+    pub fn running(&self, work: Work) -> Running<'_> {
+        Running { queue: self, work }
+    }
+
+    fn end(&self, work: Work) {
+        let mut state = self.lock();
+        state.running.retain(|other| !other.is_same(work));
+        // Some of the same may have come meanwhile.
+        self.changed.notify_one();
     }
 
     /// Whether something waits that writers wait for.
@@ -215,17 +256,43 @@ mod tests {
         queue.push(stuck);
         queue.push(other);
         assert!(queue.is_put_off(stuck) && !queue.is_put_off(other));
-        assert_eq!(queue.next(Duration::ZERO), Next::Work(other));
-        assert_eq!(queue.next(Duration::ZERO), Next::Work(stuck), "after a pause");
+        let next = || {
+            let next = queue.next(Duration::ZERO);
+            if let Next::Work(work) = next {
+                drop(queue.running(work));
+            }
+            next
+        };
+        assert_eq!(next(), Next::Work(other));
+        assert_eq!(next(), Next::Work(stuck), "after a pause");
         queue.put_off(stuck);
         let mut others = 0;
         loop {
             queue.push(other);
-            match queue.next(Duration::ZERO) {
+            match next() {
                 Next::Work(work) if work == stuck => break,
                 _ => others += 1,
             }
         }
         assert!(others <= RETRY_AFTER, "{others}");
+    }
+
+    #[test]
+    fn a_family_takes_one_thread_at_a_time() {
+        let queue = WorkQueue::default();
+        let (large, small) = (flush(1, FlushCause::Throughput), flush(2, FlushCause::Age));
+        queue.push(large);
+        assert_eq!(queue.next(Duration::ZERO), Next::Work(large));
+        let running = queue.running(large);
+        queue.push(flush(1, FlushCause::Memory));
+        assert_eq!(queue.next(Duration::ZERO), Next::Idle, "another thread is at it");
+        queue.push(small);
+        assert_eq!(queue.next(Duration::ZERO), Next::Work(small));
+        drop(queue.running(small));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| queue.next(Duration::from_secs(60)));
+            drop(running);
+            assert_eq!(waiting.join().unwrap(), Next::Work(flush(1, FlushCause::Memory)));
+        });
     }
 }

@@ -122,7 +122,7 @@ impl CompactionQueue {
     }
 
     /// Leaves a family alone for a while. False if that was so already before this failure.
-    fn postpone(&self, family: FamilyId, now: Duration) -> bool {
+    pub(super) fn postpone(&self, family: FamilyId, now: Duration) -> bool {
         let mut state = self.lock();
         let before = state.postponed.get(&family).copied();
         let pause = before.map_or(FIRST_POSTPONEMENT, |before| before.next);
@@ -139,7 +139,7 @@ impl CompactionQueue {
         self.lock().is_postponed(family, now)
     }
 
-    fn is_failing(&self, family: FamilyId) -> bool {
+    pub(super) fn is_failing(&self, family: FamilyId) -> bool {
         self.lock().postponed.contains_key(&family)
     }
 
@@ -151,7 +151,7 @@ impl CompactionQueue {
     }
 
     /// Waits; false when the storage is closed.
-    fn rest(&self, pause: Duration) -> bool {
+    pub(super) fn rest(&self, pause: Duration) -> bool {
         let state = self.lock();
         let waited = self.ended.wait_timeout_while(state, pause, |state| !state.closed);
         !waited.unwrap_or_else(PoisonError::into_inner).0.closed
@@ -178,35 +178,59 @@ impl QueueState {
 }
 
 impl Shared {
+    /// The loop of the thread that leaves long compactions to others.
+    pub(super) fn run_short_compactions(&self) {
+        self.run_compactions(Takes::Short);
+    }
+
+    /// The loop of a thread that does any compaction.
+    pub(super) fn run_all_compactions(&self) {
+        self.run_compactions(Takes::All);
+    }
+
     /// The loop of a thread that compacts.
-    pub(super) fn run_compactions(&self, takes: Takes) {
+    fn run_compactions(&self, takes: Takes) {
         let mut seen = 0;
         loop {
             let now = self.environment.clock.monotonic();
             let Some(due) = self.compactions.take_due(&mut seen, now) else { return };
-            let mut best: Option<(f64, FamilyId)> = None;
-            let mut waiting = Vec::new();
-            for family in due {
-                let store = self.store(family);
-                let tables = store.choosable();
-                if candidate(store, &tables, Takes::All).is_none() {
-                    self.compactions.forgive(family);
-                    continue;
-                }
-                waiting.push(family);
-                if let Some(suitable) = candidate(store, &tables, takes)
-                    && best.is_none_or(|(urgency, _)| suitable.urgency() > urgency)
-                {
-                    best = Some((suitable.urgency(), family));
-                }
-            }
+            let (waiting, best) = self.choose(due, takes);
             self.compactions.put_back(waiting, &mut seen);
-            if let Some((_, family)) = best {
+            if let Some(family) = best {
                 self.guarded(family, "compaction", || self.compact_minor(family, takes));
                 // More may be due, and other families as well.
                 self.request_compaction(self.store(family));
             }
         }
+    }
+
+    /// Those of the families in which something is to be merged, and the one of them in which this
+    /// thread does that next.
+    pub(super) fn choose(
+        &self,
+        due: Vec<FamilyId>,
+        takes: Takes,
+    ) -> (Vec<FamilyId>, Option<FamilyId>) {
+        let mut best: Option<(f64, FamilyId)> = None;
+        let mut waiting = Vec::new();
+        for family in due {
+            let store = self.store(family);
+            let tables = store.choosable();
+            if candidate(store, &tables, Takes::All).is_none() {
+                // While another thread is at it nobody knows whether it fails again.
+                if tables.claimed.is_empty() {
+                    self.compactions.forgive(family);
+                }
+                continue;
+            }
+            waiting.push(family);
+            if let Some(suitable) = candidate(store, &tables, takes)
+                && best.is_none_or(|(urgency, _)| suitable.urgency() > urgency)
+            {
+                best = Some((suitable.urgency(), family));
+            }
+        }
+        (waiting, best.map(|(_, family)| family))
     }
 
     /// Merges claimed SSTables, after a snapshot if the operator wants one.

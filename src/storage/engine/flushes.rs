@@ -7,7 +7,6 @@ use super::super::memtable::Memtable;
 use super::super::store::Store;
 use super::Shared;
 use crate::base::events::{FlushCause, FlushEvent};
-use crate::model::schema::FamilyId;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -23,8 +22,19 @@ pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(1);
 const MAX_LOG_SEGMENTS: u64 = 8;
 
 impl Shared {
-    /// Switches the memtable and writes the old one to disk.
+    /// Switches the memtable and writes the old one to disk. What fails is tried again later, or
+    /// stops writing to the family: the caller has nothing to do about it.
     pub(super) fn flush(&self, store: &Arc<Store>, cause: FlushCause) -> Result<(), ReadError> {
+        let flushed = self.flush_once(store, cause);
+        flushed.inspect_err(|error| self.note_failed_flush(store, cause, error))
+    }
+
+    /// [`Shared::flush`] for who gives up after a failure.
+    pub(super) fn flush_once(
+        &self,
+        store: &Arc<Store>,
+        cause: FlushCause,
+    ) -> Result<(), ReadError> {
         let _one_at_a_time = store.flush_lock();
         // What an earlier flush could not write goes first: the log forgets in order.
         for memtable in store.view().flushing.clone() {
@@ -77,15 +87,20 @@ impl Shared {
         loop {
             match self.flushes.next(AGE_CHECK) {
                 Next::Closed => return,
-                Next::Work(Work::Flush(family, cause)) => {
+                Next::Work(work @ Work::Flush(family, cause)) => {
+                    let _running = self.flushes.running(work);
                     self.flushing.fetch_add(1, Ordering::Relaxed);
-                    self.guarded(family, "flush", || self.flush_or_put_off(family, cause));
+                    let flush = || drop(self.flush(self.store(family), cause));
+                    self.guarded(family, "flush", flush);
                     self.flushing.fetch_sub(1, Ordering::Relaxed);
                     // Who waits for memory asks for no flush while one is under way.
                     self.request_for_memory();
                     self.wake_writers();
                 }
-                Next::Work(Work::ReplayIsFlushed) => self.forget_replayed_or_put_off(),
+                Next::Work(work @ Work::ReplayIsFlushed) => {
+                    let _running = self.flushes.running(work);
+                    self.forget_replayed_or_put_off();
+                }
                 Next::Idle => {}
             }
             self.request_oldest();
@@ -93,14 +108,12 @@ impl Shared {
         }
     }
 
-    /// Flushes. After a shortage it is tried again later, and other families go on meanwhile; any
+    /// After a shortage the flush is tried again later, and other families go on meanwhile; any
     /// other failure stops writing to the family.
-    fn flush_or_put_off(&self, family: FamilyId, cause: FlushCause) {
-        let store = self.store(family);
-        let Err(error) = self.flush(store, cause) else { return };
-        if is_shortage(&error) {
+    pub(super) fn note_failed_flush(&self, store: &Store, cause: FlushCause, error: &ReadError) {
+        if is_shortage(error) {
             log::error!("{}: its memtable waits to be written: {error}", store.schema());
-            self.flushes.put_off(Work::Flush(family, cause));
+            self.flushes.put_off(Work::Flush(store.id(), cause));
         } else {
             store.fail(format!("its memtable cannot be written to disk: {error}"));
         }

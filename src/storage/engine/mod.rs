@@ -19,6 +19,8 @@ mod counting;
 mod flushes;
 mod open;
 mod snapshots;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub use counting::MemoryUse;
@@ -266,7 +268,8 @@ impl Storage {
         self.shared.memory_use()
     }
 
-    /// Writes what is in the memtable of a column family to disk before it returns.
+    /// Writes what is in the memtable of a column family to disk before it returns. If the disk has
+    /// no room it is tried again later; after any other failure the family takes no more writes.
     pub fn flush(&self, family: FamilyId) -> Result<(), ReadError> {
         self.shared.flush(self.shared.store(family), FlushCause::Request)
     }
@@ -397,7 +400,7 @@ impl Storage {
         // Rows that are written to disk leave the row cache.
         self.shared.save_caches_at_end();
         for store in &self.shared.stores {
-            if let Err(error) = self.shared.flush(store, FlushCause::Shutdown) {
+            if let Err(error) = self.shared.flush_once(store, FlushCause::Shutdown) {
                 log::warn!("{} stays in the commit log: {error}", store.schema());
             }
         }

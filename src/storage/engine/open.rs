@@ -10,7 +10,7 @@ use super::super::files;
 use super::super::options::{FamilyOptions, Options};
 use super::super::store::{Environment, OpenError, Store};
 use super::caches::SavedCaches;
-use super::compactions::{CompactionQueue, Takes};
+use super::compactions::CompactionQueue;
 use super::snapshots::Snapshots;
 use super::{Components, Shared, Storage};
 use crate::base::events::FlushCause;
@@ -19,10 +19,12 @@ use crate::model::mutation::{DecodeError, RowMutation};
 use crate::model::schema::{ColumnFamilySchema, FamilyId, Schema};
 use crate::ring::Partitioner;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, RwLock};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Least and most threads that write memtables to disk: one for each data directory, as in 0.6, but
 /// two for one, so that what one large family has to write does not hold up a small one.
@@ -30,6 +32,9 @@ const FLUSH_THREADS: (usize, usize) = (2, 4);
 
 /// One that takes only short compactions, and one that takes any.
 const MIN_COMPACTION_THREADS: usize = 2;
+
+/// What panics again and again must not fill the log.
+const PAUSE_AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// Why the storage cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -82,6 +87,23 @@ impl Storage {
         schema: Arc<Schema>,
         family_options: impl Fn(FamilyId) -> FamilyOptions,
     ) -> Result<Self, StorageError> {
+        let flush_threads = options.data_directories.len().clamp(FLUSH_THREADS.0, FLUSH_THREADS.1);
+        let compaction_threads = options.compaction.threads.max(MIN_COMPACTION_THREADS);
+        let storage =
+            Self::open_without_threads(components, options, partitioner, schema, family_options)?;
+        // If one cannot be had, the drop of the storage ends the others.
+        storage.start_threads(flush_threads, compaction_threads, &spawn)?;
+        Ok(storage)
+    }
+
+    /// A storage in which nothing happens by itself yet.
+    pub(super) fn open_without_threads(
+        components: Components,
+        options: Options,
+        partitioner: Partitioner,
+        schema: Arc<Schema>,
+        family_options: impl Fn(FamilyId) -> FamilyOptions,
+    ) -> Result<Self, StorageError> {
         let locks = prepare_directories(&*components.fs, &options, &schema)?;
         check_no_restore(&*components.fs, &options)?;
         let snapshots = Snapshots::open(&*components.fs, &options)?;
@@ -102,7 +124,6 @@ impl Storage {
             archive: options.commit_log_archive_directory.clone(),
         };
         let rng = fastrand::Rng::with_seed(options.seed);
-        let compaction_threads = options.compaction.threads.max(MIN_COMPACTION_THREADS);
         let throughput = options.compaction.bytes_per_second;
         let compactor = Compactor::new(Arc::clone(&clock), throughput);
         let has_replayed = !replayed.segments.is_empty();
@@ -137,12 +158,41 @@ impl Storage {
         for store in &shared.stores {
             shared.request_compaction(store);
         }
-        let flush_threads = options.data_directories.len().clamp(FLUSH_THREADS.0, FLUSH_THREADS.1);
-        let mut threads = start_threads(&shared, flush_threads, compaction_threads)?;
-        if shared.caches.are_wanted() {
-            threads.push(spawn("caches", &shared, Shared::run_caches)?);
+        Ok(Self { shared, threads: Mutex::default(), closed: AtomicBool::new(false) })
+    }
+
+    /// Starts the threads, each by `spawn`.
+    pub(super) fn start_threads(
+        &self,
+        flush_threads: usize,
+        compaction_threads: usize,
+        spawn: &Spawn<'_>,
+    ) -> Result<(), StorageError> {
+        let start = |name: &'static str, run: fn(&Shared)| {
+            let shared = Arc::clone(&self.shared);
+            let body = move || {
+                let rest = || shared.compactions.rest(PAUSE_AFTER_PANIC);
+                keep_going(name, || run(&shared), rest);
+            };
+            let thread = spawn(name, Box::new(body)).map_err(StorageError::Thread)?;
+            self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+            Ok::<_, StorageError>(())
+        };
+        start("housekeeper", Shared::keep_house)?;
+        for _ in 0..flush_threads {
+            start("flush", Shared::run_flushes)?;
         }
-        Ok(Self { shared, threads: Mutex::new(threads), closed: AtomicBool::new(false) })
+        for number in 0..compaction_threads {
+            let run = match number {
+                0 => Shared::run_short_compactions,
+                _ => Shared::run_all_compactions,
+            };
+            start("compaction", run)?;
+        }
+        if self.shared.caches.are_wanted() {
+            start("caches", Shared::run_caches)?;
+        }
+        Ok(())
     }
 }
 
@@ -190,31 +240,24 @@ fn open_stores(
     schema.families().map(open).collect()
 }
 
-fn start_threads(
-    shared: &Arc<Shared>,
-    flush_threads: usize,
-    compaction_threads: usize,
-) -> Result<Vec<JoinHandle<()>>, StorageError> {
-    let mut threads = vec![spawn("housekeeper", shared, Shared::keep_house)?];
-    for _ in 0..flush_threads {
-        threads.push(spawn("flush", shared, Shared::run_flushes)?);
-    }
-    for number in 0..compaction_threads {
-        let takes = if number == 0 { Takes::Short } else { Takes::All };
-        let run = move |shared: &Shared| shared.run_compactions(takes);
-        threads.push(spawn("compaction", shared, run)?);
-    }
-    Ok(threads)
+/// Starts a thread of this name.
+pub(super) type Spawn<'a> =
+    dyn Fn(&str, Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> + 'a;
+
+fn spawn(name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(body)
 }
 
-fn spawn(
-    name: &str,
-    shared: &Arc<Shared>,
-    run: impl FnOnce(&Shared) + Send + 'static,
-) -> Result<JoinHandle<()>, StorageError> {
-    let shared = Arc::clone(shared);
-    let builder = std::thread::Builder::new().name(name.to_owned());
-    builder.spawn(move || run(&shared)).map_err(StorageError::Thread)
+/// Runs the loop of a thread until it returns. When a bug makes it panic that is told at once, and
+/// the loop begins anew: whatever it was at, the others of the node need what it does. `rest` waits
+/// a while, and says whether there is still something to do.
+pub(super) fn keep_going(name: &str, run: impl Fn(), rest: impl Fn() -> bool) {
+    while catch_unwind(AssertUnwindSafe(&run)).is_err() {
+        log::error!("the thread {name} panicked, and begins anew: please report the lines above");
+        if !rest() {
+            return;
+        }
+    }
 }
 
 /// Creates a directory and keeps other servers out of it.

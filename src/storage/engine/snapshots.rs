@@ -1,6 +1,7 @@
 //! Snapshots of a running node: everything up to one moment of the commit log.
 
 use super::super::error::{FileError, ReadError};
+use super::super::memtable::Memtable;
 use super::super::options::Options;
 use super::super::snapshot::{self, Captured, Snapshot, SnapshotError, SnapshotName, Tag};
 use super::super::store::Store;
@@ -123,7 +124,7 @@ impl Shared {
         let locks: Vec<_> = stores.iter().map(|store| store.flush_lock()).collect();
         for store in stores {
             for memtable in store.view().flushing.clone() {
-                store.flush(&memtable)?;
+                self.flush_for_snapshot(store, &memtable)?;
             }
         }
         let gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
@@ -136,11 +137,17 @@ impl Shared {
         if let Err(error) = self.log.sync_now() {
             log::warn!("the snapshot {millis} is flushed, but not the commit log: {error}");
         }
+        let mut flushed = Ok(());
         for (store, memtable) in switched {
             self.tell_switched(&store, &memtable, position, FlushCause::Request);
-            store.flush(&memtable)?;
-            self.after_flush(&store, position);
+            // One that fails leaves the others to be written all the same: nobody else would.
+            let written = self.flush_for_snapshot(&store, &memtable);
+            if written.is_ok() {
+                self.after_flush(&store, position);
+            }
+            flushed = flushed.and(written);
         }
+        flushed?;
         let mut captured: BTreeMap<String, Vec<Captured>> = BTreeMap::new();
         for store in stores {
             let mut family = store.capture();
@@ -164,6 +171,12 @@ impl Shared {
             self.environment.events.emit(SnapshotEvent::Taken { keyspace, name, tables });
         }
         Ok(())
+    }
+
+    /// Writes a memtable. What fails is tried again later, or stops writing to the family.
+    fn flush_for_snapshot(&self, store: &Store, memtable: &Arc<Memtable>) -> Result<(), ReadError> {
+        let written = store.flush(memtable);
+        written.inspect_err(|error| self.note_failed_flush(store, FlushCause::Request, error))
     }
 
     /// The time, but later than that of every snapshot before.

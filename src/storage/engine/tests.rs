@@ -1,0 +1,173 @@
+//! What becomes of the storage when the machine refuses something, or a bug panics.
+
+use super::compactions::Takes;
+use super::open::keep_going;
+use super::*;
+use crate::base::clock::ManualClock;
+use crate::base::sim_fs::{Fault, Operation as FileOperation, SimFileSystem};
+use crate::model::comparator::Comparator;
+use crate::model::mutation::MutationBuilder;
+use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema};
+use crate::storage::answer::AnswerRoom;
+use crate::storage::{FamilyOptions, Options};
+use rustix::io::Errno;
+use std::cell::Cell;
+use std::io;
+use std::time::{Duration, Instant};
+
+const FAMILIES: [FamilyId; 2] = [FamilyId(0), FamilyId(1)];
+
+/// Two column families, in which nothing happens by itself.
+fn open(fs: &SimFileSystem) -> Result<Storage, StorageError> {
+    let components = Components {
+        fs: Arc::new(fs.clone()),
+        clock: Arc::new(ManualClock::default()),
+        events: Events::ignored(),
+    };
+    let options = Options {
+        segment_bytes: 1 << 16,
+        memtable_budget_bytes: 1 << 20,
+        block_cache_bytes: 1 << 20,
+        ..Options::new("/data", "/log")
+    };
+    let families = ["Authors", "Posts"].map(|name| {
+        let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
+        let (keyspace, name) = ("Blog".into(), name.into());
+        Arc::new(ColumnFamilySchema { keyspace, name, kind, comment: None })
+    });
+    let (schema, partitioner) = (Arc::new(Schema::new(families)), Partitioner::OrderPreserving);
+    let options_of = |_| FamilyOptions::default();
+    Storage::open_without_threads(components, options, partitioner, schema, options_of)
+}
+
+fn write(storage: &Storage, family: FamilyId, key: &str) -> Result<Applied, WriteError> {
+    let mut mutation = MutationBuilder::new(storage.schema(), "Blog", key.as_bytes());
+    mutation.family(family).insert((b"", b"name"), b"value", 1);
+    storage.apply(&mutation.finish(), true)
+}
+
+fn is_written(storage: &Storage, family: FamilyId) -> bool {
+    let view = storage.store(family).view();
+    view.flushing.is_empty() && view.active.is_empty()
+}
+
+/// What an operator may ask for that flushes.
+type Flush = fn(&Storage) -> bool;
+
+const FLUSHES: [Flush; 2] =
+    [|storage| storage.flush(FAMILIES[0]).is_ok(), |storage| storage.snapshot(None, None).is_ok()];
+
+#[test]
+fn a_flush_on_request_that_fails_stops_writing_to_its_family_alone() {
+    for flush in FLUSHES {
+        for operation in [FileOperation::Write, FileOperation::Sync] {
+            let fs = SimFileSystem::new(1);
+            let storage = open(&fs).unwrap();
+            for family in FAMILIES {
+                write(&storage, family, "ada").unwrap();
+            }
+            fs.inject(Fault::next(operation, Errno::IO).on("Authors-"));
+            assert!(!flush(&storage), "the caller hears of it");
+            let refused = write(&storage, FAMILIES[0], "bob").unwrap_err();
+            assert!(refused.to_string().contains("takes no more writes"), "{refused}");
+            write(&storage, FAMILIES[1], "bob").unwrap();
+            // What was switched for the snapshot is on disk, or still in the active memtable.
+            assert!(storage.store(FAMILIES[1]).view().flushing.is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_flush_on_request_for_which_there_is_no_room_is_done_later() {
+    for flush in FLUSHES {
+        let fs = SimFileSystem::new(1);
+        let storage = open(&fs).unwrap();
+        for family in FAMILIES {
+            write(&storage, family, "ada").unwrap();
+        }
+        fs.inject(Fault { times: 2, ..Fault::next(FileOperation::Create, Errno::NOSPC) }.on("-"));
+        assert!(!flush(&storage), "the caller hears of it");
+        write(&storage, FAMILIES[0], "bob").unwrap();
+        let spawn = |_: &str, body| Ok(std::thread::spawn(body));
+        storage.start_threads(1, 1, &spawn).unwrap();
+        let begun = Instant::now();
+        while !is_written(&storage, FAMILIES[0]) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "nobody has tried again");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+#[test]
+fn a_start_that_gets_too_few_threads_leaves_nothing_behind() {
+    let fs = SimFileSystem::new(1);
+    for number in 0..4_u32 {
+        let storage = open(&fs).expect("the locks are free");
+        let (shared, left) = (Arc::downgrade(&storage.shared), Cell::new(number));
+        let spawn = |_: &str, body| {
+            let more = left.get().checked_sub(1).ok_or(io::ErrorKind::WouldBlock)?;
+            left.set(more);
+            Ok(std::thread::spawn(body))
+        };
+        let refused = storage.start_threads(2, 2, &spawn).unwrap_err();
+        assert!(matches!(refused, StorageError::Thread(_)), "{refused}");
+        drop(storage);
+        assert_eq!(shared.strong_count(), 0, "no thread of {number} runs");
+    }
+}
+
+#[test]
+fn a_thread_that_panics_begins_anew_until_the_storage_is_closed() {
+    let (runs, rests) = (Cell::new(0), Cell::new(0));
+    let run = || {
+        runs.set(runs.get() + 1);
+        assert!(runs.get() >= 3, "on purpose");
+    };
+    let rest = || {
+        rests.set(rests.get() + 1);
+        true
+    };
+    keep_going("flush", run, rest);
+    assert_eq!((runs.get(), rests.get()), (3, 2));
+    keep_going("flush", || panic!("on purpose"), || false);
+}
+
+#[test]
+fn a_family_that_is_being_compacted_is_not_forgiven_its_last_failure() {
+    let storage = open(&SimFileSystem::new(1)).unwrap();
+    let shared = &storage.shared;
+    write(&storage, FAMILIES[0], "ada").unwrap();
+    storage.flush(FAMILIES[0]).unwrap();
+    assert!(shared.compactions.postpone(FAMILIES[0], Duration::ZERO));
+    let claim = storage.store(FAMILIES[0]).claim(|tables| Some(tables.free.clone())).unwrap();
+    let (waiting, best) = shared.choose(vec![FAMILIES[0]], Takes::All);
+    assert!(waiting.is_empty() && best.is_none());
+    assert!(shared.compactions.is_failing(FAMILIES[0]), "it may fail again");
+    drop(claim);
+    shared.choose(vec![FAMILIES[0]], Takes::All);
+    assert!(!shared.compactions.is_failing(FAMILIES[0]), "there is nothing to merge");
+}
+
+#[test]
+fn rows_in_which_nothing_is_visible_take_room_in_the_answer() {
+    let storage = open(&SimFileSystem::new(1)).unwrap();
+    for number in 0..10 {
+        write(&storage, FAMILIES[0], &format!("row {number}")).unwrap();
+    }
+    let (none, all) = (Slice::range(None, b"x", b"", false, 1), RowRange::all());
+    let scan = |room: &AnswerRoom| {
+        let found = storage.scan_within(FAMILIES[0], &all, &none, 100, room, Access::Cached);
+        found.map(|rows| rows.len())
+    };
+    let room = AnswerRoom::new(2000);
+    assert_eq!(scan(&room).unwrap(), 10);
+    assert!(matches!(scan(&room), Err(ReadError::TooLarge { .. })), "both are one answer");
+    let read = |room: &AnswerRoom, key: &str| {
+        let access = Access::CachedOnly;
+        storage.read_within(FAMILIES[0], &RowKey::from(key), &none, room, access)
+    };
+    let room = AnswerRoom::new(300);
+    assert_eq!(read(&room, "row 1").unwrap().count, 0);
+    assert_eq!(read(&room, "no such row").unwrap().count, 0);
+    assert!(matches!(read(&room, "row 2"), Err(ReadError::TooLarge { .. })));
+}
