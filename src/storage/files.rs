@@ -73,7 +73,7 @@ impl FileName {
         }
         let numbered = name.strip_suffix(SSTABLE_SUFFIX).and_then(|name| {
             let (family, generation) = name.rsplit_once('-')?;
-            Some((family.to_owned(), generation.parse().ok()?))
+            Some((family.to_owned(), parse_generation(generation)?))
         });
         match numbered {
             Some((family, generation)) if finished => Self::SsTable(family, generation),
@@ -81,6 +81,16 @@ impl FileName {
             None => Self::Other,
         }
     }
+}
+
+/// Greatest number of an SSTable: there is always a next one.
+const MAX_GENERATION: u64 = 1 << 62;
+
+/// The number of an SSTable that is written like this; none for what nobody would write so.
+pub(super) fn parse_generation(digits: &str) -> Option<u64> {
+    let generation: u64 = digits.parse().ok()?;
+    let is_one = (1..=MAX_GENERATION).contains(&generation);
+    (is_one && generation.to_string() == digits).then_some(generation)
 }
 
 /// The folder of a keyspace.
@@ -123,6 +133,22 @@ pub fn temporary(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_parsed_as_they_are_written() {
+        let last = MAX_GENERATION.to_string();
+        let FileName::SsTable(_, generation) = FileName::parse(&format!("A-{last}.sst")) else {
+            panic!("{last}");
+        };
+        assert_eq!(generation, MAX_GENERATION);
+        let over = (MAX_GENERATION + 1).to_string();
+        for other in ["+5", "05", "0", "", " 5", &over, "18446744073709551615"] {
+            for ending in [".sst", ".sst.tmp"] {
+                let name = format!("A-{other}{ending}");
+                assert_eq!(FileName::parse(&name), FileName::Other, "{name}");
+            }
+        }
+    }
 
     #[test]
     fn names_are_parsed_as_they_are_built() {
