@@ -39,7 +39,10 @@ enum Value {
 }
 
 /// Of the node.
-const NODE: [Measure<Info>; 11] = [
+const NODE: [Measure<Info>; 12] = [
+    measure("failed", "1 if the node takes no more writes: info says why", |i| {
+        Value::Gauge(u64::from(i.failure.is_some()))
+    }),
     measure("uptime_seconds", "Time since the start", |i| Value::Gauge(i.uptime_seconds)),
     measure("load_bytes", "SSTables of all column families", |i| Value::Gauge(i.load_bytes)),
     measure("resident_bytes", "Physical memory of the process", |i| {

@@ -26,6 +26,8 @@ pub struct Info {
     pub memory: Memory,
     /// The cache of SSTable blocks, in bytes.
     pub block_cache: Cache,
+    /// Why the whole node takes no more writes, if it does not.
+    pub failure: Option<String>,
 }
 
 /// What a node has in memory.

@@ -26,6 +26,9 @@ fn render(info: &Info) -> String {
     line("Key Caches (MB)", &of(memory.key_caches_bytes, memory.key_caches_budget_bytes));
     line("Row Caches (MB)", &of(memory.row_caches_bytes, memory.row_caches_budget_bytes));
     line("Block Cache (MB)", &of(block_cache.size, block_cache.capacity));
+    if let Some(failure) = &info.failure {
+        line("Takes no more writes", failure);
+    }
     text
 }
 
@@ -54,7 +57,7 @@ mod tests {
 
     #[test]
     fn the_lines_of_old_come_first() {
-        let info = Info {
+        let mut info = Info {
             version: "1".into(),
             cluster_name: "Test".into(),
             partitioner: "RandomPartitioner".into(),
@@ -80,6 +83,7 @@ mod tests {
                 requests: 0,
                 recent_hit_rate: None,
             },
+            failure: None,
         };
         let expected = "131510143486491110558943625058112528951\n\
                         Load             : 495 bytes\n\
@@ -90,6 +94,9 @@ mod tests {
                         Key Caches (MB)  : 1.00 / 2.00\n\
                         Row Caches (MB)  : 0.00 / 8.00\n\
                         Block Cache (MB) : 0.00 / 32.00\n";
+        assert_eq!(render(&info), expected);
+        info.failure = Some("the commit log has stopped".into());
+        let expected = format!("{expected}Takes no more writes: the commit log has stopped\n");
         assert_eq!(render(&info), expected);
     }
 

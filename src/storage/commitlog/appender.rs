@@ -428,6 +428,11 @@ impl Appender {
         sealed.file.set_size(end).map_err(|source| self.fail(failed(source)))
     }
 
+    /// What has stopped the log.
+    pub(super) fn failure(&self) -> Option<LogError> {
+        self.poison.check().err()
+    }
+
     /// Stops the log for good; returns what stopped it first.
     pub(super) fn fail(&self, error: LogError) -> LogError {
         let first = self.poison.set(error);

@@ -181,6 +181,11 @@ impl CommitLog {
         self.appender.signal.synced()
     }
 
+    /// What has stopped the log, if something has: it takes nothing any more until the next start.
+    pub fn failure(&self) -> Option<LogError> {
+        self.appender.failure()
+    }
+
     /// Bytes written into all segments that are needed, those of earlier runs included.
     pub fn total_bytes(&self) -> u64 {
         self.appender.with_live(LiveSegments::total_bytes)

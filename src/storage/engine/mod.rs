@@ -263,6 +263,11 @@ impl Storage {
         &self.shared.stores
     }
 
+    /// Why all writes are refused until the next start, if they are: the commit log has stopped.
+    pub fn log_failure(&self) -> Option<LogError> {
+        self.shared.log.failure()
+    }
+
     /// Memory that memtables and blocks use and may use.
     pub fn memory_use(&self) -> MemoryUse {
         self.shared.memory_use()
