@@ -65,8 +65,8 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn File>>;
     /// Opens an existing file for reading and writing.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn File>>;
-    /// Whether a file or directory of that name exists.
-    fn exists(&self, path: &Path) -> bool;
+    /// Whether a file or directory of that name exists; an error if that cannot be told.
+    fn try_exists(&self, path: &Path) -> io::Result<bool>;
     /// The entries of a directory, in no order. Names that are not UTF-8 are left out.
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>>;
     /// Creates a directory and its parents; an existing one is fine.
@@ -88,6 +88,13 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn available_space(&self, path: &Path) -> io::Result<u64>;
     /// Takes an exclusive lock on the file, creating it; `WouldBlock` when another holder exists.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>>;
+
+    /// Whether a file or directory of that name exists, or that cannot be told: for who opens,
+    /// lists or removes it next, and hears what is wrong then. What is there must never pass for
+    /// absent.
+    fn exists(&self, path: &Path) -> bool {
+        self.try_exists(path).unwrap_or(true)
+    }
 
     /// The whole content of a small file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
@@ -150,8 +157,8 @@ impl FileSystem for OsFileSystem {
         Ok(Arc::new(OsFile(OpenOptions::new().read(true).write(true).open(path)?)))
     }
 
-    fn exists(&self, path: &Path) -> bool {
-        path.exists()
+    fn try_exists(&self, path: &Path) -> io::Result<bool> {
+        path.try_exists()
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {

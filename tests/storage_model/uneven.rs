@@ -33,8 +33,8 @@ impl FileSystem for Uneven {
         self.disk.open(path)
     }
 
-    fn exists(&self, path: &Path) -> bool {
-        self.disk.exists(path)
+    fn try_exists(&self, path: &Path) -> io::Result<bool> {
+        self.disk.try_exists(path)
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {

@@ -12,6 +12,8 @@ pub enum Operation {
     Create,
     /// `FileSystem::open`.
     Open,
+    /// `FileSystem::try_exists`.
+    Exists,
     /// `FileSystem::list`.
     List,
     /// `FileSystem::create_dir_all`.
@@ -47,7 +49,7 @@ impl Operation {
 
     /// Whether a crash before and after the operation can leave different disks.
     pub fn is_change(self) -> bool {
-        !matches!(self, Self::Open | Self::List | Self::Read | Self::Size)
+        !matches!(self, Self::Open | Self::Exists | Self::List | Self::Read | Self::Size)
     }
 }
 

@@ -176,9 +176,14 @@ impl FileSystem for SimFileSystem {
         Ok(self.handle(&mut disk, node, path))
     }
 
-    fn exists(&self, path: &Path) -> bool {
-        let disk = self.lock_disk();
-        disk.gate.is_powered() && disk.find(path).is_ok()
+    fn try_exists(&self, path: &Path) -> io::Result<bool> {
+        let mut disk = self.lock_disk();
+        disk.gate.pass(Operation::Exists, path)?;
+        match disk.find(path) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {

@@ -116,6 +116,8 @@ mod as_the_system_does {
             assert!(is(fs.list(&at("none")), Errno::NOENT));
             assert!(is(fs.list(&at("a")), Errno::NOTDIR));
             assert!(is(fs.create_dir_all(&at("a/b")), Errno::NOTDIR));
+            assert!(is(fs.try_exists(&at("a/b")), Errno::NOTDIR));
+            assert!(!fs.try_exists(&at("none/a")).unwrap());
             assert!(is(fs.rename(&at("none"), &at("b")), Errno::NOENT));
             assert!(is(fs.rename(&at("a"), &at("d")), Errno::ISDIR));
             assert!(is(fs.rename(&at("a"), &at("none/a")), Errno::NOENT));
@@ -685,7 +687,7 @@ mod processes {
         assert!(is(file.write_all_at(b"c", 0), Errno::IO));
         assert!(is(fs.sync_dir(dir()), Errno::IO));
         assert!(is(fs.available_space(dir()), Errno::IO));
-        assert!(!fs.exists(&path("a")));
+        assert!(fs.try_exists(&path("a")).is_err());
         fs.crash_keeping(Survival::Nothing, &mut Rng::with_seed(0));
         assert_eq!(fs.read(&path("a")).unwrap(), b"a");
     }

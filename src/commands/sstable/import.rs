@@ -110,7 +110,7 @@ pub(super) fn to_file(
     json: &Path,
     output: &Path,
 ) -> Result<Imported, ToolError> {
-    if fs.exists(output) {
+    if fs.try_exists(output).context("look for", output)? {
         return Err(ToolError::Usage(format!("{} is there already", output.display())));
     }
     let importer = Importer {

@@ -65,8 +65,10 @@ pub fn write(
 /// place is handed out with the error.
 pub fn read(fs: &dyn FileSystem, path: &Path, most: u64) -> (Vec<RowKey>, Result<(), ReadError>) {
     let mut keys = Vec::new();
-    if !fs.exists(path) {
-        return (keys, Ok(()));
+    match fs.try_exists(path).context("look for", path) {
+        Ok(true) => {}
+        Ok(false) => return (keys, Ok(())),
+        Err(error) => return (keys, Err(error.into())),
     }
     let result = fs.open(path).context("open", path).map_err(ReadError::from).and_then(|file| {
         read_keys(&*file, most, &mut keys).map_err(|damage| match damage {

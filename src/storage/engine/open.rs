@@ -219,10 +219,12 @@ pub(in crate::storage) fn new_environment(
 /// What a restore has left half done must not be served: files may be missing that nobody misses.
 fn check_no_restore(fs: &dyn FileSystem, options: &Options) -> Result<(), StorageError> {
     let marks = options.data_directories.iter().map(|it| it.join(files::RESTORING_FILE));
-    match marks.into_iter().find(|mark| fs.exists(mark)) {
-        Some(mark) => Err(StorageError::Restoring(mark)),
-        None => Ok(()),
+    for mark in marks {
+        if fs.try_exists(&mark).context("look for", &mark)? {
+            return Err(StorageError::Restoring(mark));
+        }
     }
+    Ok(())
 }
 
 fn open_stores(

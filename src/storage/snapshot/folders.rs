@@ -54,8 +54,9 @@ pub fn list(
         for SnapshotFolder { keyspace_folder, path } in &found.folders {
             for entry in fs.list(path).context("list", path)? {
                 total_bytes += entry.size;
+                let live = keyspace_folder.join(&entry.name);
                 let is_live = matches!(FileName::parse(&entry.name), FileName::SsTable(..))
-                    && fs.exists(&keyspace_folder.join(&entry.name));
+                    && fs.try_exists(&live).context("look for", &live)?;
                 exclusive_bytes += if is_live { 0 } else { entry.size };
             }
         }
@@ -119,11 +120,16 @@ pub(super) fn remove(
     name: &str,
 ) -> Result<(), FileError> {
     let there = |path: fn(&Path, &str) -> PathBuf| {
-        let paths = keyspace_folders.iter().map(|folder| path(folder, name));
-        paths.filter(|path| fs.exists(path)).collect::<Vec<_>>()
+        let mut there = Vec::new();
+        for path in keyspace_folders.iter().map(|folder| path(folder, name)) {
+            if fs.try_exists(&path).context("look for", &path)? {
+                there.push(path);
+            }
+        }
+        Ok::<_, FileError>(there)
     };
     let (mut finished, mut unfinished) =
-        (there(files::snapshot), there(files::unfinished_snapshot));
+        (there(files::snapshot)?, there(files::unfinished_snapshot)?);
     // As long as one is unfinished the snapshot does not count, so that one goes last.
     if unfinished.is_empty()
         && let Some(last) = finished.pop()

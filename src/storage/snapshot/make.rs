@@ -41,7 +41,7 @@ pub fn make(
     let name = name.to_string();
     for folder in &folders {
         for path in [files::snapshot(folder, &name), files::unfinished_snapshot(folder, &name)] {
-            if environment.fs.exists(&path) {
+            if environment.fs.try_exists(&path).context("look for", &path)? {
                 let exists = io::ErrorKind::AlreadyExists.into();
                 return Err(FileError::new("create", &path, exists));
             }

@@ -255,9 +255,9 @@ impl FileSystem for Disk {
         Ok(Arc::new(DiskFile { disk: self.clone(), inode }))
     }
 
-    fn exists(&self, path: &Path) -> bool {
+    fn try_exists(&self, path: &Path) -> io::Result<bool> {
         let state = self.state();
-        state.names.contains_key(path) || state.dirs.contains(path)
+        Ok(state.names.contains_key(path) || state.dirs.contains(path))
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
