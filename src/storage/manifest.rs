@@ -5,7 +5,8 @@
 //!
 //! ```text
 //! alexandra manifest 0
-//! sstable <generation> <bytes>       one line for each SSTable that counts
+//! sstable <generation> <bytes> <properties>  one line for each SSTable that counts, with the
+//!                                    CRC32 of its properties in hexadecimal
 //! obsolete <generation>              one for each that was replaced and may still be there
 //! flushed <segment> <offset>         what the commit log holds up to here is in SSTables
 //! crc <CRC32 of all lines before, in hexadecimal>
@@ -21,11 +22,20 @@ use std::path::Path;
 
 const HEAD: &str = "alexandra manifest 0";
 
+/// What tells an SSTable from other files of its name: an older one, or one of another family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TableIdentity {
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// CRC32 of its properties, which say when and for whom it was written and what is in it.
+    pub properties_crc: u32,
+}
+
 /// Which SSTables of a column family count.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Manifest {
-    /// Sizes in bytes of the SSTables that count, by generation.
-    pub sstables: BTreeMap<u64, u64>,
+    /// The SSTables that count, by generation.
+    pub sstables: BTreeMap<u64, TableIdentity>,
     /// Generations that were replaced and whose files may still be there.
     pub obsolete: BTreeSet<u64>,
     /// Everything that the commit log holds of the family up to here has gone to SSTables. It must
@@ -36,7 +46,7 @@ pub struct Manifest {
 impl Manifest {
     /// Reads the manifest; `None` if there is no such file.
     pub fn load(fs: &dyn FileSystem, path: &Path) -> Result<Option<Self>, ReadError> {
-        if !fs.exists(path) {
+        if !fs.try_exists(path).context("look for", path)? {
             return Ok(None);
         }
         let content = fs.read(path).context("read", path)?;
@@ -61,8 +71,8 @@ impl Manifest {
 
     fn render(&self) -> String {
         let mut text = format!("{HEAD}\n");
-        for (generation, bytes) in &self.sstables {
-            let _ = writeln!(text, "sstable {generation} {bytes}");
+        for (generation, TableIdentity { bytes, properties_crc }) in &self.sstables {
+            let _ = writeln!(text, "sstable {generation} {bytes} {properties_crc:08x}");
         }
         for generation in &self.obsolete {
             let _ = writeln!(text, "obsolete {generation}");
@@ -90,13 +100,17 @@ impl Manifest {
         let mut manifest = Self::default();
         for line in lines {
             let words: Vec<_> = line.split(' ').collect();
-            let number = |word: &str| word.parse().map_err(|_| (0, "a number cannot be read"));
+            let bad = (0, "a number cannot be read");
+            let number = |word: &str| word.parse().map_err(|_| bad);
+            let generation = |word: &str| files::parse_generation(word).ok_or(bad);
             match words[..] {
-                ["sstable", generation, bytes] => {
-                    manifest.sstables.insert(number(generation)?, number(bytes)?);
+                ["sstable", table, bytes, crc] => {
+                    let properties_crc = u32::from_str_radix(crc, 16).map_err(|_| bad)?;
+                    let identity = TableIdentity { bytes: number(bytes)?, properties_crc };
+                    manifest.sstables.insert(generation(table)?, identity);
                 }
-                ["obsolete", generation] => {
-                    manifest.obsolete.insert(number(generation)?);
+                ["obsolete", table] => {
+                    manifest.obsolete.insert(generation(table)?);
                 }
                 ["flushed", segment, offset] => {
                     let (segment, offset) = (number(segment)?, number(offset)?);
@@ -121,7 +135,8 @@ mod tests {
         assert_eq!(Manifest::load(&OsFileSystem, &path).unwrap(), None);
         let mut manifest = Manifest::default();
         for generation in [3, 1, 12] {
-            manifest.sstables.insert(generation, generation * 100);
+            let (bytes, properties_crc) = (generation * 100, generation as u32);
+            manifest.sstables.insert(generation, TableIdentity { bytes, properties_crc });
             manifest.obsolete.insert(generation + 1);
             manifest.flushed = Position { segment: generation, offset: 77 };
             manifest.store(&OsFileSystem, &path).unwrap();
@@ -132,7 +147,8 @@ mod tests {
     #[test]
     fn every_flipped_bit_is_noticed() {
         let mut manifest = Manifest::default();
-        manifest.sstables.insert(7, 1234);
+        let identity = TableIdentity { bytes: 1234, properties_crc: 0xabcd };
+        manifest.sstables.insert(7, identity);
         let whole = manifest.render().into_bytes();
         for at in 0..whole.len() {
             for bit in 0..8 {

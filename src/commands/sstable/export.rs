@@ -3,6 +3,7 @@
 use super::Outcome;
 use super::progress::Progress;
 use super::target::{ConfigArguments, Files, ToolError, describe_itself};
+use super::verify::OTHER_FILE;
 use crate::base::fs::FileSystem;
 use crate::model::key::RowKey;
 use crate::model::schema::ColumnFamilySchema;
@@ -86,6 +87,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
     let stopped = configured.server.family(&schema.keyspace, &schema.name)?;
     let files = stopped.named().into_iter().map(|named| match named {
         Named::Present { file, .. } | Named::WrongSize { file, .. } => Ok(file),
+        Named::Other { file, .. } => {
+            Err(ToolError::Usage(format!("{}: {OTHER_FILE}", file.display())))
+        }
         Named::Missing { generation } => {
             Err(ToolError::Usage(format!("SSTable {generation} of {schema} is missing")))
         }

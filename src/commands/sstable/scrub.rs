@@ -3,7 +3,7 @@
 use super::Outcome;
 use super::progress::Progress;
 use super::target::{ConfigArguments, Configured, Files, ToolError, describe_itself};
-use super::verify::{families, print, verify_file};
+use super::verify::{OTHER_FILE, families, print, verify_file};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::fs::FileSystem;
 use crate::config::settings::ColumnFamilySettings;
@@ -73,6 +73,14 @@ fn scrub_family(
         let (generation, file) = match named {
             Named::Present { generation, file } | Named::WrongSize { generation, file, .. } => {
                 (generation, file)
+            }
+            Named::Other { file, .. } => {
+                println!(
+                    "{}: {OTHER_FILE}\n  left as it is: put the right one back",
+                    file.display()
+                );
+                outcome = Outcome::Damaged;
+                continue;
             }
             Named::Missing { generation } => {
                 println!("{schema}: SSTable {generation} is missing: put it back");

@@ -80,6 +80,11 @@ fn verify_family(
                 outcome = Outcome::Damaged;
                 file
             }
+            Named::Other { file, .. } => {
+                println!("{}: DAMAGED\n  {OTHER_FILE}", file.display());
+                outcome = Outcome::Damaged;
+                file
+            }
             Named::Missing { generation } => {
                 println!("{schema}: DAMAGED\n  SSTable {generation} is missing");
                 outcome = Outcome::Damaged;
@@ -92,6 +97,10 @@ fn verify_family(
     tell_of_strangers(&stopped);
     Ok(outcome)
 }
+
+/// What is told of a file that the manifest does not mean.
+pub(super) const OTHER_FILE: &str = "the manifest means another file of this name: an older one \
+    may have been copied here, or one of another column family";
 
 fn tell_of_strangers(stopped: &StoppedFamily) {
     for (_, path) in stopped.strangers() {

@@ -13,12 +13,17 @@ use crate::storage::{FamilyOptions, Options};
 use rustix::io::Errno;
 use std::cell::Cell;
 use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 const FAMILIES: [FamilyId; 2] = [FamilyId(0), FamilyId(1)];
 
 /// Two column families, in which nothing happens by itself.
 fn open(fs: &SimFileSystem) -> Result<Storage, StorageError> {
+    open_in(fs, &["/data"])
+}
+
+fn open_in(fs: &SimFileSystem, directories: &[&str]) -> Result<Storage, StorageError> {
     let components = Components {
         fs: Arc::new(fs.clone()),
         clock: Arc::new(ManualClock::default()),
@@ -28,9 +33,10 @@ fn open(fs: &SimFileSystem) -> Result<Storage, StorageError> {
         segment_bytes: 1 << 16,
         memtable_budget_bytes: 1 << 20,
         block_cache_bytes: 1 << 20,
+        data_directories: directories.iter().map(PathBuf::from).collect(),
         ..Options::new("/data", "/log")
     };
-    let families = ["Authors", "Posts"].map(|name| {
+    let families = ["Authors", "Editors"].map(|name| {
         let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
         let (keyspace, name) = ("Blog".into(), name.into());
         Arc::new(ColumnFamilySchema { keyspace, name, kind, comment: None })
@@ -41,8 +47,17 @@ fn open(fs: &SimFileSystem) -> Result<Storage, StorageError> {
 }
 
 fn write(storage: &Storage, family: FamilyId, key: &str) -> Result<Applied, WriteError> {
+    write_at(storage, family, key, 1)
+}
+
+fn write_at(
+    storage: &Storage,
+    family: FamilyId,
+    key: &str,
+    timestamp: i64,
+) -> Result<Applied, WriteError> {
     let mut mutation = MutationBuilder::new(storage.schema(), "Blog", key.as_bytes());
-    mutation.family(family).insert((b"", b"name"), b"value", 1);
+    mutation.family(family).insert((b"", b"name"), b"value", timestamp);
     storage.apply(&mutation.finish(), true)
 }
 
@@ -170,4 +185,104 @@ fn rows_in_which_nothing_is_visible_take_room_in_the_answer() {
     assert_eq!(read(&room, "row 1").unwrap().count, 0);
     assert_eq!(read(&room, "no such row").unwrap().count, 0);
     assert!(matches!(read(&room, "row 2"), Err(ReadError::TooLarge { .. })));
+}
+
+/// One row in each column family, each in its SSTable of number 1.
+fn two_files(timestamp: i64) -> SimFileSystem {
+    let fs = SimFileSystem::new(1);
+    let storage = open(&fs).unwrap();
+    for family in FAMILIES {
+        write_at(&storage, family, "ada", timestamp).unwrap();
+        storage.flush(family).unwrap();
+    }
+    drop(storage);
+    fs
+}
+
+fn copy((fs, from): (&SimFileSystem, &str), (to_fs, to): (&SimFileSystem, &str)) {
+    let (content, to) = (fs.read(from.as_ref()).unwrap(), Path::new(to));
+    if to_fs.exists(to) {
+        to_fs.remove_file(to).unwrap();
+    }
+    to_fs.create(to).unwrap().write_all_at(&content, 0).unwrap();
+}
+
+#[track_caller]
+fn refused(opened: Result<Storage, StorageError>, texts: &[&str]) {
+    let error = opened.map(drop).unwrap_err().to_string();
+    for text in texts {
+        assert!(error.contains(text), "{text}: {error}");
+    }
+}
+
+const AUTHORS: &str = "/data/Blog/Authors-1.sst";
+const EDITORS: &str = "/data/Blog/Editors-1.sst";
+
+#[test]
+fn files_of_another_family_or_time_are_refused_however_alike_they_are() {
+    let (fs, later) = (two_files(1), two_files(2));
+    let sizes = [(&fs, AUTHORS), (&fs, EDITORS), (&later, AUTHORS)]
+        .map(|(fs, path)| fs.open(path.as_ref()).unwrap().size().unwrap());
+    assert!(sizes.iter().all(|size| *size == sizes[0]), "{sizes:?}");
+    let other = fs.fork();
+    copy((&fs, EDITORS), (&other, AUTHORS));
+    let texts = [AUTHORS, "was written for Blog.Editors", "the files of Blog.Authors", "export"];
+    refused(open(&other), &texts);
+    let stale = fs.fork();
+    copy((&later, AUTHORS), (&stale, AUTHORS));
+    refused(open(&stale), &[AUTHORS, "/data/Blog/Authors.manifest", "Put the right one back"]);
+    copy((&fs, AUTHORS), (&stale, AUTHORS));
+    assert!(open(&stale).is_ok());
+}
+
+#[test]
+fn two_manifests_of_a_family_are_refused() {
+    let fs = two_files(1);
+    drop(open_in(&fs, &["/data", "/more"]).unwrap());
+    let manifests = ["/data/Blog/Authors.manifest", "/more/Blog/Authors.manifest"];
+    copy((&fs, manifests[0]), (&fs, manifests[1]));
+    refused(open_in(&fs, &["/data", "/more"]), &manifests);
+    fs.remove_file(manifests[0].as_ref()).unwrap();
+    assert!(open_in(&fs, &["/data", "/more"]).is_ok(), "it may be in any directory");
+}
+
+#[test]
+fn of_two_files_of_a_number_the_one_that_is_meant_counts() {
+    let (fs, later) = (two_files(1), two_files(2));
+    let elsewhere = "/more/Blog/Authors-1.sst";
+    drop(open_in(&fs, &["/data", "/more"]).unwrap());
+    for (first, second) in [(&later, &fs), (&fs, &later)] {
+        let both = fs.fork();
+        copy((first, AUTHORS), (&both, AUTHORS));
+        copy((second, AUTHORS), (&both, elsewhere));
+        let storage = open_in(&both, &["/data", "/more"]).unwrap();
+        let (key, all) = (RowKey::from("ada"), Slice::all(None));
+        let row = storage.read(FAMILIES[0], &key, &all, Access::Cached);
+        assert_eq!(row.unwrap().cells[0].timestamp(), 1);
+    }
+    copy((&fs, AUTHORS), (&fs, elsewhere));
+    refused(open_in(&fs, &["/data", "/more"]), &[AUTHORS, elsewhere, "out of the way"]);
+}
+
+#[test]
+fn what_cannot_be_looked_for_does_not_pass_for_absent() {
+    let fs = two_files(1);
+    for name in ["alexandra.restoring", "Authors.manifest"] {
+        let broken = fs.fork();
+        broken.inject(Fault::next(FileOperation::Exists, Errno::IO).on(name));
+        refused(open(&broken), &["cannot look for /data", name]);
+        assert!(open(&broken).is_ok());
+    }
+}
+
+#[test]
+fn a_commit_log_that_has_stopped_is_told_without_a_further_write() {
+    let fs = SimFileSystem::new(1);
+    let storage = open(&fs).unwrap();
+    write(&storage, FAMILIES[0], "ada").unwrap();
+    assert!(storage.log_failure().is_none());
+    fs.inject(Fault::next(FileOperation::Sync, Errno::IO).on("CommitLog-"));
+    storage.sync().unwrap_err();
+    let failure = storage.log_failure().unwrap().to_string();
+    assert!(failure.contains("the commit log has stopped, it could not sync /log"), "{failure}");
 }

@@ -132,7 +132,10 @@ impl Plan {
                 snapshot: snapshot.name.clone(),
                 families: families().count(),
                 tables: families().map(|family| family.tables.len()).sum(),
-                bytes: families().flat_map(|family| family.manifest.sstables.values()).sum(),
+                bytes: families()
+                    .flat_map(|family| family.manifest.sstables.values())
+                    .map(|it| it.bytes)
+                    .sum(),
             }
         };
         let folders = self.snapshots.iter().flat_map(|snapshot| &snapshot.folders);
@@ -215,8 +218,8 @@ fn plan_keyspace(
             (Manifest { flushed, ..Manifest::default() }, folder)
         });
         let mut tables = Vec::new();
-        for (generation, bytes) in &manifest.sstables {
-            tables.push(find_table(fs, snapshot, &schema.name, *generation, *bytes)?);
+        for (generation, table) in &manifest.sstables {
+            tables.push(find_table(fs, snapshot, &schema.name, *generation, table.bytes)?);
         }
         let folders = snapshot.folders.iter().map(|folder| folder.path.clone());
         // Opening reads what every later read depends on, and compares the comparators.

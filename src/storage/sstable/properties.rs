@@ -50,6 +50,11 @@ pub struct Properties {
 }
 
 impl Properties {
+    /// CRC32 of the stored form.
+    pub fn crc(&self) -> u32 {
+        crc32fast::hash(&self.encode())
+    }
+
     /// The stored form.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -77,6 +82,11 @@ impl Properties {
         field(17, &self.last_key);
         field(18, &self.smallest_row_bytes.to_be_bytes());
         out
+    }
+
+    /// The keyspace and column family that it was written for, as messages name them.
+    pub fn family_name(&self) -> String {
+        format!("{}.{}", self.keyspace, self.family)
     }
 
     /// The column family as it was when the file was written; `None` if a comparator is not

@@ -14,6 +14,7 @@ use crate::model::slice::CellRange;
 use crate::ring::{DecoratedKey, Partitioner, Token};
 use crate::storage::caches::{BlockCache, KeyCache};
 use crate::storage::error::{Corrupt, FileContext, FileError, ReadError};
+use crate::storage::manifest::TableIdentity;
 use std::cmp::Ordering;
 use std::ops::{Bound, RangeInclusive};
 use std::path::{Path, PathBuf};
@@ -41,6 +42,7 @@ pub struct SsTable {
     size: u64,
     partitioner: Partitioner,
     properties: Properties,
+    properties_crc: u32,
     filter: Filter,
     summary: Vec<SummaryEntry>,
     /// The beginning of the token of each entry of the summary, under a partitioner whose tokens
@@ -87,6 +89,7 @@ impl SsTable {
         };
         let raw = |handle, kind| block::read(&*file, path, handle, kind);
         let stored = raw(properties, BlockKind::Properties)?;
+        let properties_crc = crc32fast::hash(stored.bytes());
         let stored = Properties::decode(stored.bytes())
             .map_err(|_| corrupt(properties, "the properties cannot be read"))?;
         if stored.partitioner != partitioner.class_name() {
@@ -109,6 +112,7 @@ impl SsTable {
             size,
             partitioner,
             properties: stored,
+            properties_crc,
             filter: bits,
             prefixes: prefixes(&entries),
             prefix_range: prefix_range(&entries, last.as_ref()),
@@ -140,6 +144,11 @@ impl SsTable {
     /// Facts about the whole file.
     pub fn properties(&self) -> &Properties {
         &self.properties
+    }
+
+    /// What tells it from other files of its name.
+    pub fn identity(&self) -> TableIdentity {
+        TableIdentity { bytes: self.size, properties_crc: self.properties_crc }
     }
 
     /// Number of its rows, for sizing what is made from it. Each takes more than a byte, whatever

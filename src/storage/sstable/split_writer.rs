@@ -9,6 +9,7 @@ use crate::model::deletion::Deletion;
 use crate::model::schema::ColumnFamilySchema;
 use crate::ring::DecoratedKey;
 use crate::storage::error::FileError;
+use crate::storage::manifest::TableIdentity;
 use crate::storage::store::discard;
 use std::cmp::Ordering;
 use std::path::PathBuf;
@@ -22,6 +23,13 @@ pub struct WrittenFile {
     pub bytes: u64,
     /// What is in it.
     pub properties: Properties,
+}
+
+impl WrittenFile {
+    /// What tells it from other files of its name.
+    pub fn identity(&self) -> TableIdentity {
+        TableIdentity { bytes: self.bytes, properties_crc: self.properties.crc() }
+    }
 }
 
 /// What all files that are written together share.

@@ -7,8 +7,10 @@
 use super::directory;
 use super::error::{FileContext, FileError, ReadError};
 use super::files;
-use super::manifest::Manifest;
+use super::manifest::{Manifest, TableIdentity};
 use super::sstable::WrittenFile;
+use super::sstable::scan::Frame;
+use super::sstable::verify::read_properties_crc;
 use super::store::{OpenError, find};
 use crate::base::fs::{FileSystem, Lock};
 use std::collections::BTreeMap;
@@ -67,9 +69,10 @@ impl StoppedServer {
         data_directories: &[PathBuf],
         commit_log_directory: &Path,
     ) -> Result<Self, StoppedError> {
-        let missing = data_directories.iter().find(|directory| !fs.exists(directory));
-        if let Some(directory) = missing {
-            return Err(StoppedError::NoDirectory(directory.clone()));
+        for directory in data_directories {
+            if !fs.try_exists(directory).context("look for", directory)? {
+                return Err(StoppedError::NoDirectory(directory.clone()));
+            }
         }
         let log = Some(commit_log_directory).filter(|directory| fs.exists(directory));
         let mut directories: Vec<&Path> =
@@ -99,8 +102,10 @@ pub fn lock_around(
     fs: &dyn FileSystem,
     folder: &Path,
 ) -> Result<Option<Box<dyn Lock>>, StoppedError> {
-    let directory = folder.parent().filter(|above| fs.exists(&above.join(files::LOCK_FILE)));
-    directory.map(|directory| lock(fs, directory)).transpose()
+    let Some(directory) = folder.parent() else { return Ok(None) };
+    let path = directory.join(files::LOCK_FILE);
+    let has_run = fs.try_exists(&path).context("look for", &path)?;
+    has_run.then(|| lock(fs, directory)).transpose()
 }
 
 fn lock(fs: &dyn FileSystem, directory: &Path) -> Result<Box<dyn Lock>, StoppedError> {
@@ -145,6 +150,13 @@ pub enum Named {
         /// What the manifest says.
         expected: u64,
     },
+    /// It is another file: an older one, or one of another column family.
+    Other {
+        /// Its number.
+        generation: u64,
+        /// The file.
+        file: PathBuf,
+    },
     /// It is not there.
     Missing {
         /// Its number.
@@ -160,6 +172,10 @@ impl StoppedFamily {
     ) -> Result<Self, StoppedError> {
         let present: Vec<PathBuf> = folders.iter().filter(|f| fs.exists(f)).cloned().collect();
         let found = find(&**fs, &present, name)?;
+        if let Some((_, copies)) = found.copies.first_key_value() {
+            let files = copies.iter().map(|(path, _)| path.clone()).collect();
+            return Err(OpenError::TwoFiles { files }.into());
+        }
         if let Some(folder) = found.manifest.as_deref().and_then(Path::parent) {
             let at = folders.iter().position(|f| f == folder).unwrap_or(0);
             folders.swap(0, at);
@@ -197,14 +213,26 @@ impl StoppedFamily {
         let named = self.manifest.sstables.iter().map(|(&generation, &expected)| {
             match self.files.get(&generation) {
                 None => Named::Missing { generation },
-                Some((file, found)) if *found != expected => {
-                    let (file, found) = (file.clone(), *found);
+                Some((file, found)) if *found != expected.bytes => {
+                    let (file, found, expected) = (file.clone(), *found, expected.bytes);
                     Named::WrongSize { generation, file, found, expected }
+                }
+                Some((file, _)) if self.is_other(file, expected) => {
+                    Named::Other { generation, file: file.clone() }
                 }
                 Some((file, _)) => Named::Present { generation, file: file.clone() },
             }
         });
         named.collect()
+    }
+
+    /// Whether a file is another one than the manifest means. What cannot be read may be it.
+    fn is_other(&self, path: &Path, expected: TableIdentity) -> bool {
+        let crc = self.fs.open(path).ok().and_then(|file| {
+            let frame = Frame::read(&*file).ok()?;
+            read_properties_crc(&*file, &frame)
+        });
+        crc.is_some_and(|crc| crc != expected.properties_crc)
     }
 
     /// Files that do not count, and that no start would remove.
@@ -250,7 +278,7 @@ impl StoppedFamily {
             next.sstables.remove(generation);
         }
         for file in new {
-            next.sstables.insert(generation_of(&file.path), file.bytes);
+            next.sstables.insert(generation_of(&file.path), file.identity());
         }
         let folder = &self.folders[0];
         directory::create(&*fs, folder).context("create", folder)?;
@@ -285,7 +313,7 @@ impl StoppedFamily {
         let mut target = aside.join(name);
         // An older file of the same number is worth as much.
         let mut copies = 0;
-        while self.fs.exists(&target) {
+        while self.fs.try_exists(&target).context("look for", &target)? {
             copies += 1;
             let mut name = name.to_owned();
             name.push(format!(".{copies}"));

@@ -1,8 +1,9 @@
 use super::*;
 use crate::base::sim_fs::SimFileSystem;
 use crate::ring::Partitioner;
+use crate::storage::sstable::WrittenFile;
 use crate::storage::sstable::tests::samples::{FOLDER, blocks, disk, family, options, rows, write};
-use crate::storage::sstable::{Properties, WrittenFile};
+use crate::storage::sstable::verify::read_properties;
 
 const P: Partitioner = Partitioner::OrderPreserving;
 
@@ -16,8 +17,10 @@ fn written(disk: &SimFileSystem, stopped: &mut StoppedFamily) -> WrittenFile {
     let path = stopped.new_path().unwrap();
     let family = family(false);
     write(disk, &path, &family, options(P), &rows(&family, P));
-    let bytes = disk.open(&path).unwrap().size().unwrap();
-    WrittenFile { path, bytes, properties: Properties::default() }
+    let file = disk.open(&path).unwrap();
+    let frame = Frame::read(&*file).unwrap();
+    let (_, properties) = read_properties(&*file, &frame).unwrap();
+    WrittenFile { path, bytes: file.size().unwrap(), properties }
 }
 
 /// The generations that count, all of which must be there and sound.

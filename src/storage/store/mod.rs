@@ -297,8 +297,8 @@ impl Store {
             next.sstables.remove(&table.generation());
             next.obsolete.insert(table.generation());
         }
-        for table in new {
-            next.sstables.insert(table.generation, table.bytes);
+        for table in &opened {
+            next.sstables.insert(table.generation(), table.identity());
         }
         if let Some(flushed) = flushed {
             next.flushed = next.flushed.max(flushed.log_end());

@@ -11,7 +11,7 @@ use crate::storage::caches::FamilyCaches;
 use crate::storage::compaction::{AtomicThresholds, Pressure, Thresholds};
 use crate::storage::error::{FileContext, FileError, ReadError};
 use crate::storage::files::{self, FileName};
-use crate::storage::manifest::Manifest;
+use crate::storage::manifest::{Manifest, TableIdentity};
 use crate::storage::memtable::Memtable;
 use crate::storage::options::FamilyOptions;
 use crate::storage::sstable::SsTable;
@@ -52,6 +52,56 @@ pub enum OpenError {
         found: u64,
         /// What the manifest says.
         expected: u64,
+    },
+    /// A file has the number and size that the manifest says, and is another one.
+    #[error(
+        "{file} is not the file of this name that {manifest} means: it was written at another \
+         time. Put the right one back into its place",
+        file = file.display(),
+        manifest = manifest.display()
+    )]
+    OtherFile {
+        /// The file.
+        file: PathBuf,
+        /// The manifest.
+        manifest: PathBuf,
+    },
+    /// A file was written for another column family.
+    #[error(
+        "{file} was written for {saved}, and lies where the files of {family} are: it is not read \
+         as one of them. Put it back where it belongs, and the right one here. Rows are moved to \
+         another column family by `alexandra sstable export` and `import`",
+        file = file.display()
+    )]
+    OtherFamily {
+        /// The file.
+        file: PathBuf,
+        /// Keyspace and column family that it was written for.
+        saved: String,
+        /// Those where it lies.
+        family: String,
+    },
+    /// A column family has two manifests.
+    #[error(
+        "{first} and {second} both say which SSTables of the column family count: only one of them \
+         belongs to this server. Move the files that do not out of the way",
+        first = first.display(),
+        second = second.display()
+    )]
+    TwoManifests {
+        /// The one in the earlier data directory.
+        first: PathBuf,
+        /// The other.
+        second: PathBuf,
+    },
+    /// There are several files of one number, and any may be the one that is meant.
+    #[error(
+        "{}: the manifest names one SSTable of this number. Move the others out of the way",
+        files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" and ")
+    )]
+    TwoFiles {
+        /// The files.
+        files: Vec<PathBuf>,
     },
     /// A file was written when the column family had other comparators.
     #[error(
@@ -116,9 +166,23 @@ impl From<FileError> for OpenError {
 #[derive(Debug, Default)]
 pub(in crate::storage) struct Found {
     pub(in crate::storage) tables: BTreeMap<u64, (PathBuf, u64)>,
+    /// All files of a number that several have, in different directories.
+    pub(in crate::storage) copies: BTreeMap<u64, Vec<(PathBuf, u64)>>,
     pub(in crate::storage) unfinished: BTreeMap<u64, (PathBuf, u64)>,
     pub(in crate::storage) unfinished_manifests: Vec<PathBuf>,
     pub(in crate::storage) manifest: Option<PathBuf>,
+}
+
+impl Found {
+    fn add_table(&mut self, generation: u64, file: (PathBuf, u64)) {
+        match self.tables.get(&generation) {
+            None => drop(self.tables.insert(generation, file)),
+            Some(first) => {
+                let copies = self.copies.entry(generation).or_insert_with(|| vec![first.clone()]);
+                copies.push(file);
+            }
+        }
+    }
 }
 
 impl Store {
@@ -193,6 +257,10 @@ impl Store {
         let mut tables = Vec::with_capacity(manifest.sstables.len());
         for (&generation, &expected) in &manifest.sstables {
             let finished = found.tables.remove(&generation);
+            let finished = match found.copies.remove(&generation) {
+                Some(copies) => Some(self.meant(generation, expected, copies)?),
+                None => finished,
+            };
             let unfinished = found.unfinished.remove(&generation);
             let (file, found) = match (finished, unfinished) {
                 (Some(found), _) => found,
@@ -208,10 +276,16 @@ impl Store {
                     return Err(OpenError::Missing { family, generation, manifest });
                 }
             };
-            if found != expected {
+            if found != expected.bytes {
+                let expected = expected.bytes;
                 return Err(OpenError::WrongSize { file, found, expected });
             }
             let table = self.open_table(&file, generation)?;
+            self.check_family(&table)?;
+            if table.identity() != expected {
+                let manifest = self.manifest_path();
+                return Err(OpenError::OtherFile { file, manifest });
+            }
             self.check_comparators(&table)?;
             tables.push(Arc::new(table));
             environment.events.emit(SSTableEvent::Opened { file });
@@ -220,6 +294,41 @@ impl Store {
         self.resize_caches();
         self.clean_up(manifest, found);
         Ok(())
+    }
+
+    /// The one of several files of a number that the manifest means.
+    fn meant(
+        &self,
+        generation: u64,
+        expected: TableIdentity,
+        copies: Vec<(PathBuf, u64)>,
+    ) -> Result<(PathBuf, u64), OpenError> {
+        let is_meant = |(path, bytes): &&(PathBuf, u64)| {
+            let opened = || self.open_table(path, generation);
+            *bytes == expected.bytes && opened().is_ok_and(|table| table.identity() == expected)
+        };
+        let mut meant = copies.iter().filter(is_meant);
+        match (meant.next(), meant.next()) {
+            (Some(only), None) => {
+                for (path, _) in copies.iter().filter(|copy| *copy != only) {
+                    tell_unread(path);
+                }
+                Ok(only.clone())
+            }
+            _ => {
+                let files = copies.into_iter().map(|(path, _)| path).collect();
+                Err(OpenError::TwoFiles { files })
+            }
+        }
+    }
+
+    /// Rows of others must not be read as those of this column family, however alike they are.
+    fn check_family(&self, table: &SsTable) -> Result<(), OpenError> {
+        let (saved, family) = (table.properties().family_name(), self.schema.to_string());
+        if saved == family {
+            return Ok(());
+        }
+        Err(OpenError::OtherFamily { file: table.path().to_owned(), saved, family })
     }
 
     fn check_comparators(&self, table: &SsTable) -> Result<(), OpenError> {
@@ -255,19 +364,27 @@ impl Store {
         for (path, _) in found.unfinished.into_values() {
             discard(fs, &path);
         }
-        for (generation, (path, _)) in found.tables {
+        let copies = found.copies.into_iter();
+        let copies = copies.flat_map(|(generation, copies)| {
+            copies.into_iter().skip(1).map(move |copy| (generation, copy))
+        });
+        for (generation, (path, _)) in found.tables.into_iter().chain(copies) {
             if manifest.obsolete.contains(&generation) {
                 discard(fs, &path);
                 self.environment.events.emit(SSTableEvent::Deleted { file: path });
             } else {
-                log::warn!(
-                    "{} is not in the manifest and is not read. It was put there by hand, or a \
-                     failing disk has brought it back: move it away",
-                    path.display()
-                );
+                tell_unread(&path);
             }
         }
     }
+}
+
+fn tell_unread(path: &Path) {
+    log::warn!(
+        "{} is not in the manifest and is not read. It was put there by hand, or a failing disk \
+         has brought it back: move it away",
+        path.display()
+    );
 }
 
 /// Looks for the files of a column family in the folders of its keyspace.
@@ -282,12 +399,17 @@ pub(in crate::storage) fn find(
             let path = folder.join(&entry.name);
             match FileName::parse(&entry.name) {
                 FileName::SsTable(name, generation) if name == family => {
-                    found.tables.insert(generation, (path, entry.size));
+                    found.add_table(generation, (path, entry.size));
                 }
                 FileName::UnfinishedSsTable(name, generation) if name == family => {
                     found.unfinished.insert(generation, (path, entry.size));
                 }
-                FileName::Manifest(name) if name == family => found.manifest = Some(path),
+                FileName::Manifest(name) if name == family => {
+                    if let Some(first) = found.manifest {
+                        return Err(OpenError::TwoManifests { first, second: path });
+                    }
+                    found.manifest = Some(path);
+                }
                 FileName::UnfinishedManifest(name) if name == family => {
                     found.unfinished_manifests.push(path);
                 }

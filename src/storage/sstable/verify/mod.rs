@@ -15,7 +15,7 @@ mod tests;
 
 pub use report::{Damage, DamagedRows, Fault, Report};
 
-use super::block::{self, BlockHandle, BlockKind};
+use super::block::{self, Block, BlockHandle, BlockKind};
 use super::filter::Filter;
 use super::properties::Properties;
 use super::scan::{BlockScan, Frame, Piece};
@@ -99,13 +99,23 @@ const NO_FOOTER: &str = "the end is missing or damaged: it may be truncated";
 
 /// What a file says of itself, if its properties can be found and read.
 pub fn read_properties(file: &dyn File, frame: &Frame) -> Option<(BlockHandle, Properties)> {
+    let (handle, block) = properties_block(file, frame)?;
+    Some((handle, Properties::decode(block.bytes()).ok()?))
+}
+
+/// CRC32 of the properties as they are stored, by which a manifest knows the file.
+pub fn read_properties_crc(file: &dyn File, frame: &Frame) -> Option<u32> {
+    properties_block(file, frame).map(|(_, block)| crc32fast::hash(block.bytes()))
+}
+
+fn properties_block(file: &dyn File, frame: &Frame) -> Option<(BlockHandle, Block)> {
     let handle = match frame.footer {
         Some([_, _, handle]) => handle,
         // Without a footer it is the last block, if that is there.
         None => find_last(file, frame, BlockKind::Properties)?,
     };
     let block = block::read(file, Path::new(""), handle, BlockKind::Properties).ok()?;
-    Some((handle, Properties::decode(block.bytes()).ok()?))
+    Some((handle, block))
 }
 
 fn find_last(file: &dyn File, frame: &Frame, kind: BlockKind) -> Option<BlockHandle> {
@@ -241,8 +251,8 @@ impl<'a> Run<'a> {
         self.check_counts();
     }
 
-    /// Whether rows and cells sort as is expected. Names of keyspaces and column families are
-    /// no matter: files may be moved to others.
+    /// Whether it was written for the column family that is expected, and rows and cells sort as
+    /// they do there.
     fn check_kind_of_data(&mut self) {
         let Some((handle, properties)) = &self.properties else { return };
         let mut stated = Vec::new();
@@ -257,6 +267,9 @@ impl<'a> Run<'a> {
             compare("the configured partitioner", &properties.partitioner, class, is_same);
         }
         if let Some(family) = &self.expected.family {
+            let stated = properties.family_name();
+            let is_same = stated == family.to_string();
+            compare("the column family", &stated, family.to_string(), is_same);
             let class = family.comparator().class_name();
             let is_same = Comparator::same_order(&properties.comparator, &class);
             compare("the configured comparator", &properties.comparator, class, is_same);

@@ -28,8 +28,8 @@ pub struct Report {
     pub cells: u64,
     /// Sound blocks.
     pub blocks: u64,
-    /// Whether it was written with another comparator or partitioner than is expected: then it
-    /// may be whole, but rows and cells stand in another order.
+    /// Whether it was written for another column family than is expected, or with another
+    /// comparator or partitioner: then it may be whole, but it is not for here.
     pub is_foreign: bool,
     /// What is wrong, in the order in which it was found.
     pub damages: Vec<Damage>,
