@@ -14,25 +14,38 @@ const POLYNOMIAL: u32 = 0xedb8_8320;
 /// bit of the body: of a body of this length one torn record in a hundred thousand looks flipped.
 const MAX_BODY: usize = 4 << 10;
 
-/// The heads that are one bit away from these bytes and could stand at this offset.
+/// Unit in which a crash may lose what was written, in bytes.
+const SECTOR_BYTES: usize = 512;
+
+/// The heads that are one bit away from these bytes and could stand at this offset, each with the
+/// byte that differs.
 pub(super) fn neighbours(
     head: [u8; HEAD_BYTES as usize],
     salt: Salt,
     offset: u64,
-) -> impl Iterator<Item = Head> {
+) -> impl Iterator<Item = (usize, Head)> {
     (0..HEAD_BYTES as usize * 8).filter_map(move |bit| {
         let mut head = head;
         head[bit / 8] ^= 1 << (bit % 8);
         let decoded = Head::decode(&head, salt, offset);
-        matches!(decoded, Head::Record { .. }).then_some(decoded)
+        matches!(decoded, Head::Record { .. }).then_some((bit / 8, decoded))
     })
 }
 
-/// Whether a body, but for one bit, is that which makes this difference between its CRC32 and the
-/// one that it should have.
-pub(super) fn is_one_bit_off(body: &[u8], difference: u32) -> bool {
+/// Whether the byte of a record may differ because a crash has lost its sector, or all from there
+/// on: there are nothing but zeroes then. `offset` is where the record begins.
+pub(super) fn may_be_torn(record: &[u8], offset: u64, byte: usize) -> bool {
+    let within = (offset as usize + byte) % SECTOR_BYTES;
+    let end = record.len().min(byte + SECTOR_BYTES - within);
+    let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+    is_zero(&record[byte..]) || is_zero(&record[byte.saturating_sub(within)..end])
+}
+
+/// The byte of a body that differs, if it is by one bit that the body is not that which makes this
+/// difference between its CRC32 and the one that it should have.
+pub(super) fn one_bit_off(body: &[u8], difference: u32) -> Option<usize> {
     if body.len() > MAX_BODY {
-        return false;
+        return None;
     }
     let step = |difference: u32| (difference >> 1) ^ (POLYNOMIAL & (difference & 1).wrapping_neg());
     // From the last bit of the body to the first.
@@ -40,13 +53,12 @@ pub(super) fn is_one_bit_off(body: &[u8], difference: u32) -> bool {
     for byte in (0..body.len()).rev() {
         for _ in 0..8 {
             if single == difference {
-                // With nothing but zeroes from there on it may just as well be torn.
-                return body[byte..].iter().any(|byte| *byte != 0);
+                return Some(byte);
             }
             single = step(single);
         }
     }
-    false
+    None
 }
 
 #[cfg(test)]
@@ -57,7 +69,10 @@ mod tests {
     fn each_single_bit_is_recognised_and_nothing_that_is_torn() {
         let body: Vec<u8> = (0..=200u8).collect();
         let crc = crc32fast::hash(&body);
-        let is_flipped = |body: &[u8]| is_one_bit_off(body, crc ^ crc32fast::hash(body));
+        let is_flipped = |body: &[u8]| {
+            let byte = one_bit_off(body, crc ^ crc32fast::hash(body));
+            byte.is_some_and(|byte| !may_be_torn(body, 0, byte))
+        };
         for bit in 0..body.len() * 8 {
             let mut flipped = body.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
@@ -69,6 +84,19 @@ mod tests {
             let mut torn = body.clone();
             torn[cut..].fill(0);
             assert!(!is_flipped(&torn), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_lost_sector_that_held_one_bit_is_torn() {
+        let mut record = vec![0; 1100];
+        record[3..6].fill(7);
+        record[1050..].fill(9);
+        for (offset, byte) in [(0, 600), (0, 512), (500, 12), (500, 523)] {
+            assert!(may_be_torn(&record, offset, byte), "{byte} behind {offset}");
+        }
+        for (offset, byte) in [(0, 4), (0, 511), (0, 1030), (0, 1099), (508, 3), (500, 11)] {
+            assert!(!may_be_torn(&record, offset, byte), "{byte} behind {offset}");
         }
     }
 }

@@ -16,6 +16,9 @@ const WINDOW_BYTES: u64 = 1 << 20;
 /// Length and tag of a record, by which a place is recognised where one may begin.
 const MARK_BYTES: usize = 8;
 
+/// Where the checksum stands in the head of a record.
+const CHECKSUM_AT: usize = 8;
+
 /// A segment file with a window on it.
 #[derive(Debug)]
 pub(super) struct SegmentReader {
@@ -108,17 +111,24 @@ impl SegmentReader {
         };
         let head = *head;
         if let Head::Record { body_bytes, crc, .. } = Head::decode(&head, salt, offset) {
-            let Some(body) = self.bytes(offset + HEAD_BYTES, body_bytes)? else {
+            let Some(record) = self.bytes(offset, HEAD_BYTES + body_bytes)? else {
                 return Ok(false);
             };
+            let body = &record[HEAD_BYTES as usize..];
             let difference = crc32fast::hash(body) ^ crc;
-            // In the checksum itself, or in the body.
-            return Ok(difference.is_power_of_two() || flipped::is_one_bit_off(body, difference));
+            let byte = if difference.is_power_of_two() {
+                Some(CHECKSUM_AT + difference.trailing_zeros() as usize / 8)
+            } else {
+                flipped::one_bit_off(body, difference).map(|at| HEAD_BYTES as usize + at)
+            };
+            return Ok(byte.is_some_and(|byte| !flipped::may_be_torn(record, offset, byte)));
         }
-        for neighbour in flipped::neighbours(head, salt, offset) {
+        for (byte, neighbour) in flipped::neighbours(head, salt, offset) {
             let Head::Record { body_bytes, crc, .. } = neighbour else { continue };
-            let body = self.bytes(offset + HEAD_BYTES, body_bytes)?;
-            if body.is_some_and(|body| crc32fast::hash(body) == crc) {
+            let Some(record) = self.bytes(offset, HEAD_BYTES + body_bytes)? else { continue };
+            if crc32fast::hash(&record[HEAD_BYTES as usize..]) == crc
+                && !flipped::may_be_torn(record, offset, byte)
+            {
                 return Ok(true);
             }
         }
