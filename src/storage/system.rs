@@ -147,7 +147,7 @@ fn write(
     // Generations only grow, and so does this timestamp, whatever the clock does.
     let timestamp = i64::from(identity.generation);
     row.insert((b"", GENERATION), &identity.generation.to_be_bytes(), timestamp);
-    storage.apply(&row.finish(), true)?;
+    storage.apply_own(&row.finish())?;
     storage.sync().map_err(WriteError::from)?;
     Ok(())
 }

@@ -8,6 +8,7 @@
 //! * `crash`: power fails after each single change to the disk of a fixed scenario.
 //! * `compactions`: several at once, without room, behind the writers; what they purge.
 //! * `faults`: each write, sync and rename fails once; the disk is full; a bit flips.
+//! * `full`: the partition of the commit log or that of the data is full, also at the start.
 //! * `bits`: every bit of every file is flipped.
 //! * `mutated`: files with nonsense under right checksums.
 //! * `families`: a thousand column families within one budget of memory.
@@ -23,6 +24,7 @@ mod compactions;
 mod crash;
 mod families;
 mod faults;
+mod full;
 mod model;
 mod mutated;
 mod random;

@@ -28,6 +28,9 @@ pub(crate) const FLUSHABLE: [u32; 2] = [0, 2];
 
 pub(crate) const KEYSPACE: &str = "Blog";
 
+/// Where the commit log is.
+pub(crate) const LOG: &str = "/var/commitlog";
+
 pub(crate) const ARCHIVE: &str = "/var/archive";
 
 /// What the model knows of the three column families, by number.
@@ -63,6 +66,8 @@ pub(crate) struct Setup {
     pub(crate) data_directories: usize,
     /// So many of them do not tell how much room they have.
     pub(crate) unmeasured_directories: usize,
+    /// The commit log has a partition of its own, of so many bytes.
+    pub(crate) log_bytes: Option<u64>,
     pub(crate) memtable_operations: u64,
     pub(crate) memtable_budget_bytes: u64,
     pub(crate) compression: Compression,
@@ -93,6 +98,7 @@ impl Setup {
         min_compaction_threshold: 3,
         data_directories: 1,
         unmeasured_directories: 0,
+        log_bytes: None,
         memtable_operations: 20,
         memtable_budget_bytes: 1 << 20,
         compression: Compression::Lz4,
@@ -181,7 +187,7 @@ impl Rig {
                 preheats_keys: setup.preheats_keys,
             },
             snapshot_before_compaction: setup.snapshot_before_compaction,
-            ..Options::new("/", "/var/commitlog")
+            ..Options::new("/", LOG)
         }
     }
 
@@ -206,7 +212,8 @@ impl Rig {
     }
 
     fn components(&self) -> Components {
-        let fs = Arc::new(Uneven::new(self.disk.clone(), self.setup.unmeasured_directories));
+        let Setup { unmeasured_directories, log_bytes, .. } = self.setup;
+        let fs = Arc::new(Uneven::new(self.disk.clone(), unmeasured_directories, log_bytes));
         Components { fs, clock: self.clock.clone(), events: self.events.clone() }
     }
 

@@ -1,5 +1,6 @@
 //! The simulated disk as several data directories see it that fill up in turns.
 
+use crate::rig::LOG;
 use alexandra::base::fs::{DirEntry, File, FileSystem, Lock};
 use alexandra::base::sim_fs::SimFileSystem;
 use rustix::io::Errno;
@@ -16,11 +17,13 @@ pub(crate) struct Uneven {
     asked: AtomicU64,
     /// So many of the first data directories do not tell how much room they have.
     unmeasured: usize,
+    /// How large the partition of the commit log is, in bytes, if it has one.
+    log_bytes: Option<u64>,
 }
 
 impl Uneven {
-    pub(crate) fn new(disk: SimFileSystem, unmeasured: usize) -> Self {
-        Self { disk, asked: AtomicU64::new(0), unmeasured }
+    pub(crate) fn new(disk: SimFileSystem, unmeasured: usize, log_bytes: Option<u64>) -> Self {
+        Self { disk, asked: AtomicU64::new(0), unmeasured, log_bytes }
     }
 }
 
@@ -68,6 +71,10 @@ impl FileSystem for Uneven {
     fn available_space(&self, path: &Path) -> io::Result<u64> {
         if (0..self.unmeasured).any(|i| path.starts_with(format!("/var/data{i}"))) {
             return Err(Errno::IO.into());
+        }
+        if let Some(bytes) = self.log_bytes.filter(|_| path == Path::new(LOG)) {
+            let used: u64 = self.disk.list(path)?.iter().map(|entry| entry.size).sum();
+            return Ok(bytes.saturating_sub(used));
         }
         // Out of three answers in a row no two are the same, and the greatest moves on.
         let less = self.asked.fetch_add(1, Ordering::Relaxed) % 3;

@@ -19,7 +19,7 @@ use super::format::{
     Control, HEAD_BYTES, HEADER_BYTES, MAX_BODY_BYTES, SEAL_BYTES, TIME_BYTES, encode_record,
 };
 use super::live::{LiveSegments, Obsolete};
-use super::segment::{Segment, SegmentMaker};
+use super::segment::{SMALL_SEGMENT_BYTES, Segment, SegmentMaker};
 use super::signal::{SyncCallback, SyncSignal};
 use crate::base::clock::Clock;
 
@@ -32,6 +32,9 @@ const TIME_MARK_MILLIS: i64 = 100;
 /// A clock that seems to go back by less was not set back: two threads have looked at it, and got
 /// their turn in another order.
 const CLOCK_JITTER_MILLIS: i64 = 1000;
+
+/// What a run can take for certain, however full the disk is: who starts has something to note.
+const FIRST_RECORDS_BYTES: u64 = 1024;
 
 /// The write side of the log, shared by all callers and the sync thread.
 #[derive(Debug)]
@@ -109,8 +112,20 @@ impl Queue {
     }
 
     /// Whether the active segment can take so many bytes and still be sealed.
-    fn fits(&self, bytes: u64) -> bool {
+    fn has_room(&self, bytes: u64) -> bool {
         self.end() + bytes + SEAL_BYTES <= self.segment.capacity
+    }
+
+    /// Whether it can besides take a list of the segments that are needed: on a full disk nothing
+    /// can be removed without one.
+    fn fits(&self, bytes: u64) -> bool {
+        self.has_room(bytes + Control::needed_bytes(self.live.len()))
+    }
+
+    /// Whether removing the active segment would give back more than a small one needs, and only
+    /// that it is the active one keeps it.
+    fn is_worth_leaving(&self) -> bool {
+        self.segment.capacity > SMALL_SEGMENT_BYTES && self.live.is_active_clean()
     }
 
     fn push(&mut self, control: bool, body: &[u8], crc: u32, families: &[u32]) {
@@ -166,6 +181,13 @@ impl Queue {
     }
 }
 
+/// What a new segment must hold: its own records, so many bytes, another list of the segments that
+/// are needed, and the seal.
+fn fresh_bytes(live: &LiveSegments, bytes: u64) -> u64 {
+    let list_bytes = Control::needed_bytes(live.len() + 1);
+    HEADER_BYTES + list_bytes + TIME_BYTES + bytes + list_bytes + SEAL_BYTES
+}
+
 impl Appender {
     /// Starts a run: creates its first segment and makes it durable together with the list of
     /// the segments that are needed.
@@ -174,9 +196,13 @@ impl Appender {
         mut live: LiveSegments,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, LogError> {
-        let needed_bytes = Control::needed_bytes(live.len() + 1);
-        let first = HEADER_BYTES + needed_bytes + TIME_BYTES + SEAL_BYTES;
-        let segment = Arc::new(maker.take(first)?);
+        let segment = match maker.take(fresh_bytes(&live, 0)) {
+            Err(LogError::NoSpace { .. }) => {
+                maker.take_small(fresh_bytes(&live, FIRST_RECORDS_BYTES))
+            }
+            taken => taken,
+        };
+        let segment = Arc::new(segment?);
         live.activate(segment.id, segment.path.clone());
         let needed = Control::Needed(live.ids());
         let mut queue = Queue {
@@ -214,13 +240,6 @@ impl Appender {
         Ok(appender)
     }
 
-    /// Appends a record and returns where it ends, when the operating system has it.
-    pub(super) fn append(&self, body: &[u8], families: &[u32]) -> Result<Position, LogError> {
-        let (ticket, position) = self.enqueue(body, families, true)?;
-        self.write_out(ticket)?;
-        Ok(position)
-    }
-
     /// Appends records by one write, and returns where the last one ends; `None` for no records.
     /// After an error some of them may be there, except after [`LogError::WouldBlock`].
     pub(super) fn append_all<'a>(
@@ -253,6 +272,7 @@ impl Appender {
         let crc = crc32fast::hash(body);
         // The time may have to be noted before it.
         let needed = TIME_BYTES + HEAD_BYTES + bytes;
+        let mut has_made_room = false;
         let (ticket, position, want_spare) = loop {
             self.poison.check()?;
             let now = self.clock.coarse_millis();
@@ -274,7 +294,14 @@ impl Appender {
             if !may_block && !self.maker.is_ready() {
                 return Err(LogError::WouldBlock);
             }
-            self.rotate(needed)?;
+            match self.rotate(needed, |queue| queue.fits(needed), false) {
+                Err(full @ LogError::NoSpace { .. }) => {
+                    if std::mem::replace(&mut has_made_room, true) || !self.make_room()? {
+                        return Err(full);
+                    }
+                }
+                rotated => rotated?,
+            }
         };
         if want_spare {
             self.signal.want_spare();
@@ -300,16 +327,43 @@ impl Appender {
     /// Removes the segments that nobody needs any more. Waits for a sync if there are any: the fact
     /// that a segment is not needed has to be durable first, so that replay does not miss it.
     pub(super) fn discard_obsolete(&self) -> Result<(), LogError> {
+        self.discard().map(|_| ())
+    }
+
+    /// Whether [`Self::discard_obsolete`] has found any.
+    fn discard(&self) -> Result<bool, LogError> {
         let obsolete = self.retire()?;
         if obsolete.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         self.wait(self.written_position(), true)?;
         for Obsolete { path, .. } in obsolete {
             info!("Discarding obsolete commit log:CommitLogSegment({})", path.display());
             self.maker.remove(&path);
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// What can be done about a full disk: removes what nobody needs, and the active segment if all
+    /// in it is flushed. Whether that was anything.
+    fn make_room(&self) -> Result<bool, LogError> {
+        match self.discard().and_then(|found| Ok(found || self.leave_active()? && self.discard()?))
+        {
+            Err(LogError::NoSpace { .. }) => Ok(false),
+            discarded => discarded,
+        }
+    }
+
+    /// Goes on in a small segment if only being the active one keeps the present one. Whether it
+    /// did.
+    fn leave_active(&self) -> Result<bool, LogError> {
+        let active = {
+            let queue = self.queue();
+            queue.is_worth_leaving().then_some(queue.segment.id)
+        };
+        let Some(active) = active else { return Ok(false) };
+        self.rotate(0, |queue| queue.segment.id != active, true)?;
+        Ok(true)
     }
 
     /// Takes segments that are not needed any more out of the list, and writes the new list. The
@@ -322,19 +376,20 @@ impl Appender {
                 if queue.closed {
                     return Err(LogError::Closed);
                 }
-                if !queue.live.has_obsolete() {
+                let obsolete = queue.live.count_obsolete();
+                if obsolete == 0 {
                     return Ok(Vec::new());
                 }
-                if queue.fits(Control::needed_bytes(queue.live.len())) {
+                let list_bytes = Control::needed_bytes(queue.live.len() - obsolete);
+                if queue.has_room(list_bytes) {
                     let obsolete = queue.live.take_obsolete();
                     let needed = Control::Needed(queue.live.ids());
                     queue.push_control(&needed);
                     break (queue.tickets, obsolete);
                 }
-                // A new segment will be on the list, too.
-                Control::needed_bytes(queue.live.len() + 1)
+                list_bytes
             };
-            self.rotate(list_bytes)?;
+            self.rotate(list_bytes, |queue| queue.has_room(list_bytes), true)?;
         };
         self.write_out(ticket)?;
         Ok(obsolete)
@@ -480,10 +535,16 @@ impl Appender {
         Ok(())
     }
 
-    /// Goes on in a new segment, unless another thread has done so and the record fits there. If
-    /// there is no new segment, nothing has changed, and smaller records may still fit.
-    fn rotate(&self, bytes: u64) -> Result<(), LogError> {
-        if self.queue().fits(bytes) {
+    /// Goes on in a new segment with room for so many bytes, unless another thread has done so and
+    /// all `is_done`. If there is no new segment, nothing has changed, and smaller records may
+    /// still fit.
+    fn rotate(
+        &self,
+        bytes: u64,
+        is_done: impl Fn(&Queue) -> bool,
+        may_be_small: bool,
+    ) -> Result<(), LogError> {
+        if is_done(&self.queue()) {
             return Ok(());
         }
         // Made before the lock is taken, since all other writers would have to wait as well. If
@@ -496,13 +557,16 @@ impl Appender {
             if queue.closed {
                 return Err(LogError::Closed);
             }
-            if queue.fits(bytes) {
+            if is_done(&queue) {
                 return Ok(());
             }
-            let needed_bytes = Control::needed_bytes(queue.live.len() + 1);
-            HEADER_BYTES + needed_bytes + TIME_BYTES + bytes + SEAL_BYTES
+            fresh_bytes(&queue.live, bytes)
         };
-        let next = Arc::new(self.maker.take(capacity)?);
+        let next = match self.maker.take(capacity) {
+            Err(LogError::NoSpace { .. }) if may_be_small => self.maker.take_small(capacity),
+            taken => taken,
+        };
+        let next = Arc::new(next?);
         let now = self.clock.coarse_millis();
         let chunk = {
             let mut queue = self.queue();

@@ -122,11 +122,18 @@ impl LiveSegments {
         self.replayed_is_flushed = true;
     }
 
-    /// Whether [`LiveSegments::take_obsolete`] would return anything.
-    pub(super) fn has_obsolete(&self) -> bool {
-        let archives = self.archives;
-        self.flushed_replayed().any(|replayed| replayed.archived || !archives)
-            || self.inactive().any(|live| live.dirty.is_empty() && (live.archived || !archives))
+    /// How many segments [`LiveSegments::take_obsolete`] would return.
+    pub(super) fn count_obsolete(&self) -> usize {
+        let may_go = |archived: bool| archived || !self.archives;
+        let replayed = self.flushed_replayed().filter(|replayed| may_go(replayed.archived));
+        let inactive = self.inactive();
+        let flushed = inactive.filter(|live| live.dirty.is_empty() && may_go(live.archived));
+        replayed.count() + flushed.count()
+    }
+
+    /// Whether the active segment holds nothing that is not flushed.
+    pub(super) fn is_active_clean(&self) -> bool {
+        self.segments.back().is_some_and(|live| live.dirty.is_empty())
     }
 
     /// Removes and returns the segments that nobody needs: those of earlier runs that are flushed,
@@ -204,7 +211,7 @@ mod tests {
         live.clean(7, at(1, 100));
         live.clean(3, at(1, 199));
         assert_eq!(live.oldest_dirty().unwrap().families, vec![3]);
-        assert!(!live.has_obsolete());
+        assert_eq!(live.count_obsolete(), 0);
         live.clean(3, at(2, 0));
         live.clean(9, at(2, 50));
         assert_eq!(live.oldest_dirty(), None);
@@ -224,9 +231,9 @@ mod tests {
         live.clean(12, at(12, 100));
         assert_eq!(live.take_obsolete().len(), 1);
         assert_eq!(live.ids(), vec![5, 11, 13]);
-        assert!(!live.has_obsolete());
+        assert_eq!(live.count_obsolete(), 0);
         live.release_replayed();
-        assert!(live.has_obsolete());
+        assert_eq!(live.count_obsolete(), 1);
         assert_eq!(live.take_obsolete(), vec![Obsolete { id: 5, path: "5".into() }]);
         assert_eq!(live.total_bytes(), 200);
     }
@@ -241,10 +248,10 @@ mod tests {
         }
         live.release_replayed();
         live.clean(1, at(12, 100));
-        assert!(!live.has_obsolete());
+        assert_eq!(live.count_obsolete(), 0);
         assert_eq!((live.take_obsolete(), live.total_bytes()), (vec![], 100));
         live.note_archived(11);
-        assert!(live.has_obsolete());
+        assert_eq!(live.count_obsolete(), 1);
         assert_eq!(live.take_obsolete(), vec![Obsolete { id: 11, path: "11".into() }]);
         live.note_archived(5);
         assert_eq!(live.take_obsolete(), vec![Obsolete { id: 5, path: "5".into() }]);

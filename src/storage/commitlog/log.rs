@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use log::{error, info};
+use log::{error, info, warn};
 
 use crate::base::clock::Clock;
 use crate::base::fs::FileSystem;
@@ -58,7 +58,7 @@ pub struct LogOptions {
 /// An open commit log. All methods may be called from many threads.
 #[derive(Debug)]
 pub struct CommitLog {
-    appender: Arc<Appender>,
+    pub(super) appender: Arc<Appender>,
     archiver: Option<Arc<Archiver>>,
     threads: Mutex<Option<Threads>>,
 }
@@ -96,15 +96,16 @@ impl CommitLog {
         }
         let maker =
             SegmentMaker::new(Arc::clone(&fs), dir.clone(), (previous, run), segment_bytes, rng);
+        for path in &replayed.leftovers {
+            // The newest list leaves them out, and replay has made it durable.
+            info!("Discarding unused commit log file {}", path.display());
+            maker.remove(path);
+        }
         let appender = Arc::new(Appender::start(maker, live, Arc::clone(&clock))?);
         let archiver = archive.map(|dir| {
             let archive = Archive::new(fs, dir);
             Arc::new(Archiver::new(archive, Arc::clone(&appender), Arc::clone(&clock)))
         });
-        for path in &replayed.leftovers {
-            info!("Discarding unused commit log file {}", path.display());
-            appender.maker.remove(path);
-        }
         // Nobody writes to the segments of earlier runs any more, and replay has synced them.
         for segment in replayed.segments {
             if let Some(archiver) = &archiver {
@@ -133,18 +134,14 @@ impl CommitLog {
         Ok(Self { appender, archiver, threads: Mutex::new(Some(threads)) })
     }
 
-    /// Appends a record and returns where it ends, once the operating system has it: the end of
-    /// the process alone does not lose it. `families` are the column families with data in it.
+    /// Appends records, each a body and the column families with data in it, by one write. Returns
+    /// where the last one ends, `None` for no records, once the operating system has them: the end
+    /// of the process alone does not lose them. Without `may_block` it does not wait until a
+    /// segment is made: that is [`LogError::WouldBlock`].
     ///
-    /// After [`LogError::NoSpace`], [`LogError::Io`] or [`LogError::TooLarge`] the log is as it
-    /// was. After [`LogError::Failed`] it is not known whether the record will be replayed.
-    pub fn append(&self, body: &[u8], families: &[u32]) -> Result<Position, LogError> {
-        self.appender.append(body, families)
-    }
-
-    /// Appends records, each a body and its families, by one write. Returns where the last one
-    /// ends, `None` for no records. After an error some of them may be replayed. Without
-    /// `may_block` it does not wait until a segment is made: that is [`LogError::WouldBlock`].
+    /// After [`LogError::NoSpace`], [`LogError::Io`] or [`LogError::TooLarge`] the record that it
+    /// speaks of was not taken, and those before it may be replayed. After [`LogError::Failed`] any
+    /// of them may be.
     pub fn append_all<'a>(
         &self,
         records: impl Iterator<Item = (&'a [u8], &'a [u32])>,
@@ -161,11 +158,6 @@ impl CommitLog {
         self.appender.wait_for(position, false, callback);
     }
 
-    /// Waits until everything up to `position` is durable, as [`CommitLog::on_synced`] does.
-    pub fn wait_synced(&self, position: Position) -> Result<(), LogError> {
-        self.appender.wait(position, false)
-    }
-
     /// Makes everything that has been appended durable now, whatever the policy.
     pub fn sync_now(&self) -> Result<(), LogError> {
         self.appender.wait(self.appender.written_position(), true)
@@ -174,11 +166,6 @@ impl CommitLog {
     /// Where the last record ends: what is appended from now on has a greater position.
     pub fn position(&self) -> Position {
         self.appender.position()
-    }
-
-    /// Everything up to here is durable.
-    pub fn synced_position(&self) -> Position {
-        self.appender.signal.synced()
     }
 
     /// What has stopped the log, if something has: it takes nothing any more until the next start.
@@ -223,6 +210,11 @@ impl CommitLog {
             if archive.join().is_err() {
                 error!("the archive thread of the commit log ended by a panic");
             }
+        }
+        // Later no list can be written any more.
+        match self.appender.discard_obsolete() {
+            Ok(()) | Err(LogError::Closed | LogError::Failed { .. }) => {}
+            Err(error) => warn!("commit log segments stay longer than needed: {error}"),
         }
         self.appender.close();
         self.appender.signal.close();

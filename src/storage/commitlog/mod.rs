@@ -1,8 +1,8 @@
 //! The commit log: what has been written and is not yet flushed.
 //!
 //! One log serves all column families. [`replay()`] reads what earlier runs of the program have
-//! left, [`CommitLog::open`] starts a new run behind it, [`CommitLog::append`] takes a record and
-//! returns when the operating system has it, so that the end of the process loses nothing. One
+//! left, [`CommitLog::open`] starts a new run behind it, [`CommitLog::append_all`] takes records
+//! and returns when the operating system has them, so that the end of the process loses nothing. One
 //! thread makes records durable, by period or in batches ([`SyncPolicy`]).
 //!
 //! # Segments
@@ -17,6 +17,15 @@
 //!
 //! For each segment the log knows which families have unflushed data in it. A segment
 //! without any is removed ([`CommitLog::discard_completed`]), be there older ones or not.
+//!
+//! # Full disks
+//!
+//! A removal has to be noted first, so each segment keeps room for one list of the segments that
+//! are needed. What does not fit there goes to a new segment, a small one if the disk has no room
+//! for another. When there is none for a record the log removes what it can, and even leaves an
+//! active segment in which all is flushed. A start needs no more than a small segment; for one
+//! without even that, [`replay()`] is told up to where everything is flushed, and no longer misses
+//! the segments before it: they can be removed without a list.
 //!
 //! # What replay can know
 //!

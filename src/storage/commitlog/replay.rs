@@ -16,7 +16,7 @@ use super::reader::{Found, SegmentReader};
 use super::survey::{Survey, Surveyed, Unread, Verdict};
 
 /// What replay has found; [`super::CommitLog::open`] goes on from here.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Replayed {
     /// The segments that hold what was replayed. They stay until the caller says that it is
     /// flushed.
@@ -43,6 +43,22 @@ impl Replayed {
     pub fn segment_of_the_original(&self) -> Option<&Path> {
         self.foreign.iter().map(PathBuf::as_path).find(|path| files::is_of_the_original(path))
     }
+
+    /// Behind everything that was replayed.
+    pub fn end(&self) -> Position {
+        Position { segment: self.newest_id, offset: u64::MAX }
+    }
+
+    /// Removes the segments for which there is no room. The caller has flushed what is in them, has
+    /// durably noted that everything is flushed up to [`Replayed::end`], and will tell the next
+    /// [`replay()`] so.
+    pub fn remove_segments(&mut self, fs: &dyn FileSystem) -> io::Result<()> {
+        for segment in std::mem::take(&mut self.segments) {
+            info!("Discarding flushed commit log segment {}", segment.path.display());
+            fs.remove_file(&segment.path)?;
+        }
+        Ok(())
+    }
 }
 
 /// A segment of an earlier run.
@@ -59,12 +75,14 @@ pub struct ReplayedSegment {
 /// Takes a record and its position.
 pub type Apply<'a, E> = dyn FnMut(Position, &[u8]) -> Result<(), E> + 'a;
 
-/// Hands every record of the log to `apply`, with the position that [`super::CommitLog::append`]
-/// gave it, in ascending order.
+/// Hands every record of the log to `apply`, in ascending order, with the position that
+/// [`super::CommitLog::append_all`] gave it.
 ///
 /// All segments are examined first, so that `apply` is not called at all if something that had
 /// been synced cannot be read. With `accept_loss` such parts are reported in [`Replayed::lost`]
-/// instead, and everything around them is replayed. A directory that does not exist is empty.
+/// instead, and everything around them is replayed. A directory that does not exist is empty. The
+/// caller has flushed everything up to `flushed`: a segment that ends there and is missing is no
+/// loss.
 ///
 /// What is replayed is durable before `apply` is called: after a mere end of the process it may be
 /// in the page cache only, and `apply` may make a part of a record durable elsewhere, which after a
@@ -73,6 +91,7 @@ pub fn replay<E>(
     dir: &Path,
     fs: &dyn FileSystem,
     accept_loss: bool,
+    flushed: Position,
     apply: &mut Apply<'_, E>,
 ) -> Result<Replayed, ReplayError<E>> {
     let mut replayed = Replayed::default();
@@ -85,7 +104,7 @@ pub fn replay<E>(
         ids.iter().map(|id| files::segment_path(dir, *id).display().to_string()).collect();
     info!("Replaying {}", names.join(", "));
 
-    let verdict = Verdict::of(dir, survey(dir, fs, ids)?);
+    let verdict = Verdict::of(dir, survey(dir, fs, ids)?, flushed);
     if let Some(first) = verdict.damaged.first()
         && !accept_loss
     {

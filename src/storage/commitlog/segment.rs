@@ -13,6 +13,10 @@ use super::error::LogError;
 use super::files;
 use super::format::{HEADER_BYTES, Header, Salt};
 
+/// Size of a segment where the disk has no room for an ordinary one: such a segment only takes the
+/// list without which nothing can be removed. No file takes less of a disk.
+pub(super) const SMALL_SEGMENT_BYTES: u64 = 4096;
+
 /// A segment of this run of the program: an open file whose header is durable.
 #[derive(Debug)]
 pub(super) struct Segment {
@@ -93,13 +97,22 @@ impl SegmentMaker {
     /// The next segment, with room for at least `capacity` bytes. After an error the same id is
     /// tried again by the next call.
     pub(super) fn take(&self, capacity: u64) -> Result<Segment, LogError> {
+        self.take_of(capacity, self.segment_bytes)
+    }
+
+    /// The next segment, where there is no room for an ordinary one.
+    pub(super) fn take_small(&self, capacity: u64) -> Result<Segment, LogError> {
+        self.take_of(capacity, self.segment_bytes.min(SMALL_SEGMENT_BYTES))
+    }
+
+    fn take_of(&self, capacity: u64, least_bytes: u64) -> Result<Segment, LogError> {
         let mut next = self.lock();
         let segment = match next.ready.take() {
             Some(ready) if ready.capacity >= capacity => ready,
             // The header says how large a segment is: a larger one takes the place and the name.
             too_small => {
                 let random = next.rng.u64(..);
-                match self.make(next.id, random, capacity.max(self.segment_bytes)) {
+                match self.make(next.id, random, capacity.max(least_bytes)) {
                     Ok(made) => self.publish(made)?,
                     Err(error) => {
                         next.ready = too_small;

@@ -140,6 +140,7 @@ impl SyncSignal {
     }
 
     /// Everything before this is durable.
+    #[cfg(test)]
     pub(super) fn synced(&self) -> Position {
         self.lock().synced
     }

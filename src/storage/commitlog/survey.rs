@@ -229,8 +229,9 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    /// Judges the segments of a directory; `surveyed` is in the order of ids.
-    pub(super) fn of(dir: &Path, surveyed: Vec<(u64, Surveyed)>) -> Self {
+    /// Judges the segments of a directory; `surveyed` is in the order of ids. What ends up to
+    /// `flushed` may be missing.
+    pub(super) fn of(dir: &Path, surveyed: Vec<(u64, Surveyed)>, flushed: Position) -> Self {
         let mut verdict = Self::default();
         let expected = expected_segments(&surveyed);
         let durable = durable_positions(&surveyed);
@@ -242,6 +243,8 @@ impl Verdict {
             let is_expected = expected.ids.contains(&id);
             let was_discarded = !is_expected && expected.listed_by.is_some_and(|kept| id < kept);
             let damage = match found {
+                None if id < flushed.segment => continue,
+                None if (Position { segment: id, offset: u64::MAX }) <= flushed => continue,
                 None => Damage { file, offset: 0, bytes: 0, reason: Reason::Missing },
                 Some(Surveyed::Segment(survey)) if !was_discarded => {
                     let durable = durable.get(&survey.header.run).copied().unwrap_or_default();

@@ -145,7 +145,10 @@ impl Shared {
         holders.any(|(store, replayed)| {
             let view = store.view();
             let mut held = view.memtables().filter(|memtable| !memtable.is_empty());
-            which(store) && held.any(|memtable| Arc::as_ptr(memtable) == replayed.as_ptr())
+            let is_replayed = |memtable: &Arc<Memtable>| {
+                replayed.iter().any(|replayed| Arc::as_ptr(memtable) == replayed.as_ptr())
+            };
+            which(store) && held.any(is_replayed)
         })
     }
 
@@ -172,7 +175,15 @@ impl Shared {
         }
         // The active segment stays whoever is flushed.
         let active = self.log.position().segment;
-        let oldest = self.log.oldest_dirty().filter(|oldest| oldest.segment < active);
+        if self.log.oldest_dirty().is_some_and(|oldest| oldest.segment < active) {
+            self.request_what_pins_the_oldest_segment();
+        }
+    }
+
+    /// The families that keep the oldest segment, be it the active one: when all in that is flushed
+    /// the log can do without.
+    pub(super) fn request_what_pins_the_oldest_segment(&self) {
+        let oldest = self.log.oldest_dirty();
         for family in oldest.into_iter().flat_map(|oldest| oldest.families) {
             let sound = self.stores.get(family as usize).filter(|s| s.failure().is_none());
             if let Some(store) = sound {

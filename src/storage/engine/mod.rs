@@ -1,7 +1,8 @@
 //! All column families of a node together with the commit log: what the rest of the server uses.
 //!
 //! ```text
-//!   open         directories, locks, replay of the commit log
+//!   open         directories, locks, column families, threads
+//!   replay       what the commit log holds is applied, and the log is opened behind it
 //!   write        the path of a mutation; back pressure
 //!   flushes      the threads that write memtables to disk
 //!   compactions  the threads that merge SSTables, and the housekeeper
@@ -18,6 +19,7 @@ mod compactions;
 mod counting;
 mod flushes;
 mod open;
+mod replay;
 mod snapshots;
 #[cfg(test)]
 mod tests;
@@ -122,9 +124,9 @@ struct Shared {
     /// what the old memtable holds.
     gate: RwLock<()>,
     flushes: WorkQueue,
-    /// The memtables that hold what was replayed: the segments that it came from may go when none
-    /// of them is read any more.
-    replayed_into: Vec<Weak<Memtable>>,
+    /// The memtables of each family that hold what was replayed: the segments that it came from may
+    /// go when none of them is read any more.
+    replayed_into: Vec<Vec<Weak<Memtable>>>,
     /// Flushes that are under way on the flush threads.
     flushing: AtomicUsize,
     compactions: CompactionQueue,
@@ -164,6 +166,12 @@ impl Storage {
         may_block: bool,
     ) -> Result<Applied, WriteError> {
         self.shared.apply_counted(mutations, may_block)
+    }
+
+    /// [`Storage::apply`] for what the node notes for itself, which is little and seldom: it does
+    /// not wait for memory, so that a node whose disk is full can start and serve reads.
+    pub fn apply_own(&self, mutation: &RowMutation) -> Result<Applied, WriteError> {
+        self.shared.apply_with_memory(std::slice::from_ref(mutation), true)
     }
 
     /// Calls back, on a thread that must not be kept, when everything up to the position is

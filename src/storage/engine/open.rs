@@ -2,7 +2,8 @@
 
 use super::super::background::{Work, WorkQueue};
 use super::super::caches::{BlockCache, ByteBudget};
-use super::super::commitlog::{self, CommitLog, LogError, LogOptions, Position, SyncPolicy};
+use super::super::commitlog::archive::ArchiveError;
+use super::super::commitlog::{LogError, SyncPolicy};
 use super::super::compaction::Compactor;
 use super::super::directory::{self, DirectorySync};
 use super::super::error::{FileContext, FileError, ReadError};
@@ -11,17 +12,17 @@ use super::super::options::{FamilyOptions, Options};
 use super::super::store::{Environment, OpenError, Store};
 use super::caches::SavedCaches;
 use super::compactions::CompactionQueue;
+use super::replay::{open_log, replay};
 use super::snapshots::Snapshots;
 use super::{Components, Shared, Storage};
 use crate::base::events::FlushCause;
 use crate::base::fs::{FileSystem, Lock};
-use crate::model::mutation::{DecodeError, RowMutation};
 use crate::model::schema::{ColumnFamilySchema, FamilyId, Schema};
 use crate::ring::Partitioner;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -70,9 +71,20 @@ pub enum StorageError {
     /// The commit log cannot be opened.
     #[error("the commit log cannot be opened: {0}")]
     Log(#[from] LogError),
-    /// A flush during replay failed.
+    /// What was replayed has to be flushed, and cannot be.
+    #[error(
+        "what the commit log holds has to be written to SSTables, about {bytes} bytes, and cannot \
+         be: {source}"
+    )]
+    Flush {
+        /// Memory that it takes.
+        bytes: u64,
+        /// What went wrong.
+        source: ReadError,
+    },
+    /// There is no room for the commit log, and what it holds cannot be archived.
     #[error(transparent)]
-    Flush(#[from] ReadError),
+    Archive(#[from] ArchiveError),
     /// The operating system gives no thread.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),
@@ -110,26 +122,16 @@ impl Storage {
         let environment = new_environment(&components, &options, partitioner);
         let Components { fs, clock, .. } = components;
         let stores = open_stores(&environment, &options, &schema, family_options)?;
-        let replayed = replay(&*fs, &options, &schema, &environment, &stores)?;
+        let mut replayed = replay(&*fs, &options, &schema, &environment, &stores)?;
         if let Some(path) = replayed.segment_of_the_original() {
             return Err(StorageError::LogOfTheOriginal(path.to_owned()));
         }
-        let flushed = stores.iter().map(|store| store.flushed_position()).max();
-        let flushed = flushed.unwrap_or_default();
-        let log_options = LogOptions {
-            dir: options.commit_log_directory.clone(),
-            segment_bytes: options.segment_bytes,
-            sync: options.sync,
-            first_segment: flushed.segment + 1,
-            archive: options.commit_log_archive_directory.clone(),
-        };
-        let rng = fastrand::Rng::with_seed(options.seed);
         let throughput = options.compaction.bytes_per_second;
         let compactor = Compactor::new(Arc::clone(&clock), throughput);
+        let log = open_log(&fs, &clock, &options, &stores, &mut replayed)?;
         let has_replayed = !replayed.segments.is_empty();
-        let log = CommitLog::open(fs, clock, rng, log_options, replayed)?;
-        let memtables = stores.iter().map(|store| Arc::downgrade(&store.view().active));
-        let replayed_into = memtables.collect();
+        let memtables = |store: &Arc<Store>| store.view().memtables().map(Arc::downgrade).collect();
+        let replayed_into = stores.iter().map(memtables).collect();
         let shared = Arc::new(Shared {
             schema,
             stores,
@@ -298,63 +300,6 @@ pub(in crate::storage) fn prepare_directories(
         fs.sync_dir(directory).context("sync", directory)?;
     }
     Ok(locks)
-}
-
-/// Applies what the commit log holds to the memtables.
-fn replay(
-    fs: &dyn FileSystem,
-    options: &Options,
-    schema: &Schema,
-    environment: &Environment,
-    stores: &[Arc<Store>],
-) -> Result<commitlog::Replayed, StorageError> {
-    let mut needed = 0_u64;
-    let mut apply = |position: Position, record: &[u8]| -> Result<(), StorageError> {
-        let mutation = match RowMutation::decode(record, schema) {
-            Ok(mutation) => mutation,
-            Err(error @ (DecodeError::UnknownFamily { .. } | DecodeError::OtherNames { .. }))
-                if options.accept_commitlog_loss =>
-            {
-                log::warn!("a replayed mutation is dropped: {error}");
-                return Ok(());
-            }
-            Err(error) => {
-                let Position { segment, offset } = position;
-                let place = format!("segment {segment}, record ending at {offset}: {error}");
-                return Err(StorageError::Replay(place));
-            }
-        };
-        let key = environment.partitioner.decorate(mutation.key.clone());
-        let mut is_needed = false;
-        for family in &mutation.families {
-            let store = &stores[family.family.0 as usize];
-            // A segment stays as long as any family needs it. What others have flushed may have
-            // been deleted and purged since, and would come back.
-            if position > store.flushed_position() {
-                store.apply(&key, family);
-                is_needed = true;
-            }
-        }
-        needed += u64::from(is_needed);
-        if environment.memtable_memory.load(Ordering::Relaxed) > options.memtable_budget_bytes {
-            for store in stores {
-                if let Some(memtable) = store.switch_memtable(position) {
-                    store.flush(&memtable)?;
-                }
-            }
-        }
-        Ok(())
-    };
-    let (directory, accept_loss) = (&options.commit_log_directory, options.accept_commitlog_loss);
-    let replayed = commitlog::replay(directory, fs, accept_loss, &mut apply);
-    let replayed = replayed.map_err(|error| match error {
-        commitlog::ReplayError::Apply { source, .. } => source,
-        other => StorageError::Replay(other.to_string()),
-    })?;
-    if !replayed.segments.is_empty() {
-        log::info!("Log replay complete, {needed} replayed mutations");
-    }
-    Ok(replayed)
 }
 
 #[cfg(test)]

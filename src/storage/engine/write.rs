@@ -22,6 +22,15 @@ impl Shared {
         may_block: bool,
     ) -> Result<Applied, WriteError> {
         self.wait_for_memory(may_block)?;
+        self.apply_with_memory(mutations, may_block)
+    }
+
+    /// [`Self::apply`] for who has waited for memory.
+    pub(super) fn apply_with_memory(
+        &self,
+        mutations: &[RowMutation],
+        may_block: bool,
+    ) -> Result<Applied, WriteError> {
         let mut delay = Duration::ZERO;
         for family in mutations.iter().flat_map(|mutation| &mutation.families) {
             let store = self.store(family.family);
@@ -44,6 +53,11 @@ impl Shared {
         let records = mutations.iter().map(|m| (m.record(), m.family_numbers()));
         let position = match self.log.append_all(records, may_block) {
             Err(LogError::WouldBlock) => return Err(WriteError::WouldBlock),
+            Err(full @ LogError::NoSpace { .. }) => {
+                // A log that is smaller than it may grow must not wait until memtables are old.
+                self.request_what_pins_the_oldest_segment();
+                return Err(full.into());
+            }
             appended => appended?,
         };
         for mutation in mutations {
@@ -160,7 +174,7 @@ impl Shared {
 
     pub(super) fn request_all(&self, cause: FlushCause) {
         for store in &self.stores {
-            if !store.view().active.is_empty() {
+            if store.view().memtables().any(|memtable| !memtable.is_empty()) {
                 self.flushes.push(Work::Flush(store.id(), cause));
             }
         }

@@ -108,7 +108,9 @@ pub(super) fn flush_other_keyspaces(setup: &Setup, plan: &Plan) -> Result<(), Re
     let mut stores = Stores::open(setup, is_other)?;
     let options = &setup.options;
     let (log, accept_loss) = (&options.commit_log_directory, options.accept_commitlog_loss);
-    let replayed = commitlog::replay(log, fs, accept_loss, &mut |position, record| {
+    let flushed = stores.open.values().map(|store| store.flushed_position()).min();
+    let flushed = flushed.unwrap_or_default();
+    let replayed = commitlog::replay(log, fs, accept_loss, flushed, &mut |position, record| {
         stores.apply(position, record, &is_other, &|_| true)
     });
     replayed.map_err(|error| match error {

@@ -200,10 +200,11 @@ fn a_power_loss_while_segments_are_made_or_closed_is_no_damage() {
             });
             fs.crash(&mut fastrand::Rng::with_seed(seed));
             let mut records = 0;
-            let result = replay::<Infallible>(dir(), &fs, false, &mut |_, _| {
-                records += 1;
-                Ok(())
-            });
+            let result =
+                replay::<Infallible>(dir(), &fs, false, Position::default(), &mut |_, _| {
+                    records += 1;
+                    Ok(())
+                });
             assert!(result.is_ok(), "after {changes} changes, seed {seed}: {result:?}");
             assert!(written.is_err() || records == 5, "{records} after a clean close");
             is_complete = written.is_ok();

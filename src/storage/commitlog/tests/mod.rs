@@ -5,6 +5,7 @@ mod archiving;
 mod crashes;
 mod damage;
 mod disk;
+mod full;
 mod segments;
 
 use std::convert::Infallible;
@@ -21,6 +22,22 @@ use disk::Disk;
 const ON_DEMAND: SyncPolicy = SyncPolicy::Periodic { every: Duration::from_hours(1) };
 
 const BATCH: SyncPolicy = SyncPolicy::Batch { window: Duration::ZERO };
+
+/// What is easier in tests.
+impl CommitLog {
+    fn append(&self, body: &[u8], families: &[u32]) -> Result<Position, LogError> {
+        let end = self.append_all([(body, families)].into_iter(), true)?;
+        Ok(end.expect("there is a record"))
+    }
+
+    fn wait_synced(&self, position: Position) -> Result<(), LogError> {
+        self.appender.wait(position, false)
+    }
+
+    fn synced_position(&self) -> Position {
+        self.appender.signal.synced()
+    }
+}
 
 fn dir() -> &'static Path {
     Path::new("/data/commitlog")
@@ -51,7 +68,7 @@ fn try_read_back(
     accept_loss: bool,
 ) -> Result<(Replayed, Records), ReplayError<Infallible>> {
     let mut records = Vec::new();
-    let replayed = replay(dir(), disk, accept_loss, &mut |position, body| {
+    let replayed = replay(dir(), disk, accept_loss, Position::default(), &mut |position, body| {
         records.push((position, body.to_vec()));
         Ok(())
     })?;

@@ -174,10 +174,16 @@ fn a_real_directory_works_like_the_one_in_memory() {
     let mut records = Records::new();
     for run in 0..3 {
         let mut found = Records::new();
-        let replayed = replay::<Infallible>(&dir, &OsFileSystem, false, &mut |position, body| {
-            found.push((position, body.to_vec()));
-            Ok(())
-        });
+        let replayed = replay::<Infallible>(
+            &dir,
+            &OsFileSystem,
+            false,
+            Position::default(),
+            &mut |position, body| {
+                found.push((position, body.to_vec()));
+                Ok(())
+            },
+        );
         assert_eq!(found, records);
         let options = LogOptions { dir: dir.clone(), ..options(BATCH, 1000) };
         let clock = Arc::new(ManualClock::at_micros(5_000_000));
