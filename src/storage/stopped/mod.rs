@@ -34,6 +34,13 @@ pub enum StoppedError {
         path = .0.display()
     )]
     Running(PathBuf),
+    /// A restore was begun and is not complete.
+    #[error(
+        "{path} says that a restore was not finished: repeat the command that is written there \
+         first",
+        path = .0.display()
+    )]
+    Restoring(PathBuf),
     /// A directory of the configuration is not there.
     #[error(
         "there is no directory {path}: no server has run on this configuration",
@@ -81,11 +88,9 @@ impl StoppedServer {
         directories.sort_unstable();
         directories.dedup();
         let locks = directories.into_iter().map(|directory| lock(&**fs, directory));
-        Ok(Self {
-            fs: Arc::clone(fs),
-            data_directories: data_directories.to_vec(),
-            _locks: locks.collect::<Result<_, _>>()?,
-        })
+        let locks = locks.collect::<Result<_, _>>()?;
+        data_directories.iter().try_for_each(|directory| check_no_restore(&**fs, directory))?;
+        Ok(Self { fs: Arc::clone(fs), data_directories: data_directories.to_vec(), _locks: locks })
     }
 
     /// A column family, which may have no files yet.
@@ -106,6 +111,13 @@ pub fn lock_around(
     let path = directory.join(files::LOCK_FILE);
     let has_run = fs.try_exists(&path).context("look for", &path)?;
     has_run.then(|| lock(fs, directory)).transpose()
+}
+
+/// What a restore has left half done does not belong together, and is moved aside when the restore
+/// is repeated, with what was added.
+fn check_no_restore(fs: &dyn FileSystem, directory: &Path) -> Result<(), StoppedError> {
+    let mark = directory.join(files::RESTORING_FILE);
+    if fs.exists(&mark) { Err(StoppedError::Restoring(mark)) } else { Ok(()) }
 }
 
 fn lock(fs: &dyn FileSystem, directory: &Path) -> Result<Box<dyn Lock>, StoppedError> {

@@ -147,3 +147,15 @@ fn a_power_loss_at_any_step_leaves_the_old_or_the_new_and_keeps_the_damaged_file
     }
     assert!(old > 3 && new > 3, "{old} {new}");
 }
+
+#[test]
+fn what_a_restore_has_left_half_done_is_left_alone() {
+    let disk = disk();
+    let mark = Path::new("/data").join(files::RESTORING_FILE);
+    disk.create(&mark).unwrap();
+    let refused = server(&disk).unwrap_err();
+    assert!(refused.to_string().contains("alexandra.restoring says that a restore"), "{refused}");
+    assert!(lock_around(&*disk, Path::new(FOLDER)).is_ok(), "a file can be looked at");
+    disk.remove_file(&mark).unwrap();
+    assert!(server(&disk).is_ok());
+}
