@@ -28,6 +28,11 @@ struct Ended {
 fn run(directory: &FilePath, command: &str, replacements: &[(&str, &str)]) -> Ended {
     let is_documented = DOCUMENT.lines().any(|line| line == command);
     assert!(is_documented, "docs/backup.md lacks: {command}");
+    run_any(directory, command, replacements)
+}
+
+/// [`run`] for a command that is put together from what the document has.
+fn run_any(directory: &FilePath, command: &str, replacements: &[(&str, &str)]) -> Ended {
     let mut words = command.split(' ');
     assert_eq!(words.next(), Some("alexandra"));
     let words = words.map(|word| match word {
@@ -145,4 +150,67 @@ fn a_server_is_restored_by_the_commands_of_the_document() {
     assert!(server.stop().success());
     let refused = run(path, plain, &[]);
     assert!(refused.text.contains("no snapshot nightly"), "{}", refused.text);
+}
+
+/// A keyspace goes back further than the others, which then go back to a time that it has left
+/// behind; and who wanted that time in the first place gets it after all.
+#[test]
+fn what_a_restore_has_left_behind_comes_back_only_on_demand() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let archive = path.join("archive").display().to_string();
+    let options: Options = plain_families().with("CommitLogArchiveDirectory", &archive);
+    let mut server = Server::start(path, &options);
+    insert(&server, "old");
+    assert!(server.stop().success());
+    succeeds(path, "alexandra snapshot take --config CONF nightly", &[]);
+    server.restart();
+    let time = || {
+        thread::sleep(PAUSE);
+        let time = now_millis().to_string();
+        thread::sleep(PAUSE);
+        time
+    };
+    insert(&server, "good");
+    let first = time();
+    insert(&server, "left");
+    let second = time();
+    insert(&server, "late");
+    assert!(server.stop().success());
+
+    let plain = "alexandra restore --config CONF --snapshot nightly";
+    let one = format!("{plain} --keyspace Keyspace1 --until TIME");
+    let done = run_any(path, &one, &[("TIME", &first)]);
+    assert!(done.success && !done.text.contains("LEFT OUT"), "{}", done.text);
+    server.restart();
+    check(&server, &["old", "good"], &["left", "late"]);
+    insert(&server, "x");
+    assert!(server.stop().success());
+
+    let until = format!("{plain} --until TIME");
+    let done = succeeds(path, &until, &[("TIME", &second)]);
+    assert!(done.contains("LEFT OUT 1 mutations of Keyspace1, written from "), "{done}");
+    server.restart();
+    check(&server, &["old", "good"], &["left", "late", "x"]);
+    insert(&server, "y");
+    assert!(server.stop().success());
+
+    let archived = format!("{plain} --archive ARCHIVE");
+    let done = succeeds(path, &archived, &[]);
+    assert!(done.contains("With --forget-restores they are replayed as well"), "{done}");
+    server.restart();
+    check(&server, &["old", "good", "y"], &["left", "late", "x"]);
+    assert!(server.stop().success());
+
+    let dry = run_any(path, &format!("{until} --dry-run"), &[("TIME", &second)]);
+    assert!(dry.success && dry.text.contains("WOULD LEAVE OUT 1 mutations"), "{}", dry.text);
+    let done = succeeds(path, &format!("{until} --forget-restores"), &[("TIME", &second)]);
+    assert!(!done.contains("LEFT OUT"), "{done}");
+    server.restart();
+    check(&server, &["old", "good", "left"], &["late", "x", "y"]);
+    insert(&server, "z");
+    assert!(server.stop().success());
+    succeeds(path, &archived, &[]);
+    server.restart();
+    check(&server, &["old", "good", "left", "z"], &["late", "x", "y"]);
 }

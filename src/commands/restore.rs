@@ -5,7 +5,7 @@ use super::serve::start_logging;
 use crate::base::utc::UtcTime;
 use crate::config::Settings;
 use crate::node::{NodeOptions, StorageSetup};
-use crate::storage::restore::{ReplayReport, Report, Request, restore};
+use crate::storage::restore::{LeftOut, ReplayReport, Report, Request, restore};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -31,6 +31,10 @@ pub(super) struct Arguments {
     /// --archive from CommitLogArchiveDirectory
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     until: Option<UtcTime>,
+
+    /// Replays also what earlier restores have left behind since the snapshot
+    #[arg(long)]
+    forget_restores: bool,
 
     /// Tells what would be done, and changes nothing
     #[arg(long)]
@@ -70,6 +74,9 @@ fn restore_as_asked(arguments: &Arguments, settings: &Settings) -> Result<Report
         (None, Some(_)) => Some(configured.map(Path::to_owned).ok_or(
             "--until needs an archive: there is no CommitLogArchiveDirectory, and no --archive",
         )?),
+        (None, None) if arguments.forget_restores => {
+            return Err("--forget-restores needs --archive or --until".to_owned());
+        }
         (None, None) => None,
     };
     let options = NodeOptions {
@@ -82,6 +89,7 @@ fn restore_as_asked(arguments: &Arguments, settings: &Settings) -> Result<Report
         keyspace: arguments.keyspace.clone(),
         archive,
         until_millis: arguments.until.map(|until| until.0),
+        forget_restores: arguments.forget_restores,
         dry_run: arguments.dry_run,
         command: command(arguments),
     };
@@ -110,6 +118,9 @@ fn command(arguments: &Arguments) -> String {
     }
     if let Some(until) = arguments.until {
         let _ = write!(text, " --until {until}");
+    }
+    if arguments.forget_restores {
+        text.push_str(" --forget-restores");
     }
     if arguments.accept_commitlog_loss {
         text.push_str(" --accept-commitlog-loss");
@@ -172,6 +183,9 @@ fn describe_replay(replay: &ReplayReport, dry_run: bool, line: &mut dyn FnMut(St
             replay.mutations, replay.segments
         ));
     }
+    for left in &replay.left_out {
+        line(describe_left_out(left, dry_run));
+    }
     for path in &replay.missing {
         line(format!("LOST: {} is missing", path.display()));
     }
@@ -181,4 +195,21 @@ fn describe_replay(replay: &ReplayReport, dry_run: bool, line: &mut dyn FnMut(St
     for damage in &replay.torn {
         line(format!("Never finished, by a crash: {damage}"));
     }
+}
+
+fn describe_left_out(left: &LeftOut, dry_run: bool) -> String {
+    let time = |millis: Option<u64>| {
+        millis.map_or_else(|| "an unknown time".to_owned(), |millis| UtcTime(millis).to_string())
+    };
+    let LeftOut { restored_millis, keyspaces, mutations, first_millis, last_millis } = left;
+    let keyspaces: Vec<_> = keyspaces.iter().map(String::as_str).collect();
+    format!(
+        "{} {mutations} mutations of {}, written from {} to {}: a restore at {} has left them \
+         behind. With --forget-restores they are replayed as well",
+        if dry_run { "WOULD LEAVE OUT" } else { "LEFT OUT" },
+        keyspaces.join(", "),
+        time(*first_millis),
+        time(*last_millis),
+        UtcTime(*restored_millis),
+    )
 }

@@ -1,6 +1,6 @@
 //! Snapshots, the archive of the commit log, and restores.
 
-use crate::rig::{ARCHIVE, BATCH, KEYSPACE, Outcome, PERIODIC, Rig, Setup, insertion};
+use crate::rig::{ARCHIVE, BATCH, KEYSPACE, LOG, Outcome, PERIODIC, Rig, Setup, insertion};
 use alexandra::base::fs::FileSystem;
 use alexandra::base::sim_fs::{Fault, Operation, Survival};
 use alexandra::model::schema::FamilyId;
@@ -108,7 +108,8 @@ fn a_snapshot_is_what_was_there_whatever_happens_later() {
 
     let done = rig.restore(&plain("before"), false).unwrap();
     assert_eq!((planned.keyspaces, planned.moved_to), (done.keyspaces, done.moved_to.clone()));
-    assert!(done.moved_to.iter().any(|folder| !list(&rig, folder).is_empty()));
+    assert!(done.moved_to.iter().all(|folder| !list(&rig, folder).is_empty()));
+    assert!(done.moved_to.iter().any(|folder| folder.starts_with(LOG)));
     rig.open().unwrap();
     assert_eq!(value(&rig, "kept").as_deref(), Some("first"));
     assert_eq!(value(&rig, "deleted later").as_deref(), Some("first"));
@@ -369,6 +370,14 @@ fn a_restore_that_is_cut_off_is_repeated() {
         case.open().unwrap();
         assert_eq!(value(&case, "a").as_deref(), Some("log"), "{changes}");
         assert_eq!(value(&case, "b").as_deref(), Some("snapshot"), "{changes}");
+        put(&case, "new", 1, "new line");
+        case.close();
+        // What was left behind stays so, however often the restore was repeated.
+        restore(&case, &replaying("t", None));
+        case.open().unwrap();
+        assert_eq!(value(&case, "a").as_deref(), Some("log"), "{changes}");
+        assert_eq!(value(&case, "b").as_deref(), Some("snapshot"), "{changes}");
+        assert_eq!(value(&case, "new").as_deref(), Some("new line"), "{changes}");
         case.close();
         if complete {
             break;
@@ -454,6 +463,74 @@ fn a_restore_goes_to_a_point_in_time_and_later_ones_along_the_new_line() {
     assert!(matches!(early, RestoreError::TooYoung(_)), "{early}");
 }
 
+/// Too early a time, or no archive, and then what was wanted in the first place.
+#[test]
+fn what_a_restore_left_behind_is_told_of_and_can_be_had_after_all() {
+    let mut rig = Rig::new(Setup { sync: BATCH, ..with_archive() }, 1);
+    let later = |rig: &Rig| {
+        rig.clock.advance(Duration::from_secs(5));
+        millis(rig)
+    };
+    put(&rig, "old", 1, "1");
+    rig.snapshot("t");
+    put(&rig, "a", 1, "A");
+    let early = later(&rig);
+    let written = later(&rig);
+    put(&rig, "b", 1, "B");
+    let late = later(&rig);
+    later(&rig);
+    put(&rig, "c", 1, "C");
+    rig.kill();
+    for (first, left_out) in [(replaying("t", Some(early)), 1), (plain("t"), 2)] {
+        for is_used in [false, true] {
+            let mut case = rig.fork();
+            restore(&case, &first);
+            let restored_millis = millis(&case);
+            if is_used {
+                case.open().unwrap();
+                put(&case, "d", 1, "D");
+                case.close();
+            }
+            later(&case);
+            let again = replaying("t", Some(late));
+            for dry_run in [true, false] {
+                let request = Request { dry_run, ..again.clone() };
+                let report = case.restore(&request, false).unwrap().replay.unwrap();
+                let [left] = &report.left_out[..] else { panic!("{report:?}") };
+                assert_eq!((left.mutations, left.last_millis), (left_out, Some(written)));
+                assert_eq!(left.restored_millis, restored_millis);
+                assert_eq!(left.keyspaces.iter().collect::<Vec<_>>(), [KEYSPACE]);
+            }
+            let forgetting = Request { forget_restores: true, ..again };
+            let report = case.restore(&forgetting, false).unwrap().replay.unwrap();
+            assert_eq!((report.mutations, &report.left_out[..]), (2, &[][..]));
+            case.open().unwrap();
+            let found = |rig: &Rig| ["a", "b", "c", "d", "e"].map(|key| value(rig, key).is_some());
+            assert_eq!(found(&case), [true, true, false, false, false]);
+            put(&case, "e", 1, "E");
+            case.close();
+            // That is the line from now on.
+            let report = case.restore(&replaying("t", None), false).unwrap().replay.unwrap();
+            assert_eq!(report.mutations, 3);
+            case.open().unwrap();
+            assert_eq!(found(&case), [true, true, false, false, true]);
+        }
+    }
+}
+
+/// The newest file is in the snapshot: it must not be named as one that was replaced as well.
+#[test]
+fn a_restored_manifest_names_each_file_once() {
+    let mut rig = Rig::new(setup(), 1);
+    put(&rig, "a", 1, "A");
+    rig.snapshot("t");
+    rig.kill();
+    restore(&rig, &plain("t"));
+    let manifest = rig.disk.read(Path::new("/var/data0/Blog/Authors.manifest")).unwrap();
+    let manifest = String::from_utf8(manifest).unwrap();
+    assert!(manifest.contains("\nsstable 1 ") && !manifest.contains("obsolete"), "{manifest}");
+}
+
 #[test]
 fn a_missing_or_damaged_segment_is_named_and_its_loss_can_be_accepted() {
     let mut rig = Rig::new(Setup { sync: BATCH, ..with_archive() }, 1);
@@ -468,7 +545,7 @@ fn a_missing_or_damaged_segment_is_named_and_its_loss_can_be_accepted() {
     rig.close();
     let archived = segments(&rig, ARCHIVE);
     assert!(archived.len() > 10, "{archived:?}");
-    assert_eq!(segments(&rig, "/var/commitlog").len(), 0, "a clean end leaves nothing behind");
+    assert_eq!(segments(&rig, LOG).len(), 0, "a clean end leaves nothing behind");
     let count = |rig: &Rig| (0..60).filter(|n| value(rig, &format!("{n:02}")).is_some()).count();
     // All are there: the whole log can be replayed.
     let mut whole = rig.fork();
@@ -520,10 +597,10 @@ fn what_the_archive_does_not_take_stays_in_the_log() {
     }
     rig.storage().flush(FamilyId(0)).unwrap();
     assert_eq!(segments(&rig, ARCHIVE).len(), 0);
-    assert!(segments(&rig, "/var/commitlog").len() >= 6, "writes go on, nothing is discarded");
+    assert!(segments(&rig, LOG).len() >= 6, "writes go on, nothing is discarded");
     let mut rig = rig;
     rig.close();
-    let kept = segments(&rig, "/var/commitlog");
+    let kept = segments(&rig, LOG);
     assert!(kept.len() >= 6, "{kept:?}");
     // The archive works again.
     rig.disk.crash_keeping(Survival::Everything, &mut Rng::with_seed(1));
@@ -531,7 +608,7 @@ fn what_the_archive_does_not_take_stays_in_the_log() {
     rig.close();
     let archived = segments(&rig, ARCHIVE);
     assert!(kept.iter().all(|name| archived.contains(name)), "{kept:?} {archived:?}");
-    assert_eq!(segments(&rig, "/var/commitlog").len(), 0);
+    assert_eq!(segments(&rig, LOG).len(), 0);
 }
 
 #[test]
@@ -550,7 +627,7 @@ fn an_archive_on_another_file_system_gets_copies() {
     put(&rig, "last", 1, "x");
     rig.close();
     assert!(segments(&rig, ARCHIVE).len() > 6);
-    assert_eq!(segments(&rig, "/var/commitlog").len(), 0);
+    assert_eq!(segments(&rig, LOG).len(), 0);
     rig.disk.crash_keeping(Survival::Nothing, &mut Rng::with_seed(1));
     restore(&rig, &replaying("t", None));
     rig.open().unwrap();
@@ -562,7 +639,7 @@ fn an_archive_on_another_file_system_gets_copies() {
 #[test]
 fn a_foreign_file_in_the_archive_keeps_the_segment_in_the_log() {
     let mut rig = Rig::new(Setup { sync: BATCH, ..with_archive() }, 1);
-    let first = segments(&rig, "/var/commitlog").remove(0);
+    let first = segments(&rig, LOG).remove(0);
     let path = Path::new(ARCHIVE).join(&first);
     rig.disk.create(&path).unwrap().write_all_at(b"foreign", 0).unwrap();
     for n in 0..30 {
@@ -570,6 +647,6 @@ fn a_foreign_file_in_the_archive_keeps_the_segment_in_the_log() {
     }
     rig.close();
     assert_eq!(rig.disk.read(&path).unwrap(), b"foreign");
-    assert!(segments(&rig, "/var/commitlog").contains(&first));
+    assert!(segments(&rig, LOG).contains(&first));
     assert!(segments(&rig, ARCHIVE).len() > 4, "the others are there");
 }

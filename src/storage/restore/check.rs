@@ -1,6 +1,6 @@
 //! What is to be restored, and whether it can be. Changes nothing.
 
-use super::place::{Mark, read_marks};
+use super::place::{self, Mark, read_marks};
 use super::{Report, Request, RestoreError, RestoredKeyspace, Setup};
 use crate::base::events::Events;
 use crate::base::fs::FileSystem;
@@ -30,6 +30,8 @@ pub(super) struct Plan {
     pub(super) aside: String,
     /// A restore was cut off, and this one repeats it.
     pub(super) is_repeated: bool,
+    /// What earlier restores have left behind counts.
+    forgets_restores: bool,
     /// Segments in the commit log.
     log_segments: usize,
 }
@@ -68,6 +70,7 @@ impl Plan {
             newest: newest(setup, request, &families, &marks)?,
             aside: unused_name(fs, setup, millis)?,
             is_repeated: !marks.is_empty(),
+            forgets_restores: request.forget_restores,
             log_segments: segment_ids(fs, log).context("list", log)?.len(),
             snapshots,
             families,
@@ -106,13 +109,26 @@ impl Plan {
         Ok(replay)
     }
 
+    /// The restores that count, of those that an archive knows of.
+    pub(super) fn history(
+        &self,
+        fs: &dyn FileSystem,
+        archive: &Path,
+    ) -> Result<History, RestoreError> {
+        let mut history = History::load(fs, archive)?;
+        for family in self.families.iter().filter(|_| self.forgets_restores) {
+            history.forget(&family.keyspace, &family.name, family.base);
+        }
+        Ok(history)
+    }
+
     /// What of an archive follows upon the snapshot of each column family.
     pub(super) fn timelines(
         &self,
         fs: &dyn FileSystem,
         archive: &Path,
     ) -> Result<BTreeMap<FamilyId, Timeline>, RestoreError> {
-        let history = History::load(fs, archive)?;
+        let history = self.history(fs, archive)?;
         let timeline = |family: &FamilyPlan| {
             let timeline = history.timeline(&family.keyspace, &family.name).behind(family.base);
             let timeline = timeline.ok_or_else(|| RestoreError::LeftBehind {
@@ -124,7 +140,7 @@ impl Plan {
         self.families.iter().map(timeline).collect()
     }
 
-    pub(super) fn report(&self) -> Report {
+    pub(super) fn report(&self, setup: &Setup) -> Result<Report, RestoreError> {
         let keyspace = |snapshot: &Snapshot| {
             let families = || self.families.iter().filter(|f| f.keyspace == snapshot.keyspace);
             RestoredKeyspace {
@@ -138,14 +154,14 @@ impl Plan {
                     .sum(),
             }
         };
-        let folders = self.snapshots.iter().flat_map(|snapshot| &snapshot.folders);
-        Report {
+        let moved = place::present(setup, self)?.into_iter();
+        Ok(Report {
             keyspaces: self.snapshots.iter().map(keyspace).collect(),
             unconfigured: self.unconfigured.clone(),
-            moved_to: folders.map(|it| it.keyspace_folder.join(&self.aside)).collect(),
+            moved_to: moved.map(|(folder, _)| folder.join(&self.aside)).collect(),
             archived_segments: self.log_segments,
             replay: None,
-        }
+        })
     }
 }
 
@@ -227,7 +243,8 @@ fn plan_keyspace(
         drop(Store::open(&looking, id, schema, setup.family_options(id), folders.collect())?);
         // No later file gets a number that a file has had that was moved aside: names in other
         // snapshots stay those of other files.
-        manifest.obsolete.extend(generations.get(&schema.name));
+        let newest = generations.get(&schema.name).copied();
+        manifest.obsolete.extend(newest.filter(|it| !manifest.sstables.contains_key(it)));
         families.push(FamilyPlan {
             id,
             keyspace: schema.keyspace.clone(),

@@ -15,10 +15,11 @@
 //! A restore that was cut off is repeated as a whole: what it finds is moved aside once more.
 
 mod check;
+mod left_out;
 mod place;
 mod replay;
 
-use super::commitlog::archive::{self, ArchiveError, ArchiveReplay, History, Restored};
+use super::commitlog::archive::{self, ArchiveError, ArchiveReplay, Restored};
 use super::commitlog::{Damage, Position, ReplayError};
 use super::engine::{Components, StorageError, lock, prepare_directories};
 use super::error::{FileError, ReadError};
@@ -29,6 +30,7 @@ use crate::base::fs::Lock;
 use crate::model::schema::{FamilyId, Schema};
 use crate::ring::Partitioner;
 use check::Plan;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -66,6 +68,9 @@ pub struct Request {
     pub archive: Option<PathBuf>,
     /// Replay stops where the log first notes a later time, in milliseconds since the Unix epoch.
     pub until_millis: Option<u64>,
+    /// What earlier restores have left behind since the snapshot is replayed as well: all that the
+    /// archive holds, in the order in which it was written.
+    pub forget_restores: bool,
     /// Only tells what would be done.
     pub dry_run: bool,
     /// The command line, for who finds a restore that was cut off.
@@ -121,6 +126,23 @@ pub struct ReplayReport {
     pub lost: Vec<Damage>,
     /// Parts that a crash had left unfinished, which is normal.
     pub torn: Vec<Damage>,
+    /// What was written in time and left out, since earlier restores have left it behind.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// Mutations in the archive that a restore leaves out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// When the restore happened that left them behind, in milliseconds since the Unix epoch.
+    pub restored_millis: u64,
+    /// The keyspaces concerned.
+    pub keyspaces: BTreeSet<String>,
+    /// How many there are.
+    pub mutations: u64,
+    /// When the first was written, in milliseconds since the Unix epoch, as far as the log tells.
+    pub first_millis: Option<u64>,
+    /// When the last was written.
+    pub last_millis: Option<u64>,
 }
 
 /// Why a restore was refused, or was not completed.
@@ -159,7 +181,7 @@ pub enum RestoreError {
     #[error(
         "the snapshot {snapshot} of {keyspace} was taken before a restore that led back behind it, \
          so that what the archive holds does not follow upon it. Restore it without the archive, \
-         or take another one"
+         or with --forget-restores, or take another one"
     )]
     LeftBehind {
         /// The snapshot.
@@ -229,8 +251,11 @@ pub fn restore(setup: &Setup, request: &Request) -> Result<Report, RestoreError>
     let plan = Plan::of(setup, request)?;
     let replay = request.archive.as_deref();
     let replay = replay.map(|archive| plan.survey(setup, request, archive)).transpose()?;
-    let mut report = plan.report();
-    report.replay = replay.as_ref().map(report_replay);
+    let mut report = plan.report(setup)?;
+    if let (Some(replay), Some(archive)) = (&replay, &request.archive) {
+        let left_out = left_out::find(setup, request, &plan, archive)?;
+        report.replay = Some(report_replay(replay, left_out));
+    }
     if request.dry_run {
         return Ok(report);
     }
@@ -274,7 +299,7 @@ fn archives<'a>(setup: &'a Setup, request: &'a Request) -> impl Iterator<Item = 
     asked.into_iter().chain(configured.filter(move |configured| Some(*configured) != asked))
 }
 
-fn report_replay(replay: &ArchiveReplay) -> ReplayReport {
+fn report_replay(replay: &ArchiveReplay, left_out: Vec<LeftOut>) -> ReplayReport {
     ReplayReport {
         segments: replay.segments(),
         mutations: 0,
@@ -284,6 +309,7 @@ fn report_replay(replay: &ArchiveReplay) -> ReplayReport {
         missing: replay.missing.clone(),
         lost: replay.damaged.clone(),
         torn: replay.torn.clone(),
+        left_out,
     }
 }
 
@@ -296,11 +322,17 @@ fn note_history(
 ) -> Result<(), RestoreError> {
     let fs = &*setup.components.fs;
     let millis = setup.components.clock.coarse_millis();
+    let mut reached = BTreeMap::new();
+    if let (Some(replay), Some(archive)) = (replay, &request.archive) {
+        // The replay stops at one place for all. A column family may have left that behind.
+        let timelines = plan.timelines(fs, archive)?;
+        reached.extend(timelines.into_iter().map(|(id, way)| (id, way.up_to(replay.stop))));
+    }
     for archive in archives(setup, request) {
-        let mut history = History::load(fs, archive)?;
+        let mut history = plan.history(fs, archive)?;
         history.restored.extend(plan.families.iter().map(|family| Restored {
             millis,
-            to: replay.map_or(family.base, |replay| family.base.max(replay.stop)),
+            to: reached.get(&family.id).copied().unwrap_or(family.base),
             from: plan.newest,
             keyspace: family.keyspace.clone(),
             family: family.name.clone(),

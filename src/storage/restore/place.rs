@@ -79,6 +79,20 @@ pub(super) fn end(setup: &Setup) -> Result<(), FileError> {
 /// Moves the files of the keyspaces and the commit log aside.
 pub(super) fn move_aside(setup: &Setup, plan: &Plan) -> Result<(), FileError> {
     let fs = &*setup.components.fs;
+    for (folder, files) in present(setup, plan)? {
+        move_to(fs, &folder, &plan.aside, &files)?;
+    }
+    Ok(())
+}
+
+/// The files of the keyspaces, and the segments of the commit log, by the folders in which there are
+/// any.
+pub(super) fn present(
+    setup: &Setup,
+    plan: &Plan,
+) -> Result<Vec<(PathBuf, Vec<PathBuf>)>, FileError> {
+    let fs = &*setup.components.fs;
+    let mut found = Vec::new();
     for directory in &setup.options.data_directories {
         for snapshot in &plan.snapshots {
             let folder = files::keyspace_folder(directory, &snapshot.keyspace);
@@ -88,12 +102,13 @@ pub(super) fn move_aside(setup: &Setup, plan: &Plan) -> Result<(), FileError> {
             let entries = fs.list(&folder).context("list", &folder)?;
             let present = entries.into_iter().filter(|entry| !entry.is_dir);
             let present: Vec<_> = present.map(|entry| folder.join(entry.name)).collect();
-            move_to(fs, &folder, &plan.aside, &present)?;
+            found.push((folder, present));
         }
     }
     let log = &setup.options.commit_log_directory;
-    let segments = segment_files(fs, log).context("list", log)?;
-    move_to(fs, log, &plan.aside, &segments)
+    found.push((log.clone(), segment_files(fs, log).context("list", log)?));
+    found.retain(|(_, files)| !files.is_empty());
+    Ok(found)
 }
 
 fn move_to(
@@ -102,9 +117,6 @@ fn move_to(
     aside: &str,
     present: &[PathBuf],
 ) -> Result<(), FileError> {
-    if present.is_empty() {
-        return Ok(());
-    }
     let aside = folder.join(aside);
     directory::create(fs, &aside).context("create", &aside)?;
     for path in present {

@@ -95,6 +95,13 @@ impl History {
         Timeline::new(parts)
     }
 
+    /// Forgets the restores of a column family that happened after this position: nothing behind it
+    /// counts as left behind any more.
+    pub fn forget(&mut self, keyspace: &str, family: &str, base: Position) {
+        self.restored
+            .retain(|it| it.from <= base || it.keyspace != keyspace || it.family != family);
+    }
+
     fn render(&self) -> String {
         let mut text = format!("{HEAD}\n");
         for Restored { millis, to, from, keyspace, family } in &self.restored {
@@ -224,8 +231,11 @@ mod tests {
         assert_eq!(History::default().timeline("a", "b"), all);
         let once = (at(5, 100), at(9, u64::MAX));
         let expected = vec![(at(0, 0), once.0), (once.1, Position::MAX)];
-        assert_eq!(timeline(&[once]), Timeline::new(expected.clone()));
-        assert_eq!(timeline(&[once, once]), Timeline::new(expected), "a repeated restore");
+        assert_eq!(timeline(&[once]), Timeline::new(expected));
+        // Repeated, it leads from further on to the same place.
+        let repeated = (once.0, at(12, u64::MAX));
+        let expected = vec![(at(0, 0), once.0), (repeated.1, Position::MAX)];
+        assert_eq!(timeline(&[once, repeated]), Timeline::new(expected), "a repeated restore");
         // Back to before the first restore.
         let twice = (at(3, 50), at(12, u64::MAX));
         let expected = vec![(at(0, 0), twice.0), (twice.1, Position::MAX)];
@@ -238,5 +248,37 @@ mod tests {
         let twice = (at(11, 50), at(12, u64::MAX));
         let expected = vec![(at(0, 0), once.0), (once.1, twice.0), (twice.1, Position::MAX)];
         assert_eq!(timeline(&[once, twice]), Timeline::new(expected));
+    }
+
+    #[test]
+    fn who_stops_in_a_part_that_was_left_behind_comes_no_further_than_the_way_leads() {
+        let first = at(9, u64::MAX);
+        let mut history = History { restored: vec![restored(at(5, 100), first)] };
+        let way = history.timeline("Key space-1%", "Größe").behind(at(2, 7)).unwrap();
+        let left = [at(5, 101), at(5, u64::MAX), at(8, 3), first];
+        for (stops, reached) in [
+            (&[at(1, 0), at(2, 7)][..], at(2, 7)),
+            (&[at(3, 50)], at(3, 50)),
+            (&[at(5, 100)], at(5, 100)),
+            (&left, at(5, 100)),
+            (&[at(10, 1)], at(10, 1)),
+        ] {
+            for stop in stops {
+                assert_eq!(way.up_to(*stop), reached, "up to {stop}");
+            }
+        }
+        assert_eq!(way.gaps().collect::<Vec<_>>(), [(at(5, 100), first)]);
+        // What is noted of a restore that stops there must not bring the part back.
+        for stop in left {
+            let second = restored(way.up_to(stop), at(12, u64::MAX));
+            let history = History { restored: vec![history.restored[0].clone(), second] };
+            let way = history.timeline("Key space-1%", "Größe");
+            assert!(left.iter().all(|position| !way.contains(*position)), "after {stop}");
+        }
+        history.forget("Key space-1%", "another", at(2, 7));
+        history.forget("Key space-1%", "Größe", first);
+        assert_eq!(history.restored.len(), 1, "the snapshot was taken later");
+        history.forget("Key space-1%", "Größe", at(2, 7));
+        assert_eq!(history, History::default());
     }
 }

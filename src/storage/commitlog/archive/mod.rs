@@ -9,12 +9,14 @@ mod archiver;
 mod copy;
 mod gaps;
 mod history;
+mod left;
 mod timeline;
 
 pub(super) use archiver::Archiver;
 pub(super) use copy::Archive;
 pub use copy::ArchiveError;
 pub use history::{History, Restored};
+pub use left::records_between;
 pub use timeline::{ArchiveReplay, Timeline, Wanted};
 
 use super::files;

@@ -32,6 +32,20 @@ impl Timeline {
         Some(Self::new([(base, *to)].into_iter().chain(rest).collect()))
     }
 
+    /// How far who goes along it up to a position comes: to that position, or to the end of the
+    /// last part before it if it was left behind. Its own beginning if nothing comes before.
+    pub fn up_to(&self, position: Position) -> Position {
+        let begun = self.0.iter().rfind(|(from, _)| *from < position);
+        let first = self.0.first().map_or(position, |(from, _)| *from);
+        begun.map_or(first, |(_, to)| position.min(*to))
+    }
+
+    /// What was left behind between its parts: each from behind its first position up to its
+    /// second, ascending.
+    pub fn gaps(&self) -> impl Iterator<Item = (Position, Position)> {
+        self.0.windows(2).map(|parts| (parts[0].1, parts[1].0))
+    }
+
     /// Its parts.
     pub(super) fn parts(&self) -> &[(Position, Position)] {
         &self.0
