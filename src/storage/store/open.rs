@@ -308,18 +308,14 @@ impl Store {
             *bytes == expected.bytes && opened().is_ok_and(|table| table.identity() == expected)
         };
         let mut meant = copies.iter().filter(is_meant);
-        match (meant.next(), meant.next()) {
-            (Some(only), None) => {
-                for (path, _) in copies.iter().filter(|copy| *copy != only) {
-                    tell_unread(path);
-                }
-                Ok(only.clone())
-            }
-            _ => {
-                let files = copies.into_iter().map(|(path, _)| path).collect();
-                Err(OpenError::TwoFiles { files })
-            }
+        let (Some(only), None) = (meant.next(), meant.next()) else {
+            let files = copies.into_iter().map(|(path, _)| path).collect();
+            return Err(OpenError::TwoFiles { files });
+        };
+        for (path, _) in copies.iter().filter(|copy| *copy != only) {
+            tell_unread(path);
         }
+        Ok(only.clone())
     }
 
     /// Rows of others must not be read as those of this column family, however alike they are.

@@ -189,7 +189,10 @@ fn a_failed_sync_stops_the_log_and_tells_all() {
     disk.set(|faults| faults.sync = true);
     let error = log.wait_synced(position).unwrap_err();
     let text = error.to_string();
-    assert!(text.contains("sync /data/commitlog/CommitLog-5000.alog: injected"), "{text}");
+    assert!(
+        text.contains("sync /data/commitlog/CommitLog-5000.alog: Input/output error"),
+        "{text}"
+    );
     disk.set(|faults| faults.sync = false);
     let syncs = disk.counts().syncs;
     assert!(matches!(log.append(b"later", &[1]), Err(LogError::Failed { action: "sync", .. })));
