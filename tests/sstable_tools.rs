@@ -242,6 +242,101 @@ fn scrub_saves_a_single_file_into_another() {
     expect(&stopped.tool(&["scrub", "alone.sst"]), 2, &["--output"]);
 }
 
+/// Flips a bit so many bytes before the end of a file.
+fn flip(file: &Path, before_end: usize) {
+    let mut bytes = fs::read(file).unwrap();
+    let at = bytes.len() - before_end;
+    bytes[at] ^= 4;
+    fs::write(file, bytes).unwrap();
+}
+
+#[test]
+fn damaged_properties_lose_nothing_where_the_column_family_is_named() {
+    let stopped = Stopped::new();
+    let before = stopped.export(STANDARD);
+    let file = stopped.files(STANDARD).remove(0);
+    let alone = stopped.path().join("alone.sst");
+    fs::copy(&file, &alone).unwrap();
+    // The footer has 48 bytes, and the properties stand before it.
+    flip(&alone, 60);
+    expect(&stopped.tool(&["verify", "alone.sst"]), 1, &["rows and cells were not checked"]);
+    let refused = stopped.tool(&["scrub", "alone.sst", "--output", "saved.sst"]);
+    expect(&refused, 2, &["its properties cannot be read", "scrub --config CONF FILE KEYSPACE"]);
+    let scrub = ["scrub", "--config", ".", "alone.sst", KEYSPACE, STANDARD, "--output"];
+    let saved = stopped.tool(&[&scrub[..], &["saved.sst"]].concat());
+    expect(&saved, 1, &["nothing is lost", "saved as saved.sst"]);
+    expect(&stopped.tool(&["verify", "saved.sst"]), 0, &["sound, 300 rows, 600 cells"]);
+    expect(&stopped.tool(&[&scrub[..], &["saved.sst"]].concat()), 2, &["is there already"]);
+    flip(&file, 60);
+    expect(&stopped.tool(&["scrub", "--config", ".", KEYSPACE]), 1, &["nothing is lost"]);
+    assert_eq!(stopped.export(STANDARD), before);
+}
+
+#[test]
+fn a_file_is_made_one_of_another_column_family() {
+    let stopped = Stopped::new();
+    let file = stopped.files(STANDARD).remove(0).display().to_string();
+    let scrub = |family: &str, output: &str| {
+        stopped.tool(&["scrub", "--config", ".", &file, KEYSPACE, family, "--output", output])
+    };
+    expect(&scrub("Standard2", "other.sst"), 0, &["saved as other.sst"]);
+    expect(&stopped.tool(&["dump", "other.sst"]), 0, &["Column family               Standard2"]);
+    expect(&stopped.tool(&["verify", "other.sst"]), 0, &["sound, 300 rows, 600 cells"]);
+    expect(&scrub(SUPER, "super.sst"), 2, &["its rows sort otherwise"]);
+}
+
+#[test]
+fn an_output_among_the_files_of_a_server_is_refused() {
+    let stopped = Stopped::new();
+    fs::write(stopped.path().join("rows.json"), "{}").unwrap();
+    let file = stopped.files(STANDARD).remove(0).display().to_string();
+    let snapshot = format!("data/{KEYSPACE}/snapshots/1");
+    fs::create_dir_all(stopped.path().join(&snapshot)).unwrap();
+    for output in [
+        &format!("data/{KEYSPACE}/{STANDARD}-9.sst"),
+        &format!("data/{KEYSPACE}/NoSuch-1.sst"),
+        &format!("{snapshot}/x.sst"),
+        "data/x.sst",
+    ] {
+        let import = ["import", "--config", ".", "-K", KEYSPACE, "-c", STANDARD, "rows.json"];
+        let imported = stopped.tool(&[&import[..], &["--output", output]].concat());
+        expect(&imported, 2, &[output, "among the files of a server", "write it elsewhere"]);
+        let scrubbed = stopped.tool(&["scrub", &file, "--output", output]);
+        expect(&scrubbed, 2, &[output, "among the files of a server", "write it elsewhere"]);
+        assert!(!stopped.path().join(output).exists());
+    }
+}
+
+#[test]
+fn a_manifest_is_made_anew_when_loss_is_accepted() {
+    let stopped = Stopped::new();
+    let before = stopped.export(STANDARD);
+    let manifest = stopped.folder().join(format!("{STANDARD}.manifest"));
+    let scrub = ["scrub", "--config", ".", KEYSPACE, STANDARD];
+    let accept = [&scrub[..], &["--accept-loss"]].concat();
+    flip(&manifest, 30);
+    let damaged = fs::read(&manifest).unwrap();
+    expect(&stopped.tool(&scrub), 1, &["Standard1.manifest is damaged", "--accept-loss"]);
+    assert_eq!(fs::read(&manifest).unwrap(), damaged);
+    let texts = ["a new manifest names 1 SSTables", "kept as ", "sound, left as it is"];
+    expect(&stopped.tool(&accept), 1, &texts);
+    let kept = stopped.folder().join("damaged").join(manifest.file_name().unwrap());
+    assert_eq!(fs::read(kept).unwrap(), damaged);
+    assert_eq!(stopped.export(STANDARD), before);
+    fs::remove_file(&manifest).unwrap();
+    expect(&stopped.tool(&scrub), 1, &["the manifest is missing", "--accept-loss"]);
+    expect(&stopped.tool(&accept), 1, &["a new manifest names 1 SSTables"]);
+    assert_eq!(stopped.export(STANDARD), before);
+
+    fs::remove_file(stopped.files(STANDARD).remove(0)).unwrap();
+    expect(&stopped.tool(&scrub), 1, &["is missing: put it back", "--accept-loss goes on"]);
+    expect(&stopped.tool(&["verify", "--config", "."]), 1, &["is missing"]);
+    expect(&stopped.tool(&accept), 1, &["does not name it any more"]);
+    expect(&stopped.tool(&["verify", "--config", "."]), 0, &["sound"]);
+    let server = Server::launch(stopped.path(), address(&stopped), serve(stopped.path()));
+    assert!(Client::connect(server.thrift_address()).scan(STANDARD).unwrap().is_empty());
+}
+
 #[test]
 fn export_and_import_give_the_same_rows_again() {
     let stopped = Stopped::new();
@@ -279,6 +374,8 @@ fn import_refuses_what_is_no_such_json() {
     let unknown = ["import", "--config", ".", "-K", KEYSPACE, "-c", "Elsewhere", "rows.json"];
     expect(&stopped.tool(&unknown), 2, &["there is no column family Elsewhere in"]);
     expect(&stopped.tool(&["import", "rows.json"]), 2, &["Usage: alexandra sstable import"]);
+    let pipe = ["import", "--config", ".", "-K", KEYSPACE, "-c", STANDARD, "/dev/stdin"];
+    expect(&stopped.tool(&pipe), 2, &["/dev/stdin: the text is read twice"]);
 }
 
 #[test]

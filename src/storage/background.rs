@@ -3,8 +3,8 @@
 //! They take it from a queue in which each column family stands at most once, so that it does not
 //! grow without bound. What writers wait for goes before what only has to be done some day: a
 //! thousand small families that grow old at the same moment must not stand in the way of the one
-//! that is written to. Nor does a large one take more than one thread: what comes for it while it is
-//! written waits until that is done.
+//! that is written to. Nor does a large one take more than one thread: what comes for it while it
+//! is written waits until that is done.
 
 use crate::base::events::FlushCause;
 use crate::model::schema::FamilyId;

@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use super::progress::Progress;
-use super::target::{ConfigArguments, Configured, ToolError, writer_options};
+use super::target::{ConfigArguments, Configured, ToolError, check_output, writer_options};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::fs::{FileSystem, OsFileSystem};
 use crate::config::Settings;
@@ -110,6 +110,7 @@ pub(super) fn to_file(
     json: &Path,
     output: &Path,
 ) -> Result<Imported, ToolError> {
+    check_output(&**fs, output)?;
     if fs.try_exists(output).context("look for", output)? {
         return Err(ToolError::Usage(format!("{} is there already", output.display())));
     }
@@ -141,7 +142,12 @@ fn import(
     json: &Path,
     next_path: &mut dyn FnMut() -> Result<PathBuf, FileError>,
 ) -> Result<Imported, ToolError> {
-    let size = json.metadata().map_or(0, |metadata| metadata.len());
+    let metadata = json.metadata().context("open", json)?;
+    if !metadata.is_file() {
+        let text = format!("{}: the text is read twice, write it to a file first", json.display());
+        return Err(ToolError::Usage(text));
+    }
+    let size = metadata.len();
     // The text is read twice.
     let progress = Progress::new("Importing", json, 2 * size);
     let mut open = || File::open(json).map(|file| Box::new(file) as Box<dyn Read>);

@@ -1,13 +1,17 @@
 //! `alexandra sstable scrub`.
 
 use super::Outcome;
+use super::import::family_of;
 use super::progress::Progress;
-use super::target::{ConfigArguments, Configured, Files, ToolError, describe_itself};
+use super::target::{
+    ConfigArguments, Configured, Files, ToolError, check_output, describe_itself, writer_options,
+};
 use super::verify::{OTHER_FILE, families, print, verify_file};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::fs::FileSystem;
 use crate::config::settings::ColumnFamilySettings;
-use crate::storage::error::FileError;
+use crate::model::schema::ColumnFamilySchema;
+use crate::storage::error::{FileContext, FileError};
 use crate::storage::sstable::salvage::{Salvaged, Source, salvage};
 use crate::storage::sstable::split_writer::Paths;
 use crate::storage::sstable::verify::{Expected, Report};
@@ -33,18 +37,30 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// A keyspace and column families of it, else all; with --output: an SSTable
-    #[arg(value_name = "KEYSPACE [FAMILY] | FILE")]
+    /// A keyspace and column families of it, else all; with --output: an SSTable, and the keyspace
+    /// and column family that the new file is of, if not those of the old one
+    #[arg(value_name = "KEYSPACE [FAMILY] | FILE [KEYSPACE FAMILY]")]
     targets: Vec<PathBuf>,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
     let Arguments { config, accept_loss, output, targets } = arguments;
     if let Some(output) = output {
-        let [file] = &targets[..] else {
-            return Err(ToolError::Usage("--output takes what is saved of one SSTable".into()));
+        return match &targets[..] {
+            [file] => scrub_file(file, None, output, *accept_loss),
+            [file, keyspace, family] => {
+                let settings = config.load()?;
+                let names = [keyspace, family].map(|name| name.display().to_string());
+                let family = family_of(&settings, &names[0], &names[1])?;
+                let into = NewFamily { options: writer_options(&settings, &family), family };
+                scrub_file(file, Some(into), output, *accept_loss)
+            }
+            _ => Err(ToolError::Usage(
+                "--output takes what is saved of one SSTable: name it, and a keyspace and column \
+                 family behind it if the new file is to be of these"
+                    .into(),
+            )),
         };
-        return scrub_file(file, output, *accept_loss);
     }
     if !config.is_given() && targets.iter().any(|target| target.is_file()) {
         let text = "an SSTable is replaced in its column family: name the configuration by \
@@ -65,10 +81,10 @@ fn scrub_family(
     accept_loss: bool,
 ) -> Result<Outcome, ToolError> {
     let schema = &family.schema;
-    let mut stopped = configured.server.family(&schema.keyspace, &schema.name)?;
     let partitioner = configured.partitioner();
     let expected = Expected { family: Some(Arc::clone(schema)), partitioner: Some(partitioner) };
-    let mut outcome = Outcome::Sound;
+    let (stopped, mut outcome) = open_family(configured, schema, &expected, accept_loss)?;
+    let Some(mut stopped) = stopped else { return Ok(outcome) };
     for named in stopped.named() {
         let (generation, file) = match named {
             Named::Present { generation, file } | Named::WrongSize { generation, file, .. } => {
@@ -83,8 +99,14 @@ fn scrub_family(
                 continue;
             }
             Named::Missing { generation } => {
-                println!("{schema}: SSTable {generation} is missing: put it back");
                 outcome = Outcome::Damaged;
+                println!("{schema}: SSTable {generation} is missing: put it back");
+                if accept_loss {
+                    stopped.replace(&[], &[generation])?;
+                    println!("  the manifest does not name it any more: what it held is lost");
+                } else {
+                    println!("  left as it is: --accept-loss goes on without it");
+                }
                 continue;
             }
         };
@@ -112,6 +134,56 @@ fn scrub_family(
     }
     keep_strangers(&*configured.fs, &mut stopped, &expected)?;
     Ok(outcome)
+}
+
+/// The column family, and whether its manifest is sound; none if it is of no use and there is to
+/// be no new one.
+fn open_family(
+    configured: &Configured,
+    schema: &ColumnFamilySchema,
+    expected: &Expected,
+    accept_loss: bool,
+) -> Result<(Option<StoppedFamily>, Outcome), ToolError> {
+    let open = || configured.server.family(&schema.keyspace, &schema.name);
+    match open() {
+        Err(error) if error.is_of_manifest() => {
+            println!("{schema}: DAMAGED\n  {error}");
+            if !accept_loss {
+                return Ok((None, Outcome::Damaged));
+            }
+            name_anew(configured, schema, expected)?;
+            Ok((Some(open()?), Outcome::Damaged))
+        }
+        opened => Ok((Some(opened?), Outcome::Sound)),
+    }
+}
+
+/// Makes a manifest of the SSTables that are there: those with their final names, be they damaged,
+/// and sound ones whose last step may only have been cut off.
+fn name_anew(
+    configured: &Configured,
+    schema: &ColumnFamilySchema,
+    expected: &Expected,
+) -> Result<(), ToolError> {
+    let unnamed = configured.server.unnamed(&schema.keyspace, &schema.name)?;
+    let mut counting = Vec::new();
+    for file in unnamed.files() {
+        let report = verify_file(&*configured.fs, &file.path, expected)?;
+        if report.is_foreign || !(file.is_finished || report.is_sound()) {
+            println!("  {}: it is left out", file.path.display());
+        } else {
+            counting.push(file.clone());
+        }
+    }
+    if let Some(kept) = unnamed.name(&counting)? {
+        println!("  the damaged manifest is kept as {}", kept.display());
+    }
+    println!(
+        "  a new manifest names {} SSTables. Some may have been replaced already, and what was \
+         deleted in them may come back",
+        counting.len()
+    );
+    Ok(())
 }
 
 /// Puts what can be saved in place of a damaged file; false if something is lost and that is not
@@ -183,18 +255,62 @@ fn keep_strangers(
     Ok(())
 }
 
-/// Saves a file that is in no column family.
-fn scrub_file(file: &Path, output: &Path, accept_loss: bool) -> Result<Outcome, ToolError> {
-    let files = Files::open(&[file.to_owned()])?;
-    let (properties, family, partitioner) = describe_itself(&*files.fs, file)?;
-    let report = verify_file(&*files.fs, file, &Expected::default())?;
-    let outcome = print_briefly(&report);
-    let options = WriterOptions {
-        block_bytes: BLOCK_BYTES,
-        index_interval: properties.index_interval.max(1) as usize,
-        compression: Compression::default(),
-        partitioner,
+/// The column family that a new file is of, which may be another one than the old file was of.
+struct NewFamily {
+    family: ColumnFamilySettings,
+    options: WriterOptions,
+}
+
+/// What the new file is of, what the old one is expected to be of, and how the new one is written.
+fn aims(
+    fs: &dyn FileSystem,
+    file: &Path,
+    into: Option<NewFamily>,
+) -> Result<(Source, Expected, WriterOptions), ToolError> {
+    let itself = describe_itself(fs, file);
+    let Some(NewFamily { family, options }) = into else {
+        let (properties, family, partitioner) = itself?;
+        let options = WriterOptions {
+            block_bytes: BLOCK_BYTES,
+            index_interval: properties.index_interval.max(1) as usize,
+            compression: Compression::default(),
+            partitioner,
+        };
+        return Ok((Source { family, partitioner }, Expected::default(), options));
     };
+    let (family, partitioner) = (family.schema, options.partitioner);
+    // The names may be others, and only they.
+    let expected = match itself {
+        Ok((properties, _, _)) => {
+            let (keyspace, name) = (properties.keyspace, properties.family);
+            Arc::new(ColumnFamilySchema { keyspace, name, ..ColumnFamilySchema::clone(&family) })
+        }
+        Err(_) => Arc::clone(&family),
+    };
+    let expected = Expected { family: Some(expected), partitioner: Some(partitioner) };
+    Ok((Source { family, partitioner }, expected, options))
+}
+
+/// Saves a file that is in no column family.
+fn scrub_file(
+    file: &Path,
+    into: Option<NewFamily>,
+    output: &Path,
+    accept_loss: bool,
+) -> Result<Outcome, ToolError> {
+    let files = Files::open(&[file.to_owned()])?;
+    check_output(&*files.fs, output)?;
+    if files.fs.try_exists(output).context("look for", output)? {
+        return Err(ToolError::Usage(format!("{} is there already", output.display())));
+    }
+    let (source, expected, options) = aims(&*files.fs, file, into)?;
+    let report = verify_file(&*files.fs, file, &expected)?;
+    let outcome = print_briefly(&report);
+    if report.is_foreign {
+        let text = "its rows sort otherwise than those of that column family: export them, and \
+                    import them there";
+        return Err(ToolError::Usage(text.into()));
+    }
     let mut number = 0;
     let mut next_path = || {
         number += 1;
@@ -204,7 +320,6 @@ fn scrub_file(file: &Path, output: &Path, accept_loss: bool) -> Result<Outcome, 
         }
         Ok(PathBuf::from(path))
     };
-    let source = Source { family, partitioner };
     let (written, salvaged) = save(&*files.fs, &report, &source, options, &mut next_path)?;
     if !tell(&salvaged) && !accept_loss {
         discard(&*files.fs, &written);

@@ -1,6 +1,6 @@
 //! What a command works on: files that it is given, or column families of a configuration.
 
-use crate::base::fs::{FileSystem, Lock, OsFileSystem};
+use crate::base::fs::{DirEntry, FileSystem, Lock, OsFileSystem};
 use crate::config::settings::ColumnFamilySettings;
 use crate::config::{ConfigError, Properties, Settings};
 use crate::model::comparator::ComparatorRegistry;
@@ -9,7 +9,7 @@ use crate::node;
 use crate::ring::Partitioner;
 use crate::storage::commitlog::holds_segments;
 use crate::storage::error::{FileContext, FileError, ReadError};
-use crate::storage::files::FileName;
+use crate::storage::files::{FileName, LOCK_FILE};
 use crate::storage::json::{ExportError, ImportError};
 use crate::storage::sstable::scan::Frame;
 use crate::storage::sstable::verify::read_properties;
@@ -203,6 +203,33 @@ impl Files {
     }
 }
 
+/// How far above a file a data directory may be: of its keyspace, and of a snapshot there.
+const LEVELS_IN_DATA: usize = 4;
+
+/// Refuses a name for a new SSTable among the files of a server: one that no manifest names is not
+/// read there, and may be in the way of the server's next one.
+pub(super) fn check_output(fs: &dyn FileSystem, output: &Path) -> Result<(), ToolError> {
+    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let absolute = folder.canonicalize().context("open", folder)?;
+    let is_of_family =
+        |entry: &DirEntry| matches!(FileName::parse(&entry.name), FileName::Manifest(_));
+    let mut is_of_server = fs.list(&absolute).context("list", &absolute)?.iter().any(is_of_family);
+    for level in absolute.ancestors().take(LEVELS_IN_DATA) {
+        let lock = level.join(LOCK_FILE);
+        is_of_server |= fs.try_exists(&lock).context("look for", &lock)?;
+    }
+    if is_of_server {
+        return Err(ToolError::Usage(format!(
+            "{} would lie among the files of a server, which reads only what its manifests name: \
+             write it elsewhere. Rows come into a column family by `alexandra sstable import` \
+             without --output, and a damaged file is replaced by `scrub` without --output",
+            output.display()
+        )));
+    }
+    Ok(())
+}
+
 fn sstables_in(fs: &dyn FileSystem, folder: &Path) -> Result<Vec<PathBuf>, ToolError> {
     let entries = fs.list(folder).context("list", folder)?;
     let mut found: Vec<(String, u64)> = entries
@@ -230,7 +257,10 @@ pub(super) fn describe_itself(
     let file = fs.open(path).context("open", path)?;
     let frame = Frame::read(&*file).context("read", path)?;
     let Some((_, properties)) = read_properties(&*file, &frame) else {
-        let reason = frame.header_fault.unwrap_or("its properties cannot be read");
+        let reason = frame.header_fault.unwrap_or(
+            "its properties cannot be read, which say how its rows sort. `scrub --config CONF FILE \
+             KEYSPACE FAMILY --output NEW` saves what is in it",
+        );
         let text = format!("{}: {reason}", path.display());
         return Err(ToolError::Usage(text));
     };

@@ -135,6 +135,13 @@ pub(super) fn print(report: &Report) -> Outcome {
     if report.more_damages > 0 {
         println!("  and {} more", report.more_damages);
     }
-    println!("  {rows} rows and {cells} cells are in sound data blocks");
+    if report.has_rows {
+        println!("  {rows} rows and {cells} cells are in sound data blocks");
+    } else {
+        println!(
+            "  rows and cells were not checked: without its properties a file does not say how \
+             they sort. `scrub --config CONF FILE KEYSPACE FAMILY --output NEW` saves them"
+        );
+    }
     Outcome::Damaged
 }

@@ -18,8 +18,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+mod unnamed;
+
 #[cfg(test)]
 mod tests;
+
+pub use unnamed::{Unnamed, UnnamedFile};
 
 /// Where damaged files are kept that were replaced, in the folder of the keyspace.
 pub const DAMAGED_FOLDER: &str = "damaged";
@@ -53,6 +57,14 @@ pub enum StoppedError {
     /// The files of a column family are not as they should be.
     #[error(transparent)]
     Open(#[from] OpenError),
+}
+
+impl StoppedError {
+    /// Whether nobody can tell which SSTables count.
+    pub fn is_of_manifest(&self) -> bool {
+        let Self::Open(error) = self else { return false };
+        matches!(error, OpenError::NoManifest { .. } | OpenError::DamagedManifest { .. })
+    }
 }
 
 impl From<ReadError> for StoppedError {
@@ -97,7 +109,7 @@ impl StoppedServer {
     pub fn family(&self, keyspace: &str, family: &str) -> Result<StoppedFamily, StoppedError> {
         let directories = self.data_directories.iter();
         let folders = directories.map(|d| files::keyspace_folder(d, keyspace)).collect();
-        StoppedFamily::open(&self.fs, folders, family)
+        StoppedFamily::open(&self.fs, folders, (keyspace, family))
     }
 }
 
@@ -180,7 +192,7 @@ impl StoppedFamily {
     fn open(
         fs: &Arc<dyn FileSystem>,
         mut folders: Vec<PathBuf>,
-        name: &str,
+        (keyspace, name): (&str, &str),
     ) -> Result<Self, StoppedError> {
         let present: Vec<PathBuf> = folders.iter().filter(|f| fs.exists(f)).cloned().collect();
         let found = find(&**fs, &present, name)?;
@@ -192,14 +204,8 @@ impl StoppedFamily {
             let at = folders.iter().position(|f| f == folder).unwrap_or(0);
             folders.swap(0, at);
         }
-        let manifest = match Manifest::load(&**fs, &files::manifest(&folders[0], name))? {
-            Some(manifest) => manifest,
-            None if found.tables.is_empty() => Manifest::default(),
-            None => {
-                let (family, folder) = (name.to_owned(), folders[0].clone());
-                return Err(OpenError::NoManifest { family, folder }.into());
-            }
-        };
+        let path = files::manifest(&folders[0], name);
+        let manifest = found.load_manifest(&**fs, &path, &format!("{keyspace}.{name}"))?;
         let seen = found.tables.keys().chain(found.unfinished.keys()).chain(&manifest.obsolete);
         let newest = seen.chain(manifest.sstables.keys()).max().copied().unwrap_or(0);
         let mut files = found.tables;
@@ -240,10 +246,7 @@ impl StoppedFamily {
 
     /// Whether a file is another one than the manifest means. What cannot be read may be it.
     fn is_other(&self, path: &Path, expected: TableIdentity) -> bool {
-        let crc = self.fs.open(path).ok().and_then(|file| {
-            let frame = Frame::read(&*file).ok()?;
-            read_properties_crc(&*file, &frame)
-        });
+        let crc = properties_crc(&*self.fs, path);
         crc.is_some_and(|crc| crc != expected.properties_crc)
     }
 
@@ -317,26 +320,39 @@ impl StoppedFamily {
     /// Moves a file that does not count out of the way, to the folder `damaged`.
     pub fn keep_aside(&mut self, generation: u64) -> Result<Option<PathBuf>, FileError> {
         let Some((path, _)) = self.files.get(&generation).cloned() else { return Ok(None) };
-        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
-            return Ok(None);
-        };
-        let aside = folder.join(DAMAGED_FOLDER);
-        directory::create(&*self.fs, &aside).context("create", &aside)?;
-        let mut target = aside.join(name);
-        // An older file of the same number is worth as much.
-        let mut copies = 0;
-        while self.fs.try_exists(&target).context("look for", &target)? {
-            copies += 1;
-            let mut name = name.to_owned();
-            name.push(format!(".{copies}"));
-            target = aside.join(name);
-        }
-        self.fs.rename(&path, &target).context("rename", &path)?;
-        self.fs.sync_dir(&aside).context("sync", &aside)?;
-        self.fs.sync_dir(folder).context("sync", folder)?;
+        let kept = move_aside(&*self.fs, &path)?;
         self.files.remove(&generation);
-        Ok(Some(target))
+        Ok(kept)
     }
+}
+
+/// Moves a file to the folder `damaged` beside it.
+fn move_aside(fs: &dyn FileSystem, path: &Path) -> Result<Option<PathBuf>, FileError> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Ok(None);
+    };
+    let aside = folder.join(DAMAGED_FOLDER);
+    directory::create(fs, &aside).context("create", &aside)?;
+    let mut target = aside.join(name);
+    // An older file of the same name is worth as much.
+    let mut copies = 0;
+    while fs.try_exists(&target).context("look for", &target)? {
+        copies += 1;
+        let mut name = name.to_owned();
+        name.push(format!(".{copies}"));
+        target = aside.join(name);
+    }
+    fs.rename(path, &target).context("rename", path)?;
+    fs.sync_dir(&aside).context("sync", &aside)?;
+    fs.sync_dir(folder).context("sync", folder)?;
+    Ok(Some(target))
+}
+
+/// By which a manifest knows a file, if that can be read.
+fn properties_crc(fs: &dyn FileSystem, path: &Path) -> Option<u32> {
+    let file = fs.open(path).ok()?;
+    let frame = Frame::read(&*file).ok()?;
+    read_properties_crc(&*file, &frame)
 }
 
 /// The number in the name of a file that [`StoppedFamily::new_path`] named.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::base::sim_fs::SimFileSystem;
+use crate::model::schema::ColumnFamilySchema;
 use crate::ring::Partitioner;
 use crate::storage::sstable::WrittenFile;
 use crate::storage::sstable::tests::samples::{FOLDER, blocks, disk, family, options, rows, write};
@@ -158,4 +159,21 @@ fn what_a_restore_has_left_half_done_is_left_alone() {
     assert!(lock_around(&*disk, Path::new(FOLDER)).is_ok(), "a file can be looked at");
     disk.remove_file(&mark).unwrap();
     assert!(server(&disk).is_ok());
+}
+
+#[test]
+fn another_file_of_the_same_name_and_size_is_told() {
+    let disk = one_file();
+    let path = Path::new(FOLDER).join("cf-1.sst");
+    let size = |disk: &SimFileSystem| disk.open(&path).unwrap().size().unwrap();
+    let before = size(&disk);
+    disk.remove_file(&path).unwrap();
+    let mut other = ColumnFamilySchema::clone(&family(false));
+    other.name = "gc".into();
+    let other = Arc::new(other);
+    write(&*disk, &path, &other, options(P), &rows(&other, P));
+    assert_eq!(size(&disk), before);
+    let server = server(&disk).unwrap();
+    let named = server.family("ks", "cf").unwrap().named();
+    assert_eq!(named, [Named::Other { generation: 1, file: path.clone() }]);
 }

@@ -9,7 +9,7 @@ use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilySchema, FamilyId};
 use crate::storage::caches::FamilyCaches;
 use crate::storage::compaction::{AtomicThresholds, Pressure, Thresholds};
-use crate::storage::error::{FileContext, FileError, ReadError};
+use crate::storage::error::{Corrupt, FileContext, FileError, ReadError};
 use crate::storage::files::{self, FileName};
 use crate::storage::manifest::{Manifest, TableIdentity};
 use crate::storage::memtable::Memtable;
@@ -23,13 +23,40 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 /// Why a column family cannot be opened.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum OpenError {
-    /// A file is damaged or cannot be read.
+    /// A file cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// A part of an SSTable is damaged without which nothing of it can be read.
+    #[error(
+        "{damage}. `alexandra sstable scrub --config CONF {}` makes the file anew from what is \
+         sound of it",
+        arguments(family)
+    )]
+    Damaged {
+        /// What is damaged.
+        damage: Corrupt,
+        /// The column family.
+        family: String,
+    },
+    /// The manifest is damaged.
+    #[error(
+        "{damage}. Put a copy of it back that is as old as the SSTables. If there is none, \
+         `alexandra sstable scrub --accept-loss --config CONF {}` makes one of the SSTables that \
+         are there",
+        arguments(family)
+    )]
+    DamagedManifest {
+        /// What is damaged.
+        damage: Corrupt,
+        /// The column family.
+        family: String,
+    },
     /// The manifest names a file that is not there.
     #[error(
         "{family}: SSTable {generation} is missing. {manifest} says that it holds data; put the \
-         file back into one of the data directories",
+         file back into one of the data directories. If it is lost for good, `alexandra sstable \
+         scrub --accept-loss --config CONF {}` goes on without it",
+        arguments(family),
         manifest = manifest.display()
     )]
     Missing {
@@ -42,10 +69,15 @@ pub enum OpenError {
     },
     /// A file has another size than the manifest says.
     #[error(
-        "{file} has {found} bytes instead of {expected}: it is truncated or another file",
+        "{file} has {found} bytes instead of {expected}: it is truncated or another file. Put the \
+         right one back. If there is none, `alexandra sstable scrub --config CONF {}` makes it \
+         anew from what is sound of it",
+        arguments(family),
         file = file.display()
     )]
     WrongSize {
+        /// The column family.
+        family: String,
         /// The file.
         file: PathBuf,
         /// Its size.
@@ -144,8 +176,10 @@ pub enum OpenError {
     OfTheOriginal(PathBuf),
     /// There are SSTables but no manifest.
     #[error(
-        "{folder} has SSTables of {family} but the manifest {family}.manifest is missing: put it \
-         back, or move the files of {family} out of the way",
+        "{folder} has SSTables of {family} but the manifest is missing: put it back, or move the \
+         files out of the way. If it is lost for good, `alexandra sstable scrub --accept-loss \
+         --config CONF {}` makes one of the SSTables that are there",
+        arguments(family),
         folder = folder.display()
     )]
     NoManifest {
@@ -154,6 +188,11 @@ pub enum OpenError {
         /// Where the SSTables are.
         folder: PathBuf,
     },
+}
+
+/// How a command takes a column family.
+fn arguments(family: &str) -> String {
+    family.replacen('.', " ", 1)
 }
 
 impl From<FileError> for OpenError {
@@ -174,6 +213,29 @@ pub(in crate::storage) struct Found {
 }
 
 impl Found {
+    /// The manifest that belongs to the files; an empty one if there are none.
+    pub(in crate::storage) fn load_manifest(
+        &self,
+        fs: &dyn FileSystem,
+        path: &Path,
+        family: &str,
+    ) -> Result<Manifest, OpenError> {
+        let family = || family.to_owned();
+        match Manifest::load(fs, path) {
+            Ok(Some(manifest)) => Ok(manifest),
+            Ok(None) => match self.tables.values().find_map(|(table, _)| table.parent()) {
+                None => Ok(Manifest::default()),
+                Some(folder) => {
+                    Err(OpenError::NoManifest { family: family(), folder: folder.to_owned() })
+                }
+            },
+            Err(ReadError::Corrupt(damage)) => {
+                Err(OpenError::DamagedManifest { damage, family: family() })
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn add_table(&mut self, generation: u64, file: (PathBuf, u64)) {
         match self.tables.get(&generation) {
             None => drop(self.tables.insert(generation, file)),
@@ -205,14 +267,7 @@ impl Store {
             folders.swap(0, at);
         }
         let path = files::manifest(&folders[0], &schema.name);
-        let manifest = match Manifest::load(fs, &path)? {
-            Some(manifest) => manifest,
-            None if found.tables.is_empty() => Manifest::default(),
-            None => {
-                let folder = folders[0].clone();
-                return Err(OpenError::NoManifest { family: schema.name.clone(), folder });
-            }
-        };
+        let manifest = found.load_manifest(fs, &path, &schema.to_string())?;
         let seen = found.tables.keys().chain(found.unfinished.keys()).chain(&manifest.obsolete);
         let newest = seen.chain(manifest.sstables.keys()).max().copied().unwrap_or(0);
         let now = environment.clock.monotonic();
@@ -277,10 +332,15 @@ impl Store {
                 }
             };
             if found != expected.bytes {
-                let expected = expected.bytes;
-                return Err(OpenError::WrongSize { file, found, expected });
+                let (family, expected) = (self.schema.to_string(), expected.bytes);
+                return Err(OpenError::WrongSize { family, file, found, expected });
             }
-            let table = self.open_table(&file, generation)?;
+            let table = self.open_table(&file, generation).map_err(|error| match error {
+                ReadError::Corrupt(damage) => {
+                    OpenError::Damaged { damage, family: self.schema.to_string() }
+                }
+                other => other.into(),
+            })?;
             self.check_family(&table)?;
             if table.identity() != expected {
                 let manifest = self.manifest_path();

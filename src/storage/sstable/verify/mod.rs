@@ -81,6 +81,7 @@ pub fn verify(
     run.finish(&frame, size);
     progress(size);
     let Run { rows, damages, properties, blocks, is_foreign, .. } = run;
+    let has_rows = rows.is_some();
     let (rows, cells) = rows.map_or((0, 0), |rows| (rows.totals.rows, rows.totals.cells));
     Ok(Report {
         file: path.to_owned(),
@@ -88,6 +89,7 @@ pub fn verify(
         properties: properties.map(|(_, properties)| properties),
         rows,
         cells,
+        has_rows,
         blocks,
         is_foreign,
         damages: damages.list,

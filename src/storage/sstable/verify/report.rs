@@ -26,6 +26,8 @@ pub struct Report {
     pub rows: u64,
     /// Cells in sound blocks.
     pub cells: u64,
+    /// Whether rows and cells were looked at: for that the column family has to be known.
+    pub has_rows: bool,
     /// Sound blocks.
     pub blocks: u64,
     /// Whether it was written for another column family than is expected, or with another
