@@ -2,8 +2,8 @@
 //!
 //! One log serves all column families. [`replay()`] reads what earlier runs of the program have
 //! left, [`CommitLog::open`] starts a new run behind it, [`CommitLog::append_all`] takes records
-//! and returns when the operating system has them, so that the end of the process loses nothing. One
-//! thread makes records durable, by period or in batches ([`SyncPolicy`]).
+//! and returns when the operating system has them, so that the end of the process loses nothing.
+//! One thread makes records durable, by period or in batches ([`SyncPolicy`]).
 //!
 //! # Segments
 //!

@@ -85,8 +85,8 @@ pub(super) fn move_aside(setup: &Setup, plan: &Plan) -> Result<(), FileError> {
     Ok(())
 }
 
-/// The files of the keyspaces, and the segments of the commit log, by the folders in which there are
-/// any.
+/// The files of the keyspaces, and the segments of the commit log, by the folders in which there
+/// are any.
 pub(super) fn present(
     setup: &Setup,
     plan: &Plan,
