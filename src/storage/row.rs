@@ -99,8 +99,8 @@ pub struct FoundRow<'a> {
 pub type FoundRows<'a> = SmallVec<[FoundRow<'a>; 2]>;
 
 impl<'a> FoundRow<'a> {
-    /// Looks for a row in these files. `hash` is that of the key for their filters, which were asked
-    /// already.
+    /// Looks for a row in these files. `hash` is that of the key for their filters, which were
+    /// asked already.
     pub fn find_all(
         files: &'a [Blocks<'a>],
         key: &DecoratedKey,

@@ -1,6 +1,6 @@
 //! Key and row caches: what they answer, what they forget in time, and what is saved of them.
 
-use crate::rig::{KEYSPACE, Rig, SAVED_CACHES, Setup, insertion};
+use crate::rig::{KEYSPACE, Rig, SAVED_CACHES, Setup};
 use alexandra::base::events::{CacheEvent, CacheKind, Event};
 use alexandra::base::fs::FileSystem;
 use alexandra::base::sim_fs::{Fault, Operation, Survival};
@@ -71,10 +71,13 @@ fn loaded(kind: CacheKind) -> impl Fn(&CacheEvent) -> Option<u64> {
 
 fn fill(rig: &Rig, count: usize) {
     for number in 0..count {
-        rig.insert(0, &format!("row {number}"), ("column", 1), b"value");
+        rig.insert(0, &format!("row {number}"), ("column", 1), &LARGE);
     }
     flush(rig);
 }
+
+/// A value of a row that is too large to stand in the row index, so that the key cache knows it.
+const LARGE: [u8; 2000] = [b'v'; 2000];
 
 #[test]
 fn a_row_is_answered_from_memory_once_it_was_read() {
@@ -202,21 +205,22 @@ fn a_share_of_all_keys_grows_with_them_until_a_number_is_set() {
     assert_eq!((keys(&rig).capacity, rows(&rig).capacity), (7, 8));
 }
 
-/// A row of which there is nothing but its entry in the row index shows what finding it costs.
+/// A slice behind the last column of a row shows what finding the row costs.
 #[test]
 fn the_key_cache_knows_where_a_row_is() {
     let rig = rig(Setup { rows_cached: CacheSize::Off, ..setup() });
     rig.insert(0, "other", ("email", 5), b"");
-    let mut deletion = insertion("", 6, b"");
-    deletion.target = crate::model::Target::Row;
-    deletion.value = None;
-    rig.write(b"ada", &[(0, vec![deletion])]);
+    rig.insert(0, "ada", ("email", 5), &LARGE);
     flush(&rig);
+    let read = |access| {
+        let behind = Slice::range(None, b"later", b"", false, 1);
+        rig.storage().read(FAMILY, &RowKey::from("ada"), &behind, access)
+    };
     let reads = || rig.disk.count(Operation::Read);
-    assert!(matches!(read(&rig, "ada", Access::CachedOnly), Err(ReadError::WouldBlock)));
-    read(&rig, "ada", Access::Cached).unwrap();
+    assert!(matches!(read(Access::CachedOnly), Err(ReadError::WouldBlock)));
+    read(Access::Cached).unwrap();
     let before = reads();
-    assert!(read(&rig, "ada", Access::CachedOnly).unwrap().cells.is_empty());
+    assert!(read(Access::CachedOnly).unwrap().cells.is_empty());
     assert_eq!(reads() - before, 0);
     let stats = keys(&rig);
     assert_eq!((stats.size, stats.hits, stats.requests), (1, 1, 2));

@@ -8,6 +8,9 @@
 //! unpacked again and again (5.5 µs instead of 2.9 µs, and a seek on a disk that has them). Here it
 //! costs its own entry, a few hundred bytes. `cargo bench --bench caches` has these figures.
 //!
+//! Rows whose cells stand in the row index itself are not remembered here: the block that has the
+//! entry has all of the row, and is cached like any other.
+//!
 //! Entries are what was read from blocks whose checksums held, and SSTables never change, so that
 //! nothing here can become wrong. That a row is *not* in a file is not remembered: the filters
 //! answer that.

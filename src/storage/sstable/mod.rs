@@ -18,16 +18,16 @@
 //! promise, until the format is frozen.
 //!
 //! * **Row index blocks** hold an entry for each row, in token order, as many as `IndexInterval`
-//!   says, or as make up a block (entry.rs): key and token, row deletion, number of cells. The cells
-//!   of a small row stand in its entry, and nowhere else. Of another the entry tells the greatest
-//!   timestamp, the last place, and the *extents*: which entries of which data blocks are the
-//!   row's, and the place of the first cell of each. A reader can so leave out files, and blocks,
-//!   that a slice does not touch.
-//! * **Data blocks** hold the cells of all other rows as [`crate::model::cell::Cell::encode`] writes
-//!   them. Several rows share a block; a row may begin in one block and go on in others. Which
-//!   rows these are, and what deletes them as a whole, a block says itself (row_part.rs): all that
-//!   was written can be read from data blocks and entries of small rows alone, and everything else
-//!   is derived from them.
+//!   says, or as make up a block (entry.rs): key and token, row deletion, number of cells. The
+//!   cells of a small row stand in its entry, and nowhere else. Of another the entry tells the
+//!   greatest timestamp, the last place, and the *extents*: which entries of which data blocks are
+//!   the row's, and the place of the first cell of each. A reader can so leave out files, and
+//!   blocks, that a slice does not touch.
+//! * **Data blocks** hold the cells of all other rows as [`crate::model::cell::Cell::encode`]
+//!   writes them. Several rows share a block; a row may begin in one block and go on in others.
+//!   Which rows these are, and what deletes them as a whole, a block says itself (row_part.rs): all
+//!   that was written can be read from data blocks and entries of small rows alone, and everything
+//!   else is derived from them.
 //! * **Column index blocks** hold the extents of a row that has many, in their order. Where there
 //!   are several such blocks, extents of them make up the next level of a tree, up to the one root
 //!   to which the row's entry points. The cost of reaching a place of a row grows with the

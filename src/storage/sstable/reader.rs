@@ -364,7 +364,7 @@ impl SsTable {
         CellCursor::new(family, entry, range, reversed, blocks)
     }
 
-    /// Says that the entry of a row cannot be as it is, although the checksum of its block is right.
+    /// Says that the entry of a row cannot be so, although the checksum of its block is right.
     pub(super) fn malformed_entry(&self, entry: &RowEntry, malformed: Malformed) -> ReadError {
         let key = entry.decorated_key(self.partitioner).ok();
         let before = key.map_or(0, |key| self.blocks_before(&key));
