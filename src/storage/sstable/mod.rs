@@ -35,6 +35,7 @@
 //! * **The summary** holds the first key of each row index block, and is kept in memory.
 
 pub mod block;
+pub mod blocks;
 pub mod cursor;
 pub mod entry;
 pub mod filter;
@@ -52,10 +53,11 @@ pub mod verify;
 pub mod writer;
 
 pub use block::Compression;
+pub use blocks::{Access, Blocks};
 pub use cursor::CellCursor;
 pub use entry::RowEntry;
 pub use properties::Properties;
-pub use reader::{Access, Blocks, SsTable};
+pub use reader::SsTable;
 pub use split_writer::{SplitWriter, WrittenFile};
 pub use writer::{SsTableWriter, WriterOptions};
 

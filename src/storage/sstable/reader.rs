@@ -1,6 +1,7 @@
 //! An open SSTable: finds rows, reads blocks, checks everything that it reads.
 
 use super::block::{self, Block, BlockHandle, BlockKind};
+use super::blocks::{Access, Blocks};
 use super::cursor::CellCursor;
 use super::entry::{self, RowEntry};
 use super::filter::{self, Filter};
@@ -12,34 +13,23 @@ use crate::base::fs::{File, FileSystem};
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::CellRange;
 use crate::ring::{DecoratedKey, Partitioner, Token};
-use crate::storage::caches::{BlockCache, KeyCache};
+use crate::storage::caches::BlockCache;
 use crate::storage::error::{Corrupt, FileContext, FileError, ReadError};
 use crate::storage::manifest::TableIdentity;
 use std::cmp::Ordering;
 use std::ops::{Bound, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as AtomicOrdering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-
-/// Where a reader may take blocks from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// From the cache alone; what is not there is [`ReadError::WouldBlock`].
-    CachedOnly,
-    /// From the cache, else from the disk, and then into the cache.
-    Cached,
-    /// From the cache, else from the disk; the cache stays as it is. For reading a whole file.
-    Bypass,
-}
+use std::sync::{Arc, OnceLock};
 
 /// An open SSTable. Immutable and shared; when it is obsolete, its file goes with the last user.
 #[derive(Debug)]
 pub struct SsTable {
-    file: Arc<dyn File>,
+    pub(super) file: Arc<dyn File>,
     fs: Arc<dyn FileSystem>,
-    path: PathBuf,
+    pub(super) path: PathBuf,
     generation: u64,
-    size: u64,
+    pub(super) size: u64,
     partitioner: Partitioner,
     properties: Properties,
     properties_crc: u32,
@@ -52,8 +42,8 @@ pub struct SsTable {
     prefix_range: RangeInclusive<u64>,
     last: Option<DecoratedKey>,
     pinned_bytes: AtomicU64,
-    cache: Arc<BlockCache>,
-    cache_id: u64,
+    pub(super) cache: Arc<BlockCache>,
+    pub(super) cache_id: u64,
     obsolete: AtomicBool,
     /// A compaction could not read it.
     damaged: AtomicBool,
@@ -452,98 +442,6 @@ fn read_summary(partitioner: Partitioner, bytes: &[u8]) -> Result<Vec<SummaryEnt
         SummaryEntry { first, block, rows, pinned: OnceLock::new(), points_elsewhere }
     });
     Ok(entries.collect())
-}
-
-/// Hands out the blocks of one SSTable to one reader.
-#[derive(Debug)]
-pub struct Blocks<'a> {
-    table: &'a SsTable,
-    access: Access,
-    /// Remembers where rows are.
-    keys: Option<&'a KeyCache>,
-    /// Whether the last data block stays at hand.
-    keeps_last: bool,
-    last: Mutex<Option<(u64, Block)>>,
-    /// Counts the bytes of the blocks that were handed out, as they are on disk.
-    passed: Option<&'a AtomicU64>,
-}
-
-impl<'a> Blocks<'a> {
-    /// Blocks of this file, taken from where `access` allows.
-    pub fn new(table: &'a SsTable, access: Access) -> Self {
-        let keeps_last = access == Access::Bypass;
-        Self { table, access, keys: None, keeps_last, last: Mutex::new(None), passed: None }
-    }
-
-    /// Keeps the last data block at hand, for who reads row after row: small rows share blocks.
-    #[must_use]
-    pub fn keeping_last(self) -> Self {
-        Self { keeps_last: true, ..self }
-    }
-
-    /// Also counts the bytes on disk of what it hands out: how far a reader of the whole file is.
-    #[must_use]
-    pub fn counting(self, passed: &'a AtomicU64) -> Self {
-        Self { passed: Some(passed), ..self }
-    }
-
-    /// The blocks of another file, for the same reader.
-    #[must_use]
-    pub fn of(&self, table: &'a SsTable) -> Self {
-        let Self { access, keeps_last, passed, .. } = *self;
-        Self { table, access, keys: None, keeps_last, last: Mutex::new(None), passed }
-    }
-
-    /// The same with a key cache, which is asked for rows and told of them.
-    #[must_use]
-    pub fn with_key_cache(self, keys: Option<&'a KeyCache>) -> Self {
-        Self { keys, ..self }
-    }
-
-    /// The file.
-    pub fn table(&self) -> &'a SsTable {
-        self.table
-    }
-
-    pub(super) fn block(&self, handle: BlockHandle, kind: BlockKind) -> Result<Block, ReadError> {
-        let keeps = self.keeps_last && kind == BlockKind::Data;
-        if keeps {
-            let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some((offset, block)) = &*last
-                && *offset == handle.offset
-            {
-                return Ok(block.clone());
-            }
-        }
-        let block = self.fetch(handle, kind)?;
-        if keeps {
-            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-            *last = Some((handle.offset, block.clone()));
-        }
-        Ok(block)
-    }
-
-    fn fetch(&self, handle: BlockHandle, kind: BlockKind) -> Result<Block, ReadError> {
-        let table = self.table;
-        if let Some(passed) = self.passed {
-            passed.fetch_add(u64::from(handle.length), AtomicOrdering::Relaxed);
-        }
-        if let Some(block) = table.cache.get(table.cache_id, handle.offset) {
-            return Ok(block);
-        }
-        if self.access == Access::CachedOnly {
-            return Err(ReadError::WouldBlock);
-        }
-        // Where a block stands is told by another one. Nothing damaged decides on an allocation.
-        if handle.offset.saturating_add(u64::from(handle.length)) > table.size {
-            return Err(table.malformed(handle, Malformed(0)));
-        }
-        let block = block::read(&*table.file, &table.path, handle, kind)?;
-        if self.access != Access::Bypass {
-            table.cache.insert(table.cache_id, handle.offset, block.clone());
-        }
-        Ok(block)
-    }
 }
 
 /// A walk over the row index.

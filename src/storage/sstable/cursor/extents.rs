@@ -6,8 +6,9 @@ use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::{CellBound, CellRange};
 use crate::storage::error::ReadError;
 use crate::storage::sstable::block::{Block, BlockHandle, BlockKind};
+use crate::storage::sstable::blocks::Blocks;
 use crate::storage::sstable::entry::{BlockCells, Extent, Extents};
-use crate::storage::sstable::reader::{Blocks, SsTable};
+use crate::storage::sstable::reader::SsTable;
 
 /// The cells of a row within a range. Reads only blocks that the range touches.
 #[derive(Debug)]

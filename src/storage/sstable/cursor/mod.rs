@@ -3,8 +3,8 @@
 mod extents;
 mod inline;
 
+use super::blocks::Blocks;
 use super::entry::RowEntry;
-use super::reader::Blocks;
 use crate::model::cell::Cell;
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::CellRange;
