@@ -293,6 +293,44 @@ fn a_damaged_commit_log_stops_the_start_until_the_loss_is_accepted() {
 }
 
 #[test]
+fn a_commit_log_that_is_gone_stops_the_start_until_the_loss_is_accepted() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Server::start(directory.path(), &plain_families());
+    insert(&server, 100);
+    server.kill();
+    let [log, aside] = ["commitlog", "elsewhere"].map(|name| directory.path().join(name));
+    fs::rename(&log, &aside).unwrap();
+    let missing = format!("{} holds no segment from ", log.display());
+    for _ in 0..2 {
+        let refusal = refused(&serve(directory.path()));
+        assert_refused(&refusal, 3, &[&missing, "--accept-commitlog-loss"]);
+    }
+    // The directory that was made in its place goes, and the right one is there again.
+    fs::remove_dir_all(&log).unwrap();
+    fs::rename(&aside, &log).unwrap();
+    server.restart();
+    assert_eq!(count_rows(&server), 100);
+    assert!(server.stop().success());
+
+    // After an orderly stop the log holds nothing that anybody needs.
+    fs::remove_dir_all(&log).unwrap();
+    server.restart();
+    assert_eq!(count_rows(&server), 100);
+    Client::connect(server.thrift_address())
+        .insert("last", ColumnPath::column(STANDARD, b"column"), b"value", 1)
+        .unwrap();
+    server.kill();
+    fs::remove_dir_all(&log).unwrap();
+    let mut accepting = serve(directory.path());
+    accepting.arg("--accept-commitlog-loss");
+    let mut server = Server::launch(directory.path(), server.thrift_address(), accepting);
+    assert_eq!(count_rows(&server), 100);
+    assert!(server.log().contains("This loss is accepted"), "{}", server.log_end());
+    assert!(server.stop().success());
+    server.restart();
+}
+
+#[test]
 fn relative_directories_begin_where_the_server_was_started() {
     let directory = tempfile::tempdir().unwrap();
     let options = plain_families()

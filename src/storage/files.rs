@@ -3,6 +3,7 @@
 //! ```text
 //! <data directory>/alexandra.lock                        held while a server runs
 //! <data directory>/alexandra.restoring                   there until a restore is complete
+//! <data directory>/alexandra.commitlog                   there while the commit log is needed
 //! <data directory>/<keyspace>/<family>-<generation>.sst  an SSTable
 //!                             <family>-<generation>.sst.tmp  one that is being written
 //!                             <family>.manifest          which SSTables count (first directory)
@@ -23,6 +24,9 @@ pub const LOCK_FILE: &str = "alexandra.lock";
 
 /// The file that says that a restore was begun and is not complete.
 pub const RESTORING_FILE: &str = "alexandra.restoring";
+
+/// The file that says that there is a commit log, and from which segment on.
+pub const LOG_MARK_FILE: &str = "alexandra.commitlog";
 
 /// What the name of a folder begins with to which a restore has moved files.
 pub const BEFORE_RESTORE: &str = "before-restore-";

@@ -10,6 +10,7 @@
 //! What is done with the files of a server that does not run goes through [`stopped`]; [`json`] is
 //! the text that rows are exported to and imported from.
 //!
+//! The [`log_mark`] tells an empty commit log from a lost one.
 //! A file counts from the moment the [`manifest`] names it. Names are built in [`files`] alone.
 //! A [`snapshot`] keeps the files of one moment, and [`restore`] brings them back.
 
@@ -23,6 +24,7 @@ pub mod engine;
 pub mod error;
 pub mod files;
 pub mod json;
+pub mod log_mark;
 pub mod manifest;
 pub mod memtable;
 pub mod options;

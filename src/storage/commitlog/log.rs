@@ -228,10 +228,12 @@ impl CommitLog {
     }
 
     /// Closes the log, and removes what is left of it if nobody needs that: then the next start has
-    /// nothing to replay, whatever the configuration is by then.
-    pub fn close_and_clear(&self) -> Result<(), LogError> {
+    /// nothing to replay, whatever the configuration is by then. `may_clear` is asked just before.
+    pub fn close_and_clear(&self, may_clear: impl FnOnce() -> bool) -> Result<(), LogError> {
         self.close()?;
-        if let Some(path) = self.appender.with_live(LiveSegments::last_unneeded) {
+        if let Some(path) = self.appender.with_live(LiveSegments::last_unneeded)
+            && may_clear()
+        {
             let removed = self.appender.maker.remove_last(&path);
             removed.map_err(|source| LogError::io("remove", &path, source))?;
         }

@@ -39,6 +39,7 @@ use super::compaction::{
     Thresholds,
 };
 use super::error::{FileError, ReadError};
+use super::log_mark::LogMark;
 use super::memtable::Memtable;
 use super::snapshot::{Snapshot, SnapshotError};
 use super::sstable::Access;
@@ -118,6 +119,7 @@ struct Shared {
     environment: Arc<Environment>,
     log: CommitLog,
     log_directory: PathBuf,
+    data_directories: Vec<PathBuf>,
     segment_bytes: u64,
     waits_for_sync: bool,
     /// Shared by writers, exclusive for who switches a memtable: a position of the log then tells
@@ -323,7 +325,7 @@ impl Storage {
     }
 
     /// From how many SSTables of similar size on, and at most how many at once, are merged, until
-    /// the next start. 0 for either switches minor compactions of the family off.
+    /// the next start. A maximum of 0 switches minor compactions of the family off.
     pub fn set_compaction_thresholds(
         &self,
         family: FamilyId,
@@ -419,7 +421,7 @@ impl Storage {
         }
         // The flush thread may not have come to it.
         self.shared.forget_replayed();
-        if let Err(error) = self.shared.log.close_and_clear() {
+        if let Err(error) = self.shared.log.close_and_clear(|| self.shared.forget_log()) {
             log::error!("the commit log was not closed cleanly: {error}");
         }
     }
@@ -434,6 +436,14 @@ impl Drop for Storage {
 impl Shared {
     fn store(&self, family: FamilyId) -> &Arc<Store> {
         &self.stores[family.0 as usize]
+    }
+
+    /// Says that any commit log will do for the next start. False if that cannot be said.
+    fn forget_log(&self) -> bool {
+        let removed = LogMark::remove(&*self.environment.fs, &self.data_directories);
+        removed
+            .inspect_err(|error| log::warn!("the commit log stays though it is flushed: {error}"))
+            .is_ok()
     }
 
     /// Keeps a thread alive when a bug makes its work panic. The family takes no more writes, since

@@ -3,15 +3,17 @@
 use super::super::background::{Work, WorkQueue};
 use super::super::caches::{BlockCache, ByteBudget};
 use super::super::commitlog::archive::ArchiveError;
-use super::super::commitlog::{LogError, SyncPolicy};
+use super::super::commitlog::{CommitLog, LogError, SyncPolicy};
 use super::super::compaction::Compactor;
 use super::super::directory::{self, DirectorySync};
 use super::super::error::{FileContext, FileError, ReadError};
 use super::super::files;
+use super::super::log_mark::{LogMark, LostLog};
 use super::super::options::{FamilyOptions, Options};
 use super::super::store::{Environment, OpenError, Store};
 use super::caches::SavedCaches;
 use super::compactions::CompactionQueue;
+use super::flushes::is_shortage;
 use super::replay::{open_log, replay};
 use super::snapshots::Snapshots;
 use super::{Components, Shared, Storage};
@@ -55,6 +57,12 @@ pub enum StorageError {
          without what cannot be read"
     )]
     Replay(String),
+    /// The commit log that the data say there is cannot be found.
+    #[error(
+        "{0}. Mount the directory, or set CommitLogDirectory back. If the log is lost for good, \
+         start with --accept-commitlog-loss to go on without it"
+    )]
+    NoLog(LostLog),
     /// There are writes of the original that would seem to be lost.
     #[error(
         "{path} is a commit log of Apache Cassandra, which this version cannot read: name an empty \
@@ -122,6 +130,7 @@ impl Storage {
         let environment = new_environment(&components, &options, partitioner);
         let Components { fs, clock, .. } = components;
         let stores = open_stores(&environment, &options, &schema, family_options)?;
+        check_log(&*fs, &options)?;
         let mut replayed = replay(&*fs, &options, &schema, &environment, &stores)?;
         if let Some(path) = replayed.segment_of_the_original() {
             return Err(StorageError::LogOfTheOriginal(path.to_owned()));
@@ -129,6 +138,7 @@ impl Storage {
         let throughput = options.compaction.bytes_per_second;
         let compactor = Compactor::new(Arc::clone(&clock), throughput);
         let log = open_log(&fs, &clock, &options, &stores, &mut replayed)?;
+        mark_log(&*fs, &options, &log)?;
         let has_replayed = !replayed.segments.is_empty();
         let memtables = |store: &Arc<Store>| store.view().memtables().map(Arc::downgrade).collect();
         let replayed_into = stores.iter().map(memtables).collect();
@@ -138,6 +148,7 @@ impl Storage {
             environment,
             log,
             log_directory: options.commit_log_directory,
+            data_directories: options.data_directories,
             segment_bytes: options.segment_bytes,
             waits_for_sync: matches!(options.sync, SyncPolicy::Batch { .. }),
             gate: RwLock::new(()),
@@ -227,6 +238,34 @@ fn check_no_restore(fs: &dyn FileSystem, options: &Options) -> Result<(), Storag
         }
     }
     Ok(())
+}
+
+/// What was acknowledged must not vanish with the directory that it is in.
+fn check_log(fs: &dyn FileSystem, options: &Options) -> Result<(), StorageError> {
+    let (data, directory) = (&options.data_directories, &options.commit_log_directory);
+    match LogMark::find_loss(fs, data, directory)? {
+        Some(lost) if options.accept_commitlog_loss => {
+            log::error!("{lost}. This loss is accepted");
+            Ok(())
+        }
+        Some(lost) => Err(StorageError::NoLog(lost)),
+        None => Ok(()),
+    }
+}
+
+/// Says that from now on this log has to be there.
+fn mark_log(fs: &dyn FileSystem, options: &Options, log: &CommitLog) -> Result<(), StorageError> {
+    let (data, directory) = (&options.data_directories, &options.commit_log_directory);
+    let stored = LogMark::store(fs, data, log.position().segment, directory);
+    match stored.map_err(ReadError::Io) {
+        // Reads are served on a full disk. An older mark says less, and nothing that is wrong.
+        Err(error) if is_shortage(&error) => {
+            log::warn!("should {} get lost, nobody will notice: {error}", directory.display());
+            Ok(())
+        }
+        Err(ReadError::Io(error)) => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 fn open_stores(

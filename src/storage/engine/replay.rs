@@ -4,6 +4,7 @@
 use super::super::commitlog::archive::archive_all;
 use super::super::commitlog::{self, CommitLog, LogError, LogOptions, Position, Replayed};
 use super::super::error::{FileContext, ReadError};
+use super::super::log_mark::LogMark;
 use super::super::options::Options;
 use super::super::store::{Environment, Store};
 use super::StorageError;
@@ -170,6 +171,7 @@ fn clear_log(
     for store in stores {
         store.advance_flushed(end)?;
     }
+    LogMark::remove(&**fs, &options.data_directories)?;
     Ok(replayed.remove_segments(&**fs).context("remove the segments of", directory)?)
 }
 

@@ -1,5 +1,7 @@
 //! What becomes of the storage when the machine refuses something, or a bug panics.
 
+mod lost_log;
+
 use super::compactions::Takes;
 use super::open::keep_going;
 use super::*;
@@ -24,17 +26,24 @@ fn open(fs: &SimFileSystem) -> Result<Storage, StorageError> {
 }
 
 fn open_in(fs: &SimFileSystem, directories: &[&str]) -> Result<Storage, StorageError> {
-    let components = Components {
-        fs: Arc::new(fs.clone()),
-        clock: Arc::new(ManualClock::default()),
-        events: Events::ignored(),
-    };
-    let options = Options {
+    open_with(fs, options(directories))
+}
+
+fn options(directories: &[&str]) -> Options {
+    Options {
         segment_bytes: 1 << 16,
         memtable_budget_bytes: 1 << 20,
         block_cache_bytes: 1 << 20,
         data_directories: directories.iter().map(PathBuf::from).collect(),
         ..Options::new("/data", "/log")
+    }
+}
+
+fn open_with(fs: &SimFileSystem, options: Options) -> Result<Storage, StorageError> {
+    let components = Components {
+        fs: Arc::new(fs.clone()),
+        clock: Arc::new(ManualClock::default()),
+        events: Events::ignored(),
     };
     let families = ["Authors", "Editors"].map(|name| {
         let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };

@@ -10,7 +10,9 @@ use crate::storage::commitlog::archive::{ArchiveReplay, History, Timeline, Wante
 use crate::storage::engine::{Components, new_environment};
 use crate::storage::error::FileContext;
 use crate::storage::files::{self, BEFORE_RESTORE, FileName};
+use crate::storage::log_mark::LogMark;
 use crate::storage::manifest::Manifest;
+use crate::storage::options::Options;
 use crate::storage::snapshot::{self, Snapshot, SnapshotName};
 use crate::storage::store::Store;
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,6 +59,7 @@ impl Plan {
         let fs = &*setup.components.fs;
         let snapshots = find_snapshots(setup, request)?;
         let marks = read_marks(fs, &setup.options.data_directories)?;
+        check_log(setup, &marks)?;
         let restored: BTreeSet<&str> = snapshots.iter().map(|s| s.keyspace.as_str()).collect();
         check_marks(&marks, &restored)?;
         let mut families = Vec::new();
@@ -163,6 +166,17 @@ impl Plan {
             replay: None,
         })
     }
+}
+
+/// The commit log may hold what keyspaces need that are not restored, and what the archive lacks.
+/// A restore that was cut off may have moved it aside.
+fn check_log(setup: &Setup, marks: &[Mark]) -> Result<(), RestoreError> {
+    let Options { data_directories, commit_log_directory, .. } = &setup.options;
+    if setup.options.accept_commitlog_loss || !marks.is_empty() {
+        return Ok(());
+    }
+    let lost = LogMark::find_loss(&*setup.components.fs, data_directories, commit_log_directory)?;
+    lost.map_or(Ok(()), |lost| Err(RestoreError::NoLog(lost)))
 }
 
 fn find_snapshots(setup: &Setup, request: &Request) -> Result<Vec<Snapshot>, RestoreError> {

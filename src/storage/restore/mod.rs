@@ -23,6 +23,7 @@ use super::commitlog::archive::{self, ArchiveError, ArchiveReplay, Restored};
 use super::commitlog::{Damage, Position, ReplayError};
 use super::engine::{Components, StorageError, lock, prepare_directories};
 use super::error::{FileError, ReadError};
+use super::log_mark::LostLog;
 use super::options::{FamilyOptions, Options};
 use super::snapshot::SnapshotName;
 use super::store::OpenError;
@@ -213,6 +214,12 @@ pub enum RestoreError {
         /// The file that tells of it.
         mark: PathBuf,
     },
+    /// The commit log that the data say there is cannot be found. Nothing has changed.
+    #[error(
+        "{0}. Mount the directory, or set CommitLogDirectory back. If the log is lost for good, \
+         the restore goes on without it with --accept-commitlog-loss"
+    )]
+    NoLog(LostLog),
     /// The commit log holds data of other keyspaces, and cannot be replayed. Nothing has changed.
     #[error(
         "the commit log holds data of keyspaces that are not restored, and cannot be replayed: \

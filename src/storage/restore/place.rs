@@ -7,6 +7,7 @@ use crate::storage::commitlog::archive::segment_files;
 use crate::storage::directory;
 use crate::storage::error::{FileContext, FileError};
 use crate::storage::files::{self, RESTORING_FILE};
+use crate::storage::log_mark::LogMark;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -63,9 +64,10 @@ pub(super) fn begin(setup: &Setup, request: &Request, plan: &Plan) -> Result<(),
     Ok(())
 }
 
-/// Takes the marks away: the restore is complete.
+/// Takes the marks away: the restore is complete, and the commit log is empty as it should be.
 pub(super) fn end(setup: &Setup) -> Result<(), FileError> {
     let fs = &*setup.components.fs;
+    LogMark::remove(fs, &setup.options.data_directories)?;
     for directory in &setup.options.data_directories {
         let path = directory.join(RESTORING_FILE);
         if fs.exists(&path) {

@@ -119,7 +119,7 @@ fn segments_go_when_the_archive_has_them_and_not_before() {
     log.delete_replayed().unwrap();
     wait_until(|| in_log(&fs).len() == 1);
     assert_eq!(archived(&fs), [5000, 5001, 5002, 5003, 5004]);
-    log.close_and_clear().unwrap();
+    log.close_and_clear(|| true).unwrap();
     assert!(in_log(&fs).is_empty());
     assert_eq!(archived(&fs).len(), 6);
     assert_eq!(survey(&fs, Position::default(), None).1.len(), 5);
@@ -167,7 +167,7 @@ fn a_power_loss_never_takes_a_segment_from_both_places() {
                     promised.push(vec![n; 600]);
                     log.discard_completed(1, position)?;
                 }
-                log.close_and_clear()
+                log.close_and_clear(|| true)
             });
             let survival = [Survival::Nothing, Survival::Partly][changes as usize % 2];
             fs.crash_keeping(survival, &mut fastrand::Rng::with_seed(changes));

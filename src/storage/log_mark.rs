@@ -1,0 +1,212 @@
+//! What tells a commit log that is empty, since all of it was flushed, from one that is lost: the
+//! directory may not be mounted, or the configuration name another one.
+//!
+//! A small file in a data directory says that there is a commit log, and from which segment on. It
+//! is there before the first write is taken, and goes when everything is flushed and before the
+//! last segment does, so that at no moment it promises a segment that is not durable. Without it
+//! any log will do: that of a directory that is new, or was brought here by hand.
+//!
+//! ```text
+//! alexandra commit log 0
+//! segment <id>               the first one of the run: at least one that is not older is there
+//! directory <path>           where it was, for people to read
+//! crc <CRC32 of all lines before, in hexadecimal>
+//! ```
+
+use super::commitlog::archive::segment_ids;
+use super::error::{FileContext, FileError};
+use super::files::{self, LOG_MARK_FILE};
+use crate::base::fs::FileSystem;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+const HEAD: &str = "alexandra commit log 0";
+
+/// That a commit log exists which may hold what no SSTable does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogMark {
+    /// At least one segment is there that is not older. 0 if the file is damaged: then it is not
+    /// known which.
+    pub segment: u64,
+    /// Where it was; empty if that is not known.
+    pub directory: String,
+}
+
+/// Which part of the commit log is not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LostLog {
+    /// Where it was looked for.
+    pub directory: PathBuf,
+    /// What says that it should be there.
+    pub mark: LogMark,
+}
+
+impl fmt::Display for LostLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { directory, mark } = self;
+        let directory = directory.display();
+        write!(f, "the commit log is missing: {directory} holds no segment ")?;
+        match mark.segment {
+            0 => f.write_str("at all")?,
+            segment => write!(f, "from {segment} on")?,
+        }
+        f.write_str(
+            ", but the server was not stopped in order, and what it acknowledged since its last \
+             flushes is there alone",
+        )?;
+        if !mark.directory.is_empty() && *mark.directory != *readable(&directory.to_string()) {
+            write!(f, ". It was in {}", mark.directory)?;
+        }
+        Ok(())
+    }
+}
+
+impl LogMark {
+    /// The mark in these data directories. One that is damaged still is one.
+    pub fn find(
+        fs: &dyn FileSystem,
+        data_directories: &[PathBuf],
+    ) -> Result<Option<Self>, FileError> {
+        let mut found: Option<Self> = None;
+        for path in data_directories.iter().map(|directory| directory.join(LOG_MARK_FILE)) {
+            if !fs.try_exists(&path).context("look for", &path)? {
+                continue;
+            }
+            let mark = Self::parse(&fs.read(&path).context("read", &path)?);
+            if mark.is_none() {
+                log::warn!("{} cannot be read, and is written anew", path.display());
+            }
+            let mark = mark.unwrap_or(Self { segment: 0, directory: String::new() });
+            if found.as_ref().is_none_or(|found| found.segment < mark.segment) {
+                found = Some(mark);
+            }
+        }
+        Ok(found)
+    }
+
+    /// What is not there of the commit log in this directory, if something should be.
+    pub fn find_loss(
+        fs: &dyn FileSystem,
+        data_directories: &[PathBuf],
+        log_directory: &Path,
+    ) -> Result<Option<LostLog>, FileError> {
+        let Some(mark) = Self::find(fs, data_directories)? else { return Ok(None) };
+        let newest = segment_ids(fs, log_directory).context("list", log_directory)?.pop();
+        let is_lost = newest.is_none_or(|newest| newest < mark.segment);
+        Ok(is_lost.then(|| LostLog { directory: log_directory.to_owned(), mark }))
+    }
+
+    /// Says durably that there is a log in this directory that begins with this segment.
+    pub fn store(
+        fs: &dyn FileSystem,
+        data_directories: &[PathBuf],
+        segment: u64,
+        log_directory: &Path,
+    ) -> Result<(), FileError> {
+        let directory = readable(&log_directory.display().to_string());
+        let (first, others) =
+            data_directories.split_first().expect("a server has a data directory");
+        let path = first.join(LOG_MARK_FILE);
+        let temporary = files::temporary(&path);
+        if fs.exists(&temporary) {
+            fs.remove_file(&temporary).context("remove", &temporary)?;
+        }
+        let file = fs.create(&temporary).context("create", &temporary)?;
+        let text = Self { segment, directory }.render();
+        file.write_all_at(text.as_bytes(), 0).context("write", &temporary)?;
+        file.sync().context("sync", &temporary)?;
+        fs.rename(&temporary, &path).context("rename", &temporary)?;
+        fs.sync_dir(first).context("sync", first)?;
+        // The directories may have changed places.
+        Self::remove(fs, others)
+    }
+
+    /// Takes the mark away, durably: any log will do from now on.
+    pub fn remove(fs: &dyn FileSystem, data_directories: &[PathBuf]) -> Result<(), FileError> {
+        for directory in data_directories {
+            let path = directory.join(LOG_MARK_FILE);
+            if fs.try_exists(&path).context("look for", &path)? {
+                fs.remove_file(&path).context("remove", &path)?;
+                fs.sync_dir(directory).context("sync", directory)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn render(&self) -> String {
+        let text = format!("{HEAD}\nsegment {}\ndirectory {}\n", self.segment, self.directory);
+        format!("{text}crc {:08x}\n", crc32fast::hash(text.as_bytes()))
+    }
+
+    fn parse(content: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(content).ok()?;
+        let (body, crc) = text.strip_suffix('\n')?.rsplit_once("crc ")?;
+        if crc != format!("{:08x}", crc32fast::hash(body.as_bytes())) {
+            return None;
+        }
+        let lines: Vec<_> = body.lines().collect();
+        let [HEAD, segment, directory] = lines[..] else { return None };
+        Some(Self {
+            segment: segment.strip_prefix("segment ")?.parse().ok()?,
+            directory: directory.strip_prefix("directory ")?.to_owned(),
+        })
+    }
+}
+
+/// A path on one line.
+fn readable(path: &str) -> String {
+    path.replace(char::is_control, "\u{fffd}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::sim_fs::SimFileSystem;
+
+    fn directories() -> Vec<PathBuf> {
+        vec!["/a".into(), "/b".into()]
+    }
+
+    fn disk() -> SimFileSystem {
+        let fs = SimFileSystem::new(1);
+        for directory in directories() {
+            fs.create_dir_all(&directory).unwrap();
+        }
+        fs
+    }
+
+    #[test]
+    fn a_mark_is_found_wherever_it_is_until_it_is_removed() {
+        let (fs, mut directories) = (disk(), directories());
+        assert_eq!(LogMark::find(&fs, &directories).unwrap(), None);
+        for segment in [5, 3] {
+            LogMark::store(&fs, &directories, segment, Path::new("/log\nwith a break")).unwrap();
+            directories.reverse();
+            let directory = "/log\u{fffd}with a break".to_owned();
+            let found = LogMark::find(&fs, &directories).unwrap();
+            assert_eq!(found, Some(LogMark { segment, directory }));
+        }
+        LogMark::remove(&fs, &directories).unwrap();
+        assert_eq!(LogMark::find(&fs, &directories).unwrap(), None);
+    }
+
+    #[test]
+    fn every_changed_bit_is_noticed_and_leaves_a_mark() {
+        let mark = LogMark { segment: 17, directory: "/log".to_owned() };
+        let whole = mark.render().into_bytes();
+        assert_eq!(LogMark::parse(&whole), Some(mark));
+        for at in 0..whole.len() {
+            for bit in 0..8 {
+                let mut damaged = whole.clone();
+                damaged[at] ^= 1 << bit;
+                assert_eq!(LogMark::parse(&damaged), None, "bit {bit} of byte {at}");
+            }
+            assert_eq!(LogMark::parse(&whole[..at]), None, "cut at {at}");
+        }
+        let fs = disk();
+        fs.create(Path::new("/a/alexandra.commitlog")).unwrap();
+        let lost = LogMark::find_loss(&fs, &directories(), Path::new("/log")).unwrap().unwrap();
+        assert_eq!(lost.mark.segment, 0);
+        assert!(lost.to_string().contains("/log holds no segment at all"), "{lost}");
+    }
+}
