@@ -15,7 +15,9 @@ pub struct Thresholds {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ThresholdError {
     /// One SSTable cannot be merged.
-    #[error("the compaction thresholds have to be at least 2, or 0 for no minor compactions")]
+    #[error(
+        "the compaction thresholds have to be at least 2, or the maximum 0 for no minor compactions"
+    )]
     TooSmall,
     /// Minor compactions would never be large enough.
     #[error("the minimum compaction threshold cannot be larger than the maximum")]
@@ -26,9 +28,9 @@ pub enum ThresholdError {
 }
 
 impl Thresholds {
-    /// Checks what an operator asks for; 0 for either switches minor compactions off, as in 0.6.
+    /// Checks what an operator asks for; a maximum of 0 switches minor compactions off, as in 0.6.
     pub fn new(min: usize, max: usize) -> Result<Self, ThresholdError> {
-        if min == 1 || max == 1 {
+        if max == 1 || (min < 2 && max != 0) {
             return Err(ThresholdError::TooSmall);
         }
         if min.max(max) > u32::MAX as usize {
@@ -79,6 +81,7 @@ mod tests {
 
     #[test]
     fn thresholds_that_make_no_sense_are_refused() {
+        assert_eq!(Thresholds::new(0, 32), Err(ThresholdError::TooSmall));
         assert_eq!(Thresholds::new(1, 32), Err(ThresholdError::TooSmall));
         assert_eq!(Thresholds::new(0, 1), Err(ThresholdError::TooSmall));
         assert_eq!(Thresholds::new(5, 4), Err(ThresholdError::Reversed));

@@ -79,7 +79,8 @@ pub fn find(
     Ok(found)
 }
 
-/// Removes the snapshots that [`find`] finds, durably, and says which they were.
+/// Removes the snapshots that [`find`] finds, durably, and says which they were. One that cannot be
+/// removed leaves the others to be removed all the same; the first failure is returned.
 pub fn clear(
     fs: &dyn FileSystem,
     data_directories: &[PathBuf],
@@ -87,11 +88,13 @@ pub fn clear(
     name: Option<&str>,
 ) -> Result<Vec<Snapshot>, FileError> {
     let found = find(fs, data_directories, keyspace, name)?;
+    let mut removed = Ok(());
     for snapshot in &found {
         let folders = snapshot.folders.iter().map(|folder| folder.keyspace_folder.clone());
-        remove(fs, &folders.collect::<Vec<_>>(), &snapshot.name.to_string())?;
+        let name = snapshot.name.to_string();
+        removed = removed.and(remove(fs, &folders.collect::<Vec<_>>(), &name));
     }
-    Ok(found)
+    removed.map(|()| found)
 }
 
 /// Removes what is left of snapshots that a crash has cut off, and tells the time of the newest

@@ -66,3 +66,17 @@ fn a_snapshot_counts_if_none_of_its_folders_is_unfinished() {
     assert!(fs.exists(Path::new("/b/L/snapshots/by hand/note")), "not ours");
     assert!(fs.exists(Path::new("/a/K/F-1.sst")));
 }
+
+#[test]
+fn a_snapshot_that_cannot_be_removed_leaves_the_others_to_be_removed() {
+    let fs = SimFileSystem::new(1);
+    let directories = [PathBuf::from("/a")];
+    make(&fs, "/a/K/snapshots/5/by hand", &[("note", 1)]);
+    for folder in ["/a/K/snapshots/6", "/a/L/snapshots/7"] {
+        make(&fs, folder, &[("F-1.sst", 10)]);
+    }
+    let refused = clear(&fs, &directories, None, None).unwrap_err().to_string();
+    assert!(refused.contains("/a/K/snapshots/5.tmp/by hand"), "{refused}");
+    assert!(list(&fs, &directories, None).unwrap().is_empty());
+    assert!(fs.exists(Path::new("/a/K/snapshots/5.tmp/by hand/note")), "not ours");
+}
