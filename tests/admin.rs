@@ -6,6 +6,7 @@
 mod server;
 
 use alexandra::base::clock::{Clock, SystemClock};
+use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 use server::calls::{
     KEYSPACE, OTHER_STANDARD, Path as ColumnPath, STANDARD, first, plain_families,
@@ -286,6 +287,27 @@ fn snapshots_are_taken_listed_and_cleared_as_they_are_named() {
     assert_eq!(node.told(&["clearsnapshot"]), "");
     assert_eq!(node.json(&["listsnapshots"]), json!([]));
     assert_eq!(node.told(&["clearsnapshot"]), "", "as of old, without any as well");
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_not_waited_for_for_ever() {
+    let node = Node::start(&plain_families());
+    kill_process(node.server.pid(), Signal::STOP).unwrap();
+    for command in [&["info"][..], &["setcompactionthreshold", "4"]] {
+        let output = node.nodetool(&[&["--timeout", "1"], command].concat());
+        assert_refused(&output, 3, "has not answered within 1 seconds");
+    }
+    kill_process(node.server.pid(), Signal::CONT).unwrap();
+    assert!(node.told(&["--timeout", "60", "info"]).contains("Uptime"));
+}
+
+#[test]
+fn usage_names_the_program_and_the_command_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let nodetool = directory.path().join("nodetool");
+    symlink(program(), &nodetool).unwrap();
+    let output = Command::new(nodetool).arg("ring").output().unwrap();
+    assert_refused(&output, 1, "Usage: alexandra nodetool");
 }
 
 #[test]

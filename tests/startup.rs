@@ -4,6 +4,7 @@
 
 mod server;
 
+use rustix::process::{Pid, Signal, kill_process};
 use server::calls::{self, KEYSPACE, Path as ColumnPath, STANDARD, families_with, plain_families};
 use server::client::Client;
 use server::{Options, Refusal, Server, configure, program, reconfigure, refused, serve};
@@ -392,6 +393,91 @@ fn the_options_of_the_old_start_script_work_under_its_name() {
         insert(&server, 1);
         assert!(server.stop().success());
         assert!(!pid_file.exists(), "the file goes with the process");
+    }
+}
+
+/// The exit code and standard error of a command whose standard output is this.
+fn run_into(directory: &Path, output: Stdio, arguments: &[&str]) -> (i32, String) {
+    let mut command = Command::new(program());
+    command.args(arguments).current_dir(directory).stdin(Stdio::null());
+    let process = command.stdout(output).stderr(Stdio::piped()).spawn().unwrap();
+    let ended = process.wait_with_output().unwrap();
+    (ended.status.code().unwrap(), String::from_utf8(ended.stderr).unwrap())
+}
+
+fn full() -> Stdio {
+    OpenOptions::new().write(true).open("/dev/full").unwrap().into()
+}
+
+fn closed() -> Stdio {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    writer.into()
+}
+
+#[test]
+fn a_command_that_cannot_print_does_its_work_and_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Server::start(directory.path(), &plain_families());
+    insert(&server, 10);
+    assert!(server.stop().success());
+    let snapshot = |arguments: &[&str], output| {
+        let all = [&["snapshot"], arguments, &["--config", "."]].concat();
+        run_into(directory.path(), output, &all)
+    };
+    let why = "not everything could be printed";
+    for (output, tag, is_told) in [(full(), "one", true), (closed(), "two", false)] {
+        let (exit_code, error) = snapshot(&["take", tag], output);
+        assert_eq!((exit_code, error.contains(why)), (0, is_told), "{error}");
+    }
+    let is_taken = |path: &PathBuf, tag: &str| path.to_str().unwrap().contains(tag);
+    let files = files_below(&directory.path().join("data"));
+    assert!(["-one/", "-two/"].iter().all(|tag| files.iter().any(|path| is_taken(path, tag))));
+    let telling: [(&[&str], i32); 5] = [
+        (&["version"], 1),
+        (&["check-config", "."], 1),
+        (&["snapshot", "list", "--config", "."], 1),
+        (&["restore", "--snapshot", "one", "--dry-run", "--config", "."], 1),
+        (&["sstable", "verify", "--config", "."], 2),
+    ];
+    for (arguments, failed) in telling {
+        let (exit_code, error) = run_into(directory.path(), full(), arguments);
+        assert_eq!((exit_code, error.contains(why)), (failed, true), "{arguments:?}: {error}");
+        let (exit_code, error) = run_into(directory.path(), closed(), arguments);
+        assert_eq!((exit_code, error.contains(why)), (0, false), "{arguments:?}: {error}");
+    }
+    for arguments in [["clear", "--name", "one"], ["clear", "--name", "two"]] {
+        assert_eq!(snapshot(&arguments, full()).0, 0);
+        let (exit_code, error) = snapshot(&arguments, closed());
+        assert_eq!((exit_code, error.contains("no snapshot ")), (1, true), "{error}");
+    }
+}
+
+#[test]
+fn a_server_serves_without_an_output_until_it_is_hung_up() {
+    for output in [full(), closed()] {
+        let directory = tempfile::tempdir().unwrap();
+        let address = configure(directory.path(), &plain_families());
+        let mut command = serve(directory.path());
+        let log = fs::File::create(directory.path().join("log")).unwrap();
+        let mut process = command.args(["-p", "pid"]).stdout(output).stderr(log).spawn().unwrap();
+        let mut waits = 0..600;
+        let pause = || std::thread::sleep(std::time::Duration::from_millis(50));
+        let pid_file = directory.path().join("pid");
+        while !pid_file.exists() && waits.next().is_some() {
+            pause();
+        }
+        Client::connect(address)
+            .insert("row", ColumnPath::column(STANDARD, b"column"), b"value", 1)
+            .unwrap();
+        kill_process(Pid::from_child(&process), Signal::HUP).unwrap();
+        while process.try_wait().unwrap().is_none() && waits.next().is_some() {
+            pause();
+        }
+        let _ = process.kill();
+        let status = process.wait().unwrap();
+        assert!(status.success(), "{status}");
+        assert!(!pid_file.exists());
     }
 }
 

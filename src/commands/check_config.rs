@@ -1,5 +1,7 @@
 //! `alexandra check-config`: what a node would run with.
 
+use super::offline::FAILED;
+use super::output;
 use crate::config::{ConfigError, Settings, describe};
 use crate::model::comparator::ComparatorRegistry;
 use std::path::PathBuf;
@@ -20,13 +22,13 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     match loaded {
         Ok(loaded) => {
             for note in &loaded.notes {
-                eprintln!("{note}");
+                complain!("{note}");
             }
-            print!("{}", describe(&loaded));
-            ExitCode::SUCCESS
+            output::text(&describe(&loaded));
+            output::finish_telling(ExitCode::SUCCESS, FAILED)
         }
         Err(error) => {
-            eprintln!("{}", error.log_line());
+            complain!("{}", error.log_line());
             refuse(&error)
         }
     }
@@ -35,6 +37,6 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
 /// Prints the line that the original prints for a configuration that it refuses, and says how to
 /// exit. What is wrong with it goes to the log.
 pub(super) fn refuse(error: &ConfigError) -> ExitCode {
-    eprintln!("{}", error.class().stderr_line());
+    complain!("{}", error.class().stderr_line());
     ExitCode::from(error.exit_code())
 }

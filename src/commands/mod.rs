@@ -1,5 +1,7 @@
 //! The subcommands of the binary, a file each: parse flags, call the library, print.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "commands talk to their user")]
+
+#[macro_use]
+mod output;
 
 mod check_config;
 mod nodetool;
@@ -74,8 +76,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Restore(arguments) => restore::run(&arguments),
         Command::Sstable(arguments) => sstable::run(arguments),
         Command::Version => {
-            println!("alexandra {}", env!("CARGO_PKG_VERSION"));
-            ExitCode::SUCCESS
+            say!("alexandra {}", env!("CARGO_PKG_VERSION"));
+            output::finish_telling(ExitCode::SUCCESS, USAGE)
         }
     }
 }

@@ -30,7 +30,7 @@ impl ConfigArguments {
             None => Settings::embedded(&comparators),
         };
         loaded.map(|loaded| loaded.settings).map_err(|error: ConfigError| {
-            eprintln!("{}", error.log_line());
+            complain!("{}", error.log_line());
             ExitCode::from(error.exit_code())
         })
     }

@@ -1,6 +1,7 @@
 //! `alexandra restore`: brings a stopped server's data back to a snapshot, and on to a time.
 
 use super::offline::{ConfigArguments, FAILED, components, quote, quoted};
+use super::output;
 use super::serve::start_logging;
 use crate::base::utc::UtcTime;
 use crate::config::Settings;
@@ -57,11 +58,16 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     };
     match restore_as_asked(arguments, &settings) {
         Ok(report) => {
-            print!("{}", describe(&report, arguments.dry_run));
-            ExitCode::SUCCESS
+            output::text(&describe(&report, arguments.dry_run));
+            let done = ExitCode::SUCCESS;
+            if arguments.dry_run {
+                output::finish_telling(done, FAILED)
+            } else {
+                output::finish(done)
+            }
         }
         Err(error) => {
-            eprintln!("{error}");
+            complain!("{error}");
             ExitCode::from(FAILED)
         }
     }

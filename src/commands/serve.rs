@@ -9,11 +9,11 @@ use crate::config::{ConfigError, Loaded, NoteLevel, Properties, Settings};
 use crate::model::comparator::ComparatorRegistry;
 use crate::node::{Node, NodeError, NodeOptions};
 use crate::storage::engine::Components;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 /// Exit code for whatever the configuration is not to blame for.
@@ -71,7 +71,7 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             log::error!("{error}");
-            eprintln!("Exception encountered during startup.");
+            complain!("Exception encountered during startup.");
             ExitCode::from(error.exit_code())
         }
     }
@@ -174,26 +174,43 @@ fn announce(node: &Node) {
     let version = env!("CARGO_PKG_VERSION");
     let thrift = node.thrift_address();
     match node.admin_address() {
-        Some(admin) => println!(
+        Some(admin) => say!(
             "Alexandra {version} listening for Thrift clients on {thrift}, for nodetool on {admin}"
         ),
-        None => println!("Alexandra {version} listening for Thrift clients on {thrift}"),
+        None => say!("Alexandra {version} listening for Thrift clients on {thrift}"),
     }
-    // Whoever closed our output does not want to know.
-    let _ = io::stdout().flush();
 }
 
 fn stop_on_signals(stop: CancellationToken) -> io::Result<tokio::task::JoinHandle<()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    // Under nohup the server outlives its terminal.
+    let hangup = (!ignores_hangup()).then(|| signal(SignalKind::hangup())).transpose()?;
     Ok(tokio::spawn(async move {
         let name = tokio::select! {
             _ = terminate.recv() => "SIGTERM",
             _ = interrupt.recv() => "SIGINT",
+            () = hung_up(hangup) => "SIGHUP",
         };
         log::info!("{name}: stopping");
         stop.cancel();
     }))
+}
+
+/// Whether whoever has started the server made it ignore SIGHUP.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    let hangup = 1 << (SignalKind::hangup().as_raw_value() - 1);
+    ignored.is_some_and(|mask| mask & hangup != 0)
+}
+
+async fn hung_up(hangup: Option<Signal>) {
+    match hangup {
+        Some(mut hangup) => drop(hangup.recv().await),
+        None => std::future::pending().await,
+    }
 }
 
 /// The file with the process id; removed when the node ends.

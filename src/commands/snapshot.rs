@@ -1,6 +1,7 @@
 //! `alexandra snapshot`: snapshots of a server without its admin side.
 
 use super::offline::{ConfigArguments, FAILED, components};
+use super::output;
 use super::serve::start_logging;
 use crate::base::fs::OsFileSystem;
 use crate::base::utc::UtcTime;
@@ -71,16 +72,24 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
         Action::Clear { name, .. } => {
             let name = name.as_deref();
             let cleared = snapshot::clear(&OsFileSystem, directories, keyspace, name);
-            cleared.map_err(|error| error.to_string())
+            match (cleared, name) {
+                (Ok(none), Some(name)) if none.is_empty() => {
+                    Err(format!("no snapshot {name} was found"))
+                }
+                (cleared, _) => cleared.map_err(|error| error.to_string()),
+            }
         }
     };
     match result {
         Ok(snapshots) => {
             print(&arguments.action, &snapshots);
-            ExitCode::SUCCESS
+            match arguments.action {
+                Action::List { .. } => output::finish_telling(ExitCode::SUCCESS, FAILED),
+                Action::Take { .. } | Action::Clear { .. } => output::finish(ExitCode::SUCCESS),
+            }
         }
         Err(error) => {
-            eprintln!("{error}");
+            complain!("{error}");
             ExitCode::from(FAILED)
         }
     }
@@ -105,13 +114,13 @@ fn print(action: &Action, snapshots: &[Snapshot]) {
         Action::Clear { .. } => "cleared",
     };
     if snapshots.is_empty() {
-        println!("no snapshot {what}");
+        say!("no snapshot {what}");
         return;
     }
-    println!("{:<20} {:<40} {:<24} {:>12} {:>12}", "Keyspace", "Snapshot", "Taken", "Own KB", "KB");
+    say!("{:<20} {:<40} {:<24} {:>12} {:>12}", "Keyspace", "Snapshot", "Taken", "Own KB", "KB");
     for Snapshot { keyspace, name, total_bytes, exclusive_bytes, .. } in snapshots {
         let (name, time) = (name.to_string(), UtcTime(name.millis).to_string());
         let [own, all] = [exclusive_bytes, total_bytes].map(|bytes| bytes.div_ceil(1024));
-        println!("{keyspace:<20} {name:<40} {time:<24} {own:>12} {all:>12}");
+        say!("{keyspace:<20} {name:<40} {time:<24} {own:>12} {all:>12}");
     }
 }

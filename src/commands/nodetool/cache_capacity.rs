@@ -3,7 +3,6 @@
 use super::client::Client;
 use super::{NodetoolError, Output};
 use crate::admin::report::Caches;
-use hyper::Method;
 use serde_json::json;
 
 #[derive(Debug, clap::Args)]
@@ -28,6 +27,6 @@ pub(super) fn run(client: &Client, arguments: &Arguments) -> Result<Output, Node
         "key_cache": arguments.key_cache_capacity,
         "row_cache": arguments.row_cache_capacity,
     });
-    let caches: Caches = client.change(Method::PUT, "/api/v1/cache-capacities", &body)?;
+    let caches: Caches = client.set("/api/v1/cache-capacities", &body)?;
     Ok(Output::new(&caches, String::new()))
 }

@@ -20,9 +20,6 @@ use tokio::runtime::Runtime;
 /// How long the server may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long it may take to tell something. What it is to do may take hours.
-const READ_TIMEOUT: Duration = Duration::from_mins(1);
-
 /// Bytes of an answer.
 const MAX_ANSWER: usize = 256 << 20;
 
@@ -32,6 +29,8 @@ pub(super) struct Client {
     host: String,
     port: u16,
     authorization: Option<HeaderValue>,
+    /// How long the server may take to answer what it can answer at once.
+    timeout: Duration,
     runtime: Runtime,
 }
 
@@ -61,10 +60,12 @@ pub(super) enum ClientError {
         source: hyper::Error,
     },
     /// The answer did not come.
-    #[error("the server {server} has not answered within {} seconds", READ_TIMEOUT.as_secs())]
+    #[error("the server {server} has not answered within {} seconds", timeout.as_secs())]
     TimedOut {
         /// Host and port.
         server: String,
+        /// How long it was waited for.
+        timeout: Duration,
     },
     /// The answer is not what the admin side would say.
     #[error("the answer of {server} makes no sense, is it an Alexandra server? {reason}")]
@@ -106,39 +107,60 @@ fn told(status: StatusCode, error: &str) -> String {
 
 impl Client {
     /// A client of the server at this host and port; nothing is sent yet.
-    pub(super) fn new(host: &str, port: u16, token: Option<String>) -> Result<Self, ClientError> {
+    pub(super) fn new(
+        host: &str,
+        port: u16,
+        token: Option<String>,
+        timeout: Duration,
+    ) -> Result<Self, ClientError> {
         let authorization = token.map(|token| format!("Bearer {token}").parse::<HeaderValue>());
         let authorization = authorization.transpose().map_err(|_| ClientError::Token)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(Self { host: host.to_owned(), port, authorization, runtime })
+        Ok(Self { host: host.to_owned(), port, authorization, timeout, runtime })
     }
 
     /// What the server tells at this path.
     pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
-        let exchange = async {
-            let exchange = self.exchange(Method::GET, path, Bytes::new());
-            match tokio::time::timeout(READ_TIMEOUT, exchange).await {
-                Ok(answered) => answered,
-                Err(_) => Err(ClientError::TimedOut { server: self.server() }),
-            }
-        };
+        let exchange = self.soon(self.exchange(Method::GET, path, Bytes::new()));
         self.parse(&self.runtime.block_on(exchange)?)
     }
 
-    /// Has the server do something; waits as long as that takes.
-    pub(super) fn change<T: DeserializeOwned>(
+    /// Has the server change a setting, which takes no time.
+    pub(super) fn set<T: DeserializeOwned>(
         &self,
-        method: Method,
         path: &str,
         body: &impl Serialize,
     ) -> Result<T, ClientError> {
         let body = serde_json::to_vec(body).map_err(|error| self.senseless(error))?;
-        self.parse(&self.runtime.block_on(self.exchange(method, path, body.into()))?)
+        let exchange = self.soon(self.exchange(Method::PUT, path, body.into()));
+        self.parse(&self.runtime.block_on(exchange)?)
+    }
+
+    /// Has the server do something; waits as long as that takes.
+    pub(super) fn work<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        let body = serde_json::to_vec(body).map_err(|error| self.senseless(error))?;
+        self.parse(&self.runtime.block_on(self.exchange(Method::POST, path, body.into()))?)
     }
 
     /// Has the server remove what is meant by this path; waits as long as that takes.
     pub(super) fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         self.parse(&self.runtime.block_on(self.exchange(Method::DELETE, path, Bytes::new()))?)
+    }
+
+    /// What is answered at once if the server is well.
+    async fn soon<T>(
+        &self,
+        exchange: impl Future<Output = Result<T, ClientError>>,
+    ) -> Result<T, ClientError> {
+        let timeout = self.timeout;
+        match tokio::time::timeout(timeout, exchange).await {
+            Ok(answered) => answered,
+            Err(_) => Err(ClientError::TimedOut { server: self.server(), timeout }),
+        }
     }
 
     fn server(&self) -> String {

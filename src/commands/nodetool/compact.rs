@@ -5,12 +5,11 @@ use super::client::Client;
 use super::flush;
 use super::{NodetoolError, Output};
 use crate::admin::report::Done;
-use hyper::Method;
 
 /// Which column families are meant.
 pub(super) type Arguments = flush::Arguments;
 
 pub(super) fn run(client: &Client, arguments: &Arguments) -> Result<Output, NodetoolError> {
-    let done: Done = client.change(Method::POST, "/api/v1/compact", arguments)?;
+    let done: Done = client.work("/api/v1/compact", arguments)?;
     Ok(Output::new(&done, String::new()))
 }

@@ -4,7 +4,7 @@
 use super::client::{Client, query};
 use super::{NodetoolError, Output};
 use crate::admin::report::Thresholds;
-use hyper::Method;
+use crate::storage::compaction::{self, ThresholdError};
 use serde_json::json;
 use std::fmt::Write;
 
@@ -45,7 +45,7 @@ pub(super) fn set(client: &Client, arguments: &SetArguments) -> Result<Output, N
         body["keyspace"] = json!(keyspace);
         body["column_families"] = json!([column_family]);
     }
-    let thresholds: Vec<Thresholds> = client.change(Method::PUT, PATH, &body)?;
+    let thresholds: Vec<Thresholds> = client.set(PATH, &body)?;
     Ok(Output::new(&thresholds, String::new()))
 }
 
@@ -75,13 +75,19 @@ fn parse(values: &[String]) -> Result<Change<'_>, NodetoolError> {
         [min, max] => (number(min)?, Some(number(max)?)),
         [_, _, _, ..] => return Err(NodetoolError::Usage("Too many threshold values")),
     };
-    if max.is_some_and(|max| max != 0 && min > max) {
-        return Err(NodetoolError::Usage("Min threshold can't be greater than Max threshold"));
+    // Without a maximum the server adds the present one, and checks again.
+    match compaction::Thresholds::new(min, max.unwrap_or(min.max(2))) {
+        Ok(_) => Ok(Change { family, min, max }),
+        Err(error) => Err(NodetoolError::Usage(in_words_of_old(error))),
     }
-    if min < 2 && max != Some(0) {
-        return Err(NodetoolError::Usage("Min threshold must be at least 2"));
+}
+
+fn in_words_of_old(error: ThresholdError) -> &'static str {
+    match error {
+        ThresholdError::TooSmall => "Min threshold must be at least 2",
+        ThresholdError::Reversed => "Min threshold can't be greater than Max threshold",
+        ThresholdError::TooLarge => "Thresholds are less than 4294967296",
     }
-    Ok(Change { family, min, max })
 }
 
 /// The line of 0.6 for what most column families have, and one for each that differs.
@@ -115,10 +121,11 @@ mod tests {
         assert_eq!(parsed(&["4"]), Ok((None, 4, None)));
         assert_eq!(parsed(&["0", "0"]), Ok((None, 0, Some(0))));
         assert_eq!(parsed(&["K", "C", "2", "8"]), Ok((Some("K.C".into()), 2, Some(8))));
-        let refusals: [(&[&str], &str); 6] = [
+        let refusals: [(&[&str], &str); 7] = [
             (&[], "Missing threshold value(s)"),
             (&["K", "C"], "Missing threshold value(s)"),
             (&["8", "4"], "Min threshold can't be greater than Max threshold"),
+            (&["0", "32"], "Min threshold must be at least 2"),
             (&["1", "4"], "Min threshold must be at least 2"),
             (&["4", "many"], "Thresholds are whole numbers"),
             (&["4", "5", "6"], "Too many threshold values"),

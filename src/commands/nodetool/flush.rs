@@ -4,7 +4,6 @@
 use super::client::Client;
 use super::{NodetoolError, Output};
 use crate::admin::report::Done;
-use hyper::Method;
 use serde::Serialize;
 
 /// Which column families are meant.
@@ -18,6 +17,6 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(client: &Client, arguments: &Arguments) -> Result<Output, NodetoolError> {
-    let done: Done = client.change(Method::POST, "/api/v1/flush", arguments)?;
+    let done: Done = client.work("/api/v1/flush", arguments)?;
     Ok(Output::new(&done, String::new()))
 }

@@ -12,14 +12,16 @@ mod info;
 mod snapshots;
 mod version;
 
+use super::output;
 use clap::{ArgAction, Subcommand};
 use client::{Client, ClientError};
 use serde::Serialize;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Exit code for arguments that make no sense, and for what the server could not do.
 const FAILED: u8 = 1;
@@ -44,6 +46,12 @@ pub(super) struct Arguments {
     /// A file that holds the AdminToken, for changes from another machine
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
+
+    /// How long the server may take to answer, in seconds, except to what takes its time: flush,
+    /// compact and snapshots
+    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 60,
+        value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: u64,
 
     /// Prints JSON
     #[arg(long, global = true)]
@@ -83,6 +91,26 @@ enum Command {
     Clearsnapshot(snapshots::ClearArguments),
     /// Prints which snapshots there are and what space they take
     Listsnapshots(snapshots::ListArguments),
+}
+
+impl Command {
+    /// Whether it does something besides telling.
+    fn changes(&self) -> bool {
+        match self {
+            Self::Flush(_)
+            | Self::Compact(_)
+            | Self::Setcompactionthreshold(_)
+            | Self::Setcachecapacity(_)
+            | Self::Snapshot(_)
+            | Self::Clearsnapshot(_) => true,
+            Self::Info
+            | Self::Version
+            | Self::Cfstats(_)
+            | Self::Compactionstats
+            | Self::Getcompactionthreshold(_)
+            | Self::Listsnapshots(_) => false,
+        }
+    }
 }
 
 /// What a command prints.
@@ -132,12 +160,15 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     match execute(arguments) {
         Ok(Output { json, text }) => {
             let text = if arguments.json { format!("{json:#}\n") } else { text };
-            // Whoever closed our output, as `head` does, does not want to know the rest.
-            let _ = io::stdout().write_all(text.as_bytes());
-            ExitCode::SUCCESS
+            output::text(&text);
+            if arguments.command.changes() {
+                output::finish(ExitCode::SUCCESS)
+            } else {
+                output::finish_telling(ExitCode::SUCCESS, FAILED)
+            }
         }
         Err(error) => {
-            eprintln!("{error}");
+            complain!("{error}");
             ExitCode::from(error.exit_code())
         }
     }
@@ -145,7 +176,8 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
 
 fn execute(arguments: &Arguments) -> Result<Output, NodetoolError> {
     let token = token(arguments.token_file.as_deref())?;
-    let client = Client::new(&arguments.host, arguments.port, token)?;
+    let timeout = Duration::from_secs(arguments.timeout);
+    let client = Client::new(&arguments.host, arguments.port, token, timeout)?;
     match &arguments.command {
         Command::Info => info::run(&client),
         Command::Version => version::run(&client),
@@ -177,7 +209,8 @@ fn token(file: Option<&Path>) -> Result<Option<String>, NodetoolError> {
 /// The arguments as this program takes them, of a call under the name `nodetool`, or `nodeprobe` as
 /// it was called before 0.6.
 pub(super) fn of_old(mut arguments: Vec<OsString>) -> Vec<OsString> {
-    arguments.insert(1, "nodetool".into());
+    // The program by its own name: usage is not told of `nodetool nodetool`.
+    arguments.splice(..1, ["alexandra".into(), "nodetool".into()]);
     arguments.into_iter().map(|argument| long_option(&argument).unwrap_or(argument)).collect()
 }
 

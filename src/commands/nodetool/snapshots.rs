@@ -5,7 +5,6 @@ use super::client::{Client, query};
 use super::{NodetoolError, Output};
 use crate::admin::report::Snapshot;
 use crate::base::utc::UtcTime;
-use hyper::Method;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -40,7 +39,7 @@ pub(super) struct ListArguments {
 }
 
 pub(super) fn take(client: &Client, arguments: &TakeArguments) -> Result<Output, NodetoolError> {
-    let taken: Vec<Snapshot> = client.change(Method::POST, PATH, arguments)?;
+    let taken: Vec<Snapshot> = client.work(PATH, arguments)?;
     Ok(Output::new(&taken, String::new()))
 }
 

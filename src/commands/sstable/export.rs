@@ -136,10 +136,10 @@ fn run_on(
     let exported = export(&tables, what, (&selection, shape), &mut output, &mut tell)?;
     drop(progress);
     for (key, error) in &exported.damaged {
-        eprintln!("WARNING: Corrupt row {key} (written as far as it can be read): {error}");
+        complain!("WARNING: Corrupt row {key} (written as far as it can be read): {error}");
     }
     if exported.left_out > 0 {
-        eprintln!(
+        complain!(
             "WARNING: the shape of sstable2json has no place for {} deletions of rows and of super \
              columns: alexandra sstable export writes them",
             exported.left_out

@@ -12,7 +12,7 @@ use crate::storage::json::{Imported, Importer};
 use crate::storage::sstable::WrittenFile;
 use crate::storage::{directory, files};
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -129,12 +129,24 @@ pub(super) fn to_file(
     };
     let done = import(&importer, json, &mut next_path)?;
     if let Some(file) = &done.file {
-        fs.rename(&file.path, output).context("rename", &file.path)?;
+        publish(&**fs, &file.path, output)?;
         let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
         fs.sync_dir(folder).context("sync", folder)?;
     }
     Ok(done)
+}
+
+/// Gives a new file its name, and never takes that from a file that has come meanwhile.
+fn publish(fs: &dyn FileSystem, file: &Path, output: &Path) -> Result<(), ToolError> {
+    let linked = fs.hard_link(file, output);
+    fs.remove_file(file).context("remove", file)?;
+    match linked {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(ToolError::Usage(format!("{} is there already", output.display())))
+        }
+        linked => Ok(linked.context("link", output)?),
+    }
 }
 
 fn import(
@@ -157,12 +169,30 @@ fn import(
 
 pub(super) fn tell(imported: &Imported, names: &[PathBuf]) {
     let Imported { rows, cells, file } = imported;
-    println!("{rows} rows and {cells} cells imported");
+    say!("{rows} rows and {cells} cells imported");
     if file.is_none() {
-        println!("nothing of it is stored: the rows hold nothing");
+        say!("nothing of it is stored: the rows hold nothing");
         return;
     }
     for name in names {
-        println!("{}", name.display());
+        say!("{}", name.display());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::sim_fs::SimFileSystem;
+
+    #[test]
+    fn a_file_that_has_come_meanwhile_is_not_replaced() {
+        let fs = SimFileSystem::new(1);
+        let [new, output] = ["/new.tmp", "/new"].map(Path::new);
+        for is_taken in [false, true] {
+            fs.create(new).unwrap().write_all_at(&[u8::from(is_taken)], 0).unwrap();
+            let published = publish(&fs, new, output);
+            assert_eq!(published.is_err(), is_taken);
+            assert_eq!((fs.read(output).unwrap(), fs.exists(new)), (vec![0], false));
+        }
     }
 }

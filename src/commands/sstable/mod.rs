@@ -15,6 +15,7 @@ mod verify;
 
 pub(super) use old_tools::OldTool;
 
+use super::output;
 use clap::Subcommand;
 use std::process::ExitCode;
 use target::ToolError;
@@ -59,6 +60,7 @@ enum Command {
 
 pub(super) fn run(arguments: Arguments) -> ExitCode {
     start_logging();
+    let is_telling = !matches!(arguments.command, Command::Scrub(_) | Command::Import(_));
     let done = match arguments.command {
         Command::Dump(arguments) => dump::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
@@ -66,7 +68,8 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
         Command::Export(arguments) => export::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),
     };
-    exit(done)
+    let exit_code = exit(done);
+    if is_telling { output::finish_telling(exit_code, FAILED) } else { output::finish(exit_code) }
 }
 
 /// How a command has come to its end.
@@ -93,7 +96,7 @@ fn exit(done: Result<Outcome, ToolError>) -> ExitCode {
         // Whoever reads our output has enough of it.
         Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error}");
+            complain!("{error}");
             ExitCode::from(FAILED)
         }
     }

@@ -5,6 +5,7 @@ use super::export;
 use super::import::{self, family_of};
 use super::target::{ConfigArguments, ToolError};
 use super::{Outcome, exit, start_logging};
+use crate::commands::output;
 use clap::Parser;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -90,7 +91,7 @@ impl OldTool {
             },
             Self::SstableKeys => {
                 if arguments.len() != 2 {
-                    eprintln!("Usage: sstablekeys <sstable>");
+                    complain!("Usage: sstablekeys <sstable>");
                     return ExitCode::from(KEYS_USAGE);
                 }
                 arguments.push("-e".into());
@@ -100,7 +101,7 @@ impl OldTool {
                 }
             }
             Self::JsonToSstable => match FromJson::try_parse_from(arguments) {
-                Ok(parsed) => exit(from_json(parsed)),
+                Ok(parsed) => output::finish(exit(from_json(parsed))),
                 Err(error) => refuse(&error),
             },
         }
@@ -114,8 +115,8 @@ fn refuse(error: &clap::Error) -> ExitCode {
 
 fn to_json(parsed: ToJson) -> ExitCode {
     if parsed.sstables.len() != 1 {
-        eprintln!("You must supply exactly one sstable");
-        eprintln!("Usage: {TO_JSON_USAGE}");
+        complain!("You must supply exactly one sstable");
+        complain!("Usage: {TO_JSON_USAGE}");
         return ExitCode::from(USAGE);
     }
     exit(export::run(&export::Arguments {

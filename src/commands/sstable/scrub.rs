@@ -91,21 +91,18 @@ fn scrub_family(
                 (generation, file)
             }
             Named::Other { file, .. } => {
-                println!(
-                    "{}: {OTHER_FILE}\n  left as it is: put the right one back",
-                    file.display()
-                );
+                say!("{}: {OTHER_FILE}\n  left as it is: put the right one back", file.display());
                 outcome = Outcome::Damaged;
                 continue;
             }
             Named::Missing { generation } => {
                 outcome = Outcome::Damaged;
-                println!("{schema}: SSTable {generation} is missing: put it back");
+                say!("{schema}: SSTable {generation} is missing: put it back");
                 if accept_loss {
                     stopped.replace(&[], &[generation])?;
-                    println!("  the manifest does not name it any more: what it held is lost");
+                    say!("  the manifest does not name it any more: what it held is lost");
                 } else {
-                    println!("  left as it is: --accept-loss goes on without it");
+                    say!("  left as it is: --accept-loss goes on without it");
                 }
                 continue;
             }
@@ -116,7 +113,7 @@ fn scrub_family(
             continue;
         }
         if report.is_foreign {
-            println!("  left as it is: the file or the configuration is a wrong one");
+            say!("  left as it is: the file or the configuration is a wrong one");
             continue;
         }
         let source = Source { family: Arc::clone(schema), partitioner };
@@ -129,7 +126,7 @@ fn scrub_family(
             accept_loss,
         )?;
         if !is_done {
-            println!("  left as it is: --accept-loss goes on without what is lost");
+            say!("  left as it is: --accept-loss goes on without what is lost");
         }
     }
     keep_strangers(&*configured.fs, &mut stopped, &expected)?;
@@ -147,7 +144,7 @@ fn open_family(
     let open = || configured.server.family(&schema.keyspace, &schema.name);
     match open() {
         Err(error) if error.is_of_manifest() => {
-            println!("{schema}: DAMAGED\n  {error}");
+            say!("{schema}: DAMAGED\n  {error}");
             if !accept_loss {
                 return Ok((None, Outcome::Damaged));
             }
@@ -170,15 +167,15 @@ fn name_anew(
     for file in unnamed.files() {
         let report = verify_file(&*configured.fs, &file.path, expected)?;
         if report.is_foreign || !(file.is_finished || report.is_sound()) {
-            println!("  {}: it is left out", file.path.display());
+            say!("  {}: it is left out", file.path.display());
         } else {
             counting.push(file.clone());
         }
     }
     if let Some(kept) = unnamed.name(&counting)? {
-        println!("  the damaged manifest is kept as {}", kept.display());
+        say!("  the damaged manifest is kept as {}", kept.display());
     }
-    println!(
+    say!(
         "  a new manifest names {} SSTables. Some may have been replaced already, and what was \
          deleted in them may come back",
         counting.len()
@@ -205,10 +202,10 @@ fn replace(
     }
     let (names, kept) = stopped.replace(&written, &[generation])?;
     for name in names {
-        println!("  saved as {}", name.display());
+        say!("  saved as {}", name.display());
     }
     for path in kept {
-        println!("  the damaged file is kept as {}", path.display());
+        say!("  the damaged file is kept as {}", path.display());
     }
     Ok(true)
 }
@@ -245,11 +242,11 @@ fn keep_strangers(
     let strangers: Vec<(u64, PathBuf)> =
         stopped.strangers().map(|(generation, path)| (generation, path.to_owned())).collect();
     for (generation, path) in strangers {
-        println!("{}: not in the manifest, and never read", path.display());
+        say!("{}: not in the manifest, and never read", path.display());
         if !verify_file(fs, &path, expected)?.is_sound()
             && let Some(kept) = stopped.keep_aside(generation)?
         {
-            println!("  it is damaged, and kept as {}", kept.display());
+            say!("  it is damaged, and kept as {}", kept.display());
         }
     }
     Ok(())
@@ -323,36 +320,36 @@ fn scrub_file(
     let (written, salvaged) = save(&*files.fs, &report, &source, options, &mut next_path)?;
     if !tell(&salvaged) && !accept_loss {
         discard(&*files.fs, &written);
-        println!("  nothing is written: --accept-loss goes on without what is lost");
+        say!("  nothing is written: --accept-loss goes on without what is lost");
         return Ok(Outcome::Damaged);
     }
     for file in written {
-        println!("  saved as {}", file.path.display());
+        say!("  saved as {}", file.path.display());
     }
     Ok(outcome)
 }
 
 /// Prints what is lost; whether that is nothing.
 fn tell(salvaged: &Salvaged) -> bool {
-    println!("  {} rows and {} cells can be saved", salvaged.rows, salvaged.cells);
+    say!("  {} rows and {} cells can be saved", salvaged.rows, salvaged.cells);
     for loss in &salvaged.losses {
-        println!("  lost: {loss}");
+        say!("  lost: {loss}");
     }
     if salvaged.more_losses > 0 {
-        println!("  lost: {} more", salvaged.more_losses);
+        say!("  lost: {} more", salvaged.more_losses);
     }
     let is_whole = salvaged.losses.is_empty() && salvaged.more_losses == 0;
     if is_whole {
-        println!("  nothing is lost");
+        say!("  nothing is lost");
     } else {
-        println!("  deletions may be among it, and what they have deleted may come back");
+        say!("  deletions may be among it, and what they have deleted may come back");
     }
     is_whole
 }
 
 fn print_briefly(report: &Report) -> Outcome {
     if report.is_sound() {
-        println!("{}: sound, left as it is", report.file.display());
+        say!("{}: sound, left as it is", report.file.display());
         return Outcome::Sound;
     }
     print(report)
@@ -361,7 +358,7 @@ fn print_briefly(report: &Report) -> Outcome {
 fn discard(fs: &dyn FileSystem, written: &[WrittenFile]) {
     for file in written {
         if let Err(error) = fs.remove_file(&file.path) {
-            eprintln!("cannot remove {}: {error}", file.path.display());
+            complain!("cannot remove {}: {error}", file.path.display());
         }
     }
 }

@@ -144,7 +144,7 @@ impl Configured {
     pub(super) fn tell_of_commit_log(&self) {
         let directory = &self.settings.directories.commit_log;
         if holds_segments(&*self.fs, directory) {
-            eprintln!(
+            complain!(
                 "note: the commit log in {} holds writes that are in no SSTable yet. Start the \
                  server and stop it in order to have them written",
                 directory.display()

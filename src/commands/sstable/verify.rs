@@ -61,8 +61,8 @@ fn verify_family(
     let stopped = match configured.server.family(&schema.keyspace, &schema.name) {
         Ok(stopped) => stopped,
         Err(error) => {
-            println!("{schema}: DAMAGED");
-            println!("  {error}");
+            say!("{schema}: DAMAGED");
+            say!("  {error}");
             return Ok(Outcome::Damaged);
         }
     };
@@ -73,7 +73,7 @@ fn verify_family(
         let file = match named {
             Named::Present { file, .. } => file,
             Named::WrongSize { file, found, expected, .. } => {
-                println!(
+                say!(
                     "{}: DAMAGED\n  it has {found} bytes, and the manifest says {expected}",
                     file.display()
                 );
@@ -81,12 +81,12 @@ fn verify_family(
                 file
             }
             Named::Other { file, .. } => {
-                println!("{}: DAMAGED\n  {OTHER_FILE}", file.display());
+                say!("{}: DAMAGED\n  {OTHER_FILE}", file.display());
                 outcome = Outcome::Damaged;
                 file
             }
             Named::Missing { generation } => {
-                println!("{schema}: DAMAGED\n  SSTable {generation} is missing");
+                say!("{schema}: DAMAGED\n  SSTable {generation} is missing");
                 outcome = Outcome::Damaged;
                 continue;
             }
@@ -104,7 +104,7 @@ pub(super) const OTHER_FILE: &str = "the manifest means another file of this nam
 
 fn tell_of_strangers(stopped: &StoppedFamily) {
     for (_, path) in stopped.strangers() {
-        println!("{}: not in the manifest, and never read", path.display());
+        say!("{}: not in the manifest, and never read", path.display());
     }
 }
 
@@ -125,20 +125,20 @@ pub(super) fn print(report: &Report) -> Outcome {
     let Report { file, size, rows, cells, blocks, .. } = report;
     let file = file.display();
     if report.is_sound() {
-        println!("{file}: sound, {rows} rows, {cells} cells, {blocks} blocks, {size} bytes");
+        say!("{file}: sound, {rows} rows, {cells} cells, {blocks} blocks, {size} bytes");
         return Outcome::Sound;
     }
-    println!("{file}: DAMAGED");
+    say!("{file}: DAMAGED");
     for damage in &report.damages {
-        println!("  {damage}");
+        say!("  {damage}");
     }
     if report.more_damages > 0 {
-        println!("  and {} more", report.more_damages);
+        say!("  and {} more", report.more_damages);
     }
     if report.has_rows {
-        println!("  {rows} rows and {cells} cells are in sound data blocks");
+        say!("  {rows} rows and {cells} cells are in sound data blocks");
     } else {
-        println!(
+        say!(
             "  rows and cells were not checked: without its properties a file does not say how \
              they sort. `scrub --config CONF FILE KEYSPACE FAMILY --output NEW` saves them"
         );
