@@ -332,6 +332,22 @@ fn a_commit_log_that_is_gone_stops_the_start_until_the_loss_is_accepted() {
 }
 
 #[test]
+fn an_archive_of_another_server_is_refused_also_when_that_does_not_run() {
+    let [first, second] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let archive = first.path().join("archive");
+    let options = plain_families().with("CommitLogArchiveDirectory", archive.to_str().unwrap());
+    let mut server = Server::start(first.path(), &options);
+    insert(&server, 3);
+    assert!(server.stop().success());
+    configure(second.path(), &options);
+    let owner = archive.join("alexandra.archive");
+    let refusal = refused(&serve(second.path()));
+    assert_refused(&refusal, 3, &[owner.to_str().unwrap(), "belongs to another server"]);
+    server.restart();
+    assert_eq!(count_rows(&server), 3);
+}
+
+#[test]
 fn relative_directories_begin_where_the_server_was_started() {
     let directory = tempfile::tempdir().unwrap();
     let options = plain_families()

@@ -10,11 +10,13 @@
 //! What is done with the files of a server that does not run goes through [`stopped`]; [`json`] is
 //! the text that rows are exported to and imported from.
 //!
+//! An archive belongs to one server ([`archive_owner`]).
 //! The [`log_mark`] tells an empty commit log from a lost one.
 //! A file counts from the moment the [`manifest`] names it. Names are built in [`files`] alone.
 //! A [`snapshot`] keeps the files of one moment, and [`restore`] brings them back.
 
 pub mod answer;
+pub mod archive_owner;
 pub mod background;
 pub mod caches;
 pub mod commitlog;

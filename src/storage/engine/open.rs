@@ -1,5 +1,6 @@
 //! The start: directories, locks, column families, and what the commit log holds.
 
+use super::super::archive_owner::{self, OwnerError};
 use super::super::background::{Work, WorkQueue};
 use super::super::caches::{BlockCache, ByteBudget};
 use super::super::commitlog::archive::ArchiveError;
@@ -63,6 +64,9 @@ pub enum StorageError {
          start with --accept-commitlog-loss to go on without it"
     )]
     NoLog(LostLog),
+    /// The archive of the commit log is that of another server.
+    #[error(transparent)]
+    Owner(#[from] OwnerError),
     /// There are writes of the original that would seem to be lost.
     #[error(
         "{path} is a commit log of Apache Cassandra, which this version cannot read: name an empty \
@@ -131,6 +135,7 @@ impl Storage {
         let Components { fs, clock, .. } = components;
         let stores = open_stores(&environment, &options, &schema, family_options)?;
         check_log(&*fs, &options)?;
+        claim_archive(&*fs, &options)?;
         let mut replayed = replay(&*fs, &options, &schema, &environment, &stores)?;
         if let Some(path) = replayed.segment_of_the_original() {
             return Err(StorageError::LogOfTheOriginal(path.to_owned()));
@@ -250,6 +255,19 @@ fn check_log(fs: &dyn FileSystem, options: &Options) -> Result<(), StorageError>
         }
         Some(lost) => Err(StorageError::NoLog(lost)),
         None => Ok(()),
+    }
+}
+
+/// Two servers must not write to one archive, one after the other either.
+fn claim_archive(fs: &dyn FileSystem, options: &Options) -> Result<(), StorageError> {
+    let Some(archive) = &options.commit_log_archive_directory else { return Ok(()) };
+    let chance = fastrand::Rng::with_seed(options.seed).u64(..);
+    match archive_owner::claim(fs, &options.data_directories, archive, chance) {
+        Err(OwnerError::File(error)) if is_shortage(&ReadError::Io(error.clone())) => {
+            log::warn!("it is not noted whose the archive of the commit log is: {error}");
+            Ok(())
+        }
+        claimed => Ok(claimed?),
     }
 }
 

@@ -19,6 +19,7 @@ mod left_out;
 mod place;
 mod replay;
 
+use super::archive_owner::{self, OwnerError};
 use super::commitlog::archive::{self, ArchiveError, ArchiveReplay, Restored};
 use super::commitlog::{Damage, Position, ReplayError};
 use super::engine::{Components, StorageError, lock, prepare_directories};
@@ -226,6 +227,9 @@ pub enum RestoreError {
          {0}. With --accept-commitlog-loss the restore goes on without what cannot be read"
     )]
     Log(String),
+    /// The archive is that of another server. Nothing has changed.
+    #[error(transparent)]
+    Owner(#[from] OwnerError),
     /// A segment of the commit log cannot be archived. Nothing was restored.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
@@ -255,6 +259,10 @@ fn paths(paths: &[PathBuf]) -> String {
 /// Restores what is wanted, or tells what that would be.
 pub fn restore(setup: &Setup, request: &Request) -> Result<Report, RestoreError> {
     let _locks = lock_all(setup, request)?;
+    let (fs, data) = (&*setup.components.fs, &setup.options.data_directories);
+    for archive in archives(setup, request) {
+        archive_owner::check(fs, data, archive)?;
+    }
     let plan = Plan::of(setup, request)?;
     let replay = request.archive.as_deref();
     let replay = replay.map(|archive| plan.survey(setup, request, archive)).transpose()?;
@@ -281,6 +289,9 @@ pub fn restore(setup: &Setup, request: &Request) -> Result<Report, RestoreError>
         report.mutations = mutations;
     }
     note_history(setup, request, &plan, replay.as_ref())?;
+    for archive in archives(setup, request) {
+        archive_owner::adopt(fs, data, archive)?;
+    }
     place::end(setup)?;
     Ok(report)
 }
