@@ -10,7 +10,8 @@
 
 use super::commitlog::archive::segment_ids;
 use super::error::{FileContext, FileError};
-use super::files::{self, ARCHIVE_OWNER_FILE};
+use super::files::ARCHIVE_OWNER_FILE;
+use super::small_file;
 use crate::base::fs::FileSystem;
 use std::path::{Path, PathBuf};
 
@@ -109,16 +110,7 @@ fn load(fs: &dyn FileSystem, directory: &Path) -> Result<Option<u64>, FileError>
 }
 
 fn store(fs: &dyn FileSystem, directory: &Path, id: u64) -> Result<(), FileError> {
-    let path = directory.join(ARCHIVE_OWNER_FILE);
-    let temporary = files::temporary(&path);
-    if fs.exists(&temporary) {
-        fs.remove_file(&temporary).context("remove", &temporary)?;
-    }
-    let file = fs.create(&temporary).context("create", &temporary)?;
-    file.write_all_at(render(id).as_bytes(), 0).context("write", &temporary)?;
-    file.sync().context("sync", &temporary)?;
-    fs.rename(&temporary, &path).context("rename", &temporary)?;
-    fs.sync_dir(directory).context("sync", directory)
+    small_file::replace(fs, &directory.join(ARCHIVE_OWNER_FILE), render(id).as_bytes())
 }
 
 fn render(id: u64) -> String {

@@ -15,7 +15,8 @@
 
 use super::commitlog::archive::segment_ids;
 use super::error::{FileContext, FileError};
-use super::files::{self, LOG_MARK_FILE};
+use super::files::LOG_MARK_FILE;
+use super::small_file;
 use crate::base::fs::FileSystem;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -106,17 +107,8 @@ impl LogMark {
         let directory = readable(&log_directory.display().to_string());
         let (first, others) =
             data_directories.split_first().expect("a server has a data directory");
-        let path = first.join(LOG_MARK_FILE);
-        let temporary = files::temporary(&path);
-        if fs.exists(&temporary) {
-            fs.remove_file(&temporary).context("remove", &temporary)?;
-        }
-        let file = fs.create(&temporary).context("create", &temporary)?;
         let text = Self { segment, directory }.render();
-        file.write_all_at(text.as_bytes(), 0).context("write", &temporary)?;
-        file.sync().context("sync", &temporary)?;
-        fs.rename(&temporary, &path).context("rename", &temporary)?;
-        fs.sync_dir(first).context("sync", first)?;
+        small_file::replace(fs, &first.join(LOG_MARK_FILE), text.as_bytes())?;
         // The directories may have changed places.
         Self::remove(fs, others)
     }

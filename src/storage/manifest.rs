@@ -14,7 +14,7 @@
 
 use super::commitlog::Position;
 use super::error::{Corrupt, FileContext, FileError, ReadError};
-use super::files;
+use super::{files, small_file};
 use crate::base::fs::FileSystem;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -59,14 +59,7 @@ impl Manifest {
     /// Replaces the manifest on disk by this one. Its content is durable then, that it is the
     /// manifest only after a sync of its folder.
     pub fn store(&self, fs: &dyn FileSystem, path: &Path) -> Result<(), FileError> {
-        let temporary = files::temporary(path);
-        if fs.exists(&temporary) {
-            fs.remove_file(&temporary).context("remove", &temporary)?;
-        }
-        let file = fs.create(&temporary).context("create", &temporary)?;
-        file.write_all_at(self.render().as_bytes(), 0).context("write", &temporary)?;
-        file.sync().context("sync", &temporary)?;
-        fs.rename(&temporary, path).context("rename", &temporary)
+        small_file::rewrite(fs, path, self.render().as_bytes())
     }
 
     fn render(&self) -> String {

@@ -8,6 +8,7 @@ use crate::storage::directory;
 use crate::storage::error::{FileContext, FileError};
 use crate::storage::files::{self, RESTORING_FILE};
 use crate::storage::log_mark::LogMark;
+use crate::storage::small_file;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -50,16 +51,7 @@ pub(super) fn begin(setup: &Setup, request: &Request, plan: &Plan) -> Result<(),
         let _ = writeln!(text, "keyspace {}", snapshot.keyspace);
     }
     for directory in &setup.options.data_directories {
-        let path = directory.join(RESTORING_FILE);
-        let temporary = files::temporary(&path);
-        if fs.exists(&temporary) {
-            fs.remove_file(&temporary).context("remove", &temporary)?;
-        }
-        let file = fs.create(&temporary).context("create", &temporary)?;
-        file.write_all_at(text.as_bytes(), 0).context("write", &temporary)?;
-        file.sync().context("sync", &temporary)?;
-        fs.rename(&temporary, &path).context("rename", &temporary)?;
-        fs.sync_dir(directory).context("sync", directory)?;
+        small_file::replace(fs, &directory.join(RESTORING_FILE), text.as_bytes())?;
     }
     Ok(())
 }

@@ -87,7 +87,7 @@ impl OpenRow {
     /// What the open data block has to say of the row; `None` if it has nothing there.
     pub(super) fn part(&self) -> Option<RowPart<'_>> {
         let cells = self.current.as_ref().map_or(0, |current| current.entries);
-        (!self.is_small && cells > 0).then(|| RowPart {
+        (cells > 0).then(|| RowPart {
             key: self.key.key().as_bytes(),
             deletion: self.deletion,
             cells,

@@ -21,7 +21,7 @@ use super::super::Position;
 use super::timeline::Timeline;
 use crate::base::fs::FileSystem;
 use crate::storage::error::{Corrupt, FileContext, FileError, ReadError};
-use crate::storage::files;
+use crate::storage::small_file;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -64,16 +64,7 @@ impl History {
 
     /// Replaces the history of an archive by this one, durably.
     pub fn store(&self, fs: &dyn FileSystem, archive: &Path) -> Result<(), FileError> {
-        let path = path(archive);
-        let temporary = files::temporary(&path);
-        if fs.exists(&temporary) {
-            fs.remove_file(&temporary).context("remove", &temporary)?;
-        }
-        let file = fs.create(&temporary).context("create", &temporary)?;
-        file.write_all_at(self.render().as_bytes(), 0).context("write", &temporary)?;
-        file.sync().context("sync", &temporary)?;
-        fs.rename(&temporary, &path).context("rename", &temporary)?;
-        fs.sync_dir(archive).context("sync", archive)
+        small_file::replace(fs, &path(archive), self.render().as_bytes())
     }
 
     /// The positions that lead to the present of a column family.

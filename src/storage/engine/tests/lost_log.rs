@@ -42,8 +42,8 @@ fn run(fs: &SimFileSystem) -> Vec<&'static str> {
     durable
 }
 
-#[test]
-fn a_start_without_the_commit_log_of_the_last_run_is_refused() {
+/// A disk on which one write was made before the server ended in order, and before it was killed.
+fn ended_and_killed() -> (SimFileSystem, SimFileSystem) {
     let fs = SimFileSystem::new(1);
     let storage = open(&fs).unwrap();
     write(&storage, FAMILIES[0], "ada").unwrap();
@@ -51,6 +51,12 @@ fn a_start_without_the_commit_log_of_the_last_run_is_refused() {
     let killed = fs.fork();
     killed.kill();
     drop(storage);
+    (fs, killed)
+}
+
+#[test]
+fn a_start_without_the_commit_log_of_the_last_run_is_refused() {
+    let (fs, killed) = ended_and_killed();
     assert!(open(&fs).is_ok() && segments(&killed).len() == 1);
 
     let emptied = without_segments(&killed);
@@ -127,13 +133,7 @@ fn whenever_the_power_fails_a_log_that_is_lost_is_missed_and_one_that_is_not_is_
 
 #[test]
 fn a_full_disk_is_no_reason_to_go_without_a_start_nor_a_mark_that_cannot_be_read() {
-    let fs = SimFileSystem::new(1);
-    let storage = open(&fs).unwrap();
-    write(&storage, FAMILIES[0], "ada").unwrap();
-    storage.sync().unwrap();
-    let killed = fs.fork();
-    killed.kill();
-    drop(storage);
+    let (_, killed) = ended_and_killed();
 
     let full = killed.fork();
     full.inject(Fault::next(FileOperation::Create, Errno::NOSPC).on(LOG_MARK_FILE));
