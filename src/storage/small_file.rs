@@ -5,8 +5,8 @@ use super::files;
 use crate::base::fs::FileSystem;
 use std::path::Path;
 
-/// Writes a small file anew under its temporary name, and gives it its own: it is there as it was or
-/// as it is now, never in part. Its content is durable then, its name after a sync of its folder.
+/// Writes a small file anew under its temporary name, and gives it its own: it is there as it was,
+/// or as it is now. Its content is durable then, its name after a sync of its folder.
 pub fn rewrite(fs: &dyn FileSystem, path: &Path, content: &[u8]) -> Result<(), FileError> {
     let temporary = files::temporary(path);
     if fs.exists(&temporary) {
