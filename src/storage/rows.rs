@@ -1,7 +1,7 @@
 //! Many rows in token order, merged from memtables and SSTables.
 
 use super::error::{Corrupt, ReadError};
-use super::memtable::{Memtable, MemtableRow};
+use super::memtable::{Memtable, MemtableWalk};
 use super::row::{RowSource, RowSources};
 use super::sstable::reader::RowWalk;
 use super::sstable::{Blocks, SsTable};
@@ -15,12 +15,7 @@ use std::ops::Bound;
 #[allow(clippy::large_enum_variant, reason = "there are only as many as files")]
 pub enum RowStream<'a> {
     /// A memtable, which may be written to meanwhile.
-    Memtable {
-        /// The memtable.
-        memtable: &'a Memtable,
-        /// The row at which the stream stands.
-        head: Option<(DecoratedKey, MemtableRow)>,
-    },
+    Memtable(Box<MemtableWalk<'a>>),
     /// An SSTable.
     SsTable {
         /// Where its blocks come from.
@@ -37,7 +32,7 @@ pub enum RowStream<'a> {
 impl<'a> RowStream<'a> {
     /// The rows of a memtable.
     pub fn memtable(memtable: &'a Memtable, from: Bound<&DecoratedKey>) -> Self {
-        Self::Memtable { memtable, head: memtable.first_row(from) }
+        Self::Memtable(Box::new(memtable.walk(from)))
     }
 
     /// The rows of an SSTable.
@@ -95,14 +90,14 @@ impl<'a> RowStream<'a> {
 
     fn key(&self) -> Option<&DecoratedKey> {
         match self {
-            Self::Memtable { head, .. } => head.as_ref().map(|(key, _)| key),
+            Self::Memtable(walk) => walk.row().map(|(key, _)| key),
             Self::SsTable { head, .. } => head.as_ref(),
         }
     }
 
     fn source(&self) -> Option<RowSource<'_>> {
         match self {
-            Self::Memtable { head, .. } => head.as_ref().map(|(_, row)| RowSource::Memtable(row)),
+            Self::Memtable(walk) => walk.row().map(|(_, row)| RowSource::Memtable(row)),
             Self::SsTable { walk, blocks, .. } => {
                 walk.entry().map(|entry| RowSource::SsTable { entry, blocks })
             }
@@ -111,11 +106,7 @@ impl<'a> RowStream<'a> {
 
     fn advance(&mut self, partitioner: Partitioner) -> Result<(), ReadError> {
         match self {
-            Self::Memtable { memtable, head } => {
-                if let Some((key, _)) = head.take() {
-                    *head = memtable.first_row(Bound::Excluded(&key));
-                }
-            }
+            Self::Memtable(walk) => walk.advance(),
             Self::SsTable { blocks, walk, head, rest } => {
                 let mut has_moved = next_key(walk, blocks, partitioner, head)?;
                 while !has_moved && let Some(next) = rest.pop_front() {

@@ -8,8 +8,10 @@
 //! reads all its shards at once, in their order.
 
 mod tree;
+mod walk;
 
 pub use tree::{CellTree, TreeCursor};
+pub use walk::MemtableWalk;
 
 use super::commitlog::Position;
 use crate::model::deletion::Deletion;
@@ -176,17 +178,9 @@ impl Memtable {
         }
     }
 
-    /// The first row at or behind a place.
-    pub fn first_row(&self, from: Bound<&DecoratedKey>) -> Option<(DecoratedKey, MemtableRow)> {
-        let mut first: Option<(DecoratedKey, MemtableRow)> = None;
-        for shard in &self.shards {
-            let rows = read_lock(shard);
-            let Some((key, row)) = rows.range((from, Bound::Unbounded)).next() else { continue };
-            if first.as_ref().is_none_or(|(least, _)| key < least) {
-                first = Some((key.clone(), snapshot(row)));
-            }
-        }
-        first
+    /// The rows from a place on, in order.
+    pub fn walk(&self, from: Bound<&DecoratedKey>) -> MemtableWalk<'_> {
+        MemtableWalk::new(self, from)
     }
 
     /// Visits all rows in order, up to the first error. For a memtable that is no longer written
