@@ -172,9 +172,18 @@ pub(super) struct RowEntryDraft<'a> {
 /// Where the cells of a row are, about to be written.
 #[derive(Debug)]
 pub(super) enum PlaceDraft<'a> {
-    Inline(&'a [Cell]),
-    Extents { max_timestamp: i64, last: (&'a [u8], &'a [u8]), extents: &'a [ExtentDraft] },
-    ColumnIndex { max_timestamp: i64, last: (&'a [u8], &'a [u8]), root: IndexRoot },
+    /// Here, in their stored form.
+    Inline(&'a [u8]),
+    Extents {
+        max_timestamp: i64,
+        last: (&'a [u8], &'a [u8]),
+        extents: &'a [ExtentDraft],
+    },
+    ColumnIndex {
+        max_timestamp: i64,
+        last: (&'a [u8], &'a [u8]),
+        root: IndexRoot,
+    },
 }
 
 impl RowEntryDraft<'_> {
@@ -195,11 +204,8 @@ impl RowEntryDraft<'_> {
         };
         match self.place {
             PlaceDraft::Inline(cells) => {
-                let bytes: usize = cells.iter().map(Cell::encoded_length).sum();
-                out.put_varint(bytes as u64);
-                for cell in cells {
-                    cell.encode(out);
-                }
+                out.put_varint(cells.len() as u64);
+                out.extend_from_slice(cells);
             }
             PlaceDraft::Extents { max_timestamp, last, extents } => {
                 head(max_timestamp, last);

@@ -37,12 +37,14 @@ impl Filter {
         ((u128::from(hash) * self.groups.len() as u128) >> 64) as usize
     }
 
-    /// Adds the key of this hash.
-    pub fn insert(&mut self, hash: u64) {
-        let at = self.group_index(hash);
-        let group = &mut self.groups[at];
-        for place in places(hash) {
-            group[place / 64] |= 1 << (place % 64);
+    /// Adds the keys of these hashes. Each goes to another place in memory: of many at a time the
+    /// processor waits for several at once.
+    pub fn insert_all(&mut self, hashes: &[u64]) {
+        for &hash in hashes {
+            let at = self.group_index(hash);
+            for (word, more) in self.groups[at].iter_mut().zip(mask(hash)) {
+                *word |= more;
+            }
         }
     }
 
@@ -135,9 +137,8 @@ mod tests {
     fn what_was_added_is_found_and_little_else() {
         for keys in [0u64, 1, 10, 1000, 100_000] {
             let mut filter = Filter::for_keys(keys);
-            for i in 0..keys {
-                filter.insert(hash(format!("key{i:010}").as_bytes()));
-            }
+            let hashes = (0..keys).map(|i| hash(format!("key{i:010}").as_bytes()));
+            filter.insert_all(&hashes.collect::<Vec<_>>());
             let mut stored = Vec::new();
             filter.encode(&mut stored);
             assert_eq!(Filter::decode(&stored).as_ref(), Ok(&filter));

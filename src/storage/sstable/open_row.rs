@@ -21,8 +21,8 @@ const MAX_HANDLE: usize = 8;
 /// A row that waits for the open data block.
 #[derive(Debug)]
 pub(super) enum PendingRow {
-    /// One of small ones that come behind such that really wait.
-    Small(OpenRow, Vec<Cell>),
+    /// One of small ones that come behind such that really wait, with its cells.
+    Small(OpenRow, Vec<u8>),
     /// One that has cells in data blocks.
     Large(OpenRow),
 }

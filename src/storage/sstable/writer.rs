@@ -34,6 +34,9 @@ const MAX_INLINE_BYTES: usize = 1 << 10;
 /// The part of a block that such a row may be, as a divisor.
 const INLINE_TO_BLOCK: usize = 4;
 
+/// Row keys that are added to the filter at a time.
+const FILTER_BATCH: usize = 64;
+
 /// Blocks of small rows that may wait for the open data block.
 const MAX_PENDING_BLOCKS: usize = 4;
 
@@ -58,6 +61,8 @@ pub struct SsTableWriter {
     options: WriterOptions,
     properties: Properties,
     filter: Filter,
+    /// Hashes of row keys that are not in the filter yet.
+    hashes: Vec<u64>,
     /// Sealed blocks that are not written yet; `written` is where they go.
     buffer: Vec<u8>,
     sealer: Sealer,
@@ -70,8 +75,8 @@ pub struct SsTableWriter {
     /// Whether that block has rows whose cells stand elsewhere.
     index_points_elsewhere: bool,
     row: Option<OpenRow>,
-    /// The cells of the open row, as long as it is small.
-    small: Vec<Cell>,
+    /// The cells of the open row in their stored form, as long as it is small.
+    small: Vec<u8>,
     /// Rows that end in the open data block: their entries wait for its address. Then the entries
     /// of all rows behind them wait.
     pending: Vec<PendingRow>,
@@ -125,6 +130,7 @@ impl SsTableWriter {
             options,
             properties,
             filter: Filter::for_keys(expected_rows),
+            hashes: Vec::with_capacity(FILTER_BATCH),
             buffer,
             sealer: Sealer::default(),
             written: 0,
@@ -173,17 +179,26 @@ impl SsTableWriter {
         }
         if row.is_small {
             if row.raw_bytes <= self.options.inline_bytes() {
-                self.small.push(cell.clone());
+                cell.encode(&mut self.small);
                 return Ok(());
             }
             row.is_small = false;
-            let mut small = std::mem::take(&mut self.small);
-            for cell in small.drain(..) {
-                self.place(&cell)?;
-            }
-            self.small = small;
+            self.place_small()?;
         }
         self.place(cell)
+    }
+
+    /// The row turns out not to be small: adds to the data what there is of it.
+    fn place_small(&mut self) -> Result<(), FileError> {
+        let bytes: Arc<[u8]> = self.small.as_slice().into();
+        self.small.clear();
+        let mut at = 0;
+        while let Some(cell) = Cell::decode(&bytes, at) {
+            at += cell.encoded_length();
+            self.place(&cell)?;
+        }
+        debug_assert_eq!(at, bytes.len(), "all of it are cells");
+        Ok(())
     }
 
     /// Adds the next cell of a row that is not small to the data.
@@ -227,17 +242,17 @@ impl SsTableWriter {
             return if has_ended { self.close_data_block() } else { Ok(()) };
         }
         if self.pending.is_empty() {
-            let cells = std::mem::take(&mut self.small);
+            let mut cells = std::mem::take(&mut self.small);
             self.write_small_row(&row, &cells)?;
+            cells.clear();
             self.small = cells;
-            self.small.clear();
             self.last_key = Some(row.key);
             return Ok(());
         }
         self.last_key = Some(row.key.clone());
         self.pending_bytes += row.raw_bytes as usize + row.key.key().as_bytes().len();
-        let cells = self.small.drain(..).collect();
-        self.pending.push(PendingRow::Small(row, cells));
+        self.pending.push(PendingRow::Small(row, self.small.clone()));
+        self.small.clear();
         if self.pending_bytes >= MAX_PENDING_BLOCKS * self.options.block_bytes {
             self.close_data_block()?;
         }
@@ -262,7 +277,15 @@ impl SsTableWriter {
             properties.min_local_deletion_time =
                 properties.min_local_deletion_time.min(local_deletion_time);
         }
-        self.filter.insert(row.hash);
+        self.hashes.push(row.hash);
+        if self.hashes.len() == FILTER_BATCH {
+            self.fill_filter();
+        }
+    }
+
+    fn fill_filter(&mut self) {
+        self.filter.insert_all(&self.hashes);
+        self.hashes.clear();
     }
 
     /// Bytes of the file so far, those included that are still in memory.
@@ -275,6 +298,7 @@ impl SsTableWriter {
         assert!(self.row.is_none(), "the last row was ended");
         self.close_data_block()?;
         self.close_row_index_block()?;
+        self.fill_filter();
         let summary = std::mem::take(&mut self.summary);
         let mut filter = Vec::with_capacity(self.filter.size_bytes() + 4);
         self.filter.encode(&mut filter);
@@ -400,7 +424,7 @@ impl SsTableWriter {
         }
     }
 
-    fn write_small_row(&mut self, row: &OpenRow, cells: &[Cell]) -> Result<(), FileError> {
+    fn write_small_row(&mut self, row: &OpenRow, cells: &[u8]) -> Result<(), FileError> {
         let (key, deletion) = (&row.key, row.deletion);
         let place = PlaceDraft::Inline(cells);
         self.write_entry(row.hash, &RowEntryDraft { key, deletion, cells: row.cells, place })
