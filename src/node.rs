@@ -139,7 +139,7 @@ impl Node {
         let (server, address) = bind(&settings, &clock)?;
         let admin = bind_admin(&settings, &options.properties)?;
         let admin_address = admin.as_ref().map(AdminServer::local_addr);
-        let storage = Arc::new(StorageSetup::new(&settings, options).open(components)?);
+        let storage = Arc::new(StorageSetup::new(&settings, options)?.open(components)?);
         let identity = establish_identity(&settings, options, &storage, &*clock)?;
         let replica = Replica::start(
             Arc::clone(&storage) as _,
@@ -281,7 +281,7 @@ pub struct StorageSetup {
 
 impl StorageSetup {
     /// That of a node with these settings.
-    pub fn new(settings: &Settings, options: &NodeOptions) -> Self {
+    pub fn new(settings: &Settings, options: &NodeOptions) -> Result<Self, InvalidProperty> {
         let system = settings.system_column_families();
         let configured = settings.keyspaces.iter().flat_map(|keyspace| &keyspace.column_families);
         let families: Vec<&ColumnFamilySettings> = system.iter().chain(configured).collect();
@@ -289,12 +289,12 @@ impl StorageSetup {
         for keyspace in &settings.keyspaces {
             schema.add_keyspace(&keyspace.name);
         }
-        Self {
-            options: storage_options(settings, options),
+        Ok(Self {
+            options: storage_options(settings, options)?,
             partitioner: settings.partitioner,
             schema: Arc::new(schema),
             families: families.iter().map(|family| family_options(settings, family)).collect(),
-        }
+        })
     }
 
     /// Opens it.
@@ -317,10 +317,15 @@ impl StorageSetup {
     }
 }
 
-fn storage_options(settings: &Settings, options: &NodeOptions) -> storage::Options {
+fn storage_options(
+    settings: &Settings,
+    options: &NodeOptions,
+) -> Result<storage::Options, InvalidProperty> {
     let budget = memory_budget(settings);
     let block_cache_bytes = settings.memory.block_cache_bytes.unwrap_or(budget / 4);
-    storage::Options {
+    let compaction = CompactionOptions::default();
+    let priority = options.properties.compaction_priority()?;
+    Ok(storage::Options {
         data_directories: settings.directories.data.clone(),
         commit_log_directory: settings.directories.commit_log.clone(),
         commit_log_archive_directory: settings.directories.commit_log_archive.clone(),
@@ -333,7 +338,8 @@ fn storage_options(settings: &Settings, options: &NodeOptions) -> storage::Optio
         block_cache_bytes,
         compaction: CompactionOptions {
             bytes_per_second: settings.storage.compaction_throughput_bytes,
-            ..CompactionOptions::default()
+            niceness: priority.map_or(compaction.niceness, niceness),
+            ..compaction
         },
         caches: CacheOptions {
             preheats_keys: options.properties.compaction_preheats_key_cache(),
@@ -342,7 +348,12 @@ fn storage_options(settings: &Settings, options: &NodeOptions) -> storage::Optio
         accept_commitlog_loss: options.accept_commitlog_loss,
         snapshot_before_compaction: settings.storage.snapshot_before_compaction,
         seed: options.seed,
-    }
+    })
+}
+
+/// What becomes of the priority of a thread, as in Java on Linux: 1 is the least, 5 that of most.
+fn niceness(priority: u8) -> i32 {
+    5 - i32::from(priority)
 }
 
 /// Memory for everything that grows with data and requests, in bytes.

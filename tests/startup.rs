@@ -516,3 +516,50 @@ fn arguments_that_make_no_sense_are_refused_with_a_hint() {
     let help = Command::new(program()).arg("--help").stderr(Stdio::null()).output().unwrap();
     assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("serve"));
 }
+
+/// How nice the threads of a server are to each other: of those that compact, and of the others.
+fn niceness(server: &Server) -> (Vec<i32>, Vec<i32>) {
+    let (mut compaction, mut others) = (Vec::new(), Vec::new());
+    let tasks = format!("/proc/{}/task", server.pid().as_raw_nonzero());
+    for task in fs::read_dir(tasks).unwrap() {
+        // A thread may have ended since.
+        let Ok(stat) = fs::read_to_string(task.unwrap().path().join("stat")) else { continue };
+        let (name, fields) = stat.rsplit_once(')').unwrap();
+        let nice = fields.split_whitespace().nth(16).unwrap().parse().unwrap();
+        let kind = if name.ends_with("(compaction") { &mut compaction } else { &mut others };
+        kind.push(nice);
+    }
+    (compaction, others)
+}
+
+#[test]
+fn compaction_leaves_the_processor_to_clients() {
+    for (arguments, expected) in [
+        (&[][..], 4),
+        (&["-Dcassandra.compaction.priority=5"], 0),
+        (&["-D", "cassandra.compaction.priority=3"], 2),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let address = configure(directory.path(), &plain_families());
+        let mut command = serve(directory.path());
+        command.args(arguments);
+        let server = Server::launch(directory.path(), address, command);
+        let mut waits = 0..500;
+        let is_so = || {
+            let (compaction, others) = niceness(&server);
+            let own = others.iter().all(|nice| *nice == others[0]);
+            let wanted = |nice: &i32| *nice - others[0] == expected;
+            own && !compaction.is_empty() && compaction.iter().all(wanted)
+        };
+        // A thread says so when it has begun to run.
+        while !is_so() && waits.next().is_some() {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        assert!(is_so(), "{arguments:?}: {:?}", niceness(&server));
+    }
+    let directory = tempfile::tempdir().unwrap();
+    configure(directory.path(), &plain_families());
+    let mut command = serve(directory.path());
+    command.arg("-Dcassandra.compaction.priority=11");
+    assert_refused(&refused(&command), 3, &["a number from 1 to 10 expected"]);
+}

@@ -1,8 +1,9 @@
-//! The machine that the server runs on: how much memory there is, how many files may be open.
+//! The machine that the server runs on: how much memory there is, how many files may be open, and
+//! which threads come first.
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::fs;
+use rustix::process::{Resource, Rlimit, getrlimit, setpriority_process, setrlimit};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// Where control groups are mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -49,6 +50,13 @@ pub fn resident_bytes() -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim_end().parse().ok()?;
     Some(kib << 10)
+}
+
+/// Says how nice the calling thread is to others, on the scale of Unix: 0 as one that has said
+/// nothing, up to 19 the more. One that is less than 0, or than it was, needs a privilege.
+pub fn set_thread_niceness(niceness: i32) -> io::Result<()> {
+    // Nobody means the caller, which on Linux is a thread and not its process.
+    Ok(setpriority_process(None, niceness)?)
 }
 
 /// Raises the limit of open files as far as the operating system allows, and returns it. A server

@@ -89,7 +89,7 @@ fn restore_as_asked(arguments: &Arguments, settings: &Settings) -> Result<Report
         accept_commitlog_loss: arguments.accept_commitlog_loss,
         ..NodeOptions::default()
     };
-    let setup = StorageSetup::new(settings, &options);
+    let setup = StorageSetup::new(settings, &options).map_err(|error| error.to_string())?;
     let request = Request {
         snapshot: arguments.snapshot.clone(),
         keyspace: arguments.keyspace.clone(),

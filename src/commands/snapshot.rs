@@ -101,6 +101,7 @@ fn take(
     tag: Option<&str>,
 ) -> Result<Vec<Snapshot>, String> {
     let setup = StorageSetup::new(settings, &NodeOptions::default());
+    let setup = setup.map_err(|error| error.to_string())?;
     let storage = setup.open(components()).map_err(|error| error.to_string())?;
     let taken = storage.snapshot(keyspace, tag).map_err(|error| error.to_string());
     storage.close();

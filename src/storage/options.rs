@@ -64,16 +64,25 @@ pub struct CompactionOptions {
     /// `CompactionThroughputInMBPerSecond`, in bytes: how fast all of them together may read;
     /// `None` for as fast as they can.
     pub bytes_per_second: Option<u64>,
+    /// How nice its threads are to those that serve clients, on the scale of Unix.
+    pub niceness: i32,
 }
 
 /// Most compactions at once by default: more would only be in each other's way on the disk.
 const MAX_COMPACTION_THREADS: usize = 4;
 
+/// Half of the processor that others get, where there is not enough for all.
+const COMPACTION_NICENESS: i32 = 4;
+
 impl Default for CompactionOptions {
     /// One thread for two cores, and no throttle.
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { threads: (cores / 2).clamp(2, MAX_COMPACTION_THREADS), bytes_per_second: None }
+        Self {
+            threads: (cores / 2).clamp(2, MAX_COMPACTION_THREADS),
+            bytes_per_second: None,
+            niceness: COMPACTION_NICENESS,
+        }
     }
 }
 

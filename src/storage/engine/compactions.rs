@@ -12,6 +12,7 @@ use super::super::store::{Choosable, Claim, Store};
 use super::Shared;
 use super::flushes::is_shortage;
 use crate::base::events::CompactionEvent;
+use crate::base::machine::set_thread_niceness;
 use crate::model::schema::FamilyId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -190,6 +191,9 @@ impl Shared {
 
     /// The loop of a thread that compacts.
     fn run_compactions(&self, takes: Takes) {
+        if let Err(error) = set_thread_niceness(self.compaction_niceness) {
+            log::warn!("compaction competes with clients for the processor: {error}");
+        }
         let mut seen = 0;
         loop {
             let now = self.environment.clock.monotonic();

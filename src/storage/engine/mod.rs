@@ -133,6 +133,7 @@ struct Shared {
     flushing: AtomicUsize,
     compactions: CompactionQueue,
     compactor: Compactor,
+    compaction_niceness: i32,
     caches: SavedCaches,
     memtable_budget: u64,
     snapshots: Snapshots,

@@ -162,6 +162,7 @@ impl Storage {
             flushing: AtomicUsize::new(0),
             compactions: CompactionQueue::default(),
             compactor,
+            compaction_niceness: options.compaction.niceness,
             caches: SavedCaches::new(options.caches.saved_directory),
             memtable_budget: options.memtable_budget_bytes,
             snapshots,
