@@ -40,10 +40,28 @@ impl From<&[u8]> for SharedBytes {
         if slice.len() > IN_PLACE {
             return Self(Form::Shared(slice.into()));
         }
-        let mut bytes = [0; IN_PLACE];
-        bytes[..slice.len()].copy_from_slice(slice);
-        Self(Form::InPlace { length: slice.len() as u8, bytes })
+        Self(Form::InPlace { length: slice.len() as u8, bytes: padded(slice) })
     }
+}
+
+/// The bytes, of which there are few enough, and zeroes behind them. Copied by halves that overlap:
+/// a loop over a length that nobody knows costs more than a few moves.
+#[inline]
+fn padded(slice: &[u8]) -> [u8; IN_PLACE] {
+    let mut bytes = [0; IN_PLACE];
+    let length = slice.len();
+    if let (Some(first), Some(last)) = (slice.first_chunk::<16>(), slice.last_chunk::<8>()) {
+        bytes[..16].copy_from_slice(first);
+        bytes[length - 8..length].copy_from_slice(last);
+    } else if let (Some(first), Some(last)) = (slice.first_chunk::<8>(), slice.last_chunk::<8>()) {
+        bytes[..8].copy_from_slice(first);
+        bytes[length - 8..length].copy_from_slice(last);
+    } else {
+        for (to, from) in bytes.iter_mut().zip(slice) {
+            *to = *from;
+        }
+    }
+    bytes
 }
 
 impl From<Vec<u8>> for SharedBytes {

@@ -95,6 +95,26 @@ impl Cell {
         parts.encode(out);
     }
 
+    /// State, timestamp and length of the stored form of each of the cells that stand in these
+    /// bytes one after the other, in their order. It ends with `None` for what is not a cell.
+    pub fn heads(mut bytes: &[u8]) -> impl Iterator<Item = Option<(CellState, i64, usize)>> {
+        std::iter::from_fn(move || {
+            if bytes.is_empty() {
+                return None;
+            }
+            let head = Self::head(bytes);
+            bytes = head.map_or(&[][..], |(_, _, length)| &bytes[length..]);
+            Some(head)
+        })
+    }
+
+    fn head(bytes: &[u8]) -> Option<(CellState, i64, usize)> {
+        let length = Self::length_at(bytes, 0).filter(|length| *length <= bytes.len())?;
+        let (state, timestamp) = (CellState::from_byte(bytes[0])?, bytes[1..9].first_chunk()?);
+        let is_sound = state == CellState::Live || bytes[13..17] == 4u32.to_be_bytes();
+        is_sound.then_some((state, i64::from_be_bytes(*timestamp), length))
+    }
+
     /// The cell that is encoded at `start`, sharing the bytes; `None` if they are not a cell.
     pub fn decode(bytes: &Arc<[u8]>, start: usize) -> Option<Self> {
         let header = bytes.get(start..)?.first_chunk::<{ Self::HEADER_LENGTH }>()?;
@@ -328,10 +348,14 @@ mod tests {
         fn decoding_arbitrary_bytes_never_reads_outside(bytes: Vec<u8>, start in 0usize..40) {
             let bytes: Arc<[u8]> = bytes.into();
             let _ = Cell::place_at(&bytes, start);
-            if let Some(cell) = Cell::decode(&bytes, start) {
+            let cell = Cell::decode(&bytes, start);
+            if let Some(cell) = &cell {
                 prop_assert!(start + cell.encoded_length() <= bytes.len());
                 let _ = (cell.super_name(), cell.name(), cell.value(), cell.deletion());
             }
+            let head = bytes.get(start..).and_then(|rest| Cell::heads(rest).next());
+            let told = |cell: Cell| (cell.state(), cell.timestamp(), cell.encoded_length());
+            prop_assert_eq!(head.flatten(), cell.map(told));
         }
     }
 
@@ -356,6 +380,10 @@ mod tests {
             at += read.encoded_length();
         }
         assert_eq!(at, bytes.len());
+        let told = |cell: &Cell| (cell.state(), cell.timestamp(), cell.encoded_length());
+        assert!(Cell::heads(&bytes[3..]).eq(cells.iter().map(|cell| Some(told(cell)))));
+        let cut: Vec<_> = Cell::heads(&bytes[3..bytes.len() - 1]).collect();
+        assert_eq!((cut.len(), cut[cells.len() - 1]), (cells.len(), None));
     }
 
     #[test]

@@ -298,6 +298,18 @@ impl<'f, 's> RowReader<'f, 's> {
         self.deletion
     }
 
+    /// The cells in their stored form, if they stand together in one file and nothing in all that
+    /// file is deleted.
+    pub fn stored_cells(&self) -> Option<&[u8]> {
+        match &self.sources[..] {
+            [RowSource::SsTable { entry, blocks }] if entry.deletion.is_none() => {
+                let has_deletions = blocks.table().properties().tombstones > 0;
+                entry.inline_bytes().filter(|_| !has_deletions)
+            }
+            _ => None,
+        }
+    }
+
     /// All cells within a range, visible or not.
     pub fn cells<'b>(
         &'b self,

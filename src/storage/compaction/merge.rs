@@ -244,6 +244,10 @@ impl Merge<'_> {
         let find = || self.oldest_elsewhere(&self.store.view(), key);
         let mut purge = Purge::new(schema, reader.deletion(), gc_before, &find);
         writer.begin_row(key, purge.row_deletion());
+        // A small row that is in one file only is mostly copied as it is.
+        if reader.stored_cells().is_some_and(|cells| writer.push_stored(cells)) {
+            return Ok(writer.end_row()?);
+        }
         let in_row = |error: ReadError| error.in_row(key.key());
         let mut cells = reader.cells(CellRange::ALL, false).map_err(in_row)?;
         let mut row_bytes = 0;

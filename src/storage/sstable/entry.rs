@@ -329,6 +329,11 @@ impl RowEntry {
         }
     }
 
+    /// The cells that stand here, in their stored form; `None` if they are in data blocks.
+    pub fn inline_bytes(&self) -> Option<&[u8]> {
+        self.block.bytes().get(self.inline_range()?)
+    }
+
     /// The cells that stand here, in their order. It ends behind one that cannot be read.
     pub(super) fn inline_cells(&self) -> impl Iterator<Item = Result<Cell, Malformed>> {
         let mut range = self.inline_range().unwrap_or_default();

@@ -3,6 +3,7 @@
 use super::block::BlockHandle;
 use super::entry::ExtentDraft;
 use super::filter;
+use super::properties::Properties;
 use super::row_part::RowPart;
 use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
@@ -82,6 +83,15 @@ impl OpenRow {
             settled_cells: 0,
             current: None,
         }
+    }
+
+    /// Counts a cell of so many stored bytes, in the properties of the file as well.
+    pub(super) fn note_cell(&mut self, timestamp: i64, length: usize, file: &mut Properties) {
+        self.cells += 1;
+        self.raw_bytes += length as u64;
+        self.max_timestamp = self.max_timestamp.max(timestamp);
+        file.min_timestamp = file.min_timestamp.min(timestamp);
+        file.max_timestamp = file.max_timestamp.max(timestamp);
     }
 
     /// What the open data block has to say of the row; `None` if it has nothing there.

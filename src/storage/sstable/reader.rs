@@ -156,14 +156,15 @@ impl SsTable {
     /// Whether the file may hold something of the row. Never no wrongly. `hash` is that of the
     /// row key by [`super::filter::hash`]: who asks many files computes it once.
     pub fn may_contain(&self, key: &DecoratedKey, hash: u64) -> bool {
-        let is_between = match token_prefix(key) {
-            Some(prefix) => self.prefix_range.contains(&prefix),
+        match token_prefix(key) {
+            Some(prefix) => self.prefix_range.contains(&prefix) && self.filter.may_contain(hash),
+            // The filter costs less than comparing keys.
             None => {
-                self.first_key().is_some_and(|first| first <= key)
+                self.filter.may_contain(hash)
+                    && self.first_key().is_some_and(|first| first <= key)
                     && self.last_key().is_none_or(|last| key <= last)
             }
-        };
-        is_between && self.filter.may_contain(hash)
+        }
     }
 
     /// The key of the first row; `None` if there is no row.

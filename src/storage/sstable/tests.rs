@@ -411,3 +411,39 @@ fn data_blocks_and_entries_of_small_rows_tell_everything() {
     told.sort_by(|a, b| a.0.cmp(&b.0));
     assert_eq!(told, rows);
 }
+
+#[test]
+fn rows_that_are_copied_make_the_same_file() {
+    for partitioner in [Partitioner::Random, Partitioner::OrderPreserving] {
+        let family = samples::family(false);
+        let rows = samples::rows(&family, partitioner);
+        let (disk, options) = (samples::disk(), samples::options(partitioner));
+        let [written, copied] =
+            ["cf-1.sst", "cf-2.sst"].map(|name| Path::new(samples::FOLDER).join(name));
+        samples::write(&*disk, &written, &family, options.clone(), &rows);
+        let count = rows.len() as u64;
+        let mut writer =
+            SsTableWriter::create(&*disk, &copied, &family, options, count, 7).unwrap();
+        let mut stored_rows = 0;
+        for row @ (key, deletion, cells) in &rows {
+            writer.begin_row(key, *deletion);
+            let mut stored = Vec::new();
+            for cell in cells {
+                cell.encode(&mut stored);
+            }
+            let is_copied = writer.push_stored(&stored);
+            let is_live = cells.iter().all(Cell::is_live);
+            assert_eq!(is_copied, samples::is_small(row) && is_live, "{row:?}");
+            stored_rows += usize::from(is_copied && !cells.is_empty());
+            // What is cut off is no cell, and nothing of it is taken.
+            assert!(stored.is_empty() || !writer.push_stored(&stored[..stored.len() - 1]));
+            for cell in cells.iter().filter(|_| !is_copied) {
+                writer.push(cell).unwrap();
+            }
+            writer.end_row().unwrap();
+        }
+        writer.finish().unwrap();
+        assert!(stored_rows > 0);
+        assert_eq!(disk.read(&copied).unwrap(), disk.read(&written).unwrap());
+    }
+}

@@ -10,7 +10,7 @@ use super::summary::SummaryHead;
 use super::{HEADER_LENGTH, MAGIC, VERSION};
 use crate::base::bytes::ByteWriter;
 use crate::base::fs::{File, FileSystem};
-use crate::model::cell::Cell;
+use crate::model::cell::{Cell, CellState};
 use crate::model::deletion::Deletion;
 use crate::model::schema::ColumnFamilySchema;
 use crate::ring::{DecoratedKey, Partitioner};
@@ -166,13 +166,9 @@ impl SsTableWriter {
     /// Adds the next cell of the row. Cells come in order, at most one for each place.
     pub fn push(&mut self, cell: &Cell) -> Result<(), FileError> {
         let row = self.row.as_mut().expect("cells belong to a row that was begun");
-        let properties = &mut self.properties;
-        row.cells += 1;
-        row.raw_bytes += cell.encoded_length() as u64;
-        row.max_timestamp = row.max_timestamp.max(cell.timestamp());
-        properties.min_timestamp = properties.min_timestamp.min(cell.timestamp());
-        properties.max_timestamp = properties.max_timestamp.max(cell.timestamp());
+        row.note_cell(cell.timestamp(), cell.encoded_length(), &mut self.properties);
         if let Some(deletion) = cell.deletion() {
+            let properties = &mut self.properties;
             properties.tombstones += 1;
             properties.min_local_deletion_time =
                 properties.min_local_deletion_time.min(deletion.local_deletion_time);
@@ -186,6 +182,23 @@ impl SsTableWriter {
             self.place_small()?;
         }
         self.place(cell)
+    }
+
+    /// Adds all cells of the row that was just begun, in their stored form and in order. False, and
+    /// nothing was added, if they are not all live, or if it will not be a small row: then they have
+    /// to be added one by one.
+    pub fn push_stored(&mut self, cells: &[u8]) -> bool {
+        let row = self.row.as_mut().expect("cells belong to a row that was begun");
+        let is_live = |head| matches!(head, Some((CellState::Live, _, _)));
+        if cells.len() as u64 > self.options.inline_bytes() || !Cell::heads(cells).all(is_live) {
+            return false;
+        }
+        debug_assert_eq!(row.cells, 0, "it was just begun");
+        for (_, timestamp, length) in Cell::heads(cells).flatten() {
+            row.note_cell(timestamp, length, &mut self.properties);
+        }
+        self.small.extend_from_slice(cells);
+        true
     }
 
     /// The row turns out not to be small: adds to the data what there is of it.

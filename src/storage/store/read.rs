@@ -85,13 +85,15 @@ impl Store {
         let view = self.view();
         let mut rows = self.rows_from(&view, (&range.start, &range.end), access)?;
         let mut found = Vec::with_capacity(max_rows.min(MAX_EXPECTED_ROWS));
+        let mut has_begun = false;
         while found.len() < max_rows {
             let Some((key, sources)) = rows.advance()? else { break };
             if is_behind(&range.end, key.token()) {
                 break;
             }
             // The first key of an excluded token may have neighbours of the same token.
-            if range.contains(key.token()) {
+            has_begun = has_begun || range.contains(key.token());
+            if has_begun {
                 budget.spend_on_row(key.key())?;
                 let reader = RowReader::new(&self.schema, sources);
                 let columns = reader.slice(slice, false, &mut budget);
