@@ -148,6 +148,7 @@ impl<'a> RowSource<'a> {
         }
     }
 
+    #[inline]
     fn cells(
         self,
         family: &'a ColumnFamilySchema,
@@ -196,16 +197,11 @@ struct Merge<'a> {
 }
 
 impl<'a> MergedCells<'a> {
-    fn new(
+    fn merging(
         family: &'a ColumnFamilySchema,
         reversed: bool,
-        mut cursors: impl ExactSizeIterator<Item = SourceCursor<'a>>,
+        cursors: impl ExactSizeIterator<Item = SourceCursor<'a>>,
     ) -> Result<Self, ReadError> {
-        if cursors.len() == 1
-            && let Some(only) = cursors.next()
-        {
-            return Ok(Self(Form::One(only)));
-        }
         let mut sources = Vec::with_capacity(cursors.len());
         for mut cursor in cursors {
             if let Some(cell) = cursor.advance()? {
@@ -311,13 +307,18 @@ impl<'f, 's> RowReader<'f, 's> {
     }
 
     /// All cells within a range, visible or not.
+    #[inline]
     pub fn cells<'b>(
         &'b self,
         range: CellRange<'b>,
         reversed: bool,
     ) -> Result<MergedCells<'b>, ReadError> {
+        // Made where it stays: moving it costs more than all that it has to do for a small row.
+        if let [only] = &self.sources[..] {
+            return Ok(MergedCells(Form::One(only.cells(self.family, range, reversed))));
+        }
         let cursors = self.sources.iter().map(|source| source.cells(self.family, range, reversed));
-        MergedCells::new(self.family, reversed, cursors)
+        MergedCells::merging(self.family, reversed, cursors)
     }
 
     /// What a client may see of the slice; [`ReadError::WouldBlock`] if that is more work than the

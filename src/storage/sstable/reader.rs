@@ -344,6 +344,7 @@ impl SsTable {
     }
 
     /// The cells of a row within a range, ascending or descending.
+    #[inline]
     pub fn cells<'a>(
         &'a self,
         family: &'a ColumnFamilySchema,

@@ -184,9 +184,9 @@ impl SsTableWriter {
         self.place(cell)
     }
 
-    /// Adds all cells of the row that was just begun, in their stored form and in order. False, and
-    /// nothing was added, if they are not all live, or if it will not be a small row: then they have
-    /// to be added one by one.
+    /// Adds all cells of the row that was just begun, in their stored form and in order. False,
+    /// with nothing added, if they are not all live, or if it will not be a small row: then they
+    /// have to be added one by one.
     pub fn push_stored(&mut self, cells: &[u8]) -> bool {
         let row = self.row.as_mut().expect("cells belong to a row that was begun");
         let is_live = |head| matches!(head, Some((CellState::Live, _, _)));

@@ -28,6 +28,7 @@ pub(super) struct InlineCursor<'a> {
 }
 
 impl<'a> InlineCursor<'a> {
+    #[inline]
     pub(super) fn new(
         table: &'a SsTable,
         family: &'a ColumnFamilySchema,

@@ -25,6 +25,7 @@ enum Form<'a> {
 }
 
 impl<'a> CellCursor<'a> {
+    #[inline]
     pub(super) fn new(
         family: &'a ColumnFamilySchema,
         entry: &'a RowEntry,
