@@ -3,7 +3,7 @@
 //! log.
 //!
 //! ```text
-//! alexandra archive owner 0
+//! alexandra archive owner 1
 //! id <16 hexadecimal digits>
 //! crc <CRC32 of all lines before, in hexadecimal>
 //! ```
@@ -15,7 +15,7 @@ use super::small_file;
 use crate::base::fs::FileSystem;
 use std::path::{Path, PathBuf};
 
-const HEAD: &str = "alexandra archive owner 0";
+const HEAD: &str = "alexandra archive owner 1";
 
 /// Why an archive is not used.
 #[derive(Debug, thiserror::Error)]

@@ -7,7 +7,7 @@
 //! any log will do: that of a directory that is new, or was brought here by hand.
 //!
 //! ```text
-//! alexandra commit log 0
+//! alexandra commit log 1
 //! segment <id>               the first one of the run: at least one that is not older is there
 //! directory <path>           where it was, for people to read
 //! crc <CRC32 of all lines before, in hexadecimal>
@@ -21,7 +21,7 @@ use crate::base::fs::FileSystem;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-const HEAD: &str = "alexandra commit log 0";
+const HEAD: &str = "alexandra commit log 1";
 
 /// That a commit log exists which may hold what no SSTable does.
 #[derive(Debug, Clone, PartialEq, Eq)]

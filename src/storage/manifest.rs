@@ -4,7 +4,7 @@
 //! A small text file, written anew under a temporary name, synced, and renamed:
 //!
 //! ```text
-//! alexandra manifest 0
+//! alexandra manifest 1
 //! sstable <generation> <bytes> <properties>  one line for each SSTable that counts, with the
 //!                                    CRC32 of its properties in hexadecimal
 //! obsolete <generation>              one for each that was replaced and may still be there
@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 
-const HEAD: &str = "alexandra manifest 0";
+const HEAD: &str = "alexandra manifest 1";
 
 /// What tells an SSTable from other files of its name: an older one, or one of another family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -46,7 +46,7 @@ pub(super) const SEAL_BYTES: u64 = HEAD_BYTES + 9;
 pub(super) const TIME_BYTES: u64 = HEAD_BYTES + 9;
 
 const MAGIC: [u8; 8] = *b"AlexCLog";
-const VERSION: u32 = 0;
+const VERSION: u32 = 1;
 const CONTROL_BIT: u32 = 1 << 31;
 
 // Written to disk: do not change.

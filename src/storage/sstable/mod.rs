@@ -1,6 +1,6 @@
 //! SSTables: sorted rows in one immutable file.
 //!
-//! # Format, version 0
+//! # Format, version 1
 //!
 //! Numbers are big-endian, varints LEB128. A file `<column family>-<generation>.sst` consists of
 //!
@@ -14,8 +14,8 @@
 //!             u32 CRC32 of the footer so far; "ALEXSST" and u8 version
 //! ```
 //!
-//! Each block is compressed and carries its own checksum (block.rs). The version stays 0, without
-//! promise, until the format is frozen.
+//! Each block is compressed and carries its own checksum (block.rs). The format is frozen: what
+//! comes after it gets another number, and files of this one can be read for ever.
 //!
 //! * **Row index blocks** hold an entry for each row, in token order, as many as `IndexInterval`
 //!   says, or as make up a block (entry.rs): key and token, row deletion, number of cells. The
@@ -65,7 +65,7 @@ pub use writer::{SsTableWriter, WriterOptions};
 const MAGIC: &[u8; 7] = b"ALEXSST";
 
 /// The version that is written, and the only one that is read.
-const VERSION: u8 = 0;
+const VERSION: u8 = 1;
 
 /// Bytes of the header.
 const HEADER_LENGTH: u64 = 8;

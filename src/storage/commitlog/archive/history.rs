@@ -8,7 +8,7 @@
 //! A small text file, written anew under a temporary name, synced, and renamed:
 //!
 //! ```text
-//! alexandra history 0
+//! alexandra history 1
 //! restored <milliseconds> <segment> <offset> <segment> <offset> <keyspace> <family>
 //! crc <CRC32 of all lines before, in hexadecimal>
 //! ```
@@ -25,7 +25,7 @@ use crate::storage::small_file;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-const HEAD: &str = "alexandra history 0";
+const HEAD: &str = "alexandra history 1";
 
 /// The restores that an archive knows of, in the order in which they happened.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
