@@ -294,11 +294,12 @@ impl<'f, 's> RowReader<'f, 's> {
         self.deletion
     }
 
-    /// The cells in their stored form, if they stand together in one file and nothing in all that
-    /// file is deleted.
+    /// The cells in their stored form, if they stand together in one file and nothing is deleted,
+    /// neither of this row anywhere nor in all that file.
     pub fn stored_cells(&self) -> Option<&[u8]> {
         match &self.sources[..] {
-            [RowSource::SsTable { entry, blocks }] if entry.deletion.is_none() => {
+            // A source that was left out, being covered, may be the one that knows of a deletion.
+            [RowSource::SsTable { entry, blocks }] if self.deletion.is_none() => {
                 let has_deletions = blocks.table().properties().tombstones > 0;
                 entry.inline_bytes().filter(|_| !has_deletions)
             }

@@ -382,6 +382,29 @@ fn no_tombstone_goes_while_what_it_deletes_is_elsewhere() {
     }
 }
 
+/// The deletion of a row alone in its file, and what was written before and behind it in another:
+/// all that is older stays deleted, whether the deletion goes or not.
+#[test]
+fn what_a_row_deletion_covers_goes_before_the_deletion_does() {
+    for (passes, block_bytes) in [(0, 200), (0, 2000), (100, 200), (100, 2000)] {
+        let rig = Rig::new(Setup { block_bytes, ..setup(0) }, 1);
+        rig.insert(0, "ada", ("older", 49), b"deleted");
+        rig.insert(0, "ada", ("newer", 51), b"stays");
+        rig.storage().flush(AUTHORS).unwrap();
+        let deletion = Write { target: Target::Row, ..insertion("", 50, b"") };
+        let deletion = Write { value: None, deleted_at: rig.now(), ..deletion };
+        rig.write(b"ada", &[(0, vec![deletion])]);
+        rig.storage().flush(AUTHORS).unwrap();
+        rig.clock.advance(Duration::from_secs(passes));
+        rig.storage().compact(AUTHORS).unwrap();
+        assert_eq!(table_count(&rig, AUTHORS), 1);
+        assert_eq!(rig.get(0, "ada", "older"), None, "after {passes} s");
+        assert!(rig.get(0, "ada", "newer").is_some());
+        let (cells, tombstones) = stored(&rig);
+        assert_eq!((cells, tombstones), (1, u64::from(passes == 0)), "after {passes} s");
+    }
+}
+
 /// The files of a quiet family are never enough for a minor compaction.
 #[test]
 fn what_was_deleted_frees_the_disk_in_a_quiet_family_as_well() {

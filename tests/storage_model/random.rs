@@ -44,6 +44,7 @@ type Mutation = (Vec<u8>, Vec<(u32, Vec<Write>)>);
 struct Case {
     rng: Rng,
     mode: Mode,
+    rarely_deletes: bool,
     rig: Rig,
     model: Model,
     /// The model with what was purged: a replay of the archive brings it back, until it is purged
@@ -148,6 +149,7 @@ impl Case {
             min_compaction_threshold: [0, 2, 3, 4][rng.usize(..4)],
             data_directories: rng.usize(1..=2),
             memtable_operations: [10, 20, 60][rng.usize(..3)],
+            block_bytes: [200, 600, 2000][rng.usize(..3)],
             // With little room for index blocks the key cache has more to do.
             block_cache_bytes: [1 << 14, 1 << 10][rng.usize(..2)],
             keys_cached: any_size(&mut rng),
@@ -162,9 +164,11 @@ impl Case {
         let (model, unsynced) = (Model::default(), Vec::new());
         let (moments, times, way) = (Vec::new(), Vec::new(), Vec::new());
         let unpurged = Model::default();
+        let rarely_deletes = rng.u32(..3) == 0;
         Self {
             rng,
             mode,
+            rarely_deletes,
             rig,
             model,
             unpurged,
@@ -453,8 +457,16 @@ impl Case {
     }
 
     fn single_write(&mut self, family: u32) -> Write {
-        let target = self.target(family);
-        let deletes = !matches!(target, Target::Column(..)) || self.rng.u32(..4) == 0;
+        let mut target = self.target(family);
+        let (mut one_in, is_column) = (4, |target: &Target| matches!(target, Target::Column(..)));
+        if self.rarely_deletes {
+            // Then there are SSTables in which nothing is deleted.
+            one_in = 100;
+            while !is_column(&target) && self.rng.u32(..20) > 0 {
+                target = self.target(family);
+            }
+        }
+        let deletes = !is_column(&target) || self.rng.u32(..one_in) == 0;
         let value = vec![self.rng.u8(b'a'..b'd'); self.rng.usize(..40)];
         let timestamp = match self.rng.u32(..100) {
             0 => i64::MIN,

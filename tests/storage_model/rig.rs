@@ -71,6 +71,8 @@ pub(crate) struct Setup {
     pub(crate) memtable_operations: u64,
     pub(crate) memtable_budget_bytes: u64,
     pub(crate) compression: Compression,
+    /// A quarter of it is what a small row may have.
+    pub(crate) block_bytes: usize,
     pub(crate) block_cache_bytes: u64,
     pub(crate) keys_cached: CacheSize,
     pub(crate) rows_cached: CacheSize,
@@ -102,6 +104,7 @@ impl Setup {
         memtable_operations: 20,
         memtable_budget_bytes: 1 << 20,
         compression: Compression::Lz4,
+        block_bytes: 200,
         block_cache_bytes: 1 << 14,
         keys_cached: CacheSize::Entries(200_000),
         rows_cached: CacheSize::Off,
@@ -195,7 +198,7 @@ impl Rig {
         let setup = self.setup;
         FamilyOptions {
             memtable_operations: setup.memtable_operations,
-            block_bytes: 200,
+            block_bytes: setup.block_bytes,
             index_interval: 3,
             compression: setup.compression,
             compaction_strategy: setup.strategy,
