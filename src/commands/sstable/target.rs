@@ -11,6 +11,7 @@ use crate::storage::commitlog::holds_segments;
 use crate::storage::error::{FileContext, FileError, ReadError};
 use crate::storage::files::{FileName, LOCK_FILE};
 use crate::storage::json::{ExportError, ImportError};
+use crate::storage::log_mark::LogMark;
 use crate::storage::sstable::scan::Frame;
 use crate::storage::sstable::verify::read_properties;
 use crate::storage::sstable::{Properties as FileProperties, WriterOptions};
@@ -143,7 +144,10 @@ impl Configured {
     /// Says if there are writes that no tool sees.
     pub(super) fn tell_of_commit_log(&self) {
         let directory = &self.settings.directories.commit_log;
-        if holds_segments(&*self.fs, directory) {
+        let data = &self.settings.directories.data;
+        if let Ok(Some(lost)) = LogMark::find_loss(&*self.fs, data, directory) {
+            complain!("note: {lost}");
+        } else if holds_segments(&*self.fs, directory) {
             complain!(
                 "note: the commit log in {} holds writes that are in no SSTable yet. Start the \
                  server and stop it in order to have them written",

@@ -363,6 +363,11 @@ impl Appender {
         };
         let Some(active) = active else { return Ok(false) };
         self.rotate(0, |queue| queue.segment.id != active, true)?;
+        if self.queue().live.archives() {
+            // A segment is offered to the archive when it is synced, and no writer that is refused
+            // asks for that. It goes when the archive has it.
+            self.wait(self.written_position(), true)?;
+        }
         Ok(true)
     }
 

@@ -62,6 +62,11 @@ impl LiveSegments {
         Self { archives, ..Self::default() }
     }
 
+    /// Whether segments have to be archived before they go.
+    pub(super) fn archives(&self) -> bool {
+        self.archives
+    }
+
     /// Adds a segment of an earlier run.
     pub(super) fn add_replayed(&mut self, id: u64, path: PathBuf, bytes: u64) {
         self.replayed.push(Replayed { id, path, bytes, archived: false });

@@ -239,3 +239,21 @@ fn what_a_restore_has_left_behind_is_not_delivered() {
     assert_eq!(history.timeline("k", "f").behind(left), None);
     assert!(history.timeline("k", "other").behind(left).is_some());
 }
+
+/// Where the archive is on another disk, that is what makes room here.
+#[test]
+fn on_a_full_disk_the_active_segment_goes_to_the_archive_at_once() {
+    let (fs, clock) = disk();
+    let bytes = 1 << 14;
+    // For a segment and a small one, but not for two segments.
+    fs.set_capacity(Some(2 * bytes - 300));
+    let log = open_with_archive(&fs, &clock, bytes);
+    let last = log.append(&[1; 10_000], &[1]).unwrap();
+    log.sync_now().unwrap();
+    log.discard_completed(1, last).unwrap();
+    let refused = log.append(&[2; 8000], &[1]);
+    assert!(matches!(refused, Err(LogError::NoSpace { .. })), "{refused:?}");
+    wait_until(|| archived(&fs) == [last.segment]);
+    log.discard_completed(1, last).unwrap();
+    wait_until(|| !in_log(&fs).contains(&last.segment));
+}
