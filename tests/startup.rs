@@ -210,6 +210,44 @@ fn a_column_family_of_another_type_or_order_is_refused_and_stays_as_it_is() {
 }
 
 #[test]
+fn data_of_a_column_family_that_is_not_configured_are_told_and_come_back_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Server::start(directory.path(), &plain_families());
+    insert(&server, 10);
+    let file = directory.path().join("storage-conf.xml");
+    let original = fs::read_to_string(&file).unwrap();
+    let name = |name: &str| format!(r#"<ColumnFamily Name="{name}""#);
+    let renamed = original.replace(&name(STANDARD), &name("StandardX"));
+    assert_ne!(renamed, original);
+
+    // First it is the commit log that holds the data.
+    server.kill();
+    fs::write(&file, &renamed).unwrap();
+    let refusal = refused(&serve(directory.path()));
+    let gone = format!("{KEYSPACE}.{STANDARD} is not configured");
+    let texts = [&gone[..], "Put it back into storage-conf.xml", "--accept-commitlog-loss"];
+    assert_refused(&refusal, 3, &texts);
+
+    fs::write(&file, &original).unwrap();
+    server.restart();
+    assert_eq!(count_rows(&server), 10);
+    assert!(server.stop().success());
+    assert!(!server.log().contains("is not configured"), "{}", server.log_end());
+    fs::write(&file, &renamed).unwrap();
+    server.restart();
+    let manifest = format!("data/{KEYSPACE}/{STANDARD}.manifest");
+    let log = server.log();
+    let told: Vec<_> = log.lines().filter(|line| line.contains("is not configured")).collect();
+    let [line] = told[..] else { panic!("{told:?}") };
+    for text in ["WARN", &manifest, &gone, "not served", "Put it back into storage-conf.xml"] {
+        assert!(line.contains(text), "{text}: {line}");
+    }
+    fs::write(&file, &original).unwrap();
+    server.restart();
+    assert_eq!(count_rows(&server), 10);
+}
+
+#[test]
 fn files_of_the_original_stop_the_start_and_stay_as_they_are() {
     let data_file = format!("data/{}/{STANDARD}-7-Data.db", calls::KEYSPACE);
     for (file, setting) in [

@@ -9,6 +9,7 @@
 //!   caches       the thread that fills caches after a start, and saves their keys
 //!   counting     how often there was what, for operators
 //!   snapshots    hard links to the SSTables of one moment
+//!   unconfigured data of column families that are not configured
 //! ```
 //!
 //! Locks: that of a flush first, then the gate; then as [`super::store`] and
@@ -23,6 +24,7 @@ mod replay;
 mod snapshots;
 #[cfg(test)]
 mod tests;
+mod unconfigured;
 mod write;
 
 pub use counting::MemoryUse;

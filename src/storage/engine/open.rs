@@ -17,6 +17,7 @@ use super::compactions::CompactionQueue;
 use super::flushes::is_shortage;
 use super::replay::{open_log, replay};
 use super::snapshots::Snapshots;
+use super::unconfigured::warn_of_unconfigured;
 use super::{Components, Shared, Storage};
 use crate::base::events::FlushCause;
 use crate::base::fs::{FileSystem, Lock};
@@ -58,6 +59,19 @@ pub enum StorageError {
          without what cannot be read"
     )]
     Replay(String),
+    /// The commit log holds writes of a column family that is not configured.
+    #[error(
+        "the commit log cannot be replayed: {place}: column family {family} is not configured. Put \
+         it back into storage-conf.xml. If it is not wanted any more, start with \
+         --accept-commitlog-loss to go on without all mutations that hold something of it, and \
+         without what cannot be read"
+    )]
+    Unconfigured {
+        /// Where the commit log holds the first of them.
+        place: String,
+        /// Keyspace and column family.
+        family: String,
+    },
     /// The commit log that the data say there is cannot be found.
     #[error(
         "{0}. Mount the directory, or set CommitLogDirectory back. If the log is lost for good, \
@@ -134,6 +148,7 @@ impl Storage {
         let environment = new_environment(&components, &options, partitioner);
         let Components { fs, clock, .. } = components;
         let stores = open_stores(&environment, &options, &schema, family_options)?;
+        warn_of_unconfigured(&*fs, &options.data_directories, &schema);
         check_log(&*fs, &options)?;
         claim_archive(&*fs, &options)?;
         let mut replayed = replay(&*fs, &options, &schema, &environment, &stores)?;

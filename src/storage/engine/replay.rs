@@ -43,9 +43,7 @@ pub(super) fn replay(
                 return Ok(());
             }
             Err(error) => {
-                let Position { segment, offset } = position;
-                let place = format!("segment {segment}, record ending at {offset}: {error}");
-                return Err(StorageError::Replay(place));
+                return Err(unreadable(position, error));
             }
         };
         let key = environment.partitioner.decorate(mutation.key.clone());
@@ -74,6 +72,17 @@ pub(super) fn replay(
         log::info!("Log replay complete, {needed} replayed mutations");
     }
     Ok(replayed)
+}
+
+/// Why the start is refused at a record, and the way out.
+fn unreadable(Position { segment, offset }: Position, error: DecodeError) -> StorageError {
+    let place = format!("segment {segment}, record ending at {offset}");
+    match error {
+        DecodeError::UnknownFamily { keyspace, family } => {
+            StorageError::Unconfigured { place, family: format!("{keyspace}.{family}") }
+        }
+        error => StorageError::Replay(format!("{place}: {error}")),
+    }
 }
 
 /// The memory of memtables during a replay, in bytes.
