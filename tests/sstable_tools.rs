@@ -532,3 +532,16 @@ fn help_tells_of_the_exit_codes() {
     }
     expect(&stopped.tool(&["verify", "--config", "."]), 2, &["storage-conf.xml"]);
 }
+
+#[test]
+fn a_commit_log_that_is_lost_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Server::start(directory.path(), &plain_families());
+    write_rows(&server);
+    server.kill();
+    let killed = Stopped { directory };
+    let verify = || killed.tool(&["verify", "--config", "."]);
+    expect(&verify(), 0, &["holds writes that are in no SSTable yet"]);
+    fs::remove_dir_all(killed.path().join("commitlog")).unwrap();
+    expect(&verify(), 0, &["the commit log is missing"]);
+}
