@@ -238,7 +238,7 @@ fn small_rows_that_are_lost_are_told_by_the_rows_around_them() {
     let stopped = Stopped::new();
     let file = stopped.damage(STANDARD, "row index").display().to_string();
     let verified = stopped.tool(&["verify", &file]);
-    let rows = ["(row index block)", "; rows from \"row ", "may have lost something"];
+    let rows = ["(row index block)", "; small rows that stood there, ", " are lost: "];
     expect(&verified, 1, &rows);
     let refused = stopped.tool(&["scrub", "--config", ".", KEYSPACE, STANDARD]);
     expect(&refused, 1, &["; what was there of rows from \"row ", "left as it is: --accept-loss"]);

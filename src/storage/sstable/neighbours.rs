@@ -44,6 +44,13 @@ impl Neighbours {
         self.places.push(Place { id, kind, data, index });
     }
 
+    /// What has stood at the damaged place of this number, if that shows only later.
+    pub(super) fn settle_kind(&mut self, id: usize, kind: BlockKind) {
+        if let Some(place) = self.places.iter_mut().find(|place| place.id == id) {
+            place.kind = Some(kind);
+        }
+    }
+
     /// The next row of a data block.
     pub(super) fn data_row(&mut self, key: &DecoratedKey) {
         for place in &mut self.places[self.open_data..] {

@@ -13,7 +13,7 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-pub use report::{Damage, DamagedRows, Fault, Report};
+pub use report::{Damage, DamagedRows, Fault, NamedRows, Report};
 
 use super::block::{self, Block, BlockHandle, BlockKind};
 use super::filter::Filter;
@@ -220,11 +220,15 @@ impl<'a> Run<'a> {
 
     fn check_summary(&mut self, handle: BlockHandle, block: &block::Block) {
         let Some(rows) = &mut self.rows else { return };
+        let listed = summary::decode(rows.partitioner, block.bytes());
+        if let Ok(listed) = &listed {
+            rows.find_index_blocks(listed, &mut self.damages);
+        }
         rows.settle(&mut self.damages);
         let mut fault = |reason| {
             self.damages.add(range_of(handle), Some(BlockKind::Summary), Fault::Bytes(reason));
         };
-        match summary::decode(rows.partitioner, block.bytes()) {
+        match listed {
             Err(_) => fault("the summary cannot be read"),
             Ok(listed) if !rows.agrees_with_summary(&listed) => {
                 fault("the summary does not list the row index blocks");
@@ -296,6 +300,7 @@ impl<'a> Run<'a> {
             return;
         };
         if !self.damages.is_empty() {
+            self.damages.count_small(properties.rows.saturating_sub(rows.totals.rows));
             return;
         }
         let range = range_of(*handle);

@@ -78,15 +78,26 @@ pub enum Fault {
 /// Rows that a damage concerns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DamagedRows {
-    /// Some of them.
-    pub keys: Vec<RowKey>,
-    /// So many more.
-    pub more: u64,
+    /// Those that may have lost something, if they can be told.
+    pub named: NamedRows,
+    /// Those that the row index has lost, while data blocks have them.
+    pub unindexed: NamedRows,
+    /// How many small rows are lost that stood here, if that can be told.
+    pub small: Option<u64>,
     /// If the rows cannot be told: the last row before the damage and the first behind it.
     pub between: Option<(Option<RowKey>, Option<RowKey>)>,
 }
 
-impl DamagedRows {
+/// Rows, of which not too many are named.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NamedRows {
+    /// Some of them.
+    pub keys: Vec<RowKey>,
+    /// So many more.
+    pub more: u64,
+}
+
+impl NamedRows {
     /// Adds a row, once.
     pub(super) fn add(&mut self, key: &RowKey) {
         if self.keys.last() == Some(key) {
@@ -127,12 +138,23 @@ impl Damages {
         self.list.is_empty()
     }
 
+    /// So many rows are not there that were written. If nothing but the row index is damaged, they
+    /// are small ones that stood in it.
+    pub(super) fn count_small(&mut self, lost: u64) {
+        let is_of_index = |damage: &Damage| damage.kind == Some(BlockKind::RowIndex);
+        // With several damages nobody can tell how many stood in each.
+        let is_clear = lost == 0 || self.list.len() == 1;
+        if is_clear && self.more == 0 && self.list.iter().all(is_of_index) {
+            self.list.iter_mut().for_each(|damage| damage.rows.small = Some(lost));
+        }
+    }
+
     /// Notes that a row has something in these bytes; false if they are not damaged.
     pub(super) fn concern(&mut self, range: &Range<u64>, key: &RowKey) -> bool {
         let mut any = false;
         for damage in &mut self.list {
             if damage.range.start < range.end && range.start < damage.range.end {
-                damage.rows.add(key);
+                damage.rows.named.add(key);
                 any = true;
             }
         }
@@ -155,27 +177,42 @@ impl fmt::Display for Damage {
         }
         match self.kind {
             // The small rows that stood there are not among those that can be named.
-            Some(BlockKind::RowIndex) if self.rows.between.is_some() => self.rows.write_between(f),
+            Some(BlockKind::RowIndex) if self.rows.between.is_some() => {
+                self.rows.write_small(f)?;
+                self.rows.write_unindexed(f)
+            }
             Some(BlockKind::Data | BlockKind::RowIndex) | None => write!(f, "{}", self.rows),
             // What these have told can be told from other blocks as well.
-            Some(_) if self.rows.keys.is_empty() => Ok(()),
+            Some(_) if self.rows.named.keys.is_empty() => Ok(()),
             Some(_) => write!(f, "{}", self.rows),
         }
     }
 }
 
+impl fmt::Display for NamedRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, key) in self.keys.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            write!(f, "{comma}\"{key}\"")?;
+        }
+        if self.more > 0 {
+            write!(f, " and {} more", self.more)?;
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for DamagedRows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some((first, others)) = self.keys.split_first() {
-            let rows = if others.is_empty() && self.more == 0 { "row" } else { "rows" };
-            write!(f, "; {rows} \"{first}\"")?;
-            others.iter().try_for_each(|key| write!(f, ", \"{key}\""))?;
-            if self.more > 0 {
-                write!(f, " and {} more", self.more)?;
-            }
-            return Ok(());
+        if !self.named.keys.is_empty() {
+            let is_one = self.named.keys.len() == 1 && self.named.more == 0;
+            write!(f, "; {} {}", if is_one { "row" } else { "rows" }, self.named)?;
         }
-        self.write_between(f)
+        // Where a part of the row index stood as well, nothing names the small rows in it.
+        if self.named.keys.is_empty() || !self.unindexed.keys.is_empty() {
+            self.write_between(f)?;
+        }
+        self.write_unindexed(f)
     }
 }
 
@@ -194,5 +231,31 @@ impl DamagedRows {
             Some((None, None)) => write!(f, "; any row may have lost something"),
             None => Ok(()),
         }
+    }
+
+    /// The small rows that stood in a block of the row index, all of each.
+    fn write_small(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.small == Some(0) {
+            return write!(f, "; no row is lost");
+        }
+        write!(f, "; small rows that stood there")?;
+        match self.between.as_ref() {
+            Some((Some(before), Some(behind))) => {
+                write!(f, ", between \"{before}\" and \"{behind}\",")?;
+            }
+            Some((Some(before), None)) => write!(f, ", behind \"{before}\",")?,
+            Some((None, Some(behind))) => write!(f, ", before \"{behind}\",")?,
+            Some((None, None)) | None => {}
+        }
+        write!(f, " are lost")?;
+        self.small.map_or(Ok(()), |small| write!(f, ": {small}"))
+    }
+
+    fn write_unindexed(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.unindexed.keys.is_empty() {
+            return Ok(());
+        }
+        let rows = &self.unindexed;
+        write!(f, "; missing in the index, and saved by scrub from sound data blocks: {rows}")
     }
 }

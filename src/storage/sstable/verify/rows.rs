@@ -47,7 +47,7 @@ pub(super) struct RowCheck {
     is_behind_damage: bool,
     /// Between which rows the damages are.
     neighbours: Neighbours,
-    /// The last damage that may have been one of the row index.
+    /// The last damage that may have been one of the row index; another one if there is none.
     index_damage: Option<usize>,
     /// Whether any damage may have taken parts of the row index.
     lost_index: bool,
@@ -97,7 +97,10 @@ impl RowCheck {
         if let Some(number) = number {
             self.neighbours.damage(number, kind);
         }
-        self.index_damage = number.or(self.index_damage);
+        let is_elsewhere = matches!(kind, Some(BlockKind::Data | BlockKind::ColumnIndex));
+        if self.index_damage.is_none() || !is_elsewhere {
+            self.index_damage = number.or(self.index_damage);
+        }
         self.lost_index = true;
     }
 
@@ -356,7 +359,7 @@ impl RowCheck {
         let mut any = damages.more > 0;
         for number in self.neighbours.holding_data_of(key) {
             if let Some(damage) = damages.list.get_mut(number) {
-                damage.rows.add(key.key());
+                damage.rows.named.add(key.key());
                 any = true;
             }
         }
@@ -366,7 +369,7 @@ impl RowCheck {
     fn missing_in_index(&mut self, row: &DataRow, damages: &mut Damages) {
         let known = self.index_damage.and_then(|number| damages.list.get_mut(number));
         if let Some(damage) = known {
-            damage.rows.add(row.key.key());
+            damage.rows.unindexed.add(row.key.key());
         } else if !self.lost_index {
             let reason = "the row index does not have a row of this block";
             fault(row.block, BlockKind::Data, reason, row.key.key(), damages);
@@ -398,6 +401,22 @@ impl RowCheck {
         }
     }
 
+    /// What has stood at a damaged place that says nothing of itself any more may be a row index
+    /// block that the summary lists.
+    pub(super) fn find_index_blocks(
+        &mut self,
+        listed: &[(SummaryHead, DecoratedKey)],
+        damages: &mut Damages,
+    ) {
+        for (number, damage) in damages.list.iter_mut().enumerate() {
+            let is_listed = || listed.iter().any(|(head, _)| range_of(head.block) == damage.range);
+            if damage.kind.is_none() && is_listed() {
+                damage.kind = Some(BlockKind::RowIndex);
+                self.neighbours.settle_kind(number, BlockKind::RowIndex);
+            }
+        }
+    }
+
     /// Whether the summary lists the row index blocks; those that are damaged aside.
     pub(super) fn agrees_with_summary(&self, listed: &[(SummaryHead, DecoratedKey)]) -> bool {
         if !self.lost_index {
@@ -416,7 +435,7 @@ fn fault(
 ) {
     let number = damages.add(range_of(handle), Some(kind), Fault::Bytes(reason));
     if let Some(damage) = number.and_then(|number| damages.list.get_mut(number)) {
-        damage.rows.add(key);
+        damage.rows.named.add(key);
     }
 }
 

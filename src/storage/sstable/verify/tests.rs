@@ -1,6 +1,8 @@
 use super::*;
 use crate::base::sim_fs::{Fault, Operation, SimFileSystem};
 use crate::model::cell::Cell;
+use crate::model::deletion::Deletion;
+use crate::model::key::RowKey;
 use crate::storage::sstable::tests::samples::{
     self, FOLDER, blocks, disk, family, is_small, options, rows, tamper,
 };
@@ -120,7 +122,7 @@ fn with_damaged(kind: BlockKind, number: usize) -> Report {
 fn damages_name_the_rows_they_concern_and_nothing_else_is_told() {
     let keys = |report: &Report| {
         assert_eq!(report.damages.len(), 1, "{:?}", texts(report));
-        let keys = &report.damages[0].rows.keys;
+        let keys = &report.damages[0].rows.named.keys;
         keys.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     let first = with_damaged(BlockKind::Data, 0);
@@ -135,11 +137,53 @@ fn damages_name_the_rows_they_concern_and_nothing_else_is_told() {
     assert_eq!(all, large.map(|row| row.0.key().to_string()).collect::<Vec<_>>());
     assert_eq!(keys(&with_damaged(BlockKind::ColumnIndex, 0)), ["wide"]);
     let index = texts(&with_damaged(BlockKind::RowIndex, 1));
-    let rows = "rows from \"covered\" to \"wide\" may have lost something";
+    let rows = "small rows that stood there, between \"covered\" and \"wide\", are lost: ";
     assert!(index.len() == 1 && index[0].contains(rows), "{index:?}");
     for kind in [BlockKind::Summary, BlockKind::Filter, BlockKind::Properties] {
         assert_eq!(keys(&with_damaged(kind, 0)), [""; 0]);
     }
+}
+
+/// What is told when the only block of the row index is destroyed, of these rows.
+fn without_row_index(rows: &[samples::Row]) -> Vec<String> {
+    let (disk, family) = (disk(), family(false));
+    let options = WriterOptions { index_interval: 100, block_bytes: 1 << 14, ..uncompressed() };
+    samples::write(&*disk, &path(), &family, options, rows);
+    let found = blocks(&*disk, &path());
+    let index: Vec<_> = found.iter().filter(|(_, kind)| *kind == BlockKind::RowIndex).collect();
+    let [(handle, _)] = index[..] else { panic!("{index:?}") };
+    // A flipped bit leaves the head of the block, so that it tells its kind.
+    disk.corrupt(&path(), handle.offset + block::HEAD_LENGTH as u64 + 1, 0x10).unwrap();
+    let told = texts(&check(&*disk));
+    let rows_of = |text: &str| text.split_once("; ").map(|(_, rows)| rows.to_owned());
+    let zeroes = vec![0; handle.length as usize];
+    disk.open(&path()).unwrap().write_all_at(&zeroes, handle.offset).unwrap();
+    let all = texts(&check(&*disk));
+    assert!(all[0].contains("(row index block)"), "the summary tells the kind: {all:?}");
+    assert_eq!(rows_of(&told[0]), rows_of(&all[0]));
+    all
+}
+
+#[test]
+fn of_a_lost_row_index_block_small_rows_are_lost_and_large_ones_are_not() {
+    let row = |number: usize| {
+        let length = if number % 7 == 6 { 1 } else { 1100 };
+        let cell = Cell::live(b"", b"name", &vec![b'v'; length], 1);
+        let key = RowKey::from(format!("row {number:02}").as_str());
+        (Partitioner::OrderPreserving.decorate(key), Deletion::NONE, vec![cell])
+    };
+    let rows: Vec<samples::Row> = (0..70).map(row).collect();
+    let told = without_row_index(&rows);
+    assert_eq!(told.len(), 1, "{told:?}");
+    let small = "; small rows that stood there are lost: 10; ";
+    let large = "missing in the index, and saved by scrub from sound data blocks: \"row 00\", ";
+    assert!(told[0].contains(&format!("{small}{large}")), "{told:?}");
+    assert!(told[0].ends_with("\"row 22\" and 40 more"), "{told:?}");
+
+    let large: Vec<_> = rows.into_iter().filter(|row| !is_small(row)).collect();
+    let told = without_row_index(&large);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("; no row is lost; missing in the index"), "{told:?}");
 }
 
 #[test]
