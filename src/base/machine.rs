@@ -1,7 +1,9 @@
 //! The machine that the server runs on: how much memory there is, how many files may be open, and
 //! which threads come first.
 
-use rustix::process::{Resource, Rlimit, getrlimit, setpriority_process, setrlimit};
+use rustix::process::{
+    Resource, Rlimit, getpriority_process, getrlimit, setpriority_process, setrlimit,
+};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -52,8 +54,13 @@ pub fn resident_bytes() -> Option<u64> {
     Some(kib << 10)
 }
 
-/// Says how nice the calling thread is to others, on the scale of Unix: 0 as one that has said
-/// nothing, up to 19 the more. One that is less than 0, or than it was, needs a privilege.
+/// How nice the calling thread is to others, on the scale of Unix: 0 as one that has said nothing,
+/// up to 19 the more.
+pub fn thread_niceness() -> i32 {
+    getpriority_process(None).unwrap_or(0)
+}
+
+/// Says how nice the calling thread is from now on. Less than it was needs a privilege.
 pub fn set_thread_niceness(niceness: i32) -> io::Result<()> {
     // Nobody means the caller, which on Linux is a thread and not its process.
     Ok(setpriority_process(None, niceness)?)

@@ -28,6 +28,13 @@ pub enum OwnerError {
         .0.display()
     )]
     Foreign(PathBuf),
+    /// It is not known whose it is.
+    #[error(
+        "{} cannot be read, which says whose the archive of the commit log is. If it is this \
+         server's own, remove that file",
+        .0.display()
+    )]
+    Unreadable(PathBuf),
     /// A file cannot be read or written.
     #[error(transparent)]
     File(#[from] FileError),
@@ -55,10 +62,13 @@ pub fn claim(
     chance: u64,
 ) -> Result<(), OwnerError> {
     let (own, id) = (own(fs, data_directories)?, load(fs, archive)?);
-    if own.is_none() && id.is_some() {
+    let path = archive.join(ARCHIVE_OWNER_FILE);
+    let is_named = id.is_some() || fs.try_exists(&path).context("look for", &path)?;
+    if is_named && (own.is_none() || id.is_none()) {
         let segments = segment_ids(fs, archive).context("list", archive)?;
         if !segments.is_empty() {
-            return Err(foreign(archive));
+            let is_known = id.is_some();
+            return Err(if is_known { foreign(archive) } else { OwnerError::Unreadable(path) });
         }
     }
     let claimed = own.or(id).unwrap_or(chance);
@@ -100,13 +110,17 @@ fn own(fs: &dyn FileSystem, data_directories: &[PathBuf]) -> Result<Option<u64>,
     Ok(None)
 }
 
-/// The number in a directory; none if it cannot be read, so that it is written anew, or missed.
+/// The number in a directory; none if it cannot be read.
 fn load(fs: &dyn FileSystem, directory: &Path) -> Result<Option<u64>, FileError> {
     let path = directory.join(ARCHIVE_OWNER_FILE);
     if !fs.try_exists(&path).context("look for", &path)? {
         return Ok(None);
     }
-    Ok(parse(&fs.read(&path).context("read", &path)?))
+    let id = parse(&fs.read(&path).context("read", &path)?);
+    if id.is_none() {
+        log::warn!("{} cannot be read: it names the owner of an archive", path.display());
+    }
+    Ok(id)
 }
 
 fn store(fs: &dyn FileSystem, directory: &Path, id: u64) -> Result<(), FileError> {
@@ -156,6 +170,15 @@ mod tests {
         fs.remove_file(&archive.join(ARCHIVE_OWNER_FILE)).unwrap();
         claim(&fs, &third, archive, 8).unwrap();
         assert!(check(&fs, &one, archive).is_err());
+        // Nobody knows whose it is, be it this server's own.
+        fs.create(&archive.join("damaged")).unwrap();
+        fs.rename(&archive.join("damaged"), &archive.join(ARCHIVE_OWNER_FILE)).unwrap();
+        for server in [&one, &third] {
+            let refused = claim(&fs, server, archive, 9);
+            assert!(matches!(refused, Err(OwnerError::Unreadable(_))), "{refused:?}");
+        }
+        fs.remove_file(&archive.join(ARCHIVE_OWNER_FILE)).unwrap();
+        claim(&fs, &third, archive, 9).unwrap();
     }
 
     #[test]

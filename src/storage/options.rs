@@ -64,7 +64,7 @@ pub struct CompactionOptions {
     /// `CompactionThroughputInMBPerSecond`, in bytes: how fast all of them together may read;
     /// `None` for as fast as they can.
     pub bytes_per_second: Option<u64>,
-    /// How nice its threads are to those that serve clients, on the scale of Unix.
+    /// How much nicer its threads are than those that serve clients, on the scale of Unix.
     pub niceness: i32,
 }
 

@@ -21,6 +21,7 @@ use super::unconfigured::warn_of_unconfigured;
 use super::{Components, Shared, Storage};
 use crate::base::events::FlushCause;
 use crate::base::fs::{FileSystem, Lock};
+use crate::base::machine;
 use crate::model::schema::{ColumnFamilySchema, FamilyId, Schema};
 use crate::ring::Partitioner;
 use std::io;
@@ -177,7 +178,7 @@ impl Storage {
             flushing: AtomicUsize::new(0),
             compactions: CompactionQueue::default(),
             compactor,
-            compaction_niceness: options.compaction.niceness,
+            compaction_niceness: machine::thread_niceness() + options.compaction.niceness,
             caches: SavedCaches::new(options.caches.saved_directory),
             memtable_budget: options.memtable_budget_bytes,
             snapshots,
