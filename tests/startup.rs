@@ -410,15 +410,16 @@ fn all_data_directories_get_files_and_all_are_read() {
     let data = ["a", "b", "c"].map(|name| directory.path().join(name));
     let element =
         |path: &PathBuf| format!("<DataFileDirectory>{}</DataFileDirectory>", path.display());
-    let options = plain_families()
-        .with("DataFileDirectories", &data.each_ref().map(element).concat())
-        .with("MemtableOperationsInMillions", "0.0001")
-        .with("MemtableThroughputInMB", "1");
+    let options =
+        plain_families().with("DataFileDirectories", &data.each_ref().map(element).concat());
     let mut server = Server::start(directory.path(), &options);
-    insert(&server, 2000);
-    assert!(server.stop().success());
-    server.restart();
-    assert_eq!(count_rows(&server), 2000);
+    // An orderly stop flushes. How often that happens by itself depends on how busy the machine is.
+    for _ in 0..6 {
+        insert(&server, 200);
+        assert!(server.stop().success());
+        server.restart();
+    }
+    assert_eq!(count_rows(&server), 200);
     // Where flushes went; compactions have moved most of it since.
     let log = server.log();
     let flushes = data.map(|path| {
