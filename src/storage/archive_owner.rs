@@ -128,8 +128,7 @@ fn store(fs: &dyn FileSystem, directory: &Path, id: u64) -> Result<(), FileError
 }
 
 fn render(id: u64) -> String {
-    let text = format!("{HEAD}\nid {id:016x}\n");
-    format!("{text}crc {:08x}\n", crc32fast::hash(text.as_bytes()))
+    small_file::seal(&format!("{HEAD}\nid {id:016x}\n"))
 }
 
 fn parse(content: &[u8]) -> Option<u64> {

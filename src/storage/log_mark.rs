@@ -126,17 +126,12 @@ impl LogMark {
     }
 
     fn render(&self) -> String {
-        let text = format!("{HEAD}\nsegment {}\ndirectory {}\n", self.segment, self.directory);
-        format!("{text}crc {:08x}\n", crc32fast::hash(text.as_bytes()))
+        let Self { segment, directory } = self;
+        small_file::seal(&format!("{HEAD}\nsegment {segment}\ndirectory {directory}\n"))
     }
 
     fn parse(content: &[u8]) -> Option<Self> {
-        let text = std::str::from_utf8(content).ok()?;
-        let (body, crc) = text.strip_suffix('\n')?.rsplit_once("crc ")?;
-        if crc != format!("{:08x}", crc32fast::hash(body.as_bytes())) {
-            return None;
-        }
-        let lines: Vec<_> = body.lines().collect();
+        let lines: Vec<_> = small_file::unseal(content).ok()?.lines().collect();
         let [HEAD, segment, directory] = lines[..] else { return None };
         Some(Self {
             segment: segment.strip_prefix("segment ")?.parse().ok()?,

@@ -72,21 +72,11 @@ impl Manifest {
         }
         let Position { segment, offset } = self.flushed;
         let _ = writeln!(text, "flushed {segment} {offset}");
-        let crc = crc32fast::hash(text.as_bytes());
-        let _ = writeln!(text, "crc {crc:08x}");
-        text
+        small_file::seal(&text)
     }
 
     fn parse(content: &[u8]) -> Result<Self, (usize, &'static str)> {
-        let text = std::str::from_utf8(content).map_err(|e| (e.valid_up_to(), "it is not text"))?;
-        let (body, crc) = text
-            .strip_suffix('\n')
-            .and_then(|text| text.rsplit_once("crc "))
-            .ok_or((text.len(), "its last line is missing"))?;
-        if crc != format!("{:08x}", crc32fast::hash(body.as_bytes())) {
-            return Err((body.len(), "its checksum does not match"));
-        }
-        let mut lines = body.lines();
+        let mut lines = small_file::unseal(content)?.lines();
         if lines.next() != Some(HEAD) {
             return Err((0, "its version is not known"));
         }

@@ -1,4 +1,5 @@
-//! Small files that are written whole: manifests, marks, histories.
+//! Small files that are written whole: manifests, marks, histories. Those that are text end with a
+//! checksum of their lines.
 
 use super::error::{FileContext, FileError};
 use super::files;
@@ -23,4 +24,23 @@ pub fn replace(fs: &dyn FileSystem, path: &Path, content: &[u8]) -> Result<(), F
     rewrite(fs, path, content)?;
     let directory = path.parent().unwrap_or(path);
     fs.sync_dir(directory).context("sync", directory)
+}
+
+/// The text with a last line that holds the CRC32 of all lines before, in hexadecimal.
+pub fn seal(text: &str) -> String {
+    format!("{text}crc {:08x}\n", crc32fast::hash(text.as_bytes()))
+}
+
+/// The lines that were [sealed](seal); else at which byte it shows that they are not what they
+/// were, and how.
+pub fn unseal(content: &[u8]) -> Result<&str, (usize, &'static str)> {
+    let text = std::str::from_utf8(content).map_err(|e| (e.valid_up_to(), "it is not text"))?;
+    let (body, crc) = text
+        .strip_suffix('\n')
+        .and_then(|text| text.rsplit_once("crc "))
+        .ok_or((text.len(), "its last line is missing"))?;
+    if crc != format!("{:08x}", crc32fast::hash(body.as_bytes())) {
+        return Err((body.len(), "its checksum does not match"));
+    }
+    Ok(body)
 }

@@ -104,21 +104,11 @@ impl History {
                 to.0, to.1, from.0, from.1
             );
         }
-        let crc = crc32fast::hash(text.as_bytes());
-        let _ = writeln!(text, "crc {crc:08x}");
-        text
+        small_file::seal(&text)
     }
 
     fn parse(content: &[u8]) -> Result<Self, (usize, &'static str)> {
-        let text = std::str::from_utf8(content).map_err(|e| (e.valid_up_to(), "it is not text"))?;
-        let (body, crc) = text
-            .strip_suffix('\n')
-            .and_then(|text| text.rsplit_once("crc "))
-            .ok_or((text.len(), "its last line is missing"))?;
-        if u32::from_str_radix(crc, 16) != Ok(crc32fast::hash(body.as_bytes())) {
-            return Err((body.len(), "its checksum does not match"));
-        }
-        let mut lines = body.lines();
+        let mut lines = small_file::unseal(content)?.lines();
         if lines.next() != Some(HEAD) {
             return Err((0, "its version is not known"));
         }
