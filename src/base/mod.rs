@@ -4,6 +4,7 @@ pub mod bytes;
 pub mod clock;
 pub mod events;
 pub mod fs;
+pub mod java;
 pub mod machine;
 pub mod shared_bytes;
 pub mod sim_fs;

@@ -8,3 +8,4 @@ pub mod key;
 pub mod mutation;
 pub mod schema;
 pub mod slice;
+pub mod version;

@@ -218,6 +218,13 @@ impl<'a> MutationBuilder<'a> {
         self.push(CellParts { state, super_name, name, value, timestamp })
     }
 
+    /// Sets or deletes what this cell says, as it stands.
+    pub fn cell(&mut self, cell: &Cell) -> &mut Self {
+        cell.encode(&mut self.out);
+        self.current().cells += 1;
+        self
+    }
+
     fn push(&mut self, parts: CellParts<'_>) -> &mut Self {
         parts.encode(&mut self.out);
         self.current().cells += 1;

@@ -83,6 +83,32 @@ impl Slice {
         }
     }
 
+    /// The names that are asked for, in the order of their comparator; `None` for a range.
+    pub fn asked_names(&self) -> Option<&[Box<[u8]>]> {
+        match &self.filter {
+            Filter::Names(names) => Some(names),
+            Filter::Range { .. } => None,
+        }
+    }
+
+    /// Start and finish as [`Slice::range`] took them; `None` if names are asked for.
+    pub fn bounds(&self) -> Option<(&[u8], &[u8])> {
+        match &self.filter {
+            Filter::Names(_) => None,
+            Filter::Range { start, finish, .. } => Some((start, finish)),
+        }
+    }
+
+    /// The same with another limit; names have none.
+    #[must_use]
+    pub fn with_limit(&self, limit: usize) -> Self {
+        let mut slice = self.clone();
+        if let Filter::Range { limit: slot, .. } = &mut slice.filter {
+            *slot = limit;
+        }
+        slice
+    }
+
     /// The stretches of cells that the answer is made of, in the order in which it is made.
     pub fn ranges(&self, family: &ColumnFamilySchema) -> impl Iterator<Item = CellRange<'_>> {
         let level = match (&self.super_name, family.is_super()) {

@@ -11,7 +11,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
     ("storage", &["model", "ring", "config"]),
     ("gossip", &["model", "ring", "config"]),
     ("net", &["model", "ring", "config"]),
-    ("replica", &["storage", "model", "ring"]),
+    ("replica", &["storage", "net", "model", "ring"]),
     ("coordinator", &["replica", "net", "ring", "gossip", "model"]),
     ("wire", &[]),
     ("api", &["coordinator", "model", "ring", "config", "wire"]),

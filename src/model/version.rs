@@ -1,0 +1,326 @@
+//! What one replica knows of a slice of a row: what replicas send each other and what is compared
+//! between them.
+//!
+//! A client sees a [`RowSlice`]. A replica has to tell more: deletions, which the others may not
+//! have heard of, and the timestamps of what is deleted. The coordinator merges the versions of
+//! several replicas, shows the client what is visible of that, and sends each replica what it
+//! lacks.
+
+use super::cell::{Cell, CellState};
+use super::deletion::Deletion;
+use super::key::RowKey;
+use super::mutation::{MutationBuilder, RowMutation};
+use super::schema::{ColumnFamilySchema, FamilyId, Schema};
+use super::slice::{Flow, Resolver, RowSlice, Slice};
+use md5::{Digest as _, Md5};
+use std::cmp::Ordering;
+
+/// The MD5 by which versions are compared: that of 0.6, of columns in order without any lengths.
+pub type Digest = [u8; 16];
+
+/// A slice of a row as one replica has it, or as several have it together.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RowVersion {
+    /// Deletion of the whole row, which counts for all slices of it.
+    pub deletion: Deletion,
+    /// Columns and tombstones in ascending order, whatever the order of the slice. What a deletion
+    /// of the row or of the super column covers is not among them.
+    pub cells: Vec<Cell>,
+}
+
+impl RowVersion {
+    /// Whether nothing is known of the row, not even that it is deleted.
+    pub fn is_empty(&self) -> bool {
+        self.deletion.is_none() && self.cells.is_empty()
+    }
+
+    /// The digest of 0.6. Deletions of rows are no part of it, nor is the local deletion time of a
+    /// super column.
+    pub fn digest(&self, family: &ColumnFamilySchema) -> Digest {
+        let mut digest = Md5::new();
+        let mut super_column: Option<&[u8]> = None;
+        for cell in &self.cells {
+            if family.is_super() && super_column != Some(cell.super_name()) {
+                super_column = Some(cell.super_name());
+                let deleted_at = match cell.state() {
+                    CellState::SuperTombstone => cell.timestamp(),
+                    CellState::Live | CellState::Tombstone => Deletion::NONE.marked_for_delete_at,
+                };
+                digest.update(cell.super_name());
+                digest.update(deleted_at.to_be_bytes());
+            }
+            if cell.state() != CellState::SuperTombstone {
+                digest.update(cell.name());
+                digest.update(cell.value());
+                digest.update(cell.timestamp().to_be_bytes());
+                digest.update([u8::from(!cell.is_live())]);
+            }
+        }
+        digest.finalize().into()
+    }
+
+    /// All that these versions know together. The order of the versions does not matter.
+    #[must_use]
+    pub fn merge<'a>(
+        family: &ColumnFamilySchema,
+        versions: impl IntoIterator<Item = &'a Self>,
+    ) -> Self {
+        let mut merged = Self::default();
+        for version in versions {
+            merged.deletion = merged.deletion.merge(version.deletion);
+            merged.cells = merge_cells(family, std::mem::take(&mut merged.cells), &version.cells);
+        }
+        merged.drop_covered(family);
+        merged
+    }
+
+    /// What a client may see of the slice.
+    pub fn resolve(&self, family: &ColumnFamilySchema, slice: &Slice) -> RowSlice {
+        self.feed(Resolver::new(family, slice, self.deletion, self.super_deletion(slice)), slice)
+    }
+
+    /// How many columns, or super columns, a client may see of the slice.
+    pub fn count(&self, family: &ColumnFamilySchema, slice: &Slice) -> usize {
+        let deletion = self.super_deletion(slice);
+        let resolver = Resolver::new(family, slice, self.deletion, deletion).counting();
+        self.feed(resolver, slice).count
+    }
+
+    fn feed(&self, mut resolver: Resolver<'_>, slice: &Slice) -> RowSlice {
+        if resolver.is_done() {
+            return resolver.finish();
+        }
+        let mut push = |cell: &Cell| resolver.push(cell.clone()) == Flow::Done;
+        if slice.is_reversed() {
+            self.cells.iter().rev().any(&mut push);
+        } else {
+            self.cells.iter().any(&mut push);
+        }
+        resolver.finish()
+    }
+
+    /// The deletion of the super column that the slice is inside of.
+    fn super_deletion(&self, slice: &Slice) -> Deletion {
+        let marker = slice.super_name().and(self.cells.first());
+        let marker = marker.filter(|cell| cell.state() == CellState::SuperTombstone);
+        marker.and_then(Cell::deletion).unwrap_or(Deletion::NONE)
+    }
+
+    /// Whether a replica with this version may have more of the slice that it did not send, since
+    /// it sent as much as was asked for.
+    pub fn is_cut(&self, family: &ColumnFamilySchema, slice: &Slice) -> bool {
+        slice.limit() != usize::MAX && self.count(family, slice) >= slice.limit()
+    }
+
+    /// Leaves out what lies behind the end of `cut`, in the order of the slice: whoever sent `cut`
+    /// has sent nothing of that.
+    pub fn truncate_to(&mut self, family: &ColumnFamilySchema, slice: &Slice, cut: &Self) {
+        let groups = family.is_super() && slice.super_name().is_none();
+        let order = |a: &Cell, b: &Cell| {
+            if groups {
+                family.comparator().compare(a.super_name(), b.super_name())
+            } else {
+                family.compare(a.place(), b.place())
+            }
+        };
+        if slice.is_reversed() {
+            // The deletion of the super column stands at the front, and counts for all of it.
+            let marker = slice.super_name().is_some();
+            let Some(end) = cut.cells.iter().find(|cell| !(marker && is_marker(cell))) else {
+                return;
+            };
+            self.cells
+                .retain(|cell| marker && is_marker(cell) || order(cell, end) != Ordering::Less);
+        } else if let Some(end) = cut.cells.last() {
+            self.cells.retain(|cell| order(cell, end) != Ordering::Greater);
+        }
+    }
+
+    /// What a replica with this version lacks of `merged`; `None` if that is nothing.
+    pub fn lacks(&self, family: &ColumnFamilySchema, merged: &Self) -> Option<Self> {
+        let mut mine = self.cells.iter().peekable();
+        let mut cells = Vec::new();
+        for cell in &merged.cells {
+            let order = |other: &Cell| family.compare(other.place(), cell.place());
+            while mine.next_if(|other| order(other) == Ordering::Less).is_some() {}
+            let has = mine.next_if(|other| order(other) == Ordering::Equal);
+            if has.is_none_or(|other| other != cell) {
+                cells.push(cell.clone());
+            }
+        }
+        let deletion =
+            if merged.deletion == self.deletion { Deletion::NONE } else { merged.deletion };
+        let lacking = Self { deletion, cells };
+        (!lacking.is_empty()).then_some(lacking)
+    }
+
+    /// The mutation that gives all of this to a replica.
+    pub fn to_mutation(&self, schema: &Schema, family: FamilyId, key: &RowKey) -> RowMutation {
+        let keyspace = &schema.family(family).keyspace;
+        let mut builder = MutationBuilder::new(schema, keyspace, key.as_bytes());
+        builder.family(family);
+        if !self.deletion.is_none() {
+            builder.delete_row(self.deletion);
+        }
+        for cell in &self.cells {
+            builder.cell(cell);
+        }
+        builder.finish()
+    }
+
+    /// Leaves out what the deletions of the row and of super columns cover.
+    pub fn drop_covered(&mut self, family: &ColumnFamilySchema) {
+        let row = self.deletion;
+        let mut super_deletion: Option<(Vec<u8>, Deletion)> = None;
+        self.cells.retain(|cell| {
+            if cell.state() == CellState::SuperTombstone {
+                let deletion = cell.deletion().unwrap_or(Deletion::NONE);
+                super_deletion = Some((cell.super_name().to_vec(), deletion));
+                return true;
+            }
+            let by_super = super_deletion.as_ref().is_some_and(|(name, deletion)| {
+                family.is_super() && *name == cell.super_name() && deletion.covers(cell.timestamp())
+            });
+            !by_super && !row.covers(cell.timestamp())
+        });
+    }
+}
+
+impl Default for Deletion {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+fn is_marker(cell: &Cell) -> bool {
+    cell.state() == CellState::SuperTombstone
+}
+
+fn merge_cells(family: &ColumnFamilySchema, left: Vec<Cell>, right: &[Cell]) -> Vec<Cell> {
+    if left.is_empty() {
+        return right.to_vec();
+    }
+    let mut merged = Vec::with_capacity(left.len().max(right.len()));
+    let mut right = right.iter().peekable();
+    for cell in left {
+        let order = |other: &Cell| family.compare(other.place(), cell.place());
+        while let Some(before) = right.next_if(|other| order(other) == Ordering::Less) {
+            merged.push(before.clone());
+        }
+        match right.next_if(|other| order(other) == Ordering::Equal) {
+            Some(other) => merged.push(cell.reconcile(other.clone())),
+            None => merged.push(cell),
+        }
+    }
+    merged.extend(right.cloned());
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::comparator::Comparator;
+    use super::super::schema::ColumnFamilyKind;
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    fn family(is_super: bool) -> ColumnFamilySchema {
+        let (columns, super_columns) = (Comparator::Bytes, Comparator::Bytes);
+        let kind = if is_super {
+            ColumnFamilyKind::Super { super_columns, columns }
+        } else {
+            ColumnFamilyKind::Standard { columns }
+        };
+        ColumnFamilySchema { keyspace: "Blog".into(), name: "Rows".into(), kind, comment: None }
+    }
+
+    fn hex(digest: Digest) -> String {
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn digests_are_those_of_0_6() {
+        let standard = family(false);
+        assert_eq!(
+            hex(RowVersion::default().digest(&standard)),
+            "d41d8cd98f00b204e9800998ecf8427e"
+        );
+        let cells =
+            vec![Cell::live(b"", b"c1", b"value1", 1000), Cell::live(b"", b"c2", b"value2", 1001)];
+        let version = RowVersion { deletion: Deletion::at(5, 5), cells };
+        assert_eq!(hex(version.digest(&standard)), "0679c8134a229e8736c07fc49f624115");
+    }
+
+    #[test]
+    fn a_version_that_is_cut_says_nothing_of_what_lies_behind() {
+        let standard = family(false);
+        let live = |name: &str| Cell::live(b"", name.as_bytes(), b"v", 1);
+        let version = |names: &[&str]| RowVersion {
+            deletion: Deletion::NONE,
+            cells: names.iter().map(|name| live(name)).collect(),
+        };
+        for (reversed, cut, kept) in
+            [(false, ["a", "c"], ["a", "b", "c"]), (true, ["c", "e"], ["c", "d", "e"])]
+        {
+            let slice = Slice::range(None, b"", b"", reversed, 2);
+            let mut merged = version(&["a", "b", "c", "d", "e"]);
+            assert!(version(&cut).is_cut(&standard, &slice));
+            assert!(!version(&cut[..1]).is_cut(&standard, &slice));
+            merged.truncate_to(&standard, &slice, &version(&cut));
+            assert_eq!(merged, version(&kept));
+        }
+    }
+
+    /// Cells of few names, timestamps and values, so that they collide; in any order.
+    fn cells(is_super: bool) -> impl Strategy<Value = Vec<Cell>> {
+        let cell = (0..3u8, 0..3u8, 0..4i64, 0..4u8).prop_map(move |(group, name, at, kind)| {
+            let super_name: &[u8] = if is_super { &[b's', group] } else { b"" };
+            match kind {
+                0 | 1 => Cell::live(super_name, &[b'n', name], &[kind], at),
+                2 if is_super => Cell::super_tombstone(super_name, Deletion::at(at, name.into())),
+                _ => Cell::tombstone(super_name, &[b'n', name], Deletion::at(at, kind.into())),
+            }
+        });
+        vec(cell, 0..8)
+    }
+
+    fn version(family: &ColumnFamilySchema, deleted: Option<i64>, cells: Vec<Cell>) -> RowVersion {
+        let each = |cell| RowVersion { deletion: Deletion::NONE, cells: vec![cell] };
+        let mut versions: Vec<RowVersion> = cells.into_iter().map(each).collect();
+        let deletion = deleted.map_or(Deletion::NONE, |at| Deletion::at(at, 7));
+        versions.push(RowVersion { deletion, cells: Vec::new() });
+        RowVersion::merge(family, &versions)
+    }
+
+    proptest! {
+        #[test]
+        fn replicas_that_got_what_they_lack_are_alike(
+            deleted in proptest::array::uniform3(proptest::option::weighted(0.3, 0..4i64)),
+            cells in proptest::bool::ANY.prop_flat_map(|is_super| {
+                (Just(is_super), proptest::array::uniform3(cells(is_super)))
+            }),
+        ) {
+            let (is_super, cells) = cells;
+            let family = family(is_super);
+            let parts = deleted.into_iter().zip(cells);
+            let versions: Vec<_> = parts.map(|(d, c)| version(&family, d, c)).collect();
+            let merged = RowVersion::merge(&family, &versions);
+            let reverse = RowVersion::merge(&family, versions.iter().rev());
+            prop_assert_eq!(&merged, &reverse);
+            prop_assert_eq!(&RowVersion::merge(&family, [&merged, &merged]), &merged);
+            for version in &versions {
+                let lacking = version.lacks(&family, &merged).unwrap_or_default();
+                let repaired = RowVersion::merge(&family, [version, &lacking]);
+                prop_assert_eq!(repaired.digest(&family), merged.digest(&family));
+                prop_assert_eq!(&repaired, &merged);
+                prop_assert!(repaired.lacks(&family, &merged).is_none());
+            }
+            for reversed in [false, true] {
+                let all = Slice::range(None, b"", b"", reversed, usize::MAX);
+                let visible = merged.resolve(&family, &all);
+                prop_assert_eq!(visible.count, merged.count(&family, &all));
+                prop_assert!(visible.cells.iter().all(Cell::is_live));
+            }
+        }
+    }
+}
