@@ -147,6 +147,7 @@ impl Node {
                 concurrent_reads: settings.storage.concurrent_reads as usize,
                 concurrent_writes: settings.storage.concurrent_writes as usize,
                 max_answer_bytes: max_answer_bytes(memory_budget(&settings)),
+                runs_inline: false,
             },
         );
         let replica = Arc::new(replica.map_err(NodeError::Threads)?);

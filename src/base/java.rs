@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(utf("é"), [0, 2, 0xc3, 0xa9]);
         assert_eq!(utf("日"), [0, 3, 0xe6, 0x97, 0xa5]);
         assert_eq!(utf("\u{1f600}"), [0, 6, 0xed, 0xa0, 0xbd, 0xed, 0xb8, 0x80]);
-        assert_eq!(Vec::new().put_utf(&[b'a'; 65536]), Err(TooLong(65536)));
+        assert_eq!(Vec::new().put_utf(&vec![b'a'; 65536]), Err(TooLong(65536)));
         assert_eq!(Vec::new().put_utf("é".repeat(40_000).as_bytes()), Err(TooLong(80_000)));
     }
 

@@ -28,8 +28,12 @@ pub(crate) struct Ring {
 /// A coordinator, with the store of its local replica. All keyspaces but `system` are replicated.
 pub(crate) fn start(schema: &Arc<Schema>, ring: Ring) -> (Coordinator, Arc<MemoryStore>) {
     let store = Arc::new(MemoryStore::new(schema.clone(), ring.partitioner));
-    let options =
-        ReplicaOptions { concurrent_reads: 1, concurrent_writes: 1, max_answer_bytes: 1 << 20 };
+    let options = ReplicaOptions {
+        concurrent_reads: 1,
+        concurrent_writes: 1,
+        max_answer_bytes: 1 << 20,
+        runs_inline: false,
+    };
     let replica = Arc::new(Replica::start(store.clone(), options).unwrap());
     let placement = ReplicaPlacement {
         strategy: ReplicationStrategy::RackUnaware,

@@ -325,6 +325,12 @@ impl<'a> Resolver<'a> {
         self.answer.count >= self.limit && self.groups.is_none() || self.limit == 0
     }
 
+    /// Whether the answer consists of super columns: then it is complete when a cell comes that is
+    /// no part of it any more.
+    pub fn is_grouping(&self) -> bool {
+        self.groups.is_some()
+    }
+
     /// Takes the next cell.
     pub fn push(&mut self, cell: Cell) -> Flow {
         if self.groups.is_some() {

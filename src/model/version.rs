@@ -168,6 +168,28 @@ impl RowVersion {
         builder.finish()
     }
 
+    /// Leaves out tombstones that were made at `gc_before` or earlier, in seconds since the Unix
+    /// epoch. The deletion of a row or super column stays as long as something else of it does.
+    pub fn drop_expired(&mut self, gc_before: i32) {
+        let is_expired =
+            |cell: &Cell| cell.deletion().is_some_and(|deletion| deletion.is_expired(gc_before));
+        self.cells.retain(|cell| is_marker(cell) || !is_expired(cell));
+        let follows_itself: Vec<bool> = (1..=self.cells.len())
+            .map(|next| {
+                let group = self.cells[next - 1].super_name();
+                self.cells.get(next).is_some_and(|cell| cell.super_name() == group)
+            })
+            .collect();
+        let mut is_needed = follows_itself.into_iter();
+        self.cells.retain(|cell| {
+            let is_needed = is_needed.next().unwrap_or(false);
+            !is_marker(cell) || is_needed || !is_expired(cell)
+        });
+        if self.cells.is_empty() && self.deletion.is_expired(gc_before) {
+            self.deletion = Deletion::NONE;
+        }
+    }
+
     /// Leaves out what the deletions of the row and of super columns cover.
     pub fn drop_covered(&mut self, family: &ColumnFamilySchema) {
         let row = self.deletion;
@@ -235,7 +257,7 @@ mod tests {
     }
 
     fn hex(digest: Digest) -> String {
-        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+        format!("{:032x}", u128::from_be_bytes(digest))
     }
 
     #[test]

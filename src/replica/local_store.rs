@@ -4,6 +4,7 @@ use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
 use crate::model::schema::FamilyId;
 use crate::model::slice::{RowSlice, Slice};
+use crate::model::version::RowVersion;
 use crate::ring::{RowRange, Token};
 use crate::storage::answer::AnswerRoom;
 use crate::storage::error::ReadError;
@@ -60,6 +61,27 @@ pub trait LocalStore: Send + Sync + 'static {
         room: &AnswerRoom,
         access: Access,
     ) -> Result<Vec<(RowKey, RowSlice)>, ReadError>;
+
+    /// What is known of a slice of one row, deletions included, as other replicas have to hear it.
+    fn read_version(
+        &self,
+        family: FamilyId,
+        key: &RowKey,
+        slice: &Slice,
+        room: &AnswerRoom,
+        access: Access,
+    ) -> Result<RowVersion, ReadError>;
+
+    /// [`LocalStore::read_version`] of the rows that [`LocalStore::scan`] would find.
+    fn scan_versions(
+        &self,
+        family: FamilyId,
+        range: &RowRange,
+        slice: &Slice,
+        max_rows: usize,
+        room: &AnswerRoom,
+        access: Access,
+    ) -> Result<Vec<(RowKey, RowVersion)>, ReadError>;
 
     /// Tokens of the row keys that are sampled from the indexes on disk, one of each
     /// `IndexInterval`, of all column families of all keyspaces, in any order.

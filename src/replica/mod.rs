@@ -15,5 +15,5 @@ mod verbs;
 mod workers;
 
 pub use local_store::{Applied, LocalStore, LogPosition, WriteError};
-pub use verbs::{Answer, Replica, ReplicaError, ReplicaOptions, Row, Ticket};
+pub use verbs::{Answer, Replica, ReplicaError, ReplicaOptions, Row, Ticket, VersionedRow};
 pub use workers::{Abandoned, QUEUE_LENGTH, WorkerPool};

@@ -5,6 +5,7 @@ use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
 use crate::model::schema::FamilyId;
 use crate::model::slice::{RowSlice, Slice};
+use crate::model::version::RowVersion;
 use crate::ring::{RowRange, Token};
 use crate::storage::answer::AnswerRoom;
 use crate::storage::commitlog::Position;
@@ -68,6 +69,29 @@ impl LocalStore for Storage {
         access: Access,
     ) -> Result<Vec<(RowKey, RowSlice)>, ReadError> {
         self.scan_within(family, range, slice, max_rows, room, access)
+    }
+
+    fn read_version(
+        &self,
+        family: FamilyId,
+        key: &RowKey,
+        slice: &Slice,
+        room: &AnswerRoom,
+        access: Access,
+    ) -> Result<RowVersion, ReadError> {
+        Self::read_version(self, family, key, slice, room, access)
+    }
+
+    fn scan_versions(
+        &self,
+        family: FamilyId,
+        range: &RowRange,
+        slice: &Slice,
+        max_rows: usize,
+        room: &AnswerRoom,
+        access: Access,
+    ) -> Result<Vec<(RowKey, RowVersion)>, ReadError> {
+        Self::scan_versions(self, family, range, slice, max_rows, room, access)
     }
 
     fn sampled_tokens(&self) -> Vec<Token> {

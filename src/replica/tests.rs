@@ -39,6 +39,7 @@ impl Fixture {
             concurrent_reads: 2,
             concurrent_writes: 2,
             max_answer_bytes: MAX_ANSWER,
+            runs_inline: false,
         };
         let replica = Replica::start(store.clone(), options).unwrap();
         Self { schema, store, replica }

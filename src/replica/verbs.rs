@@ -11,6 +11,7 @@ use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
 use crate::model::schema::FamilyId;
 use crate::model::slice::{RowSlice, Slice};
+use crate::model::version::RowVersion;
 use crate::ring::{RowRange, Token};
 use crate::storage::answer::{self, AnswerRoom};
 use crate::storage::error::ReadError;
@@ -18,6 +19,9 @@ use crate::storage::sstable::Access;
 
 /// A row of a scan: its key, and what the slice found in it.
 pub type Row = (RowKey, RowSlice);
+
+/// A row of a scan for another replica: its key, and what is known of the slice.
+pub type VersionedRow = (RowKey, RowVersion);
 
 /// How many threads a replica has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +32,9 @@ pub struct ReplicaOptions {
     pub concurrent_writes: usize,
     /// Most bytes that the answer to one request may take.
     pub max_answer_bytes: usize,
+    /// Whether everything is done on the thread that asks, with no threads besides: where nothing
+    /// really blocks, as in a simulation, in which one thing has to happen after the other.
+    pub runs_inline: bool,
 }
 
 /// This node's share of the data, and what it does with it on request of a coordinator.
@@ -38,6 +45,7 @@ pub struct Replica {
     store: Arc<dyn LocalStore>,
     reads: WorkerPool,
     writes: WorkerPool,
+    runs_inline: bool,
     tickets: Arc<Semaphore>,
     max_answer_bytes: usize,
 }
@@ -107,11 +115,12 @@ const INLINE_MUTATIONS: usize = 64;
 impl Replica {
     /// A replica over a store; fails if the threads cannot be started.
     pub fn start(store: Arc<dyn LocalStore>, options: ReplicaOptions) -> io::Result<Self> {
-        let reads = WorkerPool::start("read", options.concurrent_reads)?;
-        let writes = WorkerPool::start("write", options.concurrent_writes)?;
+        let ReplicaOptions { max_answer_bytes, runs_inline, .. } = options;
+        let threads = |wanted: usize| if runs_inline { 0 } else { wanted.max(1) };
+        let reads = WorkerPool::start("read", threads(options.concurrent_reads))?;
+        let writes = WorkerPool::start("write", threads(options.concurrent_writes))?;
         let tickets = Arc::new(Semaphore::new(options.concurrent_reads));
-        let max_answer_bytes = options.max_answer_bytes;
-        Ok(Self { store, reads, writes, tickets, max_answer_bytes })
+        Ok(Self { store, reads, writes, runs_inline, tickets, max_answer_bytes })
     }
 
     /// What one request reads by.
@@ -121,7 +130,9 @@ impl Replica {
 
     /// Begins to apply mutations. The answer comes when they may be acknowledged.
     pub async fn apply(&self, mutations: &[RowMutation]) -> Answer<()> {
-        let inline = if mutations.len() > INLINE_MUTATIONS {
+        let inline = if self.runs_inline {
+            self.store.apply(mutations, true)
+        } else if mutations.len() > INLINE_MUTATIONS {
             Err(WriteError::WouldBlock)
         } else {
             self.store.apply(mutations, false)
@@ -162,7 +173,7 @@ impl Replica {
         ticket: &mut Ticket,
     ) -> Answer<RowSlice> {
         let room = Arc::clone(&ticket.room);
-        let inline = self.store.read(family, key, slice, &room, Access::CachedOnly);
+        let inline = self.store.read(family, key, slice, &room, self.inline_access());
         self.or_on_a_worker(inline, ticket, || {
             let (key, slice) = (key.clone(), slice.clone());
             move |store: &dyn LocalStore| store.read(family, &key, &slice, &room, Access::Cached)
@@ -172,7 +183,7 @@ impl Replica {
 
     /// Begins to count the columns, or super columns, of a slice of a row.
     pub async fn count(&self, family: FamilyId, key: &RowKey, slice: &Slice) -> Answer<usize> {
-        let inline = self.store.count(family, key, slice, Access::CachedOnly);
+        let inline = self.store.count(family, key, slice, self.inline_access());
         self.or_on_a_worker(inline, &mut self.ticket(), || {
             let (key, slice) = (key.clone(), slice.clone());
             move |store: &dyn LocalStore| store.count(family, &key, &slice, Access::Cached)
@@ -190,7 +201,7 @@ impl Replica {
         ticket: &mut Ticket,
     ) -> Answer<Vec<Row>> {
         let room = Arc::clone(&ticket.room);
-        let inline = self.store.scan(family, range, slice, max_rows, &room, Access::CachedOnly);
+        let inline = self.store.scan(family, range, slice, max_rows, &room, self.inline_access());
         self.or_on_a_worker(inline, ticket, || {
             let (range, slice) = (range.clone(), slice.clone());
             move |store: &dyn LocalStore| {
@@ -198,6 +209,51 @@ impl Replica {
             }
         })
         .await
+    }
+
+    /// Begins to read what is known here of a slice of a row, deletions included.
+    pub async fn read_version(
+        &self,
+        family: FamilyId,
+        key: &RowKey,
+        slice: &Slice,
+        ticket: &mut Ticket,
+    ) -> Answer<RowVersion> {
+        let room = Arc::clone(&ticket.room);
+        let inline = self.store.read_version(family, key, slice, &room, self.inline_access());
+        self.or_on_a_worker(inline, ticket, || {
+            let (key, slice) = (key.clone(), slice.clone());
+            move |store: &dyn LocalStore| {
+                store.read_version(family, &key, &slice, &room, Access::Cached)
+            }
+        })
+        .await
+    }
+
+    /// Begins to read what is known here of a slice of each of the first `max_rows` rows of a
+    /// range, deletions included.
+    pub async fn scan_versions(
+        &self,
+        family: FamilyId,
+        range: &RowRange,
+        slice: &Slice,
+        max_rows: usize,
+        ticket: &mut Ticket,
+    ) -> Answer<Vec<VersionedRow>> {
+        let (room, access) = (Arc::clone(&ticket.room), self.inline_access());
+        let inline = self.store.scan_versions(family, range, slice, max_rows, &room, access);
+        self.or_on_a_worker(inline, ticket, || {
+            let (range, slice) = (range.clone(), slice.clone());
+            move |store: &dyn LocalStore| {
+                store.scan_versions(family, &range, &slice, max_rows, &room, Access::Cached)
+            }
+        })
+        .await
+    }
+
+    /// How the thread that asks may read.
+    fn inline_access(&self) -> Access {
+        if self.runs_inline { Access::Cached } else { Access::CachedOnly }
     }
 
     /// Waits until few enough requests have large answers in memory.
@@ -214,6 +270,9 @@ impl Replica {
         ticket: &mut Ticket,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ReplicaError> {
+        if self.runs_inline {
+            return Ok(job());
+        }
         self.admit(ticket).await;
         let receiver = self.reads.submit(job).await?;
         Ok(receiver.await.map_err(|_| Abandoned)?)

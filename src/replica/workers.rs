@@ -46,9 +46,8 @@ struct Job {
 }
 
 impl WorkerPool {
-    /// Starts this many threads, at least one, called `name` and a number.
+    /// Starts this many threads, called `name` and a number. Without any, no job is ever done.
     pub fn start(name: &'static str, threads: usize) -> io::Result<Self> {
-        let threads = threads.max(1);
         let queue = Arc::new(Queue::default());
         let room = Arc::new(Semaphore::new(QUEUE_LENGTH * threads));
         let pool = Self { name, queue, room, threads: Mutex::default() };

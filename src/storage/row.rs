@@ -9,6 +9,7 @@ use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::{CellRange, Flow, Resolver, RowSlice, Slice};
+use crate::model::version::RowVersion;
 use crate::ring::DecoratedKey;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
@@ -360,11 +361,64 @@ impl<'f, 's> RowReader<'f, 's> {
         Ok(resolver.finish())
     }
 
-    fn super_deletion(&self, slice: &Slice) -> Result<Deletion, ReadError> {
-        let Some(name) = slice.super_name() else { return Ok(Deletion::NONE) };
-        let marker = self.cells(CellRange::super_tombstone(name), false)?.advance()?;
-        Ok(marker.and_then(|cell| cell.deletion()).unwrap_or(Deletion::NONE))
+    /// What is known here of the slice, deletions included: what other replicas have to hear. What
+    /// was deleted before `gc_before` is left out, since they may have forgotten it.
+    pub fn version(
+        &self,
+        slice: &Slice,
+        gc_before: i32,
+        budget: &mut Budget<'_>,
+    ) -> Result<RowVersion, ReadError> {
+        budget.spend(SEEK)?;
+        let marker = self.super_marker(slice)?;
+        let mut version = RowVersion { deletion: self.deletion, cells: Vec::new() };
+        let mut resolver =
+            Resolver::new(self.family, slice, self.deletion, deletion_of(marker.as_ref()));
+        resolver = resolver.counting();
+        if !resolver.is_done() {
+            let mut encoded = 0;
+            'ranges: for range in slice.ranges(self.family) {
+                budget.spend(SEEK)?;
+                let mut cells = self.cells(range, slice.is_reversed())?;
+                while let Some(cell) = cells.advance()? {
+                    let flow = resolver.push(cell.clone());
+                    // The last of several super columns is complete only when the next one begins.
+                    if flow == Flow::More || !resolver.is_grouping() {
+                        let before = answer::cells_cost(version.cells.len(), encoded);
+                        encoded += cell.encoded_length();
+                        version.cells.push(cell);
+                        let now = answer::cells_cost(version.cells.len(), encoded);
+                        budget.spend_on_cells(now, before)?;
+                    }
+                    if flow == Flow::Done {
+                        break 'ranges;
+                    }
+                    budget.spend(1)?;
+                }
+            }
+        }
+        if slice.is_reversed() {
+            version.cells.reverse();
+        }
+        version.cells.splice(0..0, marker);
+        version.drop_covered(self.family);
+        version.drop_expired(gc_before);
+        Ok(version)
     }
+
+    fn super_deletion(&self, slice: &Slice) -> Result<Deletion, ReadError> {
+        Ok(deletion_of(self.super_marker(slice)?.as_ref()))
+    }
+
+    /// The cell that deletes the super column that the slice is inside of, if there is one.
+    fn super_marker(&self, slice: &Slice) -> Result<Option<Cell>, ReadError> {
+        let Some(name) = slice.super_name() else { return Ok(None) };
+        self.cells(CellRange::super_tombstone(name), false)?.advance()
+    }
+}
+
+fn deletion_of(marker: Option<&Cell>) -> Deletion {
+    marker.and_then(Cell::deletion).unwrap_or(Deletion::NONE)
 }
 
 /// What the cells take that are in the answer so far.

@@ -8,6 +8,7 @@ use crate::model::key::RowKey;
 use crate::model::mutation::{FamilyMutation, RowMutation};
 use crate::model::schema::{ColumnFamilySchema, FamilyId, Schema};
 use crate::model::slice::{CellRange, Flow, Resolver, RowSlice, Slice};
+use crate::model::version::RowVersion;
 use crate::ring::{DecoratedKey, Partitioner, RowRange, Token};
 use crate::storage::answer::{self, AnswerRoom};
 use crate::storage::error::ReadError;
@@ -117,6 +118,23 @@ impl StoredRow {
         resolver.finish()
     }
 
+    fn version(&self, family: &ColumnFamilySchema, slice: &Slice) -> RowVersion {
+        let mut version = RowVersion { deletion: self.deletion, cells: Vec::new() };
+        let marker = slice.super_name().map(CellRange::super_tombstone);
+        for range in marker.into_iter().chain(slice.ranges(family)) {
+            version.cells.extend(self.within(family, range).cloned());
+        }
+        let mut whole = version.clone();
+        whole.drop_covered(family);
+        let seen = self.slice(family, slice);
+        if version.is_cut(family, slice) {
+            let last = RowVersion { deletion: Deletion::NONE, cells: seen.cells.into_vec() };
+            let ascending = RowVersion::merge(family, [&last]);
+            whole.truncate_to(family, slice, &ascending);
+        }
+        whole
+    }
+
     fn within<'r>(
         &'r self,
         family: &'r ColumnFamilySchema,
@@ -197,6 +215,39 @@ impl LocalStore for MemoryStore {
             Ok((key.key().clone(), row.slice(schema, slice)))
         };
         within.take(max_rows).map(row).collect()
+    }
+
+    fn read_version(
+        &self,
+        family: FamilyId,
+        key: &RowKey,
+        slice: &Slice,
+        room: &AnswerRoom,
+        access: Access,
+    ) -> Result<RowVersion, ReadError> {
+        self.read(family, key, slice, room, access)?;
+        let place = (family, self.partitioner.decorate(key.clone()));
+        let rows = self.rows.lock().unwrap();
+        let family = self.schema.family(family);
+        Ok(rows.get(&place).map(|row| row.version(family, slice)).unwrap_or_default())
+    }
+
+    fn scan_versions(
+        &self,
+        family: FamilyId,
+        range: &RowRange,
+        slice: &Slice,
+        max_rows: usize,
+        room: &AnswerRoom,
+        access: Access,
+    ) -> Result<Vec<(RowKey, RowVersion)>, ReadError> {
+        let rows = self.scan(family, range, slice, max_rows, room, access)?;
+        rows.into_iter()
+            .map(|(key, _)| {
+                let version = self.read_version(family, &key, slice, room, access)?;
+                Ok((key, version))
+            })
+            .collect()
     }
 
     fn sampled_tokens(&self) -> Vec<Token> {

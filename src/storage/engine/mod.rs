@@ -53,6 +53,7 @@ use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
 use crate::model::schema::{FamilyId, Schema};
 use crate::model::slice::{RowSlice, Slice};
+use crate::model::version::RowVersion;
 use crate::ring::{Partitioner, RowRange, Token};
 use caches::SavedCaches;
 use compactions::CompactionQueue;
@@ -254,6 +255,37 @@ impl Storage {
     ) -> Result<Vec<(RowKey, RowSlice)>, ReadError> {
         self.shared.counted(self.shared.store(family), Operation::RangeRead, |store| {
             store.scan(range, slice, max_rows, room, access)
+        })
+    }
+
+    /// What is known here of a slice of one row, deletions included: what other replicas have to
+    /// hear. Tombstones that are older than `GCGraceSeconds` are left out.
+    pub fn read_version(
+        &self,
+        family: FamilyId,
+        key: &RowKey,
+        slice: &Slice,
+        room: &AnswerRoom,
+        access: Access,
+    ) -> Result<RowVersion, ReadError> {
+        let key = self.partitioner().decorate(key.clone());
+        self.shared.counted(self.shared.store(family), Operation::Read, |store| {
+            store.read_version(&key, slice, room, access)
+        })
+    }
+
+    /// [`Storage::read_version`] of each row of a range, in token order.
+    pub fn scan_versions(
+        &self,
+        family: FamilyId,
+        range: &RowRange,
+        slice: &Slice,
+        max_rows: usize,
+        room: &AnswerRoom,
+        access: Access,
+    ) -> Result<Vec<(RowKey, RowVersion)>, ReadError> {
+        self.shared.counted(self.shared.store(family), Operation::RangeRead, |store| {
+            store.scan_versions(range, slice, max_rows, room, access)
         })
     }
 

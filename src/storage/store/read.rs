@@ -3,6 +3,7 @@
 use super::{Store, View};
 use crate::model::key::RowKey;
 use crate::model::slice::{RowSlice, Slice};
+use crate::model::version::RowVersion;
 use crate::ring::{DecoratedKey, RowRange, Token};
 use crate::storage::answer::AnswerRoom;
 use crate::storage::error::ReadError;
@@ -36,6 +37,34 @@ impl Store {
         room: Option<&AnswerRoom>,
         access: Access,
     ) -> Result<RowSlice, ReadError> {
+        self.read_with(view, key, room, access, |row, budget| {
+            row.slice(slice, room.is_none(), budget)
+        })
+    }
+
+    /// What is known of a slice of one row, deletions included, if there is room for it.
+    pub fn read_version(
+        &self,
+        key: &DecoratedKey,
+        slice: &Slice,
+        room: &AnswerRoom,
+        access: Access,
+    ) -> Result<RowVersion, ReadError> {
+        let gc_before = self.gc_before();
+        self.read_with(&self.view(), key, Some(room), access, |row, budget| {
+            row.version(slice, gc_before, budget)
+        })
+    }
+
+    /// Finds a row, and collects what is wanted of it.
+    fn read_with<T: Default>(
+        &self,
+        view: &View,
+        key: &DecoratedKey,
+        room: Option<&AnswerRoom>,
+        access: Access,
+        collect: impl FnOnce(&RowReader<'_, '_>, &mut Budget<'_>) -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
         let mut budget = match room {
             Some(room) => Budget::within(access, room),
             None => Budget::of(access),
@@ -61,10 +90,9 @@ impl Store {
         let sources = in_memory.iter().map(RowSource::Memtable);
         let sources: RowSources<'_> = sources.chain(found.iter().map(FoundRow::source)).collect();
         let answer = if sources.is_empty() {
-            RowSlice::default()
+            T::default()
         } else {
-            let reader = RowReader::new(&self.schema, sources);
-            let answer = reader.slice(slice, room.is_none(), &mut budget);
+            let answer = collect(&RowReader::new(&self.schema, sources), &mut budget);
             answer.map_err(|error| error.in_row(key.key()))?
         };
         budget.answered();
@@ -81,6 +109,32 @@ impl Store {
         room: &AnswerRoom,
         access: Access,
     ) -> Result<Vec<(RowKey, RowSlice)>, ReadError> {
+        self.scan_with(range, max_rows, room, access, |row, budget| row.slice(slice, false, budget))
+    }
+
+    /// What is known of the slice of each row of a range, deletions included, as in [`Store::scan`].
+    pub fn scan_versions(
+        &self,
+        range: &RowRange,
+        slice: &Slice,
+        max_rows: usize,
+        room: &AnswerRoom,
+        access: Access,
+    ) -> Result<Vec<(RowKey, RowVersion)>, ReadError> {
+        let gc_before = self.gc_before();
+        self.scan_with(range, max_rows, room, access, |row, budget| {
+            row.version(slice, gc_before, budget)
+        })
+    }
+
+    fn scan_with<T>(
+        &self,
+        range: &RowRange,
+        max_rows: usize,
+        room: &AnswerRoom,
+        access: Access,
+        collect: impl Fn(&RowReader<'_, '_>, &mut Budget<'_>) -> Result<T, ReadError>,
+    ) -> Result<Vec<(RowKey, T)>, ReadError> {
         let mut budget = Budget::within(access, room);
         let view = self.view();
         let mut rows = self.rows_from(&view, (&range.start, &range.end), access)?;
@@ -96,7 +150,7 @@ impl Store {
             if has_begun {
                 budget.spend_on_row(key.key())?;
                 let reader = RowReader::new(&self.schema, sources);
-                let columns = reader.slice(slice, false, &mut budget);
+                let columns = collect(&reader, &mut budget);
                 let columns = columns.map_err(|error| error.in_row(key.key()))?;
                 found.push((key.key().clone(), columns));
             }
