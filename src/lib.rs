@@ -25,6 +25,7 @@
 //! - [`api`]: one function for each Thrift method: validates, translates, calls the coordinator
 //! - [`coordinator`]: which replicas a request needs, and how many of them at its consistency level
 //! - [`ring`]: tokens, partitioners, placement of replicas
+//! - [`net`]: frames, messages and connections between nodes
 //! - [`replica`]: what a node does as a replica: applies a mutation, reads a row, scans a range
 //! - [`storage`]: commit log, memtables, SSTables, compaction
 //! - [`config`]: `storage-conf.xml` as typed settings
@@ -39,6 +40,7 @@ pub mod commands;
 pub mod config;
 pub mod coordinator;
 pub mod model;
+pub mod net;
 pub mod node;
 pub mod replica;
 pub mod ring;

@@ -1,0 +1,16 @@
+//! The node wire: what nodes send each other, as nodes of 0.6.13 do.
+//!
+//! ```text
+//! Transport   carries messages to peers: `send`, never waiting      (`tcp`, or one in memory)
+//! frame       magic, header, length, payload                        (`frame`)
+//! message     id, sender, stage, verb, headers, body                (`message`, `verb`)
+//! body        what the verb needs: a mutation, a command, a reply   (`bodies`)
+//! ```
+//!
+//! Connections go one way: who dials only writes, and a reply takes the connection that its sender
+//! has dialled to the address in the request. There is no handshake. Whatever arrives is read with
+//! bounds, and becomes a typed value or an error.
+
+mod verb;
+
+pub use verb::{Channel, Verb};
