@@ -1,0 +1,308 @@
+//! Frames: how messages stand one after the other on a connection.
+//!
+//! ```text
+//! u32 magic       ca 55 2d fa
+//! u32 header int  bit 3: a file follows, up to the end of the connection
+//!                 bit 4: the payload ends in a checksum (an extension)
+//!                 bits 8 to 15: version, always 1
+//! i32 length, payload         unless a file follows
+//! ```
+//!
+//! A node of 0.6 looks only at the magic and at bit 3. It sends the whole of its buffer, so that a
+//! payload is a message and often some zeroes behind it, and it ignores what stands there. So it
+//! does not mind the checksum either: the CRC-32 of all of the payload that stands before it.
+
+use crate::base::bytes::ByteReader;
+
+/// What every frame begins with.
+const MAGIC: u32 = 0xca55_2dfa;
+
+/// Version 1 and no bits.
+const HEADER: u32 = 0x0100;
+
+/// A file follows, without length.
+const FILE_STREAM: u32 = 0x08;
+
+/// The last four bytes of the payload are a checksum.
+const CHECKSUMMED: u32 = 0x10;
+
+/// Longest payload that is sent or accepted, in bytes. A node of 0.6 takes room for whatever length
+/// it is told, and ends if that fails.
+pub const MAX_FRAME_BYTES: usize = 128 << 20;
+
+/// Bytes in front of a payload.
+pub const HEAD_BYTES: usize = 12;
+
+const CHECKSUM_BYTES: usize = 4;
+
+/// Room for reading that a connection keeps.
+const INITIAL_BYTES: usize = 64 << 10;
+
+/// A buffer larger than this is given back when it is empty.
+const KEPT_BYTES: usize = 4 * INITIAL_BYTES;
+
+/// A message is longer than a frame may be; the value is its length in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a message of {0} bytes is longer than the {MAX_FRAME_BYTES} that a frame can hold")]
+pub struct FrameTooLarge(pub usize);
+
+/// Appends a message in its frame. With a checksum only for a peer that announced that it checks
+/// them, though any would read the message.
+pub fn put_frame(
+    out: &mut Vec<u8>,
+    message: &[u8],
+    checksummed: bool,
+) -> Result<(), FrameTooLarge> {
+    let length = message.len() + if checksummed { CHECKSUM_BYTES } else { 0 };
+    if length > MAX_FRAME_BYTES {
+        return Err(FrameTooLarge(message.len()));
+    }
+    let header = if checksummed { HEADER | CHECKSUMMED } else { HEADER };
+    out.reserve(HEAD_BYTES + length);
+    out.extend_from_slice(&MAGIC.to_be_bytes());
+    out.extend_from_slice(&header.to_be_bytes());
+    out.extend_from_slice(&(length as u32).to_be_bytes());
+    out.extend_from_slice(message);
+    if checksummed {
+        out.extend_from_slice(&crc32fast::hash(message).to_be_bytes());
+    }
+    Ok(())
+}
+
+/// What stands next on a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Frame<'a> {
+    /// A message, perhaps with bytes behind it that mean nothing.
+    Message(&'a [u8]),
+    /// All further bytes of the connection are a file: see [`FrameReader::rest`].
+    FileStream,
+}
+
+/// Why a connection cannot be read any further.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// No node speaks here.
+    #[error("wrong magic {0:08x}")]
+    Magic(u32),
+    /// The length is negative or too large.
+    #[error("a payload of {0} bytes is announced, of at most {MAX_FRAME_BYTES}")]
+    Length(i32),
+    /// The bytes are not those that were sent.
+    #[error("the checksum of a message is wrong: it was damaged on its way")]
+    Checksum,
+    /// A connection of messages turns into one of a file.
+    #[error("a file stream begins on a connection of messages")]
+    Mixed,
+}
+
+/// Takes what a connection delivers, piece by piece, and gives frames. Its memory grows only with
+/// bytes that have arrived, never with a length that is told.
+#[derive(Debug, Default)]
+pub struct FrameReader {
+    /// All of it is initialised; what was read and not used yet stands in `start..end`.
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Whether a message was read, which settles what the connection is for.
+    is_of_messages: bool,
+}
+
+impl FrameReader {
+    /// A reader of a new connection.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Where to put the next bytes: never empty.
+    pub fn space(&mut self) -> &mut [u8] {
+        let used = self.end - self.start;
+        if used == 0 {
+            (self.start, self.end) = (0, 0);
+            if self.buffer.len() > KEPT_BYTES || self.buffer.is_empty() {
+                self.buffer = vec![0; INITIAL_BYTES];
+            }
+        }
+        if self.end == self.buffer.len() {
+            if used <= self.buffer.len() / 2 {
+                self.buffer.copy_within(self.start..self.end, 0);
+            } else {
+                let mut larger = vec![0; self.buffer.len() * 2];
+                larger[..used].copy_from_slice(&self.buffer[self.start..self.end]);
+                self.buffer = larger;
+            }
+            (self.start, self.end) = (0, used);
+        }
+        &mut self.buffer[self.end..]
+    }
+
+    /// Says that `count` bytes were put into [`FrameReader::space`].
+    ///
+    /// # Panics
+    /// If there was no room for so many.
+    pub fn filled(&mut self, count: usize) {
+        assert!(count <= self.buffer.len() - self.end, "more bytes than there was room for");
+        self.end += count;
+    }
+
+    /// Bytes of memory that it holds.
+    pub fn held(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Bytes that arrived and are not used yet. Behind [`Frame::FileStream`], the beginning of the
+    /// file.
+    pub fn rest(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    /// The next frame; `None` if more bytes have to come first. After an error the connection is of
+    /// no use.
+    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, FrameError> {
+        let mut reader = ByteReader::new(self.rest());
+        let Ok(magic) = reader.u32() else { return Ok(None) };
+        if magic != MAGIC {
+            return Err(FrameError::Magic(magic));
+        }
+        let Ok(header) = reader.u32() else { return Ok(None) };
+        if header & FILE_STREAM != 0 {
+            if self.is_of_messages {
+                return Err(FrameError::Mixed);
+            }
+            self.start += 8;
+            return Ok(Some(Frame::FileStream));
+        }
+        let Ok(told) = reader.i32() else { return Ok(None) };
+        let length = usize::try_from(told).ok().filter(|&length| length <= MAX_FRAME_BYTES);
+        let length = length.ok_or(FrameError::Length(told))?;
+        if reader.rest().len() < length {
+            return Ok(None);
+        }
+        self.is_of_messages = true;
+        let payload = self.start + HEAD_BYTES;
+        self.start = payload + length;
+        let payload = &self.buffer[payload..self.start];
+        if header & CHECKSUMMED == 0 {
+            return Ok(Some(Frame::Message(payload)));
+        }
+        let (message, checksum) =
+            payload.split_last_chunk::<CHECKSUM_BYTES>().ok_or(FrameError::Checksum)?;
+        if crc32fast::hash(message) != u32::from_be_bytes(*checksum) {
+            return Err(FrameError::Checksum);
+        }
+        Ok(Some(Frame::Message(message)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    fn feed(reader: &mut FrameReader, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let space = reader.space();
+            let count = space.len().min(bytes.len());
+            space[..count].copy_from_slice(&bytes[..count]);
+            reader.filled(count);
+            bytes = &bytes[count..];
+        }
+    }
+
+    fn framed(message: &[u8], checksummed: bool) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_frame(&mut out, message, checksummed).unwrap();
+        out
+    }
+
+    #[test]
+    fn a_frame_has_its_bytes() {
+        let head = [0xca, 0x55, 0x2d, 0xfa, 0, 0, 1, 0, 0, 0, 0, 2];
+        assert_eq!(framed(b"ab", false), [&head[..], b"ab"].concat());
+        let head = [0xca, 0x55, 0x2d, 0xfa, 0, 0, 1, 0x10, 0, 0, 0, 6];
+        let checksum = crc32fast::hash(b"ab").to_be_bytes();
+        assert_eq!(framed(b"ab", true), [&head[..], b"ab", &checksum].concat());
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_apart() {
+        let read = |bytes: &[u8]| {
+            let mut reader = FrameReader::new();
+            feed(&mut reader, bytes);
+            reader.next_frame().map(|frame| frame.is_some())
+        };
+        let with_length =
+            |length: [u8; 4]| [&[0xca, 0x55, 0x2d, 0xfa, 0, 0, 1, 0], &length[..]].concat();
+        assert_eq!(read(b"GET / HTTP/1.1"), Err(FrameError::Magic(0x4745_5420)));
+        assert_eq!(read(&with_length([0xff; 4])), Err(FrameError::Length(-1)));
+        assert_eq!(read(&with_length([0x7f, 0, 0, 0])), Err(FrameError::Length(0x7f00_0000)));
+        // The largest that is accepted takes no room before it is there.
+        let mut reader = FrameReader::new();
+        feed(&mut reader, &with_length((MAX_FRAME_BYTES as u32).to_be_bytes()));
+        assert_eq!(reader.next_frame(), Ok(None));
+        assert_eq!(reader.held(), INITIAL_BYTES);
+
+        let mut damaged = framed(b"message", true);
+        damaged[HEAD_BYTES + 2] ^= 1;
+        assert_eq!(read(&damaged), Err(FrameError::Checksum));
+        damaged[11] = 3;
+        assert_eq!(read(&damaged), Err(FrameError::Checksum));
+        let large = vec![0; MAX_FRAME_BYTES - 3];
+        assert_eq!(put_frame(&mut Vec::new(), &large, true), Err(FrameTooLarge(large.len())));
+    }
+
+    #[test]
+    fn a_file_stream_is_the_rest_of_its_connection() {
+        let file = [0xca, 0x55, 0x2d, 0xfa, 0, 0, 1, 8, 1, 2, 3];
+        let mut reader = FrameReader::new();
+        feed(&mut reader, &file);
+        assert_eq!(reader.next_frame(), Ok(Some(Frame::FileStream)));
+        assert_eq!(reader.rest(), [1, 2, 3]);
+        let mut reader = FrameReader::new();
+        feed(&mut reader, &framed(b"a", false));
+        feed(&mut reader, &file);
+        assert_eq!(reader.next_frame(), Ok(Some(Frame::Message(b"a"))));
+        assert_eq!(reader.next_frame(), Err(FrameError::Mixed));
+    }
+
+    proptest! {
+        #[test]
+        fn frames_come_out_as_they_went_in(
+            messages in vec((vec(0u8.., 0..200), any::<bool>()), 0..20),
+            large in 0usize..3 * INITIAL_BYTES,
+            piece in 1usize..5000,
+        ) {
+            let mut messages = messages;
+            messages.push((vec![7; large], true));
+            let bytes: Vec<u8> = messages.iter().flat_map(|(m, sum)| framed(m, *sum)).collect();
+            let (mut reader, mut read) = (FrameReader::new(), Vec::new());
+            for piece in bytes.chunks(piece) {
+                feed(&mut reader, piece);
+                while let Some(frame) = reader.next_frame().unwrap() {
+                    let Frame::Message(payload) = frame else { panic!("no file was sent") };
+                    read.push(payload.to_vec());
+                }
+                prop_assert!(reader.held() <= INITIAL_BYTES.max(4 * bytes.len()));
+            }
+            prop_assert!(reader.rest().is_empty());
+            reader.space();
+            prop_assert!(reader.held() <= KEPT_BYTES);
+            prop_assert!(read.iter().eq(messages.iter().map(|(message, _)| message)));
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_panic(
+            magic in any::<bool>(), bytes in vec(0u8.., 0..40), piece in 1usize..9,
+        ) {
+            let mut reader = FrameReader::new();
+            if magic {
+                feed(&mut reader, &MAGIC.to_be_bytes());
+            }
+            for piece in bytes.chunks(piece) {
+                feed(&mut reader, piece);
+                while let Ok(Some(Frame::Message(_))) = reader.next_frame() {}
+            }
+            prop_assert_eq!(reader.held(), if magic || !bytes.is_empty() { INITIAL_BYTES } else { 0 });
+        }
+    }
+}
