@@ -11,6 +11,7 @@
 //! has dialled to the address in the request. There is no handshake. Whatever arrives is read with
 //! bounds, and becomes a typed value or an error.
 
+pub mod bodies;
 pub mod frame;
 pub mod message;
 mod verb;

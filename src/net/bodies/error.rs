@@ -1,0 +1,129 @@
+//! What can be wrong with a body.
+
+use crate::base::bytes::Malformed;
+use crate::base::java::TooLong;
+use crate::model::schema::ColumnFamilySchema;
+use crate::ring::TokenError;
+use std::fmt;
+
+/// Why the body of a message from a peer is not taken. None of it was applied.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BodyError {
+    /// The bytes do not have the form of this body.
+    #[error("byte {0} does not fit the format")]
+    Malformed(usize),
+    /// The peer is configured otherwise than this node.
+    #[error("column family {keyspace}.{family} is not configured here")]
+    UnknownFamily {
+        /// The keyspace that the message names.
+        keyspace: String,
+        /// The column family that the message names.
+        family: String,
+    },
+    /// The peer is configured otherwise than this node.
+    #[error("column family {family} has {part} {ours} here, and {theirs} at the peer")]
+    OtherType {
+        /// Keyspace and name of the column family.
+        family: String,
+        /// In what the two differ.
+        part: FamilyPart,
+        /// As it is configured here.
+        ours: String,
+        /// As the peer says.
+        theirs: String,
+    },
+    /// The answer is about another column family than the request.
+    #[error("the answer is about column family {theirs}, but {family} was asked for")]
+    OtherFamily {
+        /// Keyspace and name of the column family that was asked for.
+        family: String,
+        /// The name in the answer.
+        theirs: String,
+    },
+    /// No column can have this name, or none of this kind can stand in the column family.
+    #[error("column family {family} cannot hold a column that is named {name}")]
+    Name {
+        /// Keyspace and name of the column family.
+        family: String,
+        /// The name as its comparator shows it.
+        name: String,
+    },
+    /// Rows have keys.
+    #[error("the row key is empty")]
+    EmptyKey,
+    /// Nobody writes to the system keyspace of another node.
+    #[error("the keyspace {0} is not written to from outside")]
+    SystemKeyspace(String),
+    /// The first column of a slice comes behind the last.
+    #[error("the slice of column family {family} ends before it begins")]
+    EmptySlice {
+        /// Keyspace and name of the column family.
+        family: String,
+    },
+    /// The rows that are asked for do not stand together in the order of their tokens.
+    #[error("the range of tokens ends before it begins")]
+    RangeWraps,
+    /// A token is none of our partitioner: the peer must have another.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// Super columns with long names and very many columns.
+    #[error("the columns would take more than {0} bytes of memory")]
+    TooLarge(usize),
+}
+
+/// In what two column families of one name can differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FamilyPart {
+    /// Standard or super.
+    ColumnType,
+    /// The order of columns or super columns.
+    Comparator,
+    /// The order of columns within super columns.
+    Subcomparator,
+}
+
+impl fmt::Display for FamilyPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ColumnType => "the column type",
+            Self::Comparator => "the comparator",
+            Self::Subcomparator => "the subcolumn comparator",
+        })
+    }
+}
+
+impl From<Malformed> for BodyError {
+    fn from(Malformed(at): Malformed) -> Self {
+        Self::Malformed(at)
+    }
+}
+
+impl BodyError {
+    /// A name of columns, or of super columns if `super_name` is none, that cannot be.
+    pub(super) fn name(
+        family: &ColumnFamilySchema,
+        super_name: Option<&[u8]>,
+        name: &[u8],
+    ) -> Self {
+        let columns = super_name.and_then(|_| family.subcolumn_comparator());
+        let name = columns.unwrap_or(family.comparator()).render(name);
+        Self::Name { family: family.to_string(), name }
+    }
+}
+
+/// Why something cannot be said to a peer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EncodeError {
+    /// A key of many characters beyond the basic plane, which take more bytes than in UTF-8.
+    #[error(transparent)]
+    TooLong(#[from] TooLong),
+    /// A key of bytes, which came from a client of a later version than 0.6.
+    #[error("the row key is not UTF-8, and other nodes know no other keys")]
+    KeyNotText,
+    /// The mutation does nothing.
+    #[error("the mutation is empty")]
+    Empty,
+    /// The range of tokens has no form on the wire: it is empty, or ends before a token.
+    #[error("the range of rows cannot be sent")]
+    Range,
+}
