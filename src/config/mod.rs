@@ -20,6 +20,7 @@ mod memory;
 pub mod notes;
 mod ours;
 pub mod properties;
+pub mod rack_file;
 pub mod settings;
 pub mod xml;
 

@@ -83,7 +83,7 @@ impl Coordinator {
         let CoordinatorOptions { schema, placements, .. } = options;
         let placement_of_family = schema
             .families()
-            .map(|(_, family)| placements.get(&family.keyspace).copied())
+            .map(|(_, family)| placements.get(&family.keyspace).cloned())
             .collect();
         Self {
             partitioner: options.partitioner,
@@ -276,8 +276,8 @@ impl Coordinator {
         family: FamilyId,
         token: impl FnOnce() -> Token,
     ) -> Replicas {
-        let placement = self.placement_of_family.get(family.0 as usize).copied().flatten();
-        let Some(placement) = placement else { return Replicas::LOCAL };
+        let placement = self.placement_of_family.get(family.0 as usize);
+        let Some(Some(placement)) = placement else { return Replicas::LOCAL };
         let replication_factor = placement.replication_factor;
         // On a ring of one all tokens are alike, and a token may be costly to compute.
         if ring.len() <= 1 {

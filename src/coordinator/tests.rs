@@ -44,7 +44,7 @@ pub(crate) fn start(schema: &Arc<Schema>, ring: Ring) -> (Coordinator, Arc<Memor
     let coordinator = Coordinator::new(CoordinatorOptions {
         schema: schema.clone(),
         partitioner: ring.partitioner,
-        placements: keyspaces.map(|keyspace| (keyspace.to_owned(), placement)).collect(),
+        placements: keyspaces.map(|keyspace| (keyspace.to_owned(), placement.clone())).collect(),
         ring: ring.members,
         local: Ipv4Addr::LOCALHOST.into(),
         rpc_timeout: ring.rpc_timeout,

@@ -22,7 +22,7 @@ pub use decorated_key::DecoratedKey;
 pub use partitioner::{Partitioner, TokenError};
 pub use placement::{EndpointRange, ReplicaPlacement, ReplicationStrategy};
 pub use range::{KeyBounds, RowRange, StartAfterEnd, TokenRange};
-pub use snitch::Snitch;
+pub use snitch::{DataCenterMap, Location, RackFile, Racks, Snitch, Topology};
 pub use splits::{SplitsError, splits};
 pub use token::{CollationKey, OrderedString, Token};
 pub use token_metadata::TokenMetadata;

@@ -17,7 +17,7 @@ pub enum ReplicationStrategy {
 }
 
 /// The replica placement of a keyspace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct ReplicaPlacement {
     /// How replicas are chosen.
     pub strategy: ReplicationStrategy,
@@ -81,6 +81,7 @@ impl ReplicaPlacement {
         let Some(primary) = walk.next().filter(|_| self.replication_factor > 0) else {
             return Vec::new();
         };
+        let topology = self.snitch.topology();
         let mut chosen = vec![primary];
         let (mut other_data_center, mut other_rack) = (false, false);
         for endpoint in walk {
@@ -88,9 +89,9 @@ impl ReplicaPlacement {
                 return chosen;
             }
             // A node of another data centre never counts as one of another rack.
-            let seen = if !self.snitch.same_data_center(primary, endpoint) {
+            let seen = if !topology.same_data_center(primary, endpoint) {
                 &mut other_data_center
-            } else if !self.snitch.same_rack(primary, endpoint) {
+            } else if !topology.same_rack(primary, endpoint) {
                 &mut other_rack
             } else {
                 continue;
@@ -114,6 +115,7 @@ impl ReplicaPlacement {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ring::Topology;
     use proptest::collection::btree_map;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
@@ -214,7 +216,7 @@ mod tests {
             prop_assert!(replicas.iter().all(|r| nodes.values().any(|n| n == r)));
             prop_assert!((1..replicas.len()).all(|i| !replicas[..i].contains(&replicas[i])));
             // With three replicas, there is one in another data centre wherever one exists.
-            let remote = |n: &IpAddr| !Snitch::EndPoint.same_data_center(replicas[0], *n);
+            let remote = |n: &IpAddr| !Topology::Octets.same_data_center(replicas[0], *n);
             if aware && factor >= 3 && nodes.values().any(remote) {
                 prop_assert!(replicas.iter().any(remote));
             }

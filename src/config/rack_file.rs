@@ -1,0 +1,174 @@
+//! The file of `PropertyFileEndPointSnitch`, read at start and again when it has changed.
+
+use super::java_properties::{self, JavaPropertiesError, MAX_FILE_BYTES};
+use crate::ring::{RackFile, Racks};
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+/// Why a rack file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RackFileError {
+    /// The file cannot be read. The original begins its message in the same way.
+    #[error("Could not process {}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// It is no properties file.
+    #[error("Could not process {}: {source}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        source: JavaPropertiesError,
+    },
+}
+
+/// A rack file on disk, and what of it is in force.
+#[derive(Debug)]
+pub struct RackFileSource {
+    path: PathBuf,
+    racks: Arc<Racks>,
+    /// How the file looked when it was read last. Lock: also held while it is read.
+    seen: Mutex<Option<Look>>,
+}
+
+/// By what a change of a file is noticed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Look {
+    modified: Option<SystemTime>,
+    bytes: u64,
+}
+
+impl RackFileSource {
+    /// Reads the file. If there is none, addresses speak for themselves until there is one.
+    pub fn open(path: &Path) -> Result<Self, RackFileError> {
+        let look = look(path);
+        let file = read(path)?;
+        if file.is_none() {
+            log::error!("Could not find {}, using default EndPointSnitch", path.display());
+        }
+        if let Some(file) = &file {
+            warn_of_ignored(path, file);
+        }
+        let racks = Arc::new(Racks::new(file));
+        Ok(Self { path: path.to_owned(), racks, seen: Mutex::new(look) })
+    }
+
+    /// What is in force.
+    pub fn racks(&self) -> &Arc<Racks> {
+        &self.racks
+    }
+
+    /// Reads the file again. Returns whether it says anything new. A file that is gone or cannot
+    /// be used leaves the earlier one in force.
+    pub fn reload(&self) -> Result<bool, RackFileError> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        self.reload_as(&mut seen, look(&self.path))
+    }
+
+    /// Reads the file again if it looks changed. Returns whether it says anything new. To be
+    /// called now and then; what is wrong with the file goes to the log once for each change.
+    pub fn reload_if_changed(&self) -> bool {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = look(&self.path);
+        if *seen == now {
+            return false;
+        }
+        self.reload_as(&mut seen, now).unwrap_or_else(|error| {
+            log::warn!("{error}; what it said before stays in force");
+            false
+        })
+    }
+
+    fn reload_as(&self, seen: &mut Option<Look>, now: Option<Look>) -> Result<bool, RackFileError> {
+        // A look from before the reading: a change in between is noticed the next time.
+        *seen = now;
+        let path = self.path.display();
+        let Some(file) = read(&self.path)? else {
+            log::warn!("Could not find {path}; what it said before stays in force");
+            return Ok(false);
+        };
+        warn_of_ignored(&self.path, &file);
+        let differs = self.racks.replace(file);
+        if differs {
+            log::info!("{path} has been read again");
+        }
+        Ok(differs)
+    }
+}
+
+fn look(path: &Path) -> Option<Look> {
+    let of =
+        |metadata: Metadata| Look { modified: metadata.modified().ok(), bytes: metadata.len() };
+    std::fs::metadata(path).ok().map(of)
+}
+
+/// `None` if there is no such file.
+fn read(path: &Path) -> Result<Option<RackFile>, RackFileError> {
+    let unreadable = |source| RackFileError::Unreadable { path: path.to_owned(), source };
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unreadable(error)),
+    };
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    let malformed = |source| RackFileError::Malformed { path: path.to_owned(), source };
+    let lines = java_properties::parse(&bytes).map_err(malformed)?;
+    Ok(Some(RackFile::parse(&lines)))
+}
+
+fn warn_of_ignored(path: &Path, file: &RackFile) {
+    for key in file.ignored() {
+        let path = path.display();
+        log::warn!("{path}: \"{key}\" is no address: the line does not count. Write addresses");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn data_center(source: &RackFileSource) -> Option<String> {
+        let file = source.racks().current()?;
+        Some(file.locate([10, 0, 0, 1].into()).data_center.clone())
+    }
+
+    #[test]
+    fn a_change_is_noticed_and_a_bad_one_changes_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("rack.properties");
+        let source = RackFileSource::open(&path).unwrap();
+        assert_eq!(data_center(&source), None);
+        assert!(!source.reload_if_changed());
+        fs::write(&path, "10.0.0.1\\:7000=DC1:R1\n").unwrap();
+        assert!(source.reload_if_changed());
+        assert!(!source.reload_if_changed());
+        assert_eq!(data_center(&source).as_deref(), Some("DC1"));
+        fs::write(&path, "10.0.0.1=DC2:R1 # \\u12\n").unwrap();
+        assert!(!source.reload_if_changed());
+        assert!(matches!(source.reload(), Err(RackFileError::Malformed { .. })));
+        assert!(matches!(RackFileSource::open(&path), Err(RackFileError::Malformed { .. })));
+        fs::remove_file(&path).unwrap();
+        assert!(!source.reload().unwrap());
+        assert_eq!(data_center(&source).as_deref(), Some("DC1"));
+        fs::write(&path, "host1=DC9:R1\n10.0.0.1 = DC2:R1\n").unwrap();
+        assert!(source.reload().unwrap());
+        assert!(!source.reload().unwrap());
+        assert_eq!(data_center(&source).as_deref(), Some("DC2"));
+    }
+
+    #[test]
+    fn a_directory_is_no_rack_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let opened = RackFileSource::open(directory.path());
+        assert!(matches!(opened, Err(RackFileError::Unreadable { .. })));
+    }
+}
