@@ -10,6 +10,7 @@ mod collation_table;
 mod decorated_key;
 mod midpoint;
 mod partitioner;
+mod per_data_center;
 mod placement;
 mod range;
 mod snitch;

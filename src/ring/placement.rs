@@ -1,19 +1,25 @@
 //! Where the replicas of a token live.
 
+use super::per_data_center;
 use super::range::TokenRange;
 use super::snitch::Snitch;
 use super::token::Token;
 use super::token_metadata::TokenMetadata;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// How the replicas after the first are chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReplicationStrategy {
     /// `RackUnawareStrategy`: the next nodes of the ring.
     RackUnaware,
     /// `RackAwareStrategy`: one node of another data centre and one of another rack come before
     /// other nodes.
     RackAware,
+    /// `DatacenterShardStategy`: so many replicas for each data centre, by its name. A data
+    /// centre without a number gets none.
+    PerDataCenter(Arc<BTreeMap<String, usize>>),
 }
 
 /// The replica placement of a keyspace.
@@ -21,7 +27,8 @@ pub enum ReplicationStrategy {
 pub struct ReplicaPlacement {
     /// How replicas are chosen.
     pub strategy: ReplicationStrategy,
-    /// How many replicas a row has; a smaller ring has fewer.
+    /// How many replicas a row has; a smaller ring has fewer. The sum over the data centres where
+    /// each has a number of its own.
     pub replication_factor: usize,
     /// How racks and data centres are told apart.
     pub snitch: Snitch,
@@ -36,30 +43,27 @@ pub struct EndpointRange {
     pub endpoints: Vec<IpAddr>,
 }
 
-impl ReplicationStrategy {
-    /// The strategy of this full class name; 0.6 takes no short ones here.
-    pub fn from_class_name(class: &str) -> Option<Self> {
-        [Self::RackUnaware, Self::RackAware].into_iter().find(|s| s.class_name() == class)
-    }
-
-    /// The full class name.
-    pub fn class_name(self) -> &'static str {
-        match self {
-            Self::RackUnaware => "org.apache.cassandra.locator.RackUnawareStrategy",
-            Self::RackAware => "org.apache.cassandra.locator.RackAwareStrategy",
-        }
-    }
-}
-
 impl ReplicaPlacement {
+    /// One of the data-centre strategy: its replication factor is that of all data centres
+    /// together.
+    pub fn per_data_center(factors: BTreeMap<String, usize>, snitch: Snitch) -> Self {
+        let replication_factor = factors.values().sum();
+        let strategy = ReplicationStrategy::PerDataCenter(Arc::new(factors));
+        Self { strategy, replication_factor, snitch }
+    }
+
     /// The replicas of a token, the owner first. As many as the replication factor says, or all
-    /// nodes if there are fewer.
+    /// nodes if there are fewer. With replicas per data centre the first is the owner only if its
+    /// data centre has some.
     pub fn natural_endpoints(&self, ring: &TokenMetadata, token: &Token) -> Vec<IpAddr> {
-        match self.strategy {
+        match &self.strategy {
             ReplicationStrategy::RackUnaware => {
                 ring.endpoints_from(token).take(self.replication_factor).collect()
             }
             ReplicationStrategy::RackAware => self.rack_aware_endpoints(ring, token),
+            ReplicationStrategy::PerDataCenter(factors) => {
+                per_data_center::endpoints(&self.snitch.topology(), factors, ring, token)
+            }
         }
     }
 
@@ -178,15 +182,6 @@ mod tests {
         let described = EndpointRange { range, endpoints: vec![node(0, 0, 1)] };
         let placement = placement(ReplicationStrategy::RackUnaware, 3);
         assert_eq!(placement.describe_ring(&ring), [described]);
-    }
-
-    #[test]
-    fn only_full_class_names_are_known() {
-        for strategy in [ReplicationStrategy::RackUnaware, ReplicationStrategy::RackAware] {
-            let class = strategy.class_name();
-            assert_eq!(ReplicationStrategy::from_class_name(class), Some(strategy));
-        }
-        assert_eq!(ReplicationStrategy::from_class_name("RackAwareStrategy"), None);
     }
 
     proptest! {
