@@ -2,32 +2,49 @@
 
 use super::range::{RowRange, TokenRange};
 use super::token::Token;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// The members of the ring: tokens in order, each with the endpoint that owns it. An endpoint has
-/// exactly one token, a token exactly one owner. Nodes that are about to join or leave are not
-/// in here with their future places.
+/// exactly one token, a token exactly one owner. Beside them, who of the members is leaving, and
+/// who is joining at which token: what these will own is pending.
 ///
 /// A value: readers keep a snapshot, whoever follows the changes replaces it as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TokenMetadata {
     members: Vec<(Token, IpAddr)>,
+    /// Always members.
+    leaving: BTreeSet<IpAddr>,
+    /// Never members. In the order of the tokens; an endpoint joins at one token, and two
+    /// endpoints never join at the same.
+    bootstrapping: Vec<(Token, IpAddr)>,
+}
+
+/// A node may not join where another one is or is about to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the token is taken by {by}")]
+pub struct TokenTaken {
+    /// The owner of the token, or who joins there.
+    pub by: IpAddr,
 }
 
 impl TokenMetadata {
     /// A ring of one node, which owns all of it.
     pub fn single(token: Token, endpoint: IpAddr) -> Self {
-        Self { members: vec![(token, endpoint)] }
+        Self { members: vec![(token, endpoint)], ..Self::default() }
     }
 
-    /// Gives the token to this endpoint, which loses the one it had. Returns who owned the token
-    /// before, if that was another endpoint; it is no member any more.
+    /// Gives the token to this endpoint, which loses the one it had, and is neither joining nor
+    /// leaving any more. Returns who owned the token before, if that was another endpoint; it is
+    /// no member any more.
     pub fn insert(&mut self, token: Token, endpoint: IpAddr) -> Option<IpAddr> {
         self.remove(endpoint);
         match self.position(&token) {
             Ok(place) => {
                 let (_, owner) = self.members.get_mut(place)?;
-                Some(std::mem::replace(owner, endpoint))
+                let before = std::mem::replace(owner, endpoint);
+                self.leaving.remove(&before);
+                Some(before)
             }
             Err(place) => {
                 self.members.insert(place, (token, endpoint));
@@ -36,18 +53,73 @@ impl TokenMetadata {
         }
     }
 
-    /// Takes an endpoint out of the ring. Returns the token that it had.
+    /// Takes an endpoint out of the ring, also as one that joins. Returns the token that it had as
+    /// a member.
     pub fn remove(&mut self, endpoint: IpAddr) -> Option<Token> {
+        self.leaving.remove(&endpoint);
+        self.bootstrapping.retain(|&(_, joining)| joining != endpoint);
         let place = self.members.iter().position(|&(_, member)| member == endpoint)?;
         Some(self.members.remove(place).0)
     }
 
-    /// How many nodes there are.
+    /// Notes that an endpoint joins at this token. A member that does so has left its place
+    /// behind: it is none any more. Nothing changes if the token is taken by another endpoint.
+    pub fn begin_bootstrap(&mut self, token: Token, endpoint: IpAddr) -> Result<(), TokenTaken> {
+        let joining = self.bootstrapping.iter().find(|(at, _)| *at == token);
+        let other = joining.map(|&(_, by)| by).or_else(|| self.owner(&token));
+        if let Some(by) = other.filter(|&by| by != endpoint) {
+            return Err(TokenTaken { by });
+        }
+        self.remove(endpoint);
+        let place = self.bootstrapping.partition_point(|(at, _)| *at < token);
+        self.bootstrapping.insert(place, (token, endpoint));
+        Ok(())
+    }
+
+    /// Notes that a member is about to leave; it owns its token as long as it does not. Returns
+    /// whether the endpoint is a member.
+    pub fn begin_leave(&mut self, endpoint: IpAddr) -> bool {
+        let is_member = self.token(endpoint).is_some();
+        if is_member {
+            self.leaving.insert(endpoint);
+        }
+        is_member
+    }
+
+    /// Who joins, in the order of the tokens.
+    pub fn bootstrapping(&self) -> impl Iterator<Item = (&Token, IpAddr)> {
+        self.bootstrapping.iter().map(|(token, endpoint)| (token, *endpoint))
+    }
+
+    /// The members that are about to leave, in the order of their addresses.
+    pub fn leaving(&self) -> impl Iterator<Item = IpAddr> {
+        self.leaving.iter().copied()
+    }
+
+    /// Whether the endpoint is a member that is about to leave.
+    pub fn is_leaving(&self, endpoint: IpAddr) -> bool {
+        self.leaving.contains(&endpoint)
+    }
+
+    /// Whether nobody joins or leaves.
+    pub fn is_settled(&self) -> bool {
+        self.leaving.is_empty() && self.bootstrapping.is_empty()
+    }
+
+    /// The ring when all who are leaving have left, and nobody has joined.
+    #[must_use]
+    pub fn after_all_left(&self) -> Self {
+        let mut members = self.members.clone();
+        members.retain(|(_, endpoint)| !self.leaving.contains(endpoint));
+        Self { members, ..Self::default() }
+    }
+
+    /// How many members there are.
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Whether there is no node.
+    /// Whether there is no member.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
@@ -156,6 +228,34 @@ mod tests {
         assert_eq!((ring.len(), ring.token(endpoint(1))), (2, None));
         assert_eq!(ring.insert(Token::Random(10), endpoint(3)), None);
         assert_eq!(ring.remove(endpoint(3)), Some(Token::Random(10)));
+    }
+
+    #[test]
+    fn who_joins_and_who_leaves_stands_beside_the_members() {
+        let mut ring = ring(&[10, 20, 30]);
+        let [a, b, c, joining, other] = [1, 2, 3, 4, 5].map(endpoint);
+        assert!(ring.is_settled() && !ring.begin_leave(joining));
+        assert_eq!(ring.begin_bootstrap(Token::Random(15), joining), Ok(()));
+        let taken = |by| Err(TokenTaken { by });
+        assert_eq!(ring.begin_bootstrap(Token::Random(15), other), taken(joining));
+        assert_eq!(ring.begin_bootstrap(Token::Random(20), joining), taken(b));
+        assert_eq!(ring.begin_bootstrap(Token::Random(25), joining), Ok(()));
+        assert_eq!(ring.begin_bootstrap(Token::Random(5), other), Ok(()));
+        let joined: Vec<_> = ring.bootstrapping().map(|(_, endpoint)| endpoint).collect();
+        assert_eq!((joined, ring.len()), (vec![other, joining], 3));
+        assert!(ring.begin_leave(b) && ring.begin_leave(a) && ring.is_leaving(b));
+        assert!(ring.leaving().eq([a, b]));
+        let after = ring.after_all_left();
+        assert!(after.is_settled() && after.members().map(|(_, member)| member).eq([c]));
+        // Another node in the place of one that was leaving stays.
+        assert_eq!(ring.insert(Token::Random(10), other), Some(a));
+        assert!(ring.leaving().eq([b]));
+        // A member that joins anew is none, whatever it was about to do.
+        assert_eq!(ring.begin_bootstrap(Token::Random(20), b), Ok(()));
+        assert!(ring.leaving().next().is_none() && ring.token(b).is_none());
+        ring.insert(Token::Random(25), joining);
+        ring.remove(b);
+        assert!(ring.is_settled());
     }
 
     #[test]

@@ -1,0 +1,199 @@
+//! Who will hold a token once those that are joining or leaving have done so.
+//!
+//! These endpoints get writes before they are replicas. So the data that they fetch from others
+//! meanwhile, together with the writes, are all there is.
+
+use super::placement::ReplicaPlacement;
+use super::token::Token;
+use super::token_metadata::TokenMetadata;
+use std::net::IpAddr;
+
+/// The rings that are about to be, for the lookup of many tokens.
+#[derive(Debug)]
+pub(super) struct PendingRings {
+    /// Without those that are leaving.
+    after_all_left: Option<TokenMetadata>,
+    /// For each endpoint that joins the ring with it, after all who leave have left. Each joins
+    /// on its own, as in the original: whoever is first, the others come to a ring with it, and
+    /// what is pending is computed anew.
+    with_joined: Vec<(IpAddr, TokenMetadata)>,
+}
+
+impl PendingRings {
+    /// Those that follow from a ring.
+    pub(super) fn of(ring: &TokenMetadata) -> Self {
+        let after_all_left = ring.after_all_left();
+        let with_joined = ring.bootstrapping().map(|(token, endpoint)| {
+            let mut with_joined = after_all_left.clone();
+            with_joined.insert(token.clone(), endpoint);
+            (endpoint, with_joined)
+        });
+        let with_joined = with_joined.collect();
+        let somebody_leaves = ring.leaving().next().is_some();
+        Self { after_all_left: somebody_leaves.then_some(after_all_left), with_joined }
+    }
+
+    /// The endpoints to which writes of a token go besides its natural ones: first those that
+    /// take over from who leaves, in the order of the strategy, then those that join, by token.
+    pub(super) fn endpoints(
+        &self,
+        placement: &ReplicaPlacement,
+        natural: &[IpAddr],
+        token: &Token,
+    ) -> Vec<IpAddr> {
+        let replicas = |ring| placement.natural_endpoints(ring, token);
+        let heirs = self.after_all_left.iter().flat_map(replicas);
+        let mut pending: Vec<IpAddr> = heirs.filter(|heir| !natural.contains(heir)).collect();
+        let joining =
+            self.with_joined.iter().filter(|(joins, ring)| replicas(ring).contains(joins));
+        pending.extend(joining.map(|&(endpoint, _)| endpoint));
+        pending
+    }
+}
+
+/// The endpoints to which writes of a token go besides its natural ones, see
+/// [`ReplicaSets`](super::ReplicaSets) for the lookup of many.
+pub fn pending_endpoints(
+    placement: &ReplicaPlacement,
+    ring: &TokenMetadata,
+    token: &Token,
+) -> Vec<IpAddr> {
+    let natural = placement.natural_endpoints(ring, token);
+    PendingRings::of(ring).endpoints(placement, &natural, token)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::ring::{ReplicationStrategy, Snitch};
+    use proptest::collection::{btree_map, vec};
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    /// Tokens in these tests are below.
+    pub(in crate::ring) const TOKENS: u128 = 40;
+
+    fn node(host: u8) -> IpAddr {
+        [10, host % 3, host % 2, host].into()
+    }
+
+    /// Rings in which some members leave and some nodes join.
+    pub(in crate::ring) fn rings() -> impl Strategy<Value = TokenMetadata> {
+        let members = btree_map(0..TOKENS, any::<bool>(), 0..9);
+        (members, vec(0..TOKENS, 0..4)).prop_map(|(members, joining)| {
+            let mut ring = TokenMetadata::default();
+            for (host, (token, leaves)) in (0..).zip(members) {
+                ring.insert(Token::Random(token), node(host));
+                if leaves {
+                    ring.begin_leave(node(host));
+                }
+            }
+            for (host, token) in (100..).zip(joining) {
+                let _ = ring.begin_bootstrap(Token::Random(token), node(host));
+            }
+            ring
+        })
+    }
+
+    /// All strategies.
+    pub(in crate::ring) fn placements() -> impl Strategy<Value = ReplicaPlacement> {
+        let by_rack = |strategy: ReplicationStrategy| {
+            (0..5usize).prop_map(move |replication_factor| ReplicaPlacement {
+                strategy: strategy.clone(),
+                replication_factor,
+                snitch: Snitch::EndPoint,
+            })
+        };
+        prop_oneof![
+            by_rack(ReplicationStrategy::RackUnaware),
+            by_rack(ReplicationStrategy::RackAware),
+            btree_map("[0-3]", 0..4usize, 0..4)
+                .prop_map(|factors| ReplicaPlacement::per_data_center(factors, Snitch::EndPoint)),
+        ]
+    }
+
+    #[test]
+    fn heirs_and_those_who_join_get_writes() {
+        let mut ring = TokenMetadata::default();
+        for (host, token) in (1..).zip([10, 20, 30, 40]) {
+            ring.insert(Token::Random(token), node(host));
+        }
+        let placement = ReplicaPlacement {
+            strategy: ReplicationStrategy::RackUnaware,
+            replication_factor: 2,
+            snitch: Snitch::EndPoint,
+        };
+        let pending = |ring: &TokenMetadata, token| {
+            pending_endpoints(&placement, ring, &Token::Random(token))
+        };
+        assert_eq!(pending(&ring, 5), [] as [IpAddr; 0]);
+        ring.begin_leave(node(2));
+        assert_eq!(pending(&ring, 5), [node(3)]);
+        assert_eq!(pending(&ring, 15), [node(4)]);
+        assert_eq!(pending(&ring, 25), [] as [IpAddr; 0]);
+        ring.begin_bootstrap(Token::Random(12), node(9)).unwrap();
+        assert_eq!(pending(&ring, 5), [node(3), node(9)]);
+        assert_eq!(pending(&ring, 11), [node(4), node(9)]);
+        assert_eq!(pending(&ring, 12), [node(4), node(9)]);
+        assert_eq!(pending(&ring, 13), [node(4)]);
+        assert_eq!(pending(&ring, 35), [] as [IpAddr; 0]);
+    }
+
+    proptest! {
+        /// The model works with ranges, as the original does: those of members that leave go to
+        /// whoever is new among their replicas then, and whoever joins has all ranges that would
+        /// be its own.
+        #[test]
+        fn pending_endpoints_are_those_of_pending_ranges(
+            ring in rings(),
+            placement in placements(),
+        ) {
+            let mut ranges = Vec::new();
+            let after = ring.after_all_left();
+            for described in placement.describe_ring(&ring) {
+                if !described.endpoints.iter().any(|&endpoint| ring.is_leaving(endpoint)) {
+                    continue;
+                }
+                for heir in placement.natural_endpoints(&after, &described.range.end) {
+                    if !described.endpoints.contains(&heir) {
+                        ranges.push((described.range.clone(), heir));
+                    }
+                }
+            }
+            for (token, endpoint) in ring.bootstrapping() {
+                let mut joined = after.clone();
+                joined.insert(token.clone(), endpoint);
+                for described in placement.describe_ring(&joined) {
+                    if described.endpoints.contains(&endpoint) {
+                        ranges.push((described.range, endpoint));
+                    }
+                }
+            }
+            for token in (0..=TOKENS).map(Token::Random).chain([Token::Minimum]) {
+                let holding = ranges.iter().filter(|(range, _)| range.contains(&token));
+                let expected: BTreeSet<IpAddr> = holding.map(|&(_, endpoint)| endpoint).collect();
+                let pending = pending_endpoints(&placement, &ring, &token);
+                prop_assert_eq!(pending.len(), expected.len());
+                prop_assert_eq!(BTreeSet::from_iter(pending), expected);
+            }
+        }
+
+        /// Once everybody who leaves has left, all replicas have been written to before.
+        #[test]
+        fn nobody_becomes_a_replica_without_writes(ring in rings(), placement in placements()) {
+            let after = ring.after_all_left();
+            for token in (0..=TOKENS).map(Token::Random) {
+                let mut written = placement.natural_endpoints(&ring, &token);
+                written.extend(pending_endpoints(&placement, &ring, &token));
+                for replica in placement.natural_endpoints(&after, &token) {
+                    prop_assert!(written.contains(&replica));
+                }
+                let mut times: BTreeMap<IpAddr, usize> = BTreeMap::new();
+                for endpoint in written {
+                    *times.entry(endpoint).or_default() += 1;
+                }
+                prop_assert!(times.values().all(|&times| times == 1));
+            }
+        }
+    }
+}
