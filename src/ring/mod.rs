@@ -8,6 +8,8 @@
 mod collation;
 mod collation_table;
 mod decorated_key;
+mod dynamic_snitch;
+mod latencies;
 mod midpoint;
 mod partitioner;
 mod pending;
@@ -22,6 +24,8 @@ mod token;
 mod token_metadata;
 
 pub use decorated_key::DecoratedKey;
+pub use dynamic_snitch::{DynamicSnitch, UPDATE_INTERVAL};
+pub use latencies::RecentLatencies;
 pub use partitioner::{Partitioner, TokenError};
 pub use pending::pending_endpoints;
 pub use placement::{EndpointRange, ReplicaPlacement, ReplicationStrategy};
