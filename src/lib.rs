@@ -26,6 +26,7 @@
 //! - [`coordinator`]: which replicas a request needs, and how many of them at its consistency level
 //! - [`ring`]: tokens, partitioners, placement of replicas
 //! - [`net`]: frames, messages and connections between nodes
+//! - [`gossip`]: who is in the cluster, who seems alive, and what nodes say of themselves
 //! - [`replica`]: what a node does as a replica: applies a mutation, reads a row, scans a range
 //! - [`storage`]: commit log, memtables, SSTables, compaction
 //! - [`config`]: `storage-conf.xml` as typed settings
@@ -39,6 +40,7 @@ pub mod base;
 pub mod commands;
 pub mod config;
 pub mod coordinator;
+pub mod gossip;
 pub mod model;
 pub mod net;
 pub mod node;

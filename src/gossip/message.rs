@@ -1,0 +1,325 @@
+//! The three messages of gossip and their bytes.
+//!
+//! ```text
+//! DIGEST   ADDR endpoint, i32 generation, i32 greatest version
+//! DIGESTS  i32 count, DIGEST for each
+//! STATE    i32 generation, i32 heartbeat, i32 count, for each: UTF name, UTF value, i32 version
+//! STATES   i32 count, for each: ADDR endpoint, STATE
+//!
+//! SYN      UTF cluster name, DIGESTS
+//! ACK      DIGESTS wanted, u8 1, STATES
+//! ACK2     STATES
+//! ```
+
+use super::endpoint_state::{EndpointState, VersionedValue};
+use crate::base::bytes::{ByteReader, Malformed};
+use crate::base::java::{JavaReader, JavaWriter, TooLong};
+use std::net::IpAddr;
+
+/// Least bytes of a digest.
+const LEAST_DIGEST: usize = 1 + 4 + 4 + 4;
+
+/// Least bytes of an endpoint with its state.
+const LEAST_ENDPOINT: usize = 1 + 4 + 4 + 4 + 4;
+
+/// Least bytes of an application state.
+const LEAST_STATE: usize = 2 + 2 + 4;
+
+/// How much somebody knows of an endpoint, or wants more than.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Digest {
+    /// Of whom.
+    pub endpoint: IpAddr,
+    /// The generation that is known.
+    pub generation: i32,
+    /// The greatest version that is known of this generation.
+    pub max_version: i32,
+}
+
+/// A message between two gossipers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GossipMessage {
+    /// What the sender knows.
+    Syn {
+        /// The cluster of the sender. Others do not answer.
+        cluster_name: String,
+        /// How much it knows of each endpoint. An original lists itself twice.
+        digests: Vec<Digest>,
+    },
+    /// The answer to a SYN.
+    Ack {
+        /// Of which endpoints it wants more than this.
+        wanted: Vec<Digest>,
+        /// What the sender of the SYN does not know yet.
+        states: Vec<(IpAddr, EndpointState)>,
+    },
+    /// The answer to an ACK.
+    Ack2 {
+        /// What the ACK wanted.
+        states: Vec<(IpAddr, EndpointState)>,
+    },
+}
+
+/// Which of the messages it is. The verb of the node wire says so, not the body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageKind {
+    /// Verb 14.
+    Syn,
+    /// Verb 15.
+    Ack,
+    /// Verb 16.
+    Ack2,
+}
+
+impl GossipMessage {
+    /// Which of the messages this is.
+    pub fn kind(&self) -> MessageKind {
+        match self {
+            Self::Syn { .. } => MessageKind::Syn,
+            Self::Ack { .. } => MessageKind::Ack,
+            Self::Ack2 { .. } => MessageKind::Ack2,
+        }
+    }
+
+    /// The body. Only a cluster name can be too long: a gossiper keeps no states that are.
+    pub fn encode(&self) -> Result<Vec<u8>, TooLong> {
+        let mut out = Vec::new();
+        match self {
+            Self::Syn { cluster_name, digests } => {
+                out.put_utf(cluster_name.as_bytes())?;
+                put_digests(&mut out, digests);
+            }
+            Self::Ack { wanted, states } => {
+                put_digests(&mut out, wanted);
+                out.push(1);
+                put_states(&mut out, states)?;
+            }
+            Self::Ack2 { states } => put_states(&mut out, states)?,
+        }
+        Ok(out)
+    }
+
+    /// Reads a body. What stands behind it is ignored, as an original pads its messages.
+    pub fn decode(kind: MessageKind, body: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = ByteReader::new(body);
+        Ok(match kind {
+            MessageKind::Syn => {
+                let cluster_name = reader.utf()?.into_owned();
+                Self::Syn { cluster_name, digests: digests(&mut reader)? }
+            }
+            MessageKind::Ack => {
+                let wanted = digests(&mut reader)?;
+                reader.bool()?;
+                Self::Ack { wanted, states: states(&mut reader)? }
+            }
+            MessageKind::Ack2 => Self::Ack2 { states: states(&mut reader)? },
+        })
+    }
+}
+
+fn put_i32(out: &mut Vec<u8>, value: i32) {
+    out.extend_from_slice(&value.to_be_bytes());
+}
+
+fn put_count(out: &mut Vec<u8>, count: usize) {
+    put_i32(out, i32::try_from(count).expect("a gossiper knows a bounded number of endpoints"));
+}
+
+fn put_digests(out: &mut Vec<u8>, digests: &[Digest]) {
+    put_count(out, digests.len());
+    for digest in digests {
+        out.put_address(digest.endpoint);
+        put_i32(out, digest.generation);
+        put_i32(out, digest.max_version);
+    }
+}
+
+fn put_states(out: &mut Vec<u8>, states: &[(IpAddr, EndpointState)]) -> Result<(), TooLong> {
+    put_count(out, states.len());
+    for (endpoint, state) in states {
+        out.put_address(*endpoint);
+        put_i32(out, state.generation);
+        put_i32(out, state.heartbeat);
+        put_count(out, state.states.len());
+        for (name, state) in &state.states {
+            out.put_utf(name.as_bytes())?;
+            out.put_utf(state.value.as_bytes())?;
+            put_i32(out, state.version);
+        }
+    }
+    Ok(())
+}
+
+fn digests(reader: &mut ByteReader<'_>) -> Result<Vec<Digest>, Malformed> {
+    let count = reader.count(LEAST_DIGEST)?;
+    (0..count).map(|_| digest(reader)).collect()
+}
+
+fn digest(reader: &mut ByteReader<'_>) -> Result<Digest, Malformed> {
+    let endpoint = reader.address()?;
+    Ok(Digest { endpoint, generation: reader.i32()?, max_version: reader.i32()? })
+}
+
+fn states(reader: &mut ByteReader<'_>) -> Result<Vec<(IpAddr, EndpointState)>, Malformed> {
+    let count = reader.count(LEAST_ENDPOINT)?;
+    (0..count).map(|_| Ok((reader.address()?, state(reader)?))).collect()
+}
+
+/// Of a name that comes twice the last value counts, as in the original's table.
+fn state(reader: &mut ByteReader<'_>) -> Result<EndpointState, Malformed> {
+    let mut state = EndpointState::new(reader.i32()?);
+    state.heartbeat = reader.i32()?;
+    for _ in 0..reader.count(LEAST_STATE)? {
+        let name = reader.utf()?.into_owned();
+        let value = reader.utf()?.into_owned();
+        state.states.insert(name, VersionedValue { value, version: reader.i32()? });
+    }
+    Ok(state)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::{btree_map, vec};
+    use proptest::prelude::*;
+
+    const A: [u8; 4] = [127, 0, 10, 1];
+    const B: [u8; 4] = [127, 0, 10, 2];
+    const A_GENERATION: i32 = 0x6aff_c26e;
+    const B_GENERATION: i32 = 0x6aff_c276;
+
+    /// Bodies that nodes of 0.6.13 sent to each other, with what stands in them.
+    fn recorded() -> Vec<(&'static str, GossipMessage)> {
+        let digest = |endpoint: [u8; 4], generation, max_version| Digest {
+            endpoint: endpoint.into(),
+            generation,
+            max_version,
+        };
+        let state = |heartbeat: (i32, i32), states: &[(&str, &str, i32)]| EndpointState {
+            generation: heartbeat.0,
+            heartbeat: heartbeat.1,
+            states: states
+                .iter()
+                .map(|&(name, value, version)| {
+                    (name.to_owned(), VersionedValue { value: value.to_owned(), version })
+                })
+                .collect(),
+        };
+        let normal = "NORMAL,85070591730234615865843651857942052864";
+        vec![
+            (
+                "000f496e7465726f7020436c7573746572 00000002
+                 047f000a02 6affc276 00000002 047f000a02 6affc276 00000002",
+                GossipMessage::Syn {
+                    cluster_name: "Interop Cluster".to_owned(),
+                    digests: vec![digest(B, B_GENERATION, 2); 2],
+                },
+            ),
+            (
+                "00000002 047f000a02 6affc276 00000000 047f000a02 6affc276 00000000 01 00000000",
+                GossipMessage::Ack {
+                    wanted: vec![digest(B, B_GENERATION, 0); 2],
+                    states: Vec::new(),
+                },
+            ),
+            (
+                "00000001 047f000a02 6affc276 00000002 00000001 00044d4f5645
+                 002d4e4f524d414c2c3835303730353931373330323334363135383635383433
+                 363531383537393432303532383634 00000001",
+                GossipMessage::Ack2 {
+                    states: vec![(B.into(), state((B_GENERATION, 2), &[("MOVE", normal, 1)]))],
+                },
+            ),
+            (
+                "00000002 047f000a01 6affc26e 0000000c 047f000a01 6affc26e 0000000c 01
+                 00000001 047f000a02 6affc276 00000003 00000001
+                 00104c4f41442d494e464f524d4154494f4e 00053439382e30 00000004",
+                GossipMessage::Ack {
+                    wanted: vec![digest(A, A_GENERATION, 12); 2],
+                    states: vec![(
+                        B.into(),
+                        state((B_GENERATION, 3), &[("LOAD-INFORMATION", "498.0", 4)]),
+                    )],
+                },
+            ),
+        ]
+    }
+
+    fn unhex(text: &str) -> Vec<u8> {
+        let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+        let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
+        digits.chunks(2).map(byte).collect()
+    }
+
+    #[test]
+    fn recorded_messages_are_read_and_written_alike() {
+        for (hex, message) in recorded() {
+            let bytes = unhex(hex);
+            assert_eq!(message.encode().unwrap(), bytes);
+            let padded: Vec<u8> = bytes.iter().copied().chain([0; 5]).collect();
+            assert_eq!(GossipMessage::decode(message.kind(), &padded), Ok(message.clone()));
+            for cut in 0..bytes.len() {
+                let read = GossipMessage::decode(message.kind(), &bytes[..cut]);
+                assert!(read.is_err(), "{message:?} {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_count_that_cannot_be_is_malformed() {
+        let body = unhex("7fffffff 047f000a02 6affc276 00000002");
+        assert_eq!(GossipMessage::decode(MessageKind::Ack2, &body), Err(Malformed(0)));
+        assert_eq!(GossipMessage::decode(MessageKind::Ack, &[0xff; 30]), Err(Malformed(0)));
+    }
+
+    fn arb_address() -> impl Strategy<Value = IpAddr> {
+        prop_oneof![any::<[u8; 4]>().prop_map(IpAddr::from), any::<[u8; 16]>().prop_map(Into::into)]
+    }
+
+    fn arb_digests() -> impl Strategy<Value = Vec<Digest>> {
+        let digest = (arb_address(), any::<i32>(), any::<i32>()).prop_map(
+            |(endpoint, generation, max_version)| Digest { endpoint, generation, max_version },
+        );
+        vec(digest, 0..4)
+    }
+
+    fn arb_states() -> impl Strategy<Value = Vec<(IpAddr, EndpointState)>> {
+        let value = (any::<String>(), any::<i32>())
+            .prop_map(|(value, version)| VersionedValue { value, version });
+        let state = (any::<i32>(), any::<i32>(), btree_map(any::<String>(), value, 0..3)).prop_map(
+            |(generation, heartbeat, states)| EndpointState { generation, heartbeat, states },
+        );
+        vec((arb_address(), state), 0..3)
+    }
+
+    fn arb_message() -> impl Strategy<Value = GossipMessage> {
+        prop_oneof![
+            (any::<String>(), arb_digests())
+                .prop_map(|(cluster_name, digests)| GossipMessage::Syn { cluster_name, digests }),
+            (arb_digests(), arb_states())
+                .prop_map(|(wanted, states)| GossipMessage::Ack { wanted, states }),
+            arb_states().prop_map(|states| GossipMessage::Ack2 { states }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn messages_are_read_back(message in arb_message()) {
+            let bytes = message.encode().unwrap();
+            prop_assert_eq!(GossipMessage::decode(message.kind(), &bytes), Ok(message));
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_panic(bytes: Vec<u8>, message in arb_message(), at: usize) {
+            let mut broken = message.encode().unwrap();
+            let length = broken.len();
+            if let Some(byte) = broken.get_mut(at % length) {
+                *byte ^= 0x81;
+            }
+            for kind in [MessageKind::Syn, MessageKind::Ack, MessageKind::Ack2] {
+                let _ = GossipMessage::decode(kind, &bytes);
+                let _ = GossipMessage::decode(kind, &broken);
+            }
+        }
+    }
+}
