@@ -9,7 +9,19 @@
 //! events come out.
 
 mod endpoint_state;
+mod failure_detector;
 mod message;
+mod move_state;
 
 pub use endpoint_state::{EndpointState, VersionedValue};
+pub use failure_detector::FailureDetector;
 pub use message::{Digest, GossipMessage, MessageKind};
+pub use move_state::{BadMove, Move};
+
+use std::time::Duration;
+
+/// How often a node gossips.
+pub const GOSSIP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long nodes wait until all have heard of a change of the ring.
+pub const RING_DELAY: Duration = Duration::from_secs(30);

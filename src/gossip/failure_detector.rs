@@ -1,0 +1,208 @@
+//! Who seems dead: phi accrual.
+//!
+//! The intervals between news of an endpoint are taken for exponentially distributed. Phi is then
+//! the negative decimal logarithm of the probability that silence as long as the present one comes
+//! by chance: `phi(t) = t / mean / ln 10`. With a threshold of 8 and a mean of one second an
+//! endpoint is convicted after 18.4 seconds, with 5 after 11.5 seconds. In small clusters news
+//! come on several paths, the mean is shorter, and so is the wait.
+
+use super::GOSSIP_INTERVAL;
+use std::collections::{BTreeMap, VecDeque};
+use std::f64::consts::LN_10;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// How many intervals are remembered of an endpoint.
+const WINDOW: usize = 1000;
+
+/// Taken for the interval before the first news.
+const FIRST_INTERVAL: Duration = Duration::from_millis(500);
+
+/// A mean is taken for at least this. Heartbeats grow once a second, and most are heard of twice;
+/// only a peer gone mad makes them look more frequent, and must not get others convicted by it.
+const LEAST_MEAN: Duration = Duration::from_millis(250);
+
+/// When nothing was observed for longer than this, the observer itself had stopped.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// Collects when there were news of endpoints, and tells how suspicious their silence is.
+///
+/// Time during which the observer did not run (stopped, or the machine overloaded) is nobody's
+/// silence. Whoever stands still for a minute hears of others only after it has looked at them.
+#[derive(Debug)]
+pub struct FailureDetector {
+    threshold: f64,
+    windows: BTreeMap<IpAddr, ArrivalWindow>,
+    /// When something was observed last.
+    observed: Duration,
+    /// How long the observer has stood still so far.
+    paused: Duration,
+}
+
+/// The last intervals between news of one endpoint.
+#[derive(Debug)]
+struct ArrivalWindow {
+    /// When the last news came, in time that the observer ran.
+    last: Duration,
+    intervals: VecDeque<Duration>,
+    sum: Duration,
+}
+
+impl FailureDetector {
+    /// A detector that convicts above this phi, and runs from now on.
+    pub fn new(threshold: f64, now: Duration) -> Self {
+        Self { threshold, windows: BTreeMap::new(), observed: now, paused: Duration::ZERO }
+    }
+
+    /// Convicts above this phi from now on.
+    pub fn set_threshold(&mut self, threshold: f64) {
+        self.threshold = threshold;
+    }
+
+    /// Convicts above this phi.
+    pub fn threshold(&self) -> f64 {
+        self.threshold
+    }
+
+    /// The observer runs. It has to say so every second, and before it asks.
+    pub fn observe(&mut self, now: Duration) {
+        self.paused += self.unobserved(now);
+        self.observed = self.observed.max(now);
+    }
+
+    /// There are news of an endpoint.
+    pub fn report(&mut self, endpoint: IpAddr, now: Duration) {
+        self.observe(now);
+        let running = self.running(now);
+        let window = self.windows.entry(endpoint).or_insert_with(|| ArrivalWindow {
+            last: running,
+            intervals: VecDeque::new(),
+            sum: Duration::ZERO,
+        });
+        let is_first = window.intervals.is_empty();
+        let interval = if is_first { FIRST_INTERVAL } else { running.saturating_sub(window.last) };
+        window.add(interval);
+        window.last = running;
+    }
+
+    /// Nothing is remembered of this endpoint any more.
+    pub fn forget(&mut self, endpoint: IpAddr) {
+        self.windows.remove(&endpoint);
+    }
+
+    /// How suspicious the silence of an endpoint is; none as long as there were no news of it.
+    pub fn phi(&self, endpoint: IpAddr, now: Duration) -> Option<f64> {
+        let window = self.windows.get(&endpoint)?;
+        let silence = self.running(now).saturating_sub(window.last);
+        Some(silence.as_secs_f64() / window.mean().as_secs_f64() / LN_10)
+    }
+
+    /// Whether an endpoint is to be taken for dead.
+    pub fn convicts(&self, endpoint: IpAddr, now: Duration) -> bool {
+        self.phi(endpoint, now).is_some_and(|phi| phi > self.threshold)
+    }
+
+    /// The part of the time since the last observation in which the observer stood still.
+    fn unobserved(&self, now: Duration) -> Duration {
+        let gap = now.saturating_sub(self.observed);
+        if gap > PAUSE { gap.saturating_sub(GOSSIP_INTERVAL) } else { Duration::ZERO }
+    }
+
+    /// The time that the observer ran, on a scale of its own.
+    fn running(&self, now: Duration) -> Duration {
+        now.max(self.observed).saturating_sub(self.paused + self.unobserved(now))
+    }
+}
+
+impl ArrivalWindow {
+    fn add(&mut self, interval: Duration) {
+        if self.intervals.len() >= WINDOW
+            && let Some(oldest) = self.intervals.pop_front()
+        {
+            self.sum -= oldest;
+        }
+        self.intervals.push_back(interval);
+        self.sum += interval;
+    }
+
+    fn mean(&self) -> Duration {
+        let count = u32::try_from(self.intervals.len()).unwrap_or(u32::MAX).max(1);
+        (self.sum / count).max(LEAST_MEAN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 2));
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    /// A detector that has heard of the peer each second until `until` seconds.
+    fn listening(threshold: f64, until: u64) -> FailureDetector {
+        let mut detector = FailureDetector::new(threshold, ms(0));
+        (0..=until).for_each(|second| detector.report(PEER, ms(second * 1000)));
+        detector
+    }
+
+    /// The second after `last` at which a detector that runs all the time convicts.
+    fn conviction(detector: &mut FailureDetector, last: u64) -> u64 {
+        let mut seconds = 0;
+        while !detector.convicts(PEER, ms((last + seconds) * 1000)) {
+            seconds += 1;
+            detector.observe(ms((last + seconds) * 1000));
+        }
+        seconds
+    }
+
+    #[test]
+    fn phi_is_what_the_original_computes() {
+        let mut detector = FailureDetector::new(8.0, ms(0));
+        assert_eq!(detector.phi(PEER, ms(10)), None);
+        detector.report(PEER, ms(10));
+        // One sample of 500 ms is assumed: 0.4343 * t / mean.
+        let phi = detector.phi(PEER, ms(1010)).unwrap();
+        assert!((phi - 0.4343 * 2.0).abs() < 1e-3, "{phi}");
+        detector.report(PEER, ms(1510));
+        let phi = detector.phi(PEER, ms(2510)).unwrap();
+        assert!((phi - 0.4343).abs() < 1e-3, "{phi}");
+        detector.forget(PEER);
+        assert_eq!(detector.phi(PEER, ms(2510)), None);
+    }
+
+    #[test]
+    fn silence_convicts_after_the_times_of_the_threshold() {
+        assert_eq!(conviction(&mut listening(5.0, 2000), 2000), 12);
+        assert_eq!(conviction(&mut listening(8.0, 2000), 2000), 19);
+        assert_eq!(conviction(&mut listening(16.0, 2000), 2000), 37);
+    }
+
+    #[test]
+    fn a_pause_of_the_observer_is_nobodys_silence() {
+        let mut detector = listening(8.0, 2000);
+        for second in [2600, 2601, 2602] {
+            assert!(!detector.convicts(PEER, ms(second * 1000)));
+            detector.observe(ms(second * 1000));
+        }
+        // It counted three seconds, and goes on from there.
+        assert_eq!(conviction(&mut detector, 2602), 16);
+
+        // News that come first after the pause do not lengthen the mean.
+        let mut detector = listening(8.0, 2000);
+        detector.report(PEER, ms(9_000_000));
+        assert_eq!(conviction(&mut detector, 9000), 19);
+    }
+
+    #[test]
+    fn heartbeats_gone_mad_do_not_convict_at_once() {
+        let mut detector = FailureDetector::new(5.0, ms(0));
+        (0..2000).for_each(|_| detector.report(PEER, ms(1)));
+        assert!(!detector.convicts(PEER, ms(2001)));
+        // A clock that goes back is none, but it does no harm either.
+        detector.report(PEER, ms(0));
+        assert!(detector.phi(PEER, ms(0)).is_some());
+    }
+}
