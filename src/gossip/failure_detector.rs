@@ -70,6 +70,11 @@ impl FailureDetector {
         self.observed = self.observed.max(now);
     }
 
+    /// When the observer ran last.
+    pub fn observed(&self) -> Duration {
+        self.observed
+    }
+
     /// There are news of an endpoint.
     pub fn report(&mut self, endpoint: IpAddr, now: Duration) {
         self.observe(now);

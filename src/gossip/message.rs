@@ -178,7 +178,7 @@ fn state(reader: &mut ByteReader<'_>) -> Result<EndpointState, Malformed> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use proptest::collection::{btree_map, vec};
     use proptest::prelude::*;
@@ -273,7 +273,11 @@ mod tests {
     }
 
     fn arb_address() -> impl Strategy<Value = IpAddr> {
-        prop_oneof![any::<[u8; 4]>().prop_map(IpAddr::from), any::<[u8; 16]>().prop_map(Into::into)]
+        prop_oneof![
+            (0..5u8).prop_map(|last| IpAddr::from([10, 0, 0, last])),
+            any::<[u8; 4]>().prop_map(IpAddr::from),
+            any::<[u8; 16]>().prop_map(IpAddr::from),
+        ]
     }
 
     fn arb_digests() -> impl Strategy<Value = Vec<Digest>> {
@@ -292,9 +296,9 @@ mod tests {
         vec((arb_address(), state), 0..3)
     }
 
-    fn arb_message() -> impl Strategy<Value = GossipMessage> {
+    pub(in crate::gossip) fn arb_message() -> impl Strategy<Value = GossipMessage> {
         prop_oneof![
-            (any::<String>(), arb_digests())
+            (prop_oneof![Just("Test Cluster".to_owned()), any::<String>()], arb_digests())
                 .prop_map(|(cluster_name, digests)| GossipMessage::Syn { cluster_name, digests }),
             (arb_digests(), arb_states())
                 .prop_map(|(wanted, states)| GossipMessage::Ack { wanted, states }),

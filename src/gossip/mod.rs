@@ -8,13 +8,22 @@
 //! Nothing here waits, sends or looks at a clock: time, chance and messages come in, messages and
 //! events come out.
 
+mod admission;
 mod endpoint_state;
+mod event;
 mod failure_detector;
+mod forgotten;
+mod gossiper;
 mod message;
 mod move_state;
+#[cfg(test)]
+mod tests;
 
+pub use admission::Refusal;
 pub use endpoint_state::{EndpointState, VersionedValue};
+pub use event::GossipEvent;
 pub use failure_detector::FailureDetector;
+pub use gossiper::{Effects, Gossiper, GossiperOptions};
 pub use message::{Digest, GossipMessage, MessageKind};
 pub use move_state::{BadMove, Move};
 
@@ -25,3 +34,13 @@ pub const GOSSIP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long nodes wait until all have heard of a change of the ring.
 pub const RING_DELAY: Duration = Duration::from_secs(30);
+
+/// The application state with the place of a node on the ring, as [`Move`] reads it.
+pub const MOVE_STATE: &str = "MOVE";
+
+/// The application state with the bytes that a node has on its disks, a decimal number.
+pub const LOAD_STATE: &str = "LOAD-INFORMATION";
+
+/// The application state with the extensions of the node wire that a node understands, separated
+/// by commas. Originals store it and pass it on, and have none themselves.
+pub const EXTENSIONS_STATE: &str = "X-ALEXANDRA";

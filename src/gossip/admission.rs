@@ -1,0 +1,211 @@
+//! What is taken of what peers pass on.
+
+use super::endpoint_state::{EndpointState, VersionedValue};
+use super::event::Shown;
+use super::move_state::{BadMove, Move};
+use super::{LOAD_STATE, MOVE_STATE};
+use crate::ring::Partitioner;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::IpAddr;
+
+/// How many endpoints a gossiper knows at most, and forgotten ones it remembers. Clusters of the
+/// original had a few hundred.
+pub(super) const MAX_ENDPOINTS: usize = 1024;
+
+/// How many states an endpoint has at most; an original has two.
+pub(super) const MAX_STATES: usize = 16;
+
+/// Longest name of a state, in bytes.
+pub(super) const MAX_NAME_LENGTH: usize = 128;
+
+/// Longest value of a state, in bytes. Tokens of order-preserving partitioners are keys.
+pub(super) const MAX_VALUE_LENGTH: usize = 4096;
+
+/// How many refusals are remembered, so that each is told once.
+const MAX_TOLD: usize = 1024;
+
+/// Why something that a peer passed on is not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// There are as many endpoints as a gossiper may know.
+    TooManyEndpoints,
+    /// No node can have this address.
+    Address,
+    /// The endpoint has as many states as it may have; the value is the name of one more.
+    TooManyStates(String),
+    /// Name or value of a state are too long; the value is its name.
+    TooLong(String),
+    /// An original fails on this value of `MOVE`.
+    Move {
+        /// The whole value.
+        value: String,
+        /// What is wrong with it.
+        reason: BadMove,
+    },
+    /// A value of `LOAD-INFORMATION` that is no number; an original fails on it.
+    Load(String),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooManyEndpoints => {
+                write!(f, "{MAX_ENDPOINTS} endpoints are known already, and no more are taken")
+            }
+            Self::Address => f.write_str("this is no address of a node"),
+            Self::TooManyStates(name) => {
+                write!(f, "{} is more than the {MAX_STATES} states that are taken", Shown(name))
+            }
+            Self::TooLong(name) => write!(f, "the state {} is too long", Shown(name)),
+            Self::Move { value, reason } => write!(f, "{reason} in \"{}\"", Shown(value)),
+            Self::Load(value) => write!(f, "the load \"{}\" is no number", Shown(value)),
+        }
+    }
+}
+
+/// Decides what is taken, and sees to it that each refusal is told once.
+#[derive(Debug)]
+pub(super) struct Admission {
+    partitioner: Partitioner,
+    /// Endpoint, name of the state and its version; without the latter two for endpoints.
+    told: BTreeSet<(IpAddr, String, i32)>,
+}
+
+impl Admission {
+    pub(super) fn new(partitioner: Partitioner) -> Self {
+        Self { partitioner, told: BTreeSet::new() }
+    }
+
+    /// Whether nodes may have this address.
+    pub(super) fn address(&mut self, endpoint: IpAddr) -> Result<(), Option<Refusal>> {
+        if endpoint.is_unspecified() || endpoint.is_multicast() {
+            return Err(self.once(endpoint, "", 0, Refusal::Address));
+        }
+        Ok(())
+    }
+
+    /// There is no room for this endpoint. That is told once for all that find none.
+    pub(super) fn no_room(&mut self) -> Option<Refusal> {
+        let anybody = IpAddr::from([0; 4]);
+        self.once(anybody, "", 1, Refusal::TooManyEndpoints)
+    }
+
+    /// Takes the states out that must not be stored, and so not be passed on either. `known` is
+    /// what is known of the endpoint, which is merged with the news. Returns what is to be told.
+    pub(super) fn states(
+        &mut self,
+        endpoint: IpAddr,
+        news: &mut EndpointState,
+        known: Option<&EndpointState>,
+    ) -> Vec<Refusal> {
+        let known = known.filter(|known| known.generation == news.generation);
+        let mut refusals = Vec::new();
+        let mut names: BTreeSet<String> =
+            known.into_iter().flat_map(|known| known.states.keys().cloned()).collect();
+        news.states.retain(|name, state| {
+            let is_new = !names.contains(name);
+            let refusal = if is_new && names.len() >= MAX_STATES {
+                Refusal::TooManyStates(name.clone())
+            } else if let Some(refusal) = self.refusal(name, state) {
+                refusal
+            } else {
+                names.insert(name.clone());
+                return true;
+            };
+            refusals.extend(self.once(endpoint, name, state.version, refusal));
+            false
+        });
+        refusals
+    }
+
+    fn refusal(&self, name: &str, state: &VersionedValue) -> Option<Refusal> {
+        if name.len() > MAX_NAME_LENGTH || state.value.len() > MAX_VALUE_LENGTH {
+            return Some(Refusal::TooLong(name.chars().take(MAX_NAME_LENGTH).collect()));
+        }
+        match name {
+            MOVE_STATE => {
+                let reason = Move::parse(self.partitioner, &state.value).err()?;
+                Some(Refusal::Move { value: state.value.clone(), reason })
+            }
+            LOAD_STATE => {
+                parse_load(&state.value).is_none().then(|| Refusal::Load(state.value.clone()))
+            }
+            _ => None,
+        }
+    }
+
+    /// The refusal, unless it was told before. When too many were told they are all forgotten:
+    /// better told again than never.
+    fn once(&mut self, of: IpAddr, name: &str, version: i32, refusal: Refusal) -> Option<Refusal> {
+        if self.told.len() >= MAX_TOLD {
+            self.told.clear();
+        }
+        let name = name.chars().take(MAX_NAME_LENGTH).collect();
+        self.told.insert((of, name, version)).then_some(refusal)
+    }
+}
+
+/// The bytes that a node has on its disks, as `LOAD-INFORMATION` gives them: a number that both
+/// Java and Rust can read.
+pub(super) fn parse_load(value: &str) -> Option<f64> {
+    let is_plain = value.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
+    value.parse().ok().filter(|_| is_plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 2));
+
+    fn state(pairs: &[(&str, &str)]) -> EndpointState {
+        let mut state = EndpointState::new(1);
+        pairs.iter().for_each(|(name, value)| state.set(name, value));
+        state
+    }
+
+    fn left(state: &EndpointState) -> Vec<&str> {
+        state.states.keys().map(String::as_str).collect()
+    }
+
+    #[test]
+    fn only_what_harms_is_taken_out_and_told_once() {
+        let mut admission = Admission::new(Partitioner::Random);
+        let bad = [(MOVE_STATE, "NORMAL"), (LOAD_STATE, "much"), ("X-A", "1,2"), ("PAUSE", "x")];
+        let mut news = state(&bad);
+        assert_eq!(admission.states(PEER, &mut news, None).len(), 2);
+        assert_eq!(left(&news), ["PAUSE", "X-A"]);
+        assert_eq!(admission.states(PEER, &mut state(&bad), None), []);
+        let mut good = state(&[(MOVE_STATE, "NORMAL,1"), (LOAD_STATE, "1.2345678E7")]);
+        assert_eq!(admission.states(PEER, &mut good, None), []);
+        assert_eq!(left(&good), [LOAD_STATE, MOVE_STATE]);
+    }
+
+    #[test]
+    fn lengths_and_numbers_are_bounded() {
+        let mut admission = Admission::new(Partitioner::Random);
+        let long = "x".repeat(MAX_VALUE_LENGTH + 1);
+        let mut news = state(&[("A", &long), (&long, "a"), ("B", &long[1..])]);
+        assert_eq!(admission.states(PEER, &mut news, None).len(), 2);
+        assert_eq!(left(&news), ["B"]);
+
+        let names: Vec<String> = (0..40).map(|n| format!("X-{n:02}")).collect();
+        let pairs: Vec<_> = names.iter().map(|name| (name.as_str(), "x")).collect();
+        let mut news = state(&pairs[4..]);
+        admission.states(PEER, &mut news, Some(&state(&pairs[..10])));
+        // Ten were known, six of them come again, and six more have room.
+        assert_eq!(left(&news).len(), 12);
+    }
+
+    #[test]
+    fn addresses_that_nobody_has_are_refused() {
+        let mut admission = Admission::new(Partitioner::Random);
+        assert_eq!(admission.address(PEER), Ok(()));
+        let nobody = IpAddr::from([0; 4]);
+        assert_eq!(admission.address(nobody), Err(Some(Refusal::Address)));
+        assert_eq!(admission.address(nobody), Err(None));
+        assert_eq!(admission.no_room(), Some(Refusal::TooManyEndpoints));
+        assert_eq!(admission.no_room(), None);
+    }
+}

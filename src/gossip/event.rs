@@ -1,0 +1,196 @@
+//! What gossip finds out. `Display` is the operator's log line, in the words of 0.6 where it had
+//! any.
+
+use super::admission::Refusal;
+use super::endpoint_state::VersionedValue;
+use log::Level;
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Longest text of another node that a log line shows, in characters.
+const SHOWN: usize = 200;
+
+/// Something that a gossiper found out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GossipEvent {
+    /// An endpoint is known that was not. It counts as dead until it is [`Self::Up`].
+    Appeared {
+        /// Who.
+        endpoint: IpAddr,
+        /// Its generation.
+        generation: i32,
+    },
+    /// An endpoint that counted as dead is alive.
+    Up {
+        /// Who.
+        endpoint: IpAddr,
+    },
+    /// An endpoint is silent for too long, and counts as dead.
+    Down {
+        /// Who.
+        endpoint: IpAddr,
+    },
+    /// An endpoint was started anew. It counts as alive, whatever it did before.
+    Restarted {
+        /// Who.
+        endpoint: IpAddr,
+        /// Its new generation.
+        generation: i32,
+    },
+    /// An endpoint says something new of itself.
+    StateChanged {
+        /// Who.
+        endpoint: IpAddr,
+        /// Its generation.
+        generation: i32,
+        /// What it is that changed, `MOVE` for one.
+        name: String,
+        /// What it is now, and at which count of the endpoint it became so.
+        state: VersionedValue,
+    },
+    /// An endpoint without a place on the ring was silent for so long that it is not known any
+    /// more.
+    Forgotten {
+        /// Who.
+        endpoint: IpAddr,
+        /// After how long a silence such endpoints are forgotten.
+        silence: Duration,
+    },
+    /// A node of another cluster tried to talk to this one. It gets no answer.
+    ClusterNameMismatch {
+        /// Who.
+        from: IpAddr,
+        /// Its cluster.
+        theirs: String,
+        /// The cluster of this node.
+        ours: String,
+    },
+    /// The others remembered a greater generation of this node, which goes on with a greater one
+    /// yet. It has to be saved before the messages of the same effects are sent.
+    OwnGenerationRaised {
+        /// The generation from now on.
+        generation: i32,
+    },
+    /// The others remember a generation of this node that is ahead of the clock, and ignore it
+    /// until its clock gets there.
+    OwnGenerationAhead {
+        /// The generation that they remember.
+        remembered: i32,
+        /// When they listen again, in seconds since 1970, unless they forget it before.
+        until_secs: i64,
+    },
+    /// Something that a peer passed on is not taken. The rest of its message is.
+    Refused {
+        /// Whom it is about.
+        endpoint: IpAddr,
+        /// Who passed it on.
+        from: IpAddr,
+        /// Why.
+        refusal: Refusal,
+    },
+}
+
+impl GossipEvent {
+    /// How loudly the log says it.
+    pub fn level(&self) -> Level {
+        match self {
+            Self::StateChanged { .. } => Level::Debug,
+            Self::ClusterNameMismatch { .. }
+            | Self::OwnGenerationRaised { .. }
+            | Self::Refused { .. } => Level::Warn,
+            Self::OwnGenerationAhead { .. } => Level::Error,
+            _ => Level::Info,
+        }
+    }
+}
+
+impl fmt::Display for GossipEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Appeared { endpoint, .. } => {
+                write!(f, "Node /{endpoint} is now part of the cluster")
+            }
+            Self::Up { endpoint } => write!(f, "InetAddress /{endpoint} is now UP"),
+            Self::Down { endpoint } => write!(f, "InetAddress /{endpoint} is now dead."),
+            Self::Restarted { endpoint, .. } => {
+                write!(f, "Node /{endpoint} has restarted, now UP again")
+            }
+            Self::StateChanged { endpoint, name, state, .. } => {
+                write!(f, "Node /{endpoint} says {} = {}", Shown(name), Shown(&state.value))
+            }
+            Self::Forgotten { endpoint, silence } => write!(
+                f,
+                "FatClient /{endpoint} has been silent for {}ms, removing from gossip",
+                silence.as_millis()
+            ),
+            Self::ClusterNameMismatch { from, theirs, ours } => {
+                write!(f, "ClusterName mismatch from /{from} {}!={ours}", Shown(theirs))
+            }
+            Self::OwnGenerationRaised { generation } => write!(
+                f,
+                "Other nodes remember a later start of this node; \
+                 its generation is {generation} from now on"
+            ),
+            Self::OwnGenerationAhead { remembered, until_secs } => write!(
+                f,
+                "Other nodes remember generation {remembered} of this node, which is ahead of its \
+                 clock: they ignore this node until {until_secs} s since 1970. Set the clock, or \
+                 wait until then"
+            ),
+            Self::Refused { endpoint, from, refusal } => {
+                write!(f, "Ignoring gossip about /{endpoint} from /{from}: {refusal}")
+            }
+        }
+    }
+}
+
+/// A text of another node as a log line shows it: without line breaks, and not too long.
+pub(super) struct Shown<'a>(pub(super) &'a str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut characters = self.0.chars();
+        for character in characters.by_ref().take(SHOWN) {
+            let shown = if character.is_control() { '?' } else { character };
+            write!(f, "{shown}")?;
+        }
+        if characters.next().is_some() { f.write_str("...") } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_are_those_that_operators_search_for() {
+        let endpoint: IpAddr = [10, 0, 0, 7].into();
+        let mismatch = GossipEvent::ClusterNameMismatch {
+            from: endpoint,
+            theirs: "Other\nCluster".to_owned(),
+            ours: "Test Cluster".to_owned(),
+        };
+        let silence = Duration::from_secs(15);
+        for (event, line) in [
+            (
+                GossipEvent::Appeared { endpoint, generation: 1 },
+                "Node /10.0.0.7 is now part of the cluster",
+            ),
+            (GossipEvent::Up { endpoint }, "InetAddress /10.0.0.7 is now UP"),
+            (GossipEvent::Down { endpoint }, "InetAddress /10.0.0.7 is now dead."),
+            (
+                GossipEvent::Restarted { endpoint, generation: 1 },
+                "Node /10.0.0.7 has restarted, now UP again",
+            ),
+            (
+                GossipEvent::Forgotten { endpoint, silence },
+                "FatClient /10.0.0.7 has been silent for 15000ms, removing from gossip",
+            ),
+            (mismatch, "ClusterName mismatch from /10.0.0.7 Other?Cluster!=Test Cluster"),
+        ] {
+            assert_eq!(event.to_string(), line);
+        }
+        assert_eq!(Shown(&"x".repeat(300)).to_string().len(), SHOWN + 3);
+    }
+}

@@ -1,0 +1,56 @@
+//! Endpoints that were known once, and must not come back by old news.
+
+use super::RING_DELAY;
+use super::admission::MAX_ENDPOINTS;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// How long a forgotten endpoint is remembered: longer than a part of the cluster is likely to be
+/// cut off, which then comes back with old news.
+const MEMORY: Duration = Duration::from_secs(3 * 24 * 3600);
+
+/// Who was forgotten, and when. For [`RING_DELAY`] nothing is heard of them, while all nodes
+/// forget. An original takes them back after that from whoever has not forgotten; here they need
+/// news of their own, newer than what was forgotten.
+#[derive(Debug, Default)]
+pub(super) struct Forgotten {
+    /// When, and the generation and version that were known.
+    endpoints: BTreeMap<IpAddr, (Duration, (i32, i32))>,
+}
+
+impl Forgotten {
+    /// Remembers that this endpoint was forgotten with this age. If there are too many, the one
+    /// longest forgotten is not remembered any more.
+    pub(super) fn insert(&mut self, endpoint: IpAddr, age: (i32, i32), now: Duration) {
+        if self.endpoints.len() >= MAX_ENDPOINTS
+            && let Some(&oldest) =
+                self.endpoints.iter().min_by_key(|(_, (at, _))| at).map(|(endpoint, _)| endpoint)
+        {
+            self.endpoints.remove(&oldest);
+        }
+        self.endpoints.insert(endpoint, (now, age));
+    }
+
+    /// The endpoint is known again.
+    pub(super) fn remove(&mut self, endpoint: IpAddr) {
+        self.endpoints.remove(&endpoint);
+    }
+
+    /// Whether an endpoint may become known with news of this age; without an age, whether it may
+    /// with any.
+    pub(super) fn may_return(
+        &self,
+        endpoint: IpAddr,
+        age: Option<(i32, i32)>,
+        now: Duration,
+    ) -> bool {
+        let Some(&(at, known)) = self.endpoints.get(&endpoint) else { return true };
+        now.saturating_sub(at) > RING_DELAY && age.is_none_or(|age| age > known)
+    }
+
+    /// Drops what was forgotten long ago.
+    pub(super) fn expire(&mut self, now: Duration) {
+        self.endpoints.retain(|_, (at, _)| now.saturating_sub(*at) <= MEMORY);
+    }
+}

@@ -1,0 +1,574 @@
+//! The gossiper: what a node knows of itself and all others, and how it tells and learns.
+
+use super::admission::{Admission, MAX_ENDPOINTS, MAX_NAME_LENGTH, MAX_VALUE_LENGTH, parse_load};
+use super::endpoint_state::EndpointState;
+use super::event::GossipEvent;
+use super::failure_detector::FailureDetector;
+use super::forgotten::Forgotten;
+use super::message::{Digest, GossipMessage};
+use super::{EXTENSIONS_STATE, LOAD_STATE, RING_DELAY};
+use crate::base::java::TooLong;
+use crate::ring::Partitioner;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// After this silence an endpoint that has no place on the ring is forgotten. Half of the time for
+/// which forgotten ones are ignored, so that all nodes have forgotten before one may learn anew.
+const FAT_CLIENT_SILENCE: Duration = RING_DELAY.checked_div(2).expect("two is not zero");
+
+/// After this silence nobody tries to reach an endpoint any more. Seeds are tried for ever.
+const UNREACHABLE_SILENCE: Duration = Duration::from_secs(3 * 24 * 3600);
+
+/// For so many rounds a starting node talks to everybody it expects and has not heard of.
+const QUICK_ROUNDS: u32 = 5;
+
+/// How many of these at once.
+const QUICK_TARGETS: usize = 64;
+
+/// How far ahead of its clock a node may set its generation. An original that takes its place again
+/// starts with the time, and is ignored if that is not greater.
+const MAX_AHEAD_SECS: i64 = 60;
+
+/// What a gossiper has to be told at its start.
+#[derive(Debug, Clone)]
+pub struct GossiperOptions {
+    /// The address of this node.
+    pub local: IpAddr,
+    /// Nodes of other clusters get no answer.
+    pub cluster_name: String,
+    /// By what tokens in states are judged.
+    pub partitioner: Partitioner,
+    /// The nodes that a node without friends turns to. The own address among them does not count.
+    pub seeds: Vec<IpAddr>,
+    /// The generation of this node, greater than at its last start.
+    pub generation: i32,
+    /// Endpoints are convicted above this phi.
+    pub phi_convict_threshold: f64,
+    /// The time, in seconds since 1970.
+    pub now_secs: i64,
+}
+
+/// What comes of an input.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Effects {
+    /// What was found out, in order. To be acted on before the messages are sent.
+    pub events: Vec<GossipEvent>,
+    /// What is to be sent, and to whom.
+    pub messages: Vec<(IpAddr, GossipMessage)>,
+}
+
+/// What a node knows of itself and all others. [`Self::tick`] has to be called once a second,
+/// [`Self::receive`] for each message; `now` is the time since any fixed moment and never goes
+/// back.
+///
+/// No endpoint is ever forgotten that has a place on the ring, however long it is dead: who has
+/// one, the caller says with [`Self::set_members`].
+#[derive(Debug)]
+pub struct Gossiper {
+    local: IpAddr,
+    cluster_name: String,
+    seeds: Vec<IpAddr>,
+    own: EndpointState,
+    peers: BTreeMap<IpAddr, Peer>,
+    /// Members of the saved ring of which nothing was heard since the start.
+    unheard: BTreeSet<IpAddr>,
+    members: BTreeSet<IpAddr>,
+    forgotten: Forgotten,
+    detector: FailureDetector,
+    admission: Admission,
+    rng: fastrand::Rng,
+    /// The time of the start, in `now` and in seconds since 1970.
+    started: (Duration, i64),
+    /// The generation ahead of the clock that was told of.
+    ahead: Option<i32>,
+    /// How many more rounds are those of a start.
+    quick_rounds: u32,
+    /// Who was told everything in this round because it seems to have just started.
+    greeted: BTreeSet<IpAddr>,
+}
+
+/// What is known of another endpoint.
+#[derive(Debug)]
+struct Peer {
+    state: EndpointState,
+    is_alive: bool,
+    /// When there were news last.
+    updated: Duration,
+}
+
+impl Effects {
+    fn send(&mut self, to: IpAddr, message: GossipMessage) {
+        self.messages.push((to, message));
+    }
+}
+
+impl Gossiper {
+    /// A gossiper that knows only itself.
+    pub fn new(options: GossiperOptions, rng: fastrand::Rng, now: Duration) -> Self {
+        let GossiperOptions { local, mut seeds, .. } = options;
+        seeds.sort_unstable();
+        seeds.dedup();
+        seeds.retain(|&seed| seed != local);
+        Self {
+            local,
+            cluster_name: options.cluster_name,
+            seeds,
+            own: EndpointState::new(options.generation),
+            peers: BTreeMap::new(),
+            unheard: BTreeSet::new(),
+            members: BTreeSet::new(),
+            forgotten: Forgotten::default(),
+            detector: FailureDetector::new(options.phi_convict_threshold, now),
+            admission: Admission::new(options.partitioner),
+            rng,
+            started: (now, options.now_secs),
+            ahead: None,
+            quick_rounds: 0,
+            greeted: BTreeSet::new(),
+        }
+    }
+
+    /// Makes these members of a saved ring known, before anything was heard of them: they count as
+    /// dead, are turned to at the start, and are members until [`Self::set_members`] says otherwise.
+    pub fn preload(&mut self, saved: impl IntoIterator<Item = IpAddr>) {
+        let others = saved.into_iter().filter(|&endpoint| endpoint != self.local);
+        self.unheard.extend(others.take(MAX_ENDPOINTS));
+        self.members.extend(&self.unheard);
+    }
+
+    /// The first round, at the start: to all seeds and saved members at once, so that the ring is
+    /// known after one round trip.
+    pub fn start(&mut self, now: Duration) -> Effects {
+        self.quick_rounds = QUICK_ROUNDS;
+        self.tick(now)
+    }
+
+    /// A round: a new heartbeat, a SYN to some others, and a look at who seems dead.
+    pub fn tick(&mut self, now: Duration) -> Effects {
+        let mut effects = Effects::default();
+        self.detector.observe(now);
+        self.greeted.clear();
+        self.own.beat();
+        let targets = self.targets(now);
+        if !targets.is_empty() {
+            let syn = self.syn();
+            targets.into_iter().for_each(|target| effects.send(target, syn.clone()));
+        }
+        self.check_status(now, &mut effects);
+        effects
+    }
+
+    /// Takes a message in. `from` is the address that its sender gives.
+    pub fn receive(&mut self, from: IpAddr, message: GossipMessage, now: Duration) -> Effects {
+        let mut effects = Effects::default();
+        if from == self.local {
+            return effects;
+        }
+        self.detector.observe(now);
+        match message {
+            GossipMessage::Syn { cluster_name, .. } if cluster_name != self.cluster_name => {
+                let ours = self.cluster_name.clone();
+                let event = GossipEvent::ClusterNameMismatch { from, theirs: cluster_name, ours };
+                effects.events.push(event);
+            }
+            GossipMessage::Syn { digests, .. } => {
+                let (wanted, states) = self.compare(&digests, now, &mut effects);
+                effects.send(from, GossipMessage::Ack { wanted, states });
+                self.greet(from, &mut effects);
+            }
+            GossipMessage::Ack { wanted, states } => {
+                self.apply(from, states, now, &mut effects);
+                let states = self.wanted_states(&wanted);
+                effects.send(from, GossipMessage::Ack2 { states });
+            }
+            GossipMessage::Ack2 { states } => self.apply(from, states, now, &mut effects),
+        }
+        effects
+    }
+
+    /// This node says something of itself, from the next round on.
+    pub fn set_state(&mut self, name: &str, value: &str) -> Result<(), TooLong> {
+        if name.len() > MAX_NAME_LENGTH || value.len() > MAX_VALUE_LENGTH {
+            return Err(TooLong(name.len().max(value.len())));
+        }
+        self.own.set(name, value);
+        Ok(())
+    }
+
+    /// Says who has a place on the ring, whenever that changes. Others are forgotten when they are
+    /// silent.
+    pub fn set_members(&mut self, members: BTreeSet<IpAddr>) {
+        self.unheard.retain(|endpoint| members.contains(endpoint));
+        self.members = members;
+    }
+
+    /// Forgets an endpoint that was removed from the ring. For 30 s it is not taken back, and after
+    /// that only with news of itself.
+    pub fn forget(&mut self, endpoint: IpAddr, now: Duration) {
+        self.unheard.remove(&endpoint);
+        self.detector.forget(endpoint);
+        let age = self.peers.remove(&endpoint).map(|peer| peer.state.age());
+        self.forgotten.insert(endpoint, age.unwrap_or((i32::MIN, i32::MIN)), now);
+    }
+
+    /// Convicts endpoints above this phi from now on.
+    pub fn set_phi_convict_threshold(&mut self, threshold: f64) {
+        self.detector.set_threshold(threshold);
+    }
+
+    /// Endpoints are convicted above this phi.
+    pub fn phi_convict_threshold(&self) -> f64 {
+        self.detector.threshold()
+    }
+
+    /// How suspicious the silence of an endpoint is.
+    pub fn phi(&self, endpoint: IpAddr, now: Duration) -> Option<f64> {
+        self.detector.phi(endpoint, now)
+    }
+
+    /// The generation of this node.
+    pub fn generation(&self) -> i32 {
+        self.own.generation
+    }
+
+    /// Whether an endpoint is alive, as far as this node can tell. It is so itself; who is not
+    /// known is not.
+    pub fn is_alive(&self, endpoint: IpAddr) -> bool {
+        endpoint == self.local || self.peers.get(&endpoint).is_some_and(|peer| peer.is_alive)
+    }
+
+    /// What is known of an endpoint, this node included.
+    pub fn state(&self, endpoint: IpAddr) -> Option<&EndpointState> {
+        if endpoint == self.local {
+            return Some(&self.own);
+        }
+        self.peers.get(&endpoint).map(|peer| &peer.state)
+    }
+
+    /// All endpoints that were heard of, this node included, with what is known of them.
+    pub fn endpoints(&self) -> impl Iterator<Item = (IpAddr, &EndpointState)> {
+        let peers = self.peers.iter().map(|(&endpoint, peer)| (endpoint, &peer.state));
+        std::iter::once((self.local, &self.own)).chain(peers)
+    }
+
+    /// The bytes that an endpoint says to have on its disks.
+    pub fn load(&self, endpoint: IpAddr) -> Option<f64> {
+        parse_load(self.state(endpoint)?.value(LOAD_STATE)?)
+    }
+
+    /// Whether an endpoint understands an extension of ours, by its state `X-ALEXANDRA`.
+    pub fn announces(&self, endpoint: IpAddr, extension: &str) -> bool {
+        let list = self.state(endpoint).and_then(|state| state.value(EXTENSIONS_STATE));
+        list.is_some_and(|list| list.split(',').any(|word| word.trim() == extension))
+    }
+
+    /// Whom to send a SYN in this round: somebody alive, now and then somebody dead, and a seed
+    /// unless there are enough alive, so that the parts of a split cluster find each other.
+    fn targets(&mut self, now: Duration) -> BTreeSet<IpAddr> {
+        let live: Vec<IpAddr> = self.peers_that(|peer| peer.is_alive);
+        let mut dead = self.peers_that(|peer| {
+            !peer.is_alive && now.saturating_sub(peer.updated) <= UNREACHABLE_SILENCE
+        });
+        dead.extend(&self.unheard);
+        let mut targets: BTreeSet<IpAddr> = self.quick_targets();
+        let first = self.rng.choice(&live).copied();
+        targets.extend(first);
+        if self.rng.f64() < dead.len() as f64 / (live.len() + 1) as f64 {
+            targets.extend(self.rng.choice(&dead));
+        }
+        let is_seed = first.is_some_and(|target| self.seeds.contains(&target));
+        if !is_seed || live.len() < self.seeds.len() {
+            let others = (live.len() + dead.len()) as f64;
+            if live.is_empty() || self.rng.f64() <= self.seeds.len() as f64 / others {
+                targets.extend(self.rng.choice(&self.seeds));
+            }
+        }
+        targets
+    }
+
+    fn peers_that(&self, is_meant: impl Fn(&Peer) -> bool) -> Vec<IpAddr> {
+        let meant = self.peers.iter().filter(|(_, peer)| is_meant(peer));
+        meant.map(|(&endpoint, _)| endpoint).collect()
+    }
+
+    /// Whom a starting node expects and has not heard of.
+    fn quick_targets(&mut self) -> BTreeSet<IpAddr> {
+        if self.quick_rounds == 0 {
+            return BTreeSet::new();
+        }
+        self.quick_rounds -= 1;
+        let unheard = self.seeds.iter().chain(&self.unheard);
+        let mut targets: Vec<IpAddr> =
+            unheard.copied().filter(|&target| !self.is_alive(target)).collect();
+        self.rng.shuffle(&mut targets);
+        targets.into_iter().take(QUICK_TARGETS).collect()
+    }
+
+    /// A SYN with all that is known. Saved members of whom nothing was heard are in it as well, at
+    /// generation zero: whoever knows them sends all that it knows.
+    fn syn(&mut self) -> GossipMessage {
+        let digest =
+            |endpoint, (generation, max_version)| Digest { endpoint, generation, max_version };
+        let heard = self.peers.iter().map(|(&endpoint, peer)| digest(endpoint, peer.state.age()));
+        let unheard = self.unheard.iter().map(|&endpoint| digest(endpoint, (0, 0)));
+        let mut digests: Vec<Digest> = heard.chain(unheard).collect();
+        self.rng.shuffle(&mut digests);
+        digests.insert(0, digest(self.local, self.own.age()));
+        GossipMessage::Syn { cluster_name: self.cluster_name.clone(), digests }
+    }
+
+    /// Who is not alive yet for this node has perhaps just started, and then knows nobody. It
+    /// learns everybody at once if it gets a SYN, instead of when chance will have it. One for
+    /// each round, so that two who start together do not greet each other for ever.
+    fn greet(&mut self, from: IpAddr, effects: &mut Effects) {
+        if !self.is_alive(from)
+            && self.forgotten.may_return(from, None, self.detector.observed())
+            && self.greeted.len() < MAX_ENDPOINTS
+            && self.greeted.insert(from)
+        {
+            let syn = self.syn();
+            effects.send(from, syn);
+        }
+    }
+
+    /// Holds what the sender of a SYN knows against what is known here. Returns what it knows
+    /// better, and what it does not know.
+    fn compare(
+        &mut self,
+        digests: &[Digest],
+        now: Duration,
+        effects: &mut Effects,
+    ) -> (Vec<Digest>, Vec<(IpAddr, EndpointState)>) {
+        let mut theirs: BTreeMap<IpAddr, (i32, i32)> = BTreeMap::new();
+        for digest in digests {
+            let age = (digest.generation, digest.max_version);
+            theirs
+                .entry(digest.endpoint)
+                .and_modify(|known| *known = age.max(*known))
+                .or_insert(age);
+        }
+        let mut room = MAX_ENDPOINTS.saturating_sub(self.peers.len());
+        let (mut wanted, mut states) = (Vec::new(), Vec::new());
+        for (endpoint, age) in theirs {
+            let (generation, max_version) = age;
+            if endpoint == self.local {
+                self.hear_of_self(age, effects);
+            } else {
+                self.hear(endpoint, age, now);
+            }
+            let want = |max_version| Digest { endpoint, generation, max_version };
+            match self.state(endpoint) {
+                Some(known) if age > known.age() => {
+                    if endpoint != self.local {
+                        let is_same = generation == known.generation;
+                        wanted.push(want(if is_same { known.max_version() } else { 0 }));
+                    }
+                }
+                Some(known) => {
+                    let seen = if generation == known.generation { max_version } else { 0 };
+                    states.extend(known.newer_than(seen).map(|state| (endpoint, state)));
+                }
+                None if room > 0 && self.forgotten.may_return(endpoint, Some(age), now) => {
+                    room -= 1;
+                    wanted.push(want(0));
+                }
+                None => {}
+            }
+        }
+        (wanted, states)
+    }
+
+    /// What others asked for, each endpoint once.
+    fn wanted_states(&self, wanted: &[Digest]) -> Vec<(IpAddr, EndpointState)> {
+        let mut least: BTreeMap<IpAddr, i32> = BTreeMap::new();
+        for digest in wanted {
+            let version = least.entry(digest.endpoint).or_insert(digest.max_version);
+            *version = digest.max_version.min(*version);
+        }
+        let newer =
+            |(endpoint, version)| Some((endpoint, self.state(endpoint)?.newer_than(version)?));
+        least.into_iter().filter_map(newer).collect()
+    }
+
+    /// Tells the detector that somebody has news of a known endpoint, if they are news.
+    fn hear(&mut self, endpoint: IpAddr, age: (i32, i32), now: Duration) {
+        let Some(peer) = self.peers.get(&endpoint) else { return };
+        if age <= peer.state.age() {
+            return;
+        }
+        if !peer.is_alive {
+            // The time that it was dead is no interval between two of its heartbeats.
+            self.detector.forget(endpoint);
+        }
+        self.detector.report(endpoint, now);
+    }
+
+    /// Others remember this of this node. If it is from an earlier life they ignore this one, and
+    /// only a greater generation makes them listen.
+    fn hear_of_self(&mut self, remembered: (i32, i32), effects: &mut Effects) {
+        if remembered <= self.own.age() {
+            return;
+        }
+        let now_secs = self.now_secs();
+        let needed = i64::from(remembered.0) + 1;
+        match i32::try_from(needed) {
+            Ok(generation) if needed <= now_secs + MAX_AHEAD_SECS => {
+                self.own.generation = generation;
+                effects.events.push(GossipEvent::OwnGenerationRaised { generation });
+            }
+            _ if self.ahead != Some(remembered.0) => {
+                self.ahead = Some(remembered.0);
+                let until_secs = needed - MAX_AHEAD_SECS;
+                let remembered = remembered.0;
+                effects.events.push(GossipEvent::OwnGenerationAhead { remembered, until_secs });
+            }
+            _ => {}
+        }
+    }
+
+    /// Seconds since 1970, when something was observed last.
+    fn now_secs(&self) -> i64 {
+        let (started, secs) = self.started;
+        let running = self.detector.observed().saturating_sub(started).as_secs();
+        secs.saturating_add(i64::try_from(running).unwrap_or(i64::MAX))
+    }
+
+    fn apply(
+        &mut self,
+        from: IpAddr,
+        states: Vec<(IpAddr, EndpointState)>,
+        now: Duration,
+        effects: &mut Effects,
+    ) {
+        for (endpoint, mut news) in states {
+            if endpoint == self.local {
+                self.hear_of_self(news.age(), effects);
+                continue;
+            }
+            let age = news.age();
+            let known = self.peers.get(&endpoint).map(|peer| &peer.state);
+            if known.is_some_and(|known| age <= known.age()) {
+                continue;
+            }
+            let refusals = self.admission.states(endpoint, &mut news, known);
+            refuse(endpoint, from, refusals, effects);
+            if known.is_some() {
+                self.hear(endpoint, age, now);
+                self.apply_to_known(endpoint, news, now, effects);
+            } else if self.admits(endpoint, from, age, now, effects) {
+                self.insert(endpoint, from, news, now, effects);
+            }
+        }
+    }
+
+    /// Whether an endpoint that is not known may become so.
+    fn admits(
+        &mut self,
+        endpoint: IpAddr,
+        from: IpAddr,
+        age: (i32, i32),
+        now: Duration,
+        effects: &mut Effects,
+    ) -> bool {
+        if !self.forgotten.may_return(endpoint, Some(age), now) {
+            return false;
+        }
+        let refused = match self.admission.address(endpoint) {
+            Ok(()) if self.peers.len() < MAX_ENDPOINTS => return true,
+            Ok(()) => self.admission.no_room(),
+            Err(refused) => refused,
+        };
+        refuse(endpoint, from, refused, effects);
+        false
+    }
+
+    /// An endpoint becomes known. Others may have heard of it long ago, so it counts as dead until
+    /// there are news; unless it was itself who spoke.
+    fn insert(
+        &mut self,
+        endpoint: IpAddr,
+        from: IpAddr,
+        state: EndpointState,
+        now: Duration,
+        effects: &mut Effects,
+    ) {
+        let is_alive = from == endpoint;
+        effects.events.push(GossipEvent::Appeared { endpoint, generation: state.generation });
+        changes(endpoint, &state, effects);
+        if is_alive {
+            self.detector.report(endpoint, now);
+            effects.events.push(GossipEvent::Up { endpoint });
+        }
+        self.forgotten.remove(endpoint);
+        self.unheard.remove(&endpoint);
+        self.peers.insert(endpoint, Peer { state, is_alive, updated: now });
+    }
+
+    /// There are news of a known endpoint, which is alive by that.
+    fn apply_to_known(
+        &mut self,
+        endpoint: IpAddr,
+        news: EndpointState,
+        now: Duration,
+        effects: &mut Effects,
+    ) {
+        let Some(peer) = self.peers.get_mut(&endpoint) else { return };
+        peer.updated = now;
+        let was_alive = std::mem::replace(&mut peer.is_alive, true);
+        let generation = news.generation;
+        if generation > peer.state.generation {
+            effects.events.push(GossipEvent::Restarted { endpoint, generation });
+            changes(endpoint, &news, effects);
+            peer.state = news;
+            return;
+        }
+        for (name, state) in peer.state.merge(&news) {
+            effects.events.push(GossipEvent::StateChanged { endpoint, generation, name, state });
+        }
+        if !was_alive {
+            effects.events.push(GossipEvent::Up { endpoint });
+        }
+    }
+
+    /// Convicts who is silent, and forgets who is silent and has no place on the ring.
+    fn check_status(&mut self, now: Duration, effects: &mut Effects) {
+        let mut silent = Vec::new();
+        for (&endpoint, peer) in &mut self.peers {
+            if peer.is_alive && self.detector.convicts(endpoint, now) {
+                peer.is_alive = false;
+                effects.events.push(GossipEvent::Down { endpoint });
+            }
+            let silence = now.saturating_sub(peer.updated);
+            if !peer.is_alive && silence > FAT_CLIENT_SILENCE && !self.members.contains(&endpoint) {
+                silent.push(endpoint);
+            }
+        }
+        for endpoint in silent {
+            self.forget(endpoint, now);
+            let silence = FAT_CLIENT_SILENCE;
+            effects.events.push(GossipEvent::Forgotten { endpoint, silence });
+        }
+        self.forgotten.expire(now);
+    }
+}
+
+/// All that an endpoint says, in the order in which it said it.
+fn changes(endpoint: IpAddr, state: &EndpointState, effects: &mut Effects) {
+    let generation = state.generation;
+    for (name, state) in state.in_version_order() {
+        let (name, state) = (name.to_owned(), state.clone());
+        effects.events.push(GossipEvent::StateChanged { endpoint, generation, name, state });
+    }
+}
+
+fn refuse(
+    endpoint: IpAddr,
+    from: IpAddr,
+    refusals: impl IntoIterator<Item = super::admission::Refusal>,
+    effects: &mut Effects,
+) {
+    let events =
+        refusals.into_iter().map(|refusal| GossipEvent::Refused { endpoint, from, refusal });
+    effects.events.extend(events);
+}

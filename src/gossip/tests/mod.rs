@@ -1,0 +1,3 @@
+//! Tests of gossipers that talk to each other.
+
+mod rules;

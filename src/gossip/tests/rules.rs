@@ -1,0 +1,366 @@
+//! The rules of gossip one by one, with gossipers in hand.
+
+use crate::gossip::admission::{MAX_ENDPOINTS, MAX_VALUE_LENGTH};
+use crate::gossip::message::tests::arb_message;
+use crate::gossip::{
+    Digest, EXTENSIONS_STATE, Effects, EndpointState, GossipEvent, GossipMessage, Gossiper,
+    GossiperOptions, LOAD_STATE, MOVE_STATE, Refusal,
+};
+use crate::ring::Partitioner;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// The time of day at which the tests' clocks start, in seconds since 1970.
+const NOW_SECS: i64 = 1_000_000;
+
+fn ip(last: u8) -> IpAddr {
+    [10, 0, 0, last].into()
+}
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn node_of(cluster_name: &str, last: u8, seeds: &[u8], generation: i32) -> Gossiper {
+    let options = GossiperOptions {
+        local: ip(last),
+        cluster_name: cluster_name.to_owned(),
+        partitioner: Partitioner::Random,
+        seeds: seeds.iter().map(|&seed| ip(seed)).collect(),
+        generation,
+        phi_convict_threshold: 8.0,
+        now_secs: NOW_SECS,
+    };
+    let rng = fastrand::Rng::with_seed(u64::from(last));
+    let mut node = Gossiper::new(options, rng, Duration::ZERO);
+    node.set_state(MOVE_STATE, &format!("NORMAL,{last}")).unwrap();
+    node
+}
+
+fn node(last: u8, seeds: &[u8]) -> Gossiper {
+    node_of("Test Cluster", last, seeds, 100)
+}
+
+/// Delivers messages between these nodes until there are none. Returns who found out what.
+fn deliver(
+    nodes: &mut [&mut Gossiper],
+    from: IpAddr,
+    effects: Effects,
+    now: Duration,
+) -> Vec<(IpAddr, GossipEvent)> {
+    let mut events: Vec<_> = effects.events.into_iter().map(|event| (from, event)).collect();
+    let mut queue: Vec<_> = effects.messages.into_iter().map(|it| (from, it)).collect();
+    while !queue.is_empty() {
+        let (from, (to, message)) = queue.remove(0);
+        let Some(node) = nodes.iter_mut().find(|node| local(node) == to) else { continue };
+        let effects = node.receive(from, message, now);
+        events.extend(effects.events.into_iter().map(|event| (to, event)));
+        queue.extend(effects.messages.into_iter().map(|it| (to, it)));
+    }
+    events
+}
+
+fn local(node: &Gossiper) -> IpAddr {
+    node.endpoints().next().unwrap().0
+}
+
+/// A round of the first node, and what comes of it.
+fn round(nodes: &mut [&mut Gossiper], now: Duration) -> Vec<(IpAddr, GossipEvent)> {
+    let effects = nodes[0].tick(now);
+    let from = local(nodes[0]);
+    deliver(nodes, from, effects, now)
+}
+
+/// What a node found out, without the states.
+fn lines(events: &[(IpAddr, GossipEvent)], who: IpAddr) -> Vec<String> {
+    let events = events
+        .iter()
+        .filter(|(node, event)| *node == who && !matches!(event, GossipEvent::StateChanged { .. }));
+    events.map(|(_, event)| event.to_string()).collect()
+}
+
+fn state(generation: i32, heartbeat: i32, states: &[(&str, &str)]) -> EndpointState {
+    let mut state = EndpointState::new(generation);
+    states.iter().for_each(|(name, value)| state.set(name, value));
+    EndpointState { heartbeat, ..state }
+}
+
+fn tell(node: &mut Gossiper, about: u8, state: EndpointState, now: Duration) -> Vec<GossipEvent> {
+    let states = vec![(ip(about), state)];
+    node.receive(ip(9), GossipMessage::Ack2 { states }, now).events
+}
+
+fn is_refused(event: &GossipEvent) -> bool {
+    matches!(event, GossipEvent::Refused { .. })
+}
+
+fn members(nodes: &[u8]) -> BTreeSet<IpAddr> {
+    nodes.iter().map(|&node| ip(node)).collect()
+}
+
+#[test]
+fn three_messages_make_two_nodes_known_to_each_other() {
+    let (mut a, mut b) = (node(1, &[1]), node(2, &[1]));
+    assert_eq!(a.tick(secs(1)).messages, [], "a lone seed has nobody to talk to");
+    let events = round(&mut [&mut b, &mut a], secs(1));
+    let known = |last| {
+        let node = format!("Node /10.0.0.{last} is now part of the cluster");
+        vec![node, format!("InetAddress /10.0.0.{last} is now UP")]
+    };
+    assert_eq!(lines(&events, ip(1)), known(2));
+    assert_eq!(lines(&events, ip(2)), known(1));
+    assert!(a.is_alive(ip(2)) && b.is_alive(ip(1)));
+    assert_eq!(a.state(ip(2)), b.state(ip(2)));
+    assert_eq!(a.state(ip(2)).unwrap().value(MOVE_STATE), Some("NORMAL,2"));
+}
+
+#[test]
+fn a_newcomer_learns_all_in_the_round_trip_with_a_seed() {
+    let (mut a, mut b, mut c) = (node(1, &[1]), node(2, &[1]), node(3, &[1]));
+    round(&mut [&mut b, &mut a], secs(1));
+    let effects = c.start(secs(2));
+    deliver(&mut [&mut a, &mut c], ip(3), effects, secs(2));
+    assert_eq!(c.endpoints().count(), 3);
+    assert!(c.is_alive(ip(1)) && !c.is_alive(ip(2)), "who is only heard of counts as dead");
+    // Its next heartbeat makes it alive.
+    round(&mut [&mut b, &mut a], secs(3));
+    let events = round(&mut [&mut a, &mut c], secs(3));
+    let events = [events, round(&mut [&mut c, &mut a], secs(3))].concat();
+    assert_eq!(lines(&events, ip(3)), ["InetAddress /10.0.0.2 is now UP"]);
+}
+
+#[test]
+fn a_saved_ring_is_known_after_one_round_trip_with_anybody_of_it() {
+    let (mut a, mut b, mut c) = (node(1, &[9]), node(2, &[1]), node(3, &[9]));
+    round(&mut [&mut b, &mut a], secs(1));
+    c.preload([ip(1), ip(2), ip(3), ip(4)]);
+    let effects = c.start(secs(2));
+    let targets: Vec<IpAddr> = effects.messages.iter().map(|(to, _)| *to).collect();
+    assert_eq!(targets, [ip(1), ip(2), ip(4), ip(9)]);
+    // Only the SYN to one of them arrives.
+    deliver(&mut [&mut a, &mut c], ip(3), effects, secs(2));
+    assert_eq!(c.state(ip(2)), b.state(ip(2)));
+    assert!(!c.is_alive(ip(4)));
+    // Whom nobody knows is tried for some rounds, and stays a member that is dead.
+    let to_silent = |effects: Effects| effects.messages.iter().any(|(to, _)| *to == ip(4));
+    assert!((3..7).all(|second| to_silent(c.tick(secs(second)))));
+    assert!((7..100).any(|second| !to_silent(c.tick(secs(second)))));
+    assert!((100..200).any(|second| to_silent(c.tick(secs(second)))));
+}
+
+#[test]
+fn another_cluster_gets_no_answer() {
+    let (mut a, mut b) = (node(1, &[]), node_of("Other", 2, &[1], 100));
+    let events = round(&mut [&mut b, &mut a], secs(1));
+    assert_eq!(lines(&events, ip(1)), ["ClusterName mismatch from /10.0.0.2 Other!=Test Cluster"]);
+    assert_eq!((a.endpoints().count(), b.endpoints().count()), (1, 1));
+}
+
+#[test]
+fn a_greater_generation_replaces_all_and_a_smaller_one_counts_for_nothing() {
+    let mut a = node(1, &[]);
+    tell(&mut a, 2, state(100, 50, &[(MOVE_STATE, "NORMAL,2"), ("X", "x")]), secs(1));
+    let events = tell(&mut a, 2, state(101, 1, &[(MOVE_STATE, "NORMAL,7")]), secs(2));
+    assert_eq!(events[0].to_string(), "Node /10.0.0.2 has restarted, now UP again");
+    assert!(matches!(&events[1..], [GossipEvent::StateChanged { generation: 101, .. }]));
+    assert_eq!(a.state(ip(2)).unwrap().value("X"), None);
+    assert!(a.is_alive(ip(2)));
+    assert_eq!(tell(&mut a, 2, state(100, 99, &[(MOVE_STATE, "LEFT,2")]), secs(3)), []);
+    assert_eq!(a.state(ip(2)).unwrap().age(), (101, 1));
+}
+
+#[test]
+fn duplicates_in_digests_and_requests_are_answered_once() {
+    let mut a = node(1, &[]);
+    tell(&mut a, 2, state(100, 5, &[]), secs(1));
+    let digest = |last, max_version| Digest { endpoint: ip(last), generation: 100, max_version };
+    let digests = vec![digest(3, 7), digest(2, 4), digest(2, 9), digest(3, 7), digest(1, 0)];
+    let syn = GossipMessage::Syn { cluster_name: "Test Cluster".to_owned(), digests };
+    let effects = a.receive(ip(3), syn.clone(), secs(2));
+    let [(to, GossipMessage::Ack { wanted, states }), (_, GossipMessage::Syn { .. })] =
+        &effects.messages[..]
+    else {
+        panic!("{effects:?}")
+    };
+    assert_eq!((*to, &wanted[..]), (ip(3), &[digest(2, 5), digest(3, 0)][..]));
+    assert_eq!(states, &[(ip(1), a.state(ip(1)).unwrap().clone())]);
+    assert_eq!(a.receive(ip(3), syn, secs(2)).messages.len(), 1, "greeted once in a round");
+
+    let wanted = vec![digest(2, 3), digest(2, 3), digest(4, 0)];
+    let effects = a.receive(ip(3), GossipMessage::Ack { wanted, states: Vec::new() }, secs(2));
+    let states = vec![(ip(2), state(100, 5, &[]))];
+    assert_eq!(effects.messages, [(ip(3), GossipMessage::Ack2 { states })]);
+}
+
+#[test]
+fn silence_convicts_and_a_heartbeat_revives() {
+    let mut a = node(1, &[]);
+    a.set_members(members(&[1, 2]));
+    for second in 1..=30 {
+        tell(&mut a, 2, state(100, second, &[(MOVE_STATE, "NORMAL,2")]), secs(second as u64));
+        a.tick(secs(second as u64));
+    }
+    let mut down = Vec::new();
+    for second in 31..100_000 {
+        let events = a.tick(secs(second)).events;
+        down.extend(events.into_iter().map(|event| (second, event)));
+    }
+    assert_eq!(down, [(49, GossipEvent::Down { endpoint: ip(2) })], "a member is never forgotten");
+    let events = tell(&mut a, 2, state(100, 30, &[]), secs(100_000));
+    assert_eq!((events, a.is_alive(ip(2))), (Vec::new(), false));
+    let events = tell(&mut a, 2, state(100, 31, &[]), secs(100_000));
+    assert_eq!(events, [GossipEvent::Up { endpoint: ip(2) }]);
+    // Its long silence does not make the next one look harmless.
+    let down = (100_001..).find(|&second| !a.tick(secs(second)).events.is_empty());
+    assert_eq!(down, Some(100_010));
+}
+
+#[test]
+fn nobody_is_convicted_for_a_pause_of_the_observer() {
+    let mut a = node(1, &[]);
+    for second in 1..=30 {
+        tell(&mut a, 2, state(100, second, &[]), secs(second as u64));
+    }
+    assert_eq!(a.tick(secs(500)).events, []);
+    assert_eq!(a.tick(secs(501)).events, []);
+    assert!(a.phi(ip(2), secs(501)).unwrap() < 1.0);
+}
+
+#[test]
+fn who_has_no_place_is_forgotten_and_needs_news_to_return() {
+    let mut a = node(1, &[]);
+    let old = state(100, 1, &[(MOVE_STATE, "BOOT,2")]);
+    tell(&mut a, 2, old.clone(), secs(1));
+    assert_eq!(a.tick(secs(16)).events, []);
+    let events = a.tick(secs(17)).events;
+    let line = "FatClient /10.0.0.2 has been silent for 15000ms, removing from gossip";
+    assert_eq!(events.iter().map(ToString::to_string).collect::<Vec<_>>(), [line]);
+    let new = state(100, 2, &[]);
+    assert_eq!(tell(&mut a, 2, new.clone(), secs(47)), [], "ignored for 30 s");
+    assert_eq!(tell(&mut a, 2, old, secs(48)), [], "old news");
+    assert_eq!(tell(&mut a, 2, new, secs(48)).len(), 1);
+}
+
+#[test]
+fn a_removed_endpoint_is_not_asked_for() {
+    let mut a = node(1, &[]);
+    tell(&mut a, 2, state(100, 1, &[]), secs(1));
+    a.forget(ip(2), secs(2));
+    let ask = |a: &mut Gossiper, max_version, now| {
+        let digests = vec![Digest { endpoint: ip(2), generation: 100, max_version }];
+        let syn = GossipMessage::Syn { cluster_name: "Test Cluster".to_owned(), digests };
+        match &a.receive(ip(3), syn, now).messages[0].1 {
+            GossipMessage::Ack { wanted, .. } => wanted.len(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(ask(&mut a, 9, secs(31)), 0);
+    assert_eq!(ask(&mut a, 1, secs(40)), 0);
+    assert_eq!(ask(&mut a, 9, secs(40)), 1);
+}
+
+#[test]
+fn a_generation_that_others_remember_is_exceeded_unless_it_is_ahead_of_the_clock() {
+    let mut a = node(1, &[]);
+    let remembered = NOW_SECS as i32;
+    let events = tell(&mut a, 1, state(remembered, 1, &[]), secs(1));
+    assert_eq!(events, [GossipEvent::OwnGenerationRaised { generation: remembered + 1 }]);
+    assert_eq!(a.generation(), remembered + 1);
+    assert_eq!(tell(&mut a, 1, state(remembered, 999, &[]), secs(1)), []);
+
+    let ahead = remembered + 3600;
+    let told = GossipEvent::OwnGenerationAhead {
+        remembered: ahead,
+        until_secs: i64::from(ahead) + 1 - 60,
+    };
+    assert_eq!(tell(&mut a, 1, state(ahead, 1, &[]), secs(2)), [told]);
+    assert_eq!(tell(&mut a, 1, state(ahead, 2, &[]), secs(3)), [], "told once");
+    for second in (3..3600).step_by(1) {
+        a.tick(secs(second));
+    }
+    let events = tell(&mut a, 1, state(ahead, 3, &[]), secs(3600));
+    assert_eq!(events, [GossipEvent::OwnGenerationRaised { generation: ahead + 1 }]);
+    let events = tell(&mut a, 1, state(i32::MAX, 3, &[]), secs(3600));
+    assert!(matches!(events[..], [GossipEvent::OwnGenerationAhead { .. }]));
+}
+
+#[test]
+fn a_digest_tells_of_a_remembered_generation_as_well() {
+    let (mut a, mut b) = (node(1, &[]), node(2, &[1]));
+    let earlier = node_of("Test Cluster", 1, &[], 200).state(ip(1)).unwrap().clone();
+    tell(&mut b, 1, earlier, secs(1));
+    let events = round(&mut [&mut b, &mut a], secs(1));
+    assert!(events.contains(&(ip(1), GossipEvent::OwnGenerationRaised { generation: 201 })));
+    assert_eq!(b.state(ip(1)), a.state(ip(1)));
+}
+
+#[test]
+fn bad_states_are_left_out_and_the_rest_is_processed() {
+    let mut a = node(1, &[]);
+    let bad = [(MOVE_STATE, "NORMAL"), (LOAD_STATE, "much"), ("X-NEW", "a,b"), ("Y", "")];
+    let states = vec![(ip(2), state(100, 9, &bad)), (ip(3), state(100, 9, &[("Z", "z")]))];
+    let events = a.receive(ip(9), GossipMessage::Ack2 { states: states.clone() }, secs(1)).events;
+    assert_eq!(events.iter().filter(|event| is_refused(event)).count(), 2);
+    assert_eq!(events.len(), 2 + 2 + 3);
+    let kept: Vec<&String> = a.state(ip(2)).unwrap().states.keys().collect();
+    assert_eq!(kept, ["X-NEW", "Y"], "unknown states are passed on");
+    assert!(a.state(ip(3)).is_some());
+    assert_eq!(a.receive(ip(8), GossipMessage::Ack2 { states }, secs(1)).events, []);
+
+    let long = "x".repeat(MAX_VALUE_LENGTH + 1);
+    assert!(a.set_state("X", &long).is_err() && a.set_state(&long, "x").is_err());
+}
+
+#[test]
+fn a_ring_has_bounds() {
+    let mut a = node(1, &[]);
+    let addresses = (0..5000u16).map(|n| IpAddr::from([10, 1, (n >> 8) as u8, n as u8]));
+    let states = addresses.map(|address| (address, state(1, 1, &[]))).collect();
+    let events = a.receive(ip(9), GossipMessage::Ack2 { states }, secs(1)).events;
+    assert_eq!(a.endpoints().count(), MAX_ENDPOINTS + 1);
+    let refused: Vec<_> = events.into_iter().filter(is_refused).collect();
+    let [GossipEvent::Refused { refusal: Refusal::TooManyEndpoints, .. }] = &refused[..] else {
+        panic!("{refused:?}")
+    };
+    // There is room again when they are forgotten.
+    a.tick(secs(20));
+    assert_eq!(tell(&mut a, 2, state(1, 1, &[]), secs(21)).len(), 1);
+}
+
+#[test]
+fn extensions_are_those_that_a_node_lists() {
+    let mut a = node(1, &[]);
+    tell(
+        &mut a,
+        2,
+        state(1, 1, &[(EXTENSIONS_STATE, "batch, lz4"), (LOAD_STATE, "57310.0")]),
+        secs(1),
+    );
+    a.set_state(EXTENSIONS_STATE, "batch").unwrap();
+    assert!(a.announces(ip(2), "lz4") && a.announces(ip(2), "batch"));
+    assert!(!a.announces(ip(2), "bat") && !a.announces(ip(3), "batch"));
+    assert!(a.announces(ip(1), "batch"));
+    assert_eq!((a.load(ip(2)), a.load(ip(1))), (Some(57310.0), None));
+}
+
+proptest! {
+    #[test]
+    fn whatever_peers_send_is_survived(
+        messages in vec((1..5u8, arb_message(), 0..40u64), 0..30),
+    ) {
+        let mut a = node(1, &[2]);
+        let mut now = Duration::ZERO;
+        for (from, message, seconds) in messages {
+            now += secs(seconds);
+            a.tick(now);
+            let answers = a.receive(ip(from), message, now);
+            for (_, message) in answers.messages {
+                prop_assert!(message.encode().is_ok());
+            }
+            prop_assert_eq!(a.endpoints().next().unwrap().0, ip(1));
+        }
+    }
+}
