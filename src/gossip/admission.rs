@@ -161,7 +161,9 @@ mod tests {
 
     fn state(pairs: &[(&str, &str)]) -> EndpointState {
         let mut state = EndpointState::new(1);
-        pairs.iter().for_each(|(name, value)| state.set(name, value));
+        for (name, value) in pairs {
+            state.set(name, value);
+        }
         state
     }
 

@@ -130,7 +130,8 @@ impl Gossiper {
     }
 
     /// Makes these members of a saved ring known, before anything was heard of them: they count as
-    /// dead, are turned to at the start, and are members until [`Self::set_members`] says otherwise.
+    /// dead, are turned to at the start, and are members until [`Self::set_members`] says
+    /// otherwise.
     pub fn preload(&mut self, saved: impl IntoIterator<Item = IpAddr>) {
         let others = saved.into_iter().filter(|&endpoint| endpoint != self.local);
         self.unheard.extend(others.take(MAX_ENDPOINTS));
@@ -153,7 +154,9 @@ impl Gossiper {
         let targets = self.targets(now);
         if !targets.is_empty() {
             let syn = self.syn();
-            targets.into_iter().for_each(|target| effects.send(target, syn.clone()));
+            for target in targets {
+                effects.send(target, syn.clone());
+            }
         }
         self.check_status(now, &mut effects);
         effects
@@ -359,11 +362,9 @@ impl Gossiper {
             }
             let want = |max_version| Digest { endpoint, generation, max_version };
             match self.state(endpoint) {
-                Some(known) if age > known.age() => {
-                    if endpoint != self.local {
-                        let is_same = generation == known.generation;
-                        wanted.push(want(if is_same { known.max_version() } else { 0 }));
-                    }
+                Some(known) if age > known.age() && endpoint != self.local => {
+                    let is_same = generation == known.generation;
+                    wanted.push(want(if is_same { known.max_version() } else { 0 }));
                 }
                 Some(known) => {
                     let seen = if generation == known.generation { max_version } else { 0 };

@@ -14,6 +14,8 @@ mod event;
 mod failure_detector;
 mod forgotten;
 mod gossiper;
+mod membership;
+mod membership_change;
 mod message;
 mod move_state;
 #[cfg(test)]
@@ -24,6 +26,8 @@ pub use endpoint_state::{EndpointState, VersionedValue};
 pub use event::GossipEvent;
 pub use failure_detector::FailureDetector;
 pub use gossiper::{Effects, Gossiper, GossiperOptions};
+pub use membership::{Members, Membership, RemovedNode};
+pub use membership_change::{MembershipChange, MembershipNotice};
 pub use message::{Digest, GossipMessage, MessageKind};
 pub use move_state::{BadMove, Move};
 
