@@ -155,6 +155,36 @@ fn configurations_that_cannot_be_end_with_the_exit_codes_of_old() {
 }
 
 #[test]
+fn replicas_that_cannot_be_placed_stop_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let locator = "org.apache.cassandra.locator";
+    let keyspace = format!(
+        r#"<Keyspace Name="{KEYSPACE}">
+      <ColumnFamily Name="{STANDARD}"/>
+      <ReplicaPlacementStrategy>{locator}.DatacenterShardStategy</ReplicaPlacementStrategy>
+      <ReplicationFactor>1</ReplicationFactor>
+      <DatacenterReplicationFactor Datacenter="East">1</DatacenterReplicationFactor>
+      <EndPointSnitch>{locator}.PropertyFileEndPointSnitch</EndPointSnitch>
+    </Keyspace>"#
+    );
+    let address = configure(directory.path(), &Options::default().with("Keyspaces", &keyspace));
+    let racks = directory.path().join("racks");
+    let command = || {
+        let mut command = serve(directory.path());
+        command.arg(format!("-DrackFile={}", racks.display()));
+        command
+    };
+    fs::write(&racks, "127.0.0.1=West:R1\n").unwrap();
+    let refusal = refused(&command());
+    assert_refused(&refusal, 3, &["Exception encountered during startup.", "known: West"]);
+    assert!(!directory.path().join("data").exists());
+    fs::write(&racks, "127.0.0.1\\:7000=East:R1\n").unwrap();
+    let server = Server::launch(directory.path(), address, command());
+    insert(&server, 1);
+    assert_eq!(count_rows(&server), 1);
+}
+
+#[test]
 fn data_of_another_cluster_or_partitioner_are_refused_and_stay_as_they_are() {
     for is_flushed in [true, false] {
         let directory = tempfile::tempdir().unwrap();

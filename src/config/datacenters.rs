@@ -4,7 +4,8 @@
 use super::document::{Place, Value};
 use super::error::{ConfigError, Problem};
 use super::xml::{self, Element};
-use std::net::Ipv4Addr;
+use crate::ring::{DataCenterMap, Location};
+use std::collections::BTreeMap;
 
 /// Where the original looks for the file.
 pub const DEFAULT_FILE: &str = "/etc/cassandra/DC-Config.xml";
@@ -70,13 +71,21 @@ impl Datacenters {
         Ok(Self(centers))
     }
 
-    /// The data centre and rack of an address; `None` if the file has no such rack.
-    pub fn locate(&self, address: Ipv4Addr) -> Option<(&Datacenter, &Rack)> {
-        let [_, second, third, _] = address.octets();
-        self.0.iter().filter(|center| center.second_octet == second).find_map(|center| {
-            let rack = center.racks.iter().find(|rack| rack.third_octet == third)?;
-            Some((center, rack))
-        })
+    /// Which octets are which data centre and rack.
+    pub fn map(&self) -> DataCenterMap {
+        DataCenterMap::new(self.0.iter().flat_map(|center| {
+            center.racks.iter().map(|rack| {
+                let octets = (center.second_octet, rack.third_octet);
+                (octets, Location::new(&center.name, &rack.name))
+            })
+        }))
+    }
+
+    /// How many replicas each data centre holds, by its name. Of several elements of one name,
+    /// for several second octets, the last says it.
+    pub fn replication_factors(&self) -> BTreeMap<String, usize> {
+        let centers = self.0.iter();
+        centers.map(|center| (center.name.clone(), center.replication_factor as usize)).collect()
     }
 }
 
@@ -118,16 +127,18 @@ mod tests {
     #[test]
     fn addresses_are_located_by_two_octets() {
         let centers = Datacenters::parse(SAMPLE.as_bytes(), "dc.xml").unwrap();
-        let factors: Vec<u32> = centers.0.iter().map(|c| c.replication_factor).collect();
-        assert_eq!(factors, [2, 1]);
-        let located = |address: &str| {
-            let found = centers.locate(address.parse().unwrap());
-            found.map(|(center, rack)| format!("{}/{}", center.name, rack.name))
-        };
-        assert_eq!(located("10.18.6.1").as_deref(), Some("North/R2"));
-        assert_eq!(located("10.19.5.1").as_deref(), Some("South/R1"));
-        assert_eq!(located("10.19.6.1"), None);
-        assert_eq!(located("10.20.5.1"), None);
+        let factors = [("North".to_owned(), 2), ("South".to_owned(), 1)];
+        assert_eq!(centers.replication_factors(), BTreeMap::from(factors));
+        let map = centers.map();
+        for (address, center, rack) in [
+            ("10.18.6.1", "North", "R2"),
+            ("10.19.5.1", "South", "R1"),
+            ("10.19.6.1", "default", "default"),
+            ("10.20.5.1", "default", "default"),
+        ] {
+            let located = map.locate(address.parse().unwrap());
+            assert_eq!(located, &Location::new(center, rack), "{address}");
+        }
     }
 
     #[test]

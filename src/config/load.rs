@@ -183,6 +183,7 @@ impl Loader<'_> {
         Ok(NetworkSettings {
             listen_address,
             storage_port,
+            storage_port_is_required: doc.sources.contains_key("StoragePort"),
             rpc_timeout: limits.rpc_timeout,
             phi_convict_threshold: limits.phi_convict_threshold,
             stream_throughput_bytes: ours::throughput(doc, "StreamThroughputInMBPerSecond", 0)?,
@@ -280,7 +281,7 @@ fn malformed(origin: &str, error: xml::XmlError) -> ConfigError {
 }
 
 /// The bytes of a file, at most one more than a document may have.
-fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+pub(super) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     use std::io::Read;
     let mut bytes = Vec::new();
     let limit = xml::MAX_DOCUMENT_BYTES as u64 + 1;

@@ -87,6 +87,8 @@ pub struct NetworkSettings {
     pub listen_address: IpAddr,
     /// `StoragePort` (7000): TCP, the same on all nodes.
     pub storage_port: u16,
+    /// Whether the file names the port: then it is an error when it is taken.
+    pub storage_port_is_required: bool,
     /// `RpcTimeoutInMillis` (2 s): how long a coordinator waits for replicas.
     pub rpc_timeout: Duration,
     /// `PhiConvictThreshold` (8, from 5 to 16): how much suspicion makes a node dead.

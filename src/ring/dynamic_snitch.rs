@@ -24,9 +24,6 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
 /// What the latency is compared with, in milliseconds. Any will do, if it is the same for all.
 const SENTINEL_MILLIS: f64 = 0.0001;
 
-/// How often [`DynamicSnitch::update`] is to be called.
-pub const UPDATE_INTERVAL: Duration = Duration::from_millis(100);
-
 /// The latencies of endpoints, and the order that follows.
 ///
 /// Threads record without waiting for each other. What they record counts from the next
@@ -53,6 +50,9 @@ struct Window {
 }
 
 impl DynamicSnitch {
+    /// How often [`update`](DynamicSnitch::update) is to be called.
+    pub const UPDATE_INTERVAL: Duration = Duration::from_millis(100);
+
     /// Notes how long an answer of an endpoint took; where none came, the timeout.
     pub fn record(&self, endpoint: IpAddr, latency: Duration) {
         if self.recorded.load(Ordering::Relaxed) >= MOST_PER_INTERVAL {

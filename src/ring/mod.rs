@@ -2,11 +2,14 @@
 //!
 //! Pure data and functions. A [`Partitioner`] maps a row key to its [`Token`]; rows sort as
 //! [`DecoratedKey`]s everywhere. [`TokenMetadata`] says which endpoint holds which token, a
-//! [`ReplicaPlacement`] where the replicas of a token live. Queries over many rows arrive as
-//! [`TokenRange`] or [`KeyBounds`] and are scanned as [`RowRange`]s, which never wrap.
+//! [`ReplicaPlacement`] where the replicas of a token live, and [`ReplicaSets`] are the answers to
+//! that for all tokens of a ring. A [`Snitch`] tells who is near whom, a [`DynamicSnitch`] who
+//! answers fast. Queries over many rows arrive as [`TokenRange`] or [`KeyBounds`] and are scanned
+//! as [`RowRange`]s, which never wrap.
 
 mod collation;
 mod collation_table;
+mod data_center_quorum;
 mod decorated_key;
 mod dynamic_snitch;
 mod latencies;
@@ -23,8 +26,9 @@ mod stored_key;
 mod token;
 mod token_metadata;
 
+pub use data_center_quorum::DataCenterQuorums;
 pub use decorated_key::DecoratedKey;
-pub use dynamic_snitch::{DynamicSnitch, UPDATE_INTERVAL};
+pub use dynamic_snitch::DynamicSnitch;
 pub use latencies::RecentLatencies;
 pub use partitioner::{Partitioner, TokenError};
 pub use pending::pending_endpoints;
