@@ -33,6 +33,9 @@ pub const MAX_FRAME_BYTES: usize = 128 << 20;
 /// Bytes in front of a payload.
 pub const HEAD_BYTES: usize = 12;
 
+/// The largest frame, which is all that a buffer has to hold.
+const MOST_BYTES: usize = HEAD_BYTES + MAX_FRAME_BYTES;
+
 const CHECKSUM_BYTES: usize = 4;
 
 /// Room for reading that a connection keeps.
@@ -113,26 +116,39 @@ impl FrameReader {
         Self::default()
     }
 
-    /// Where to put the next bytes: never empty.
+    /// Where to put the next bytes. Never empty, if [`FrameReader::next_frame`] has been asked
+    /// until there was no frame left.
     pub fn space(&mut self) -> &mut [u8] {
         let used = self.end - self.start;
         if used == 0 {
             (self.start, self.end) = (0, 0);
-            if self.buffer.len() > KEPT_BYTES || self.buffer.is_empty() {
+            if self.buffer.len() > KEPT_BYTES {
                 self.buffer = vec![0; INITIAL_BYTES];
             }
         }
-        if self.end == self.buffer.len() {
-            if used <= self.buffer.len() / 2 {
-                self.buffer.copy_within(self.start..self.end, 0);
-            } else {
-                let mut larger = vec![0; self.buffer.len() * 2];
-                larger[..used].copy_from_slice(&self.buffer[self.start..self.end]);
-                self.buffer = larger;
-            }
+        let growth = self.growth();
+        if growth > 0 {
+            let mut larger = vec![0; self.buffer.len() + growth];
+            larger[..used].copy_from_slice(&self.buffer[self.start..self.end]);
+            (self.buffer, self.start, self.end) = (larger, 0, used);
+        } else if self.end == self.buffer.len() {
+            self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, used);
         }
         &mut self.buffer[self.end..]
+    }
+
+    /// By how many bytes the next [`FrameReader::space`] makes the memory larger. It at most
+    /// doubles, and only when what has arrived takes most of it.
+    pub fn growth(&self) -> usize {
+        let (used, length) = (self.end - self.start, self.buffer.len());
+        if length == 0 {
+            INITIAL_BYTES
+        } else if self.end == length && used > length / 2 {
+            length.min(MOST_BYTES - length)
+        } else {
+            0
+        }
     }
 
     /// Says that `count` bytes were put into [`FrameReader::space`].
@@ -269,11 +285,12 @@ mod tests {
         #[test]
         fn frames_come_out_as_they_went_in(
             messages in vec((vec(0u8.., 0..200), any::<bool>()), 0..20),
-            large in 0usize..3 * INITIAL_BYTES,
+            large in 0usize..9 * INITIAL_BYTES,
+            place in any::<prop::sample::Index>(),
             piece in 1usize..5000,
         ) {
             let mut messages = messages;
-            messages.push((vec![7; large], true));
+            messages.insert(place.index(messages.len() + 1), (vec![7; large], true));
             let bytes: Vec<u8> = messages.iter().flat_map(|(m, sum)| framed(m, *sum)).collect();
             let (mut reader, mut read) = (FrameReader::new(), Vec::new());
             for piece in bytes.chunks(piece) {

@@ -12,8 +12,15 @@
 //! bounds, and becomes a typed value or an error.
 
 pub mod bodies;
+mod drops;
+pub mod extensions;
 pub mod frame;
 pub mod message;
+pub mod messenger;
+pub mod tcp;
+mod transport;
 mod verb;
 
+pub use drops::Drops;
+pub use transport::{Inbound, PeerStats, Transport};
 pub use verb::{Channel, Verb};

@@ -98,7 +98,34 @@ impl From<Malformed> for BodyError {
     }
 }
 
+/// Longest text of a peer that an error repeats, in characters: errors are logged.
+const MOST_CHARACTERS: usize = 100;
+
+fn clipped(text: &str) -> String {
+    match text.char_indices().nth(MOST_CHARACTERS) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 impl BodyError {
+    pub(super) fn unknown_family(keyspace: &str, family: &str) -> Self {
+        Self::UnknownFamily { keyspace: clipped(keyspace), family: clipped(family) }
+    }
+
+    pub(super) fn other_type(
+        family: &ColumnFamilySchema,
+        part: FamilyPart,
+        ours: String,
+        theirs: &str,
+    ) -> Self {
+        Self::OtherType { family: family.to_string(), part, ours, theirs: clipped(theirs) }
+    }
+
+    pub(super) fn other_family(family: &ColumnFamilySchema, theirs: &str) -> Self {
+        Self::OtherFamily { family: family.to_string(), theirs: clipped(theirs) }
+    }
+
     /// A name of columns, or of super columns if `super_name` is none, that cannot be.
     pub(super) fn name(
         family: &ColumnFamilySchema,
@@ -107,7 +134,7 @@ impl BodyError {
     ) -> Self {
         let columns = super_name.and_then(|_| family.subcolumn_comparator());
         let name = columns.unwrap_or(family.comparator()).render(name);
-        Self::Name { family: family.to_string(), name }
+        Self::Name { family: family.to_string(), name: clipped(&name) }
     }
 }
 

@@ -149,7 +149,7 @@ pub(super) fn read_version(
         return Ok(RowVersion::default());
     }
     if theirs != family.name {
-        return Err(BodyError::OtherFamily { family: family.to_string(), theirs });
+        return Err(BodyError::other_family(family, &theirs));
     }
     let mut record = Vec::new();
     let deletion = read_family(reader, family, room, &mut |parts| parts.encode(&mut record))?;
@@ -215,8 +215,7 @@ fn check_types(reader: &mut ByteReader<'_>, family: &ColumnFamilySchema) -> Resu
     for (part, ours) in ours {
         let theirs = reader.utf()?;
         if theirs != ours {
-            let (family, theirs) = (family.to_string(), theirs.into_owned());
-            return Err(BodyError::OtherType { family, part, ours, theirs });
+            return Err(BodyError::other_type(family, part, ours, &theirs));
         }
     }
     Ok(())

@@ -73,7 +73,7 @@ pub fn decode_mutation(body: &[u8], schema: &Schema) -> Result<RowMutation, Body
             return Err(BodyError::Malformed(at));
         }
         let Some(id) = schema.family_id(&keyspace, &name) else {
-            return Err(BodyError::UnknownFamily { keyspace: keyspace.into(), family: name });
+            return Err(BodyError::unknown_family(&keyspace, &name));
         };
         builder.family(id);
         let mut take = |parts: CellParts<'_>| add(&mut builder, parts);

@@ -59,8 +59,7 @@ impl RangeCommand {
         let mut reader = ByteReader::new(body);
         let (keyspace, name) = (reader.utf()?, reader.utf()?);
         let Some(family) = schema.family_id(&keyspace, &name) else {
-            let (keyspace, family) = (keyspace.into_owned(), name.into_owned());
-            return Err(BodyError::UnknownFamily { keyspace, family });
+            return Err(BodyError::unknown_family(&keyspace, &name));
         };
         let parent = Parent::new(schema.family(family), reader.bytes()?)?;
         let slice = read_predicate(reader.bytes()?, parent)?;

@@ -70,8 +70,7 @@ impl ReadCommand {
         let key = read_key(&mut reader)?;
         let name = reader.utf()?;
         let Some(family) = schema.family_id(&keyspace, &name) else {
-            let (keyspace, family) = (keyspace.into_owned(), name.into_owned());
-            return Err(BodyError::UnknownFamily { keyspace, family });
+            return Err(BodyError::unknown_family(&keyspace, &name));
         };
         let parent = Parent::new(schema.family(family), reader.prefixed()?)?;
         let at = reader.position();

@@ -199,6 +199,26 @@ fn ranges_have_the_forms_of_0_6() {
     }
 }
 
+/// Up to 0.6.8 the minimum token was 0.
+#[test]
+fn ranges_of_older_nodes_end_with_the_ring() {
+    let schema = schema();
+    let range = RowRange { start: Bound::Excluded(Token::Random(5)), end: Bound::Unbounded };
+    let (slice, max_rows) = (Slice::all(None), 1);
+    let command = RangeCommand { family: STANDARD, slice, range, max_rows };
+    let mut body = command.encode(&schema, Partitioner::Random).unwrap();
+    let decode = |body: &[u8]| RangeCommand::decode(body, &schema, Partitioner::Random);
+    let at = body.len() - 5;
+    body[at] = 0;
+    assert_eq!(decode(&body), Ok(command));
+    body[at] = 4;
+    assert_eq!(decode(&body), Err(BodyError::RangeWraps));
+    // From the minimum of today to 0, which a node may have for its token.
+    (body[at], body[at - 5]) = (0, 0xff);
+    let end = Bound::Included(Token::Random(0));
+    assert_eq!(decode(&body).unwrap().range, RowRange { start: Bound::Unbounded, end });
+}
+
 /// Replaces a text by one of the same length.
 fn replaced(body: &[u8], from: &str, to: &str) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
@@ -242,6 +262,10 @@ fn a_peer_of_another_configuration_is_told_apart() {
     ] {
         assert_eq!(refused(&body), text);
     }
+    // Errors are logged: what a peer says stands there in short.
+    let clipped = format!("column family {}...", "x".repeat(100));
+    let unknown = [&[0x40, 0][..], "x".repeat(0x4000).as_bytes(), &standard[11..]].concat();
+    assert!(refused(&unknown).starts_with(&clipped));
     let mut system = vec![0, 6];
     system.extend(b"system");
     assert_eq!(refused(&system), "the keyspace system is not written to from outside");

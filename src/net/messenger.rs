@@ -1,0 +1,196 @@
+//! Requests to other nodes: each gets a number, and its replies find the way back by it.
+//!
+//! Who waits for replies is told of each as it arrives, on the thread that received it, and at the
+//! end which replicas have not answered in time. So nobody has to keep a task for a request whose
+//! outcome nobody waits for any more, as for the hint of a write that timed out.
+
+use super::message::{Header, Message, MessageId};
+use super::transport::Transport;
+use super::verb::Verb;
+use crate::base::clock::Clock;
+use crate::base::java::TooLong;
+use smallvec::SmallVec;
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Who waits for the replies to a request.
+pub trait Replies: Send + Sync + fmt::Debug {
+    /// One has come. `tag` is that of the request, `took` the time since it was sent. Called on a
+    /// thread that receives for all, which must not be kept.
+    fn on_reply(&self, tag: u32, from: IpAddr, body: &[u8], took: Duration);
+
+    /// The time is over, and these have not answered.
+    fn on_timeout(&self, tag: u32, missing: &[IpAddr]);
+}
+
+/// A request to one or more nodes.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// What they are asked for.
+    pub verb: Verb,
+    /// Headers of the message.
+    pub headers: Vec<Header<'a>>,
+    /// Its body.
+    pub body: &'a [u8],
+    /// Tells the requests of one who waits apart.
+    pub tag: u32,
+}
+
+/// Locks among which requests are spread, so that threads seldom wait for each other.
+const SHARDS: usize = 16;
+
+/// Sends requests, and brings their replies to those who wait.
+#[derive(Debug)]
+pub struct Messenger {
+    local: IpAddr,
+    timeout: Duration,
+    clock: Arc<dyn Clock>,
+    transport: Arc<dyn Transport>,
+    next_id: AtomicU64,
+    shards: [Mutex<Shard>; SHARDS],
+}
+
+/// Requests that are under way.
+#[derive(Debug, Default)]
+struct Shard {
+    by_id: HashMap<u64, Waiting>,
+    /// In the order in which they were sent, which is that of their deadlines.
+    deadlines: VecDeque<(Duration, u64)>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    tag: u32,
+    sent: Duration,
+    missing: SmallVec<[IpAddr; 4]>,
+    replies: Arc<dyn Replies>,
+}
+
+impl Messenger {
+    /// A messenger of the node at this address. Whoever does not answer within the timeout
+    /// (`RpcTimeoutInMillis`) is given up.
+    pub fn new(
+        local: IpAddr,
+        timeout: Duration,
+        clock: Arc<dyn Clock>,
+        transport: Arc<dyn Transport>,
+    ) -> Self {
+        let (next_id, shards) = (AtomicU64::new(1), Default::default());
+        Self { local, timeout, clock, transport, next_id, shards }
+    }
+
+    /// Numbers its requests from what no earlier start of this node has reached: a late answer to
+    /// one of those would else count for another request.
+    #[must_use]
+    pub fn starting_at(mut self, generation: i32) -> Self {
+        let first = (u64::from(generation.unsigned_abs()) << 32) + 1;
+        self.next_id = AtomicU64::new(first);
+        self
+    }
+
+    /// The time by which its deadlines are, a monotonic one.
+    pub fn now(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
+    /// Sends a request to these nodes, one after the other under the same number.
+    pub fn request(
+        &self,
+        request: Request<'_>,
+        to: &[IpAddr],
+        replies: &Arc<dyn Replies>,
+    ) -> Result<(), TooLong> {
+        let now = self.clock.monotonic();
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let Request { verb, headers, body, tag } = request;
+        let message = Message { headers, ..Message::new(id.into(), self.local, verb, body) };
+        let message: Arc<[u8]> = message.encode()?.into();
+        let (deadline, missing) = (now + self.timeout, SmallVec::from_slice(to));
+        let waiting = Waiting { tag, sent: now, missing, replies: Arc::clone(replies) };
+        let mut shard = self.shard(id);
+        shard.by_id.insert(id, waiting);
+        shard.deadlines.push_back((deadline, id));
+        drop(shard);
+        for to in to {
+            self.transport.send(*to, verb.channel(), Arc::clone(&message), deadline);
+        }
+        Ok(())
+    }
+
+    /// Sends a message that has no reply.
+    pub fn send(&self, verb: Verb, body: &[u8], to: IpAddr) -> Result<(), TooLong> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        self.pass_on(&Message::new(id.into(), self.local, verb, body), to)
+    }
+
+    /// Answers a request.
+    pub fn reply(&self, to: IpAddr, id: MessageId, body: &[u8]) -> Result<(), TooLong> {
+        self.pass_on(&Message::new(id, self.local, Verb::ReadResponse, body), to)
+    }
+
+    fn pass_on(&self, message: &Message<'_>, to: IpAddr) -> Result<(), TooLong> {
+        let deadline = self.clock.monotonic() + self.timeout;
+        self.transport.send(to, message.verb.channel(), message.encode()?.into(), deadline);
+        Ok(())
+    }
+
+    /// Takes a reply. One that nobody waits for any more is dropped.
+    pub fn on_response(&self, message: &Message<'_>) {
+        let Some(id) = message.id.as_u64() else { return };
+        let mut shard = self.shard(id);
+        let Some(waiting) = shard.by_id.get_mut(&id) else { return };
+        let Some(place) = waiting.missing.iter().position(|it| *it == message.from) else { return };
+        waiting.missing.swap_remove(place);
+        let (tag, sent, replies) = (waiting.tag, waiting.sent, Arc::clone(&waiting.replies));
+        if waiting.missing.is_empty() {
+            shard.by_id.remove(&id);
+        }
+        drop(shard);
+        let took = self.clock.monotonic().saturating_sub(sent);
+        replies.on_reply(tag, message.from, message.body, took);
+    }
+
+    /// Gives up what has waited for too long. To be called often.
+    pub fn expire(&self) {
+        let now = self.clock.monotonic();
+        for shard in &self.shards {
+            let mut expired = Vec::new();
+            let mut guard = lock(shard);
+            while let Some((_, id)) = guard.deadlines.pop_front_if(|(at, _)| *at <= now) {
+                expired.extend(guard.by_id.remove(&id));
+            }
+            drop(guard);
+            for Waiting { tag, missing, replies, .. } in expired {
+                replies.on_timeout(tag, &missing);
+            }
+        }
+    }
+
+    /// How many requests are under way.
+    pub fn pending(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).by_id.len()).sum()
+    }
+
+    /// How long replies are waited for.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// What carries the messages.
+    pub fn transport(&self) -> &Arc<dyn Transport> {
+        &self.transport
+    }
+
+    fn shard(&self, id: u64) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[(id % SHARDS as u64) as usize])
+    }
+}
+
+/// What is guarded here is never left half changed, so a panic elsewhere does not matter.
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,213 @@
+//! The transport of real nodes: TCP, as nodes of 0.6 use it.
+//!
+//! Everybody listens at the same port. To each peer there are at most two connections, one for each
+//! [`Channel`], which are dialled when there is something to send, from the address that this node
+//! listens on. Nothing ever comes back on them: answers come on the connections that the peer has
+//! dialled. Those are read for as long as they are open, however idle: a node of 0.6 loses the
+//! first message that it writes to a connection that was closed.
+//!
+//! A few threads carry all connections, each with a runtime of its own. What waits for a peer
+//! stands in a `queue` with bounds in number, bytes and time, and a `writer` sends all that
+//! waits in one write. A `reader` hands messages on where it reads them.
+
+mod listener;
+mod peer;
+mod queue;
+mod reader;
+mod report;
+#[cfg(test)]
+mod tests;
+mod worker;
+mod writer;
+
+use super::transport::{Inbound, PeerStats, Transport};
+use super::verb::Channel;
+use crate::base::clock::Clock;
+use peer::{Peer, Peers};
+use report::Reporter;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use worker::Workers;
+
+/// What the transport needs to know, and what it may take of the machine.
+#[derive(Debug, Clone)]
+pub struct TcpOptions {
+    /// `ListenAddress` and `StoragePort`. All peers have the same port; with port 0 it is the one
+    /// that the system chose.
+    pub listen: SocketAddr,
+    /// Threads for all connections.
+    pub threads: usize,
+    /// Most messages that wait for one peer on one channel.
+    pub max_queued_messages: usize,
+    /// Most bytes that wait for one peer on one channel. One message may be larger, alone.
+    pub max_queued_bytes: usize,
+    /// Most peers. The address of a peer is whatever a message says, so that there has to be one.
+    pub max_peers: usize,
+    /// Most connections from others; further ones are closed.
+    pub max_inbound: usize,
+    /// Memory for what has arrived in part, over all connections; one that needs more is closed.
+    pub receive_budget_bytes: usize,
+    /// How long an attempt to connect may take.
+    pub connect_timeout: Duration,
+    /// The shortest pause between two attempts.
+    pub least_backoff: Duration,
+    /// The longest pause between two attempts.
+    pub greatest_backoff: Duration,
+    /// How long the last messages may take when the node stops.
+    pub drain: Duration,
+}
+
+impl TcpOptions {
+    /// The defaults, for a node that listens here.
+    pub fn new(listen: SocketAddr) -> Self {
+        Self {
+            listen,
+            threads: 2,
+            max_queued_messages: 65536,
+            max_queued_bytes: 64 << 20,
+            max_peers: 1024,
+            max_inbound: 4096,
+            receive_budget_bytes: 512 << 20,
+            connect_timeout: Duration::from_secs(2),
+            least_backoff: Duration::from_millis(100),
+            greatest_backoff: Duration::from_secs(1),
+            drain: Duration::from_secs(1),
+        }
+    }
+}
+
+/// Why a node cannot speak to others.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address is taken, or is none of this machine.
+    #[error("cannot listen for other nodes on {address} (ListenAddress and StoragePort): {source}")]
+    Listen {
+        /// The address of the configuration.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The system gives no threads.
+    #[error("cannot start a thread for connections to other nodes: {0}")]
+    Thread(#[source] io::Error),
+}
+
+/// What all connections share.
+#[derive(Debug)]
+struct Shared {
+    options: TcpOptions,
+    clock: Arc<dyn Clock>,
+    /// Bytes that readers hold.
+    receiving: AtomicUsize,
+    reporter: Reporter,
+    peers: Peers,
+    /// Cancelled when the node stops.
+    stop: CancellationToken,
+}
+
+/// Sends and receives messages over TCP until it is shut down or dropped.
+#[derive(Debug)]
+pub struct TcpTransport {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    workers: Workers,
+    /// Until [`TcpTransport::serve`].
+    listener: Mutex<Option<TcpListener>>,
+}
+
+impl TcpTransport {
+    /// Starts the threads and listens; connections are accepted by [`TcpTransport::serve`].
+    pub fn bind(options: TcpOptions, clock: Arc<dyn Clock>) -> Result<Self, StartError> {
+        let stop = CancellationToken::new();
+        let workers =
+            Workers::start(options.threads, &stop, options.drain).map_err(StartError::Thread)?;
+        let listening = workers.enter(|| {
+            let listener = listener::listen(options.listen)?;
+            listener.local_addr().map(|address| (listener, address))
+        });
+        let (listener, address) =
+            listening.map_err(|source| StartError::Listen { address: options.listen, source })?;
+        let shared = Shared {
+            receiving: AtomicUsize::new(0),
+            reporter: Reporter::new(Arc::clone(&clock)),
+            peers: Peers::new(options.max_peers),
+            options,
+            clock,
+            stop,
+        };
+        let listener = Mutex::new(Some(listener));
+        Ok(Self { shared: Arc::new(shared), address, workers, listener })
+    }
+
+    /// Where it listens; tells the port that the system chose.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Begins to accept connections. Only the first call does something.
+    pub fn serve(&self, inbound: Arc<dyn Inbound>) {
+        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(listener) = listener {
+            let (shared, workers) = (Arc::clone(&self.shared), self.workers.clone());
+            self.workers.spawn_first(listener::accept(listener, shared, workers, inbound));
+        }
+    }
+
+    /// Counters of all peers, sorted by their addresses.
+    pub fn stats(&self) -> Vec<(IpAddr, PeerStats)> {
+        self.shared.peers.all().iter().map(|peer| (peer.address, peer.stats())).collect()
+    }
+
+    /// Accepts and reads no more, sends what is queued for peers that are connected, for at most
+    /// [`TcpOptions::drain`], closes everything and waits for the threads. Not to be called from a
+    /// task.
+    pub fn shutdown(&self) {
+        self.shared.stop.cancel();
+        self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.workers.join();
+    }
+
+    fn connect_to(&self, peer: &Arc<Peer>, channel: Channel) {
+        let address = SocketAddr::new(peer.address, self.address.port());
+        let (shared, peer) = (Arc::clone(&self.shared), Arc::clone(peer));
+        self.workers.spawn(writer::run(shared, peer, channel, address));
+    }
+}
+
+impl Transport for TcpTransport {
+    fn send(&self, to: IpAddr, channel: Channel, message: Arc<[u8]>, deadline: Duration) {
+        let Some(peer) = self.shared.peers.get(to) else {
+            let line = "dropping messages to a further peer: there are too many";
+            self.shared.reporter.warn(to, format_args!("{line}"));
+            return;
+        };
+        if peer.push(channel, message, deadline, &self.shared) {
+            self.connect_to(&peer, channel);
+        }
+    }
+
+    fn disconnect(&self, peer: IpAddr) {
+        if let Some(peer) = self.shared.peers.find(peer) {
+            for channel in Channel::ALL {
+                peer.queue(channel).disconnect();
+            }
+        }
+    }
+
+    fn set_checksums(&self, peer: IpAddr, checksums: bool) {
+        if let Some(peer) = self.shared.peers.get(peer) {
+            peer.checksums.store(checksums, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for TcpTransport {
+    fn drop(&mut self) {
+        self.shared.stop.cancel();
+    }
+}

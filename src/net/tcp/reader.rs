@@ -1,0 +1,125 @@
+//! Reads what a peer sends on one connection.
+
+use super::Shared;
+use crate::net::frame::{Frame, FrameError, FrameReader};
+use crate::net::transport::Inbound;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+
+/// After so many messages the other connections of the thread have their turn.
+const MESSAGES_AT_A_TIME: usize = 256;
+
+/// Why a connection is closed.
+#[derive(Debug, thiserror::Error)]
+enum Closed {
+    #[error("{0}")]
+    Frame(#[from] FrameError),
+    #[error("no memory is left for messages that have arrived in part")]
+    Budget,
+    #[error("file streams are not accepted")]
+    FileStream,
+    /// The peer closed it, or it broke.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+/// Reads until the connection ends or something is wrong with it. However long nothing comes, it
+/// stays open.
+pub(super) async fn run(
+    mut stream: TcpStream,
+    peer: SocketAddr,
+    shared: &Shared,
+    inbound: &dyn Inbound,
+) {
+    match read_all(&mut stream, peer, shared, inbound).await {
+        Closed::Io(error) => log::debug!("the connection of {peer} has ended: {error}"),
+        wrong => {
+            shared
+                .reporter
+                .warn(peer.ip(), format_args!("closing the connection of {peer}: {wrong}"));
+        }
+    }
+}
+
+async fn read_all(
+    stream: &mut TcpStream,
+    peer: SocketAddr,
+    shared: &Shared,
+    inbound: &dyn Inbound,
+) -> Closed {
+    let counters = shared.peers.get(peer.ip());
+    let mut frames = FrameReader::new();
+    let mut charge = Charge { used: &shared.receiving, bytes: 0 };
+    let limit = shared.options.receive_budget_bytes;
+    let mut since_pause = 0;
+    loop {
+        if !charge.set(frames.held() + frames.growth(), limit) {
+            return Closed::Budget;
+        }
+        // It may wait for long from here on, and has given back what a large message took.
+        frames.space();
+        charge.set(frames.held(), limit);
+        let count = match stream.read(frames.space()).await {
+            Ok(0) => return Closed::Io(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => count,
+            Err(error) => return Closed::Io(error),
+        };
+        frames.filled(count);
+        let mut messages = 0;
+        let outcome = loop {
+            match frames.next_frame() {
+                Ok(Some(Frame::Message(payload))) => {
+                    inbound.receive(payload);
+                    messages += 1;
+                }
+                Ok(Some(Frame::FileStream)) => break Err(Closed::FileStream),
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(Closed::Frame(error)),
+            }
+        };
+        if let Some(counters) = &counters {
+            counters.received.add(messages as u64);
+            counters.received_bytes.add(count as u64);
+        }
+        if let Err(closed) = outcome {
+            return closed;
+        }
+        since_pause += messages;
+        if since_pause >= MESSAGES_AT_A_TIME {
+            since_pause = 0;
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// What a connection has taken of the budget, until it is dropped.
+struct Charge<'a> {
+    used: &'a AtomicUsize,
+    bytes: usize,
+}
+
+impl Charge<'_> {
+    /// Takes or gives back. False, and no change, if there is not so much.
+    fn set(&mut self, bytes: usize, limit: usize) -> bool {
+        if bytes > self.bytes {
+            let more = bytes - self.bytes;
+            let take = |used: usize| used.checked_add(more).filter(|all| *all <= limit);
+            if self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+                return false;
+            }
+        } else {
+            self.used.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+        }
+        self.bytes = bytes;
+        true
+    }
+}
+
+impl Drop for Charge<'_> {
+    fn drop(&mut self) {
+        self.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
