@@ -1,0 +1,309 @@
+//! Reading the hints for a target in order, and the progress of their delivery.
+
+use std::io;
+
+use log::warn;
+
+use crate::model::mutation::RowMutation;
+use crate::storage::error::FileError;
+
+use super::error::HintError;
+use super::files;
+use super::format::HEADER_BYTES;
+use super::reader::{Item, SegmentReader};
+use super::stats::count;
+use super::target::{HintPosition, Place, Segment, State, TargetLog, remove};
+use super::terms::Verdict;
+use super::upkeep::Answers;
+
+/// A mutation that its target has not received.
+#[derive(Debug, Clone)]
+pub struct Hint {
+    /// What the target is to apply.
+    pub mutation: RowMutation,
+    /// When the hint was stored, in milliseconds since the Unix epoch.
+    pub created_ms: u64,
+}
+
+/// Some hints for one target, oldest first.
+#[derive(Debug, Clone)]
+pub struct HintBatch {
+    /// The hints. None at all, if those that were read are not to be delivered: then too the batch
+    /// is to be acknowledged, and the next one to be asked for.
+    pub hints: Vec<Hint>,
+    /// Where the batch ends: what to acknowledge when its hints are delivered.
+    pub end: HintPosition,
+}
+
+/// What reading needs to know of a segment.
+struct Extent {
+    number: u64,
+    salt: u64,
+    end: u64,
+    is_whole: bool,
+    hints: u64,
+    newest_ms: u64,
+}
+
+/// What was found between two places, and is counted once.
+struct Reading<'a> {
+    log: &'a TargetLog,
+    now_ms: u64,
+    judged: Place,
+    hints: Vec<Hint>,
+}
+
+impl TargetLog {
+    /// The next hints that are not acknowledged: at least one record, and not many more bytes than
+    /// these. None if there is nothing left.
+    pub(super) fn read_batch(&self, max_bytes: u64) -> Result<Option<HintBatch>, HintError> {
+        let (delivered, judged) = {
+            let state = self.lock();
+            (state.delivered, state.judged)
+        };
+        let now_ms = self.shared.clock.coarse_millis();
+        let mut reading = Reading { log: self, now_ms, judged, hints: Vec::new() };
+        let mut at = delivered;
+        let mut left = max_bytes.max(1);
+        while left > 0 {
+            let Some(extent) = self.extent_at(&mut at) else { break };
+            if self.shared.terms.is_expired(extent.newest_ms, now_ms) {
+                reading.pass_expired(&extent, at);
+                at.1 = extent.end;
+                continue;
+            }
+            let from = at.1;
+            at.1 = match reading.read(&extent, from, left) {
+                Ok(end) => end,
+                Err(_) if !self.is_there(extent.number) => break,
+                // What was read before can be delivered all the same.
+                Err(_) if !reading.hints.is_empty() => break,
+                Err(source) => {
+                    let path = self.path(extent.number);
+                    return Err(FileError::new("read", &path, source).into());
+                }
+            };
+            left = left.saturating_sub(at.1 - from);
+        }
+        let mut state = self.lock();
+        state.judged = state.judged.max(at);
+        if at <= state.delivered {
+            return Ok(None);
+        }
+        Ok(Some(HintBatch { hints: reading.hints, end: self.position(at) }))
+    }
+
+    /// The segment that stands at a place; the place moves on to the next one where one ends.
+    fn extent_at(&self, at: &mut Place) -> Option<Extent> {
+        let state = self.lock();
+        let unread = |segment: &&Segment| {
+            segment.number > at.0 || (segment.number == at.0 && segment.hints_end() > at.1)
+        };
+        let segment = state.segments.iter().find(unread)?;
+        if segment.number > at.0 {
+            *at = (segment.number, HEADER_BYTES);
+        }
+        Some(Extent::of(segment))
+    }
+
+    /// Whether a segment is still part of the log.
+    fn is_there(&self, number: u64) -> bool {
+        self.lock().segment(number).is_some()
+    }
+
+    /// Everything before `end` was delivered. What is delivered as a whole goes.
+    pub(super) fn acknowledge(&self, end: Place) {
+        let turn = self.upkeep.lock().expect("nothing panics while it syncs hints");
+        let mut state = self.lock();
+        let Some(last) = state.segments.last().map(|segment| (segment.number, segment.end)) else {
+            return;
+        };
+        let end = end.min(last);
+        if end <= state.delivered {
+            return;
+        }
+        state.delivered = end;
+        state.is_progress_new = true;
+        let is_done = |segment: &Segment| (segment.number, segment.hints_end()) <= end;
+        let done = state.segments.iter().take_while(|segment| is_done(segment)).count();
+        let answers = self.drop_first(&mut state, done, &Ok(()));
+        drop((state, turn));
+        answers.tell();
+    }
+
+    /// Throws away everything that is there now.
+    pub(super) fn discard(&self) {
+        let turn = self.upkeep.lock().expect("nothing panics while it syncs hints");
+        let mut state = self.lock();
+        count(&self.shared.counters.discarded_bytes, state.bytes);
+        let all = state.segments.len();
+        let discarded = Err(HintError::Discarded { target: self.target });
+        let answers = self.drop_first(&mut state, all, &discarded);
+        drop((state, turn));
+        answers.tell();
+    }
+
+    /// Throws away segments whose newest hint is too old, so that what nobody asks for does not
+    /// stay. They are in the order of their age.
+    pub(super) fn drop_expired(&self) {
+        let now_ms = self.shared.clock.coarse_millis();
+        let turn = self.upkeep.lock().expect("nothing panics while it syncs hints");
+        let mut state = self.lock();
+        let terms = &self.shared.terms;
+        let is_expired = |segment: &&Segment| terms.is_expired(segment.newest_ms, now_ms);
+        let expired: Vec<_> =
+            state.segments.iter().take_while(is_expired).map(Extent::of).collect();
+        let mut reading = Reading { log: self, now_ms, judged: state.judged, hints: Vec::new() };
+        for extent in &expired {
+            let from = if extent.number == state.delivered.0 { state.delivered.1 } else { 0 };
+            reading.pass_expired(extent, (extent.number, from));
+        }
+        let answers = self.drop_first(&mut state, expired.len(), &Ok(()));
+        drop((state, turn));
+        answers.tell();
+    }
+
+    /// Takes the first segments off the log and removes their files; the folder too, when it was
+    /// the last one. Whoever waited for something in them gets this answer.
+    fn drop_first(
+        &self,
+        state: &mut State,
+        number: usize,
+        answer: &Result<(), HintError>,
+    ) -> Answers {
+        let mut last = None;
+        for segment in state.segments.drain(..number) {
+            state.bytes -= segment.end;
+            remove(self.fs(), &self.path(segment.number));
+            last = Some((segment.number, segment.end));
+        }
+        let Some(last) = last else { return Answers::default() };
+        state.delivered = state.delivered.max(last);
+        if state.segments.is_empty() {
+            state.close();
+            self.remove_folder(state);
+        }
+        let gone = state.waiters.extract_if(.., |waiter| waiter.place <= last);
+        Answers::all(gone, answer)
+    }
+
+    fn remove_folder(&self, state: &mut State) {
+        let progress = files::progress(&self.folder);
+        if self.fs().exists(&progress) {
+            remove(self.fs(), &progress);
+        }
+        state.is_progress_new = false;
+        // A folder with something else in it stays; whether it is there is asked anew.
+        let _ = self.fs().remove_dir(&self.folder);
+        state.has_folder = false;
+    }
+}
+
+impl Extent {
+    fn of(segment: &Segment) -> Self {
+        let Segment { number, salt, is_whole, hints, newest_ms, .. } = *segment;
+        Self { number, salt, end: segment.hints_end(), is_whole, hints, newest_ms }
+    }
+
+    /// About how many hints stand from this offset on.
+    fn hints_from(&self, offset: u64) -> u64 {
+        hints_from(self.hints, self.end, offset)
+    }
+}
+
+/// About how many of so many hints stand between an offset and the end of a segment.
+pub(super) fn hints_from(hints: u64, end: u64, offset: u64) -> u64 {
+    let left = end.saturating_sub(offset.max(HEADER_BYTES));
+    let all = end.saturating_sub(HEADER_BYTES).max(1);
+    (u128::from(hints) * u128::from(left)).div_ceil(u128::from(all)) as u64
+}
+
+impl Reading<'_> {
+    /// Reads a segment from one of its records on, until so many bytes are read or it ends.
+    /// Returns where it stopped.
+    fn read(&mut self, extent: &Extent, from: u64, max_bytes: u64) -> io::Result<u64> {
+        let file = match self.log.fs().open(&self.log.path(extent.number)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound && self.log.is_there(extent.number) => {
+                if (extent.number, from) >= self.judged {
+                    self.tell_damage(extent, from, extent.end - from);
+                }
+                return Ok(extent.end);
+            }
+            file => file?,
+        };
+        let mut reader = SegmentReader::new(file, extent.salt, from, extent.end);
+        loop {
+            let at = reader.offset();
+            if at - from >= max_bytes {
+                return Ok(at);
+            }
+            // What was read before can be delivered before the disk is asked again.
+            let item = match reader.next() {
+                Err(_) if at > from => return Ok(at),
+                item => item?,
+            };
+            let is_new = (extent.number, at) >= self.judged;
+            match item {
+                None => {
+                    if at < extent.end && is_new {
+                        self.tell_damage(extent, at, extent.end - at);
+                    }
+                    return Ok(extent.end);
+                }
+                Some(Item::Hint { created_ms, mutation }) => {
+                    self.judge(extent, at, is_new, created_ms, mutation);
+                }
+                Some(Item::Seal) => {}
+                Some(Item::Unreadable { bytes, is_tail: true, .. }) if !extent.is_whole => {
+                    if is_new {
+                        count(&self.log.shared.counters.torn_bytes, bytes);
+                    }
+                }
+                Some(Item::Unreadable { offset, bytes, .. }) => {
+                    if is_new {
+                        self.tell_damage(extent, offset, bytes);
+                    }
+                }
+            }
+        }
+    }
+
+    fn judge(&mut self, extent: &Extent, at: u64, is_new: bool, created_ms: u64, record: &[u8]) {
+        let shared = &self.log.shared;
+        let counters = &shared.counters;
+        let counter = match shared.terms.judge(record, created_ms, self.now_ms) {
+            Verdict::Deliver(mutation) => {
+                self.hints.push(Hint { mutation, created_ms });
+                &counters.read
+            }
+            Verdict::Expired => &counters.expired,
+            Verdict::Unconfigured => &counters.unconfigured,
+            Verdict::Malformed => {
+                if is_new {
+                    self.tell_damage(extent, at, record.len() as u64);
+                }
+                return;
+            }
+        };
+        if is_new {
+            count(counter, 1);
+        }
+    }
+
+    /// The rest of a segment is too old, which its newest hint tells.
+    fn pass_expired(&mut self, extent: &Extent, at: Place) {
+        if at >= self.judged {
+            count(&self.log.shared.counters.expired, extent.hints_from(at.1));
+        }
+    }
+
+    fn tell_damage(&self, extent: &Extent, offset: u64, bytes: u64) {
+        count(&self.log.shared.counters.damaged_bytes, bytes);
+        let (path, target) = (self.log.path(extent.number), self.log.target);
+        warn!(
+            "{} is damaged at byte {offset}: {bytes} bytes of hints are lost. Repair {target} when \
+             its other hints are delivered",
+            path.display(),
+        );
+    }
+}

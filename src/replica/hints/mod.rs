@@ -1,0 +1,81 @@
+//! What a node keeps for other nodes that were down or too slow: the mutations themselves, in one
+//! log for each target, in the order in which they were to be applied there.
+//!
+//! ```text
+//!   store        HintStore: all logs of a node, and what it counts
+//!     target     the log of one target: where its hints lie, and how a hint is appended
+//!       delivery     reading in order, and the progress of it
+//!       upkeep       what makes hints durable, and who waits for that
+//!       opening      what of a log a start finds
+//!     terms      which hints may still be delivered
+//!     reader     the records of one file, damaged or not
+//!     format     the bytes of a file
+//!     progress   how far a log was delivered, on disk
+//!     files      the names
+//! ```
+//!
+//! # Files
+//!
+//! A log is a folder named like the address of its target. In it are segments, `<number>.hints`,
+//! and a small text, `delivered`, which says how far the first of them was delivered. Segments
+//! that were delivered are removed, and so is the folder when nothing is left. All numbers in a
+//! segment are little-endian:
+//!
+//! ```text
+//! segment   header | record | record | ... | seal
+//!
+//! header     0  8  magic "AlexHint"
+//!            8  4  version, 1
+//!           12  8  number of the segment, as in its name
+//!           20  8  salt, drawn anew for each segment
+//!           28  4  CRC32 of bytes 0..28
+//!
+//! record     0  4  length of the body; the top bit marks a seal
+//!            4  4  tag: CRC32 of salt (8), offset in the segment (8) and length word (4)
+//!            8  4  CRC32 of the tag and the body
+//!           12     body
+//!
+//! hint       0  8  when it was stored, in milliseconds since the Unix epoch
+//!            8     the mutation, as in the commit log
+//!
+//! seal       0  8  number of hints in the segment
+//!            8  8  when the newest of them was stored, in milliseconds since the Unix epoch
+//! ```
+//!
+//! The tag ties a record to its place, so that a length is known to be right before anything of
+//! that length is read, and bytes that only look like a record do not pass. A seal is the last
+//! record of a segment that was ended in order; one without it was being written when the node
+//! stopped, and may end in the middle of a record.
+//!
+//! # Promises
+//!
+//! A hint is in the hands of the system when [`HintStore::store`] returns, so that the end of the
+//! process does not lose it, and on the disk after the next [`HintStore::sync`]. A file that could
+//! not be written or synced takes no further hints, and nothing in it counts as durable that did
+//! not before; the next hint begins another. Progress of a delivery is written down now and then:
+//! after a crash some hints are delivered once more, which changes nothing.
+//!
+//! Damage costs the hints that it hit and no others. It is told in the log, and never keeps a node
+//! from starting.
+
+mod delivery;
+mod error;
+mod files;
+mod format;
+mod opening;
+mod progress;
+mod reader;
+mod stats;
+mod store;
+mod target;
+mod terms;
+#[cfg(test)]
+mod tests;
+mod upkeep;
+
+pub use delivery::{Hint, HintBatch};
+pub use error::HintError;
+pub use stats::{HintStats, TargetStats};
+pub use store::{HintOptions, HintStore, SEGMENT_BYTES};
+pub use target::HintPosition;
+pub use upkeep::DurableCallback;

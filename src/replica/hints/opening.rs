@@ -1,0 +1,192 @@
+//! What of the hints for a target a start finds. Sealed segments are not read here: their seals
+//! tell what is in them.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use log::{info, warn};
+
+use crate::base::fs::File;
+use crate::storage::error::{FileContext, FileError};
+
+use super::files::{self, FileName};
+use super::format::{
+    BadHeader, CREATED_BYTES, HEAD_BYTES, HEADER_BYTES, Head, Header, SEAL_BYTES, Seal, decode_hint,
+};
+use super::progress::Progress;
+use super::reader::{Item, SegmentReader};
+use super::stats::count;
+use super::store::Shared;
+use super::target::{Segment, State, TargetLog, remove};
+
+/// What a file with the name of a segment is.
+enum Found {
+    Hints(Segment),
+    /// It has no hint, and never had one that was promised.
+    Nothing,
+    /// Something that this program cannot read, for this reason.
+    Strange(String),
+}
+
+/// Opens the log in the folder of a target. An error means that the folder cannot be looked at;
+/// whatever is in it is none.
+pub(super) fn open(shared: &Arc<Shared>, target: IpAddr) -> Result<TargetLog, FileError> {
+    let mut state = State { has_folder: true, names_made: 1, ..State::default() };
+    let log = TargetLog::new(shared.clone(), target, State::default());
+    let mut names = shared.fs.list(&log.folder).context("list", &log.folder)?;
+    names.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut has_progress = false;
+    for entry in names {
+        let path = log.folder.join(&entry.name);
+        match FileName::parse(&entry.name) {
+            FileName::Segment(number) if !entry.is_dir => {
+                state.next_number = state.next_number.max(number + 1);
+                match segment(&log, number) {
+                    Ok(Found::Hints(segment)) => state.segments.push(segment),
+                    Ok(Found::Nothing) => remove(log.fs(), &path),
+                    Ok(Found::Strange(reason)) => {
+                        count(&shared.counters.damaged_bytes, entry.size);
+                        let (path, bytes) = (path.display(), entry.size);
+                        warn!("{path} is left alone, {bytes} bytes are not delivered: {reason}");
+                    }
+                    Err(error) => warn!("{} is left alone: {error}", path.display()),
+                }
+            }
+            FileName::Progress if !entry.is_dir => has_progress = true,
+            FileName::UnfinishedProgress if !entry.is_dir => remove(log.fs(), &path),
+            _ => warn!("{} is no file of hints and is left alone", path.display()),
+        }
+    }
+    state.segments.sort_by_key(|segment| segment.number);
+    if has_progress {
+        resume(&log, &mut state);
+    }
+    state.bytes = state.segments.iter().map(|segment| segment.end).sum();
+    if state.segments.is_empty() {
+        // A folder with something else in it stays.
+        let _ = log.fs().remove_dir(&log.folder);
+        state.has_folder = false;
+    }
+    *log.lock() = state;
+    Ok(log)
+}
+
+/// Takes up the delivery where it was. What cannot be told is delivered once more.
+fn resume(log: &TargetLog, state: &mut State) {
+    let progress = match Progress::read(log.fs(), &log.folder) {
+        Ok(Ok(progress)) => progress,
+        Ok(Err(reason)) => {
+            let path = files::progress(&log.folder);
+            warn!("{} is damaged, hints are delivered once more: {reason}", path.display());
+            remove(log.fs(), &path);
+            return;
+        }
+        Err(error) => return warn!("hints are delivered once more: {error}"),
+    };
+    let Progress { segment, salt, offset } = progress;
+    if state.segment(segment).is_none_or(|found| found.salt != salt) {
+        return remove(log.fs(), &files::progress(&log.folder));
+    }
+    state.delivered = (segment, offset);
+    let is_done = |found: &mut Segment| (found.number, found.hints_end()) <= (segment, offset);
+    for done in state.segments.extract_if(.., is_done) {
+        remove(log.fs(), &log.path(done.number));
+    }
+    if state.segments.is_empty() {
+        remove(log.fs(), &files::progress(&log.folder));
+    }
+}
+
+fn segment(log: &TargetLog, number: u64) -> io::Result<Found> {
+    let file = log.fs().open(&log.path(number))?;
+    let size = file.size()?;
+    let header = read(&*file, 0, HEADER_BYTES.min(size))?;
+    let header = match Header::decode(&header) {
+        Ok(header) => header,
+        Err(BadHeader::Unfinished) => return Ok(Found::Nothing),
+        Err(BadHeader::Invalid) => return Ok(Found::Strange("its header is damaged".into())),
+        Err(BadHeader::Version(version)) => {
+            let reason = format!("it has version {version}, which this program cannot read");
+            return Ok(Found::Strange(reason));
+        }
+    };
+    if header.number != number {
+        return Ok(Found::Strange(format!("it was segment {}", header.number)));
+    }
+    let segment = Segment {
+        number,
+        salt: header.salt,
+        end: size,
+        is_sealed: false,
+        hints: 0,
+        oldest_ms: 0,
+        newest_ms: 0,
+        is_whole: true,
+        file: None,
+        // A process that was killed may have left it to the system to write this.
+        synced: 0,
+        failed: None,
+    };
+    let segment = match seal(&*file, header.salt, size)? {
+        Some(seal) => Segment {
+            is_sealed: true,
+            hints: seal.hints,
+            oldest_ms: first_created(&*file, header.salt, size)?.unwrap_or(seal.newest_ms),
+            newest_ms: seal.newest_ms,
+            ..segment
+        },
+        None => survey(log, file, segment)?,
+    };
+    Ok(if segment.hints == 0 { Found::Nothing } else { Found::Hints(segment) })
+}
+
+/// The seal at the end of a file.
+fn seal(file: &dyn File, salt: u64, size: u64) -> io::Result<Option<Seal>> {
+    let Some(at) = size.checked_sub(SEAL_BYTES).filter(|at| *at >= HEADER_BYTES) else {
+        return Ok(None);
+    };
+    Ok(Seal::decode(&read(file, at, SEAL_BYTES)?, salt, at))
+}
+
+/// When the first hint was stored, as far as its head can be trusted alone.
+fn first_created(file: &dyn File, salt: u64, size: u64) -> io::Result<Option<u64>> {
+    const BYTES: u64 = HEAD_BYTES + CREATED_BYTES;
+    let bytes = read(file, HEADER_BYTES, BYTES.min(size - HEADER_BYTES))?;
+    let (head, body) = bytes.split_at(bytes.len().min(HEAD_BYTES as usize));
+    let head = Head::decode(head, salt, HEADER_BYTES, size);
+    Ok(head.and_then(|_| decode_hint(body)).map(|(created_ms, _)| created_ms))
+}
+
+/// Reads through a segment that was being written when the node stopped. What a crash has left of
+/// the last record is cut off.
+fn survey(log: &TargetLog, file: Arc<dyn File>, mut segment: Segment) -> io::Result<Segment> {
+    segment.is_whole = false;
+    let mut reader = SegmentReader::new(file, segment.salt, HEADER_BYTES, segment.end);
+    while let Some(item) = reader.next()? {
+        match item {
+            Item::Hint { created_ms, .. } => {
+                if segment.hints == 0 {
+                    segment.oldest_ms = created_ms;
+                }
+                segment.newest_ms = segment.newest_ms.max(created_ms);
+                segment.hints += 1;
+            }
+            Item::Unreadable { offset, bytes, is_tail: true } => {
+                count(&log.shared.counters.torn_bytes, bytes);
+                let path = log.path(segment.number);
+                info!("{} ends at byte {offset} in a hint that was cut short", path.display());
+                segment.end = offset;
+            }
+            // Told when it is to be delivered.
+            Item::Unreadable { .. } | Item::Seal => {}
+        }
+    }
+    Ok(segment)
+}
+
+fn read(file: &dyn File, at: u64, length: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; length as usize];
+    file.read_exact_at(&mut bytes, at)?;
+    Ok(bytes)
+}

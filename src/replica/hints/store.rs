@@ -1,0 +1,273 @@
+//! The hints of a node, for all its targets.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use log::warn;
+
+use crate::base::clock::Clock;
+use crate::base::fs::FileSystem;
+use crate::model::mutation::RowMutation;
+use crate::model::schema::{FamilyId, Schema};
+use crate::storage::directory::{self, DirectorySync};
+use crate::storage::error::{FileContext, FileError};
+use crate::storage::files::LOCK_FILE;
+
+use super::delivery::{HintBatch, hints_from};
+use super::error::HintError;
+use super::files;
+use super::format::hint_bytes;
+use super::opening;
+use super::stats::{Counters, HintStats, TargetStats, count};
+use super::target::{HintPosition, State, TargetLog};
+use super::terms::Terms;
+use super::upkeep::DurableCallback;
+
+/// Size of a segment, unless one hint is larger. It is what stays on the disk of hints that are
+/// delivered already, at most.
+pub const SEGMENT_BYTES: u64 = 16 << 20;
+
+/// How often a log tells that hints for one target are not kept.
+const WARNING_PERIOD: Duration = Duration::from_secs(10);
+
+/// What a [`HintStore`] is made for.
+#[derive(Debug, Clone)]
+pub struct HintOptions {
+    /// `HintsDirectory`.
+    pub directory: PathBuf,
+    /// Older hints are not delivered.
+    pub max_age: Duration,
+    /// Most bytes that are kept for one target.
+    pub max_bytes_per_target: u64,
+    /// Size of a segment; [`SEGMENT_BYTES`].
+    pub segment_bytes: u64,
+    /// The column families that hints can be for.
+    pub schema: Arc<Schema>,
+    /// `GCGraceSeconds` of the column families. A hint is not delivered when it is older than the
+    /// shortest of those that it concerns.
+    pub gc_grace: BTreeMap<FamilyId, Duration>,
+}
+
+/// What all logs of a store use.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) fs: Arc<dyn FileSystem>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) directory: PathBuf,
+    pub(super) max_bytes_per_target: u64,
+    pub(super) segment_bytes: u64,
+    pub(super) terms: Terms,
+    pub(super) counters: Counters,
+    /// Makes the names of files durable.
+    pub(super) names: DirectorySync,
+    rng: Mutex<fastrand::Rng>,
+}
+
+impl Shared {
+    /// A salt.
+    pub(super) fn draw(&self) -> u64 {
+        self.rng.lock().expect("nothing panics while it draws a number").u64(..)
+    }
+}
+
+/// What a node keeps for others that could not take it. Any number of threads may use it; none of
+/// them waits for a sync, but those that ask for one.
+#[derive(Debug)]
+pub struct HintStore {
+    shared: Arc<Shared>,
+    /// The logs of all targets that there were hints for. An empty one has no files.
+    logs: Mutex<BTreeMap<IpAddr, Arc<TargetLog>>>,
+}
+
+impl HintStore {
+    /// Opens the hints in a directory, which is made if it is not there. An error means that the
+    /// directory or one in it cannot be made or looked at, never that what it holds is damaged.
+    pub fn open(
+        fs: Arc<dyn FileSystem>,
+        clock: Arc<dyn Clock>,
+        rng: fastrand::Rng,
+        options: HintOptions,
+    ) -> Result<Self, FileError> {
+        let HintOptions { directory, max_age, max_bytes_per_target, segment_bytes, .. } = options;
+        directory::create(&*fs, &directory).context("create", &directory)?;
+        let shared = Arc::new(Shared {
+            fs,
+            clock,
+            directory,
+            max_bytes_per_target,
+            segment_bytes,
+            terms: Terms::new(options.schema, max_age, options.gc_grace),
+            counters: Counters::default(),
+            names: DirectorySync::default(),
+            rng: Mutex::new(rng),
+        });
+        let mut logs = BTreeMap::new();
+        let mut entries = shared.fs.list(&shared.directory).context("list", &shared.directory)?;
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        for entry in entries {
+            match files::target_of(&entry.name) {
+                Some(target) if entry.is_dir => {
+                    logs.insert(target, Arc::new(opening::open(&shared, target)?));
+                }
+                _ if entry.name == LOCK_FILE => {}
+                _ => {
+                    let path = shared.directory.join(&entry.name);
+                    warn!("{} is none of the hints and is left alone", path.display());
+                }
+            }
+        }
+        Ok(Self { shared, logs: Mutex::new(logs) })
+    }
+
+    /// Keeps a mutation for a target. It is durable after the next [`HintStore::sync`].
+    pub fn store(&self, target: IpAddr, mutation: &RowMutation) -> Result<HintPosition, HintError> {
+        let log = self.log_or_new(target.to_canonical());
+        let stored = log.append(mutation.record(), self.shared.clock.coarse_millis());
+        let counters = &self.shared.counters;
+        match &stored {
+            Ok(_) => {
+                count(&counters.stored, 1);
+                count(&counters.stored_bytes, hint_bytes(mutation.record()));
+            }
+            Err(error) => {
+                count(
+                    match error {
+                        HintError::Full { .. } => &counters.refused_full,
+                        HintError::NoSpace(_) => &counters.refused_no_space,
+                        _ => &counters.failed,
+                    },
+                    1,
+                );
+                self.warn_now_and_then(&log, error);
+            }
+        }
+        stored
+    }
+
+    /// Makes durable what was stored, writes down what was delivered, and throws away what is too
+    /// old. To be called every period of the commit log. Returns the first failure, and does the
+    /// rest all the same.
+    pub fn sync(&self) -> Result<(), HintError> {
+        let mut result = Ok(());
+        for log in self.all() {
+            result = result.and(log.sync());
+            log.drop_expired();
+        }
+        result
+    }
+
+    /// Calls back when a hint is durable, or cannot be: at once, or from within a later sync.
+    pub fn on_durable(&self, position: HintPosition, callback: DurableCallback) {
+        match self.log(position.target) {
+            Some(log) => log.on_durable((position.segment, position.offset), callback),
+            None => callback(Ok(())),
+        }
+    }
+
+    /// Makes a hint durable. Threads that wait at the same time share syncs.
+    pub fn wait_durable(&self, position: HintPosition) -> Result<(), HintError> {
+        let log = self.log(position.target);
+        log.map_or(Ok(()), |log| log.wait_durable((position.segment, position.offset)))
+    }
+
+    /// Targets that there are hints for, in the order of their addresses.
+    pub fn targets(&self) -> Vec<TargetStats> {
+        self.all().iter().filter_map(|log| log.stats()).collect()
+    }
+
+    /// The next hints for a target that are not acknowledged, oldest first: one, or some that take
+    /// about so many bytes. None if nothing is left. Without [`HintStore::acknowledge`] the same
+    /// hints come again.
+    pub fn read_batch(
+        &self,
+        target: IpAddr,
+        max_bytes: u64,
+    ) -> Result<Option<HintBatch>, HintError> {
+        self.log(target.to_canonical()).map_or(Ok(None), |log| log.read_batch(max_bytes))
+    }
+
+    /// Everything up to the end of this batch was delivered, and goes. After a crash some of it
+    /// may be there again.
+    pub fn acknowledge(&self, end: HintPosition) {
+        if let Some(log) = self.log(end.target) {
+            log.acknowledge((end.segment, end.offset));
+        }
+    }
+
+    /// Throws away all hints for a target, because it will not come back.
+    pub fn discard(&self, target: IpAddr) {
+        if let Some(log) = self.log(target.to_canonical()) {
+            log.discard();
+        }
+    }
+
+    /// Ends all files in order and makes everything durable, as the node stops. What is stored
+    /// later goes to further files.
+    pub fn close(&self) -> Result<(), HintError> {
+        for log in self.all() {
+            let mut state = log.lock();
+            if state.is_open {
+                log.seal(&mut state);
+            }
+        }
+        self.sync()
+    }
+
+    /// What became of hints since the start.
+    pub fn stats(&self) -> HintStats {
+        self.shared.counters.read_all()
+    }
+
+    fn log(&self, target: IpAddr) -> Option<Arc<TargetLog>> {
+        self.lock().get(&target).cloned()
+    }
+
+    fn log_or_new(&self, target: IpAddr) -> Arc<TargetLog> {
+        match self.lock().entry(target) {
+            Entry::Occupied(log) => log.get().clone(),
+            Entry::Vacant(vacant) => {
+                let log = TargetLog::new(self.shared.clone(), target, State::default());
+                vacant.insert(Arc::new(log)).clone()
+            }
+        }
+    }
+
+    fn all(&self) -> Vec<Arc<TargetLog>> {
+        self.lock().values().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<IpAddr, Arc<TargetLog>>> {
+        self.logs.lock().expect("nothing panics while it holds the logs of hints")
+    }
+
+    fn warn_now_and_then(&self, log: &TargetLog, error: &HintError) {
+        let now = self.shared.clock.monotonic();
+        let mut state = log.lock();
+        if state.warned.is_none_or(|last| now.saturating_sub(last) >= WARNING_PERIOD) {
+            state.warned = Some(now);
+            let target = log.target;
+            warn!("{target} misses writes until it is repaired (nodetool repair): {error}");
+        }
+    }
+}
+
+impl TargetLog {
+    /// What is kept; none if nothing is.
+    fn stats(&self) -> Option<TargetStats> {
+        let state = self.lock();
+        let first = state.segments.first()?;
+        let (number, offset) = state.delivered;
+        let delivered = if number == first.number { offset } else { 0 };
+        let others: u64 = state.segments.iter().skip(1).map(|segment| segment.hints).sum();
+        Some(TargetStats {
+            target: self.target,
+            bytes: state.bytes.saturating_sub(delivered),
+            hints: hints_from(first.hints, first.hints_end(), delivered) + others,
+            oldest_ms: (first.hints > 0).then_some(first.oldest_ms),
+        })
+    }
+}

@@ -1,0 +1,277 @@
+//! The log of one target: where its hints lie, and how a hint is appended.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use log::warn;
+
+use crate::base::fs::{File, FileSystem};
+
+use super::error::{HintError, is_full};
+use super::files;
+use super::format::{HEADER_BYTES, Header, MAX_MUTATION_BYTES, SEAL_BYTES, Seal};
+use super::format::{encode_hint, hint_bytes};
+use super::store::Shared;
+use super::upkeep::Waiter;
+
+/// A place in the hints of one target. That of a hint is where it ends. Places of one target grow
+/// in the order in which its hints were stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HintPosition {
+    /// Whom the hints are for.
+    pub target: IpAddr,
+    /// The number of the segment.
+    pub segment: u64,
+    /// The offset in the segment, in bytes.
+    pub offset: u64,
+}
+
+impl fmt::Display for HintPosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}:{}", self.target, self.segment, self.offset)
+    }
+}
+
+/// A place within one log: number of the segment, offset in it.
+pub(super) type Place = (u64, u64);
+
+/// All hints for one target. Appending goes on while it is read and synced.
+#[derive(Debug)]
+pub(super) struct TargetLog {
+    pub(super) shared: Arc<Shared>,
+    pub(super) target: IpAddr,
+    pub(super) folder: PathBuf,
+    /// Held by who syncs or removes files; taken before the state.
+    pub(super) upkeep: Mutex<()>,
+    state: Mutex<State>,
+}
+
+/// One file of hints.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) number: u64,
+    pub(super) salt: u64,
+    /// Where the records end, as far as they were written.
+    pub(super) end: u64,
+    /// Whether a seal ends the records.
+    pub(super) is_sealed: bool,
+    /// Number of hints.
+    pub(super) hints: u64,
+    /// When the first and the newest hint were stored, in milliseconds since the Unix epoch.
+    pub(super) oldest_ms: u64,
+    pub(super) newest_ms: u64,
+    /// Whether all bytes up to the end are known to have been written. Otherwise unreadable ones
+    /// at the end are what a crash leaves.
+    pub(super) is_whole: bool,
+    /// There while something in the file of this run may not be durable.
+    pub(super) file: Option<Arc<dyn File>>,
+    /// Everything before this is durable.
+    pub(super) synced: u64,
+    /// Why nothing more of it will be durable.
+    pub(super) failed: Option<HintError>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// In the order of their numbers. Each has hints.
+    pub(super) segments: Vec<Segment>,
+    /// Sum of the ends of the segments.
+    pub(super) bytes: u64,
+    /// Whether the last segment takes hints.
+    pub(super) is_open: bool,
+    pub(super) next_number: u64,
+    pub(super) has_folder: bool,
+    /// Segments that were made, and how many of these the directories are known to name durably.
+    pub(super) names_made: u64,
+    pub(super) names_synced: u64,
+    /// Everything before this was delivered.
+    pub(super) delivered: Place,
+    /// Whether that is not on disk.
+    pub(super) is_progress_new: bool,
+    /// What lies before this was counted when it was read, and warned about.
+    pub(super) judged: Place,
+    pub(super) waiters: Vec<Waiter>,
+    /// When a warning was written about hints that are not kept, on the monotonic clock.
+    pub(super) warned: Option<std::time::Duration>,
+}
+
+impl TargetLog {
+    /// A log that is in this state.
+    pub(super) fn new(shared: Arc<Shared>, target: IpAddr, state: State) -> Self {
+        let folder = files::target_folder(&shared.directory, target);
+        Self { shared, target, folder, upkeep: Mutex::default(), state: Mutex::new(state) }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics while it holds a log of hints")
+    }
+
+    pub(super) fn fs(&self) -> &dyn FileSystem {
+        &*self.shared.fs
+    }
+
+    pub(super) fn path(&self, number: u64) -> PathBuf {
+        files::segment(&self.folder, number)
+    }
+
+    pub(super) fn position(&self, (segment, offset): Place) -> HintPosition {
+        HintPosition { target: self.target, segment, offset }
+    }
+
+    /// Appends a hint, by one write.
+    pub(super) fn append(
+        &self,
+        mutation: &[u8],
+        created_ms: u64,
+    ) -> Result<HintPosition, HintError> {
+        if mutation.len() as u64 > MAX_MUTATION_BYTES {
+            let bytes = mutation.len() as u64;
+            return Err(HintError::TooLarge { bytes, limit: MAX_MUTATION_BYTES });
+        }
+        let bytes = hint_bytes(mutation);
+        let mut state = self.lock();
+        let is_fitting = |segment: &Segment| {
+            segment.hints == 0 || segment.end + bytes + SEAL_BYTES <= self.shared.segment_bytes
+        };
+        if state.is_open && !state.segments.last().is_some_and(is_fitting) {
+            self.seal(&mut state);
+        }
+        let header_bytes = if state.is_open { 0 } else { HEADER_BYTES };
+        let limit = self.shared.max_bytes_per_target;
+        if state.bytes + header_bytes + bytes + SEAL_BYTES > limit {
+            return Err(HintError::Full { target: self.target, limit });
+        }
+        if !state.is_open {
+            let segment = self.begin(&mut state, HEADER_BYTES + bytes)?;
+            state.bytes += segment.end;
+            state.segments.push(segment);
+            state.is_open = true;
+        }
+        let (number, start) = self.write(&mut state, |segment| {
+            encode_hint(segment.salt, segment.end, created_ms, mutation)
+        })?;
+        let segment = state.segments.last_mut().expect("the hint was written to the last one");
+        if segment.hints == 0 {
+            segment.oldest_ms = created_ms;
+        }
+        segment.newest_ms = segment.newest_ms.max(created_ms);
+        segment.hints += 1;
+        Ok(self.position((number, start + bytes)))
+    }
+
+    /// Appends a record to the open segment. Returns where it begins. After a failure other than
+    /// that of a full disk the segment takes nothing more.
+    fn write(
+        &self,
+        state: &mut State,
+        record: impl FnOnce(&Segment) -> Vec<u8>,
+    ) -> Result<Place, HintError> {
+        let segment = state.segments.last_mut().expect("an open log has a segment");
+        let file = segment.file.as_ref().expect("an open segment has its file");
+        let record = record(segment);
+        let start = segment.end;
+        let Err(source) = file.write_all_at(&record, start) else {
+            segment.end += record.len() as u64;
+            state.bytes += record.len() as u64;
+            return Ok((segment.number, start));
+        };
+        // The part of the record that was written is taken back: what follows must not have to be
+        // searched behind it.
+        let is_as_before = is_full(&source) && file.set_size(start).is_ok();
+        let error = HintError::of("write", &self.path(segment.number), source);
+        if !is_as_before {
+            warn!("{error}. Further hints for {} go to another file", self.target);
+            state.close();
+        }
+        Err(error)
+    }
+
+    /// Ends the open segment in order. Without a seal it can be read just as well.
+    pub(super) fn seal(&self, state: &mut State) {
+        let sealed = self.write(state, |segment| {
+            let seal = Seal { hints: segment.hints, newest_ms: segment.newest_ms };
+            seal.encode(segment.salt, segment.end)
+        });
+        match (sealed, state.segments.last_mut()) {
+            (Ok(_), Some(segment)) => segment.is_sealed = true,
+            (Err(error), _) => warn!("hints for {} were not sealed: {error}", self.target),
+            (Ok(_), None) => {}
+        }
+        state.close();
+    }
+
+    /// Makes the file of the next segment, which is to take so many bytes. Nothing of it is durable
+    /// before the next sync.
+    fn begin(&self, state: &mut State, bytes: u64) -> Result<Segment, HintError> {
+        // Asked first, so that on a full disk not every hint makes and removes a file.
+        let room = self.fs().available_space(&self.shared.directory).unwrap_or(u64::MAX);
+        if room < bytes {
+            return Err(self.failed("write to", std::io::ErrorKind::StorageFull.into()));
+        }
+        if !state.has_folder {
+            self.fs().create_dir_all(&self.folder).map_err(|e| self.failed("create", e))?;
+            state.has_folder = true;
+        }
+        let number = state.next_number.max(1);
+        let path = self.path(number);
+        // Whatever happens now, no number is given twice.
+        state.next_number = number + 1;
+        let file = self.fs().create(&path).map_err(|e| HintError::of("create", &path, e))?;
+        state.names_made += 1;
+        let salt = self.shared.draw();
+        if let Err(source) = file.write_all_at(&Header { number, salt }.encode(), 0) {
+            remove(self.fs(), &path);
+            return Err(HintError::of("write", &path, source));
+        }
+        Ok(Segment {
+            number,
+            salt,
+            end: HEADER_BYTES,
+            is_sealed: false,
+            hints: 0,
+            oldest_ms: 0,
+            newest_ms: 0,
+            is_whole: true,
+            file: Some(file),
+            synced: 0,
+            failed: None,
+        })
+    }
+
+    fn failed(&self, action: &'static str, source: std::io::Error) -> HintError {
+        HintError::of(action, &self.folder, source)
+    }
+}
+
+impl Segment {
+    /// Where the hints end.
+    pub(super) fn hints_end(&self) -> u64 {
+        self.end - if self.is_sealed { SEAL_BYTES } else { 0 }
+    }
+}
+
+impl State {
+    /// The last segment takes nothing more. Its file stays until it is synced.
+    pub(super) fn close(&mut self) {
+        self.is_open = false;
+    }
+
+    pub(super) fn segment(&self, number: u64) -> Option<&Segment> {
+        let at = self.segments.binary_search_by_key(&number, |segment| segment.number).ok()?;
+        self.segments.get(at)
+    }
+
+    pub(super) fn segment_mut(&mut self, number: u64) -> Option<&mut Segment> {
+        let at = self.segments.binary_search_by_key(&number, |segment| segment.number).ok()?;
+        self.segments.get_mut(at)
+    }
+}
+
+/// Removes a file. A failure costs space, and at worst that hints are delivered once more.
+pub(super) fn remove(fs: &dyn FileSystem, path: &Path) {
+    if let Err(error) = fs.remove_file(path) {
+        warn!("cannot remove {}: {error}", path.display());
+    }
+}

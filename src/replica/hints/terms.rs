@@ -1,0 +1,95 @@
+//! Which hints may still be delivered.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use log::warn;
+
+use crate::model::mutation::{DecodeError, RowMutation};
+use crate::model::schema::{FamilyId, Schema};
+
+/// Families that are warned about one by one; beyond that nobody reads on.
+const MAX_WARNINGS: usize = 100;
+
+/// What decides whether a hint is delivered.
+#[derive(Debug)]
+pub(super) struct Terms {
+    schema: Arc<Schema>,
+    max_age: Duration,
+    gc_grace: BTreeMap<FamilyId, Duration>,
+    /// Families that a warning was written about.
+    warned: Mutex<BTreeSet<(String, String)>>,
+}
+
+/// What is to be done with a hint.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// It is delivered.
+    Deliver(RowMutation),
+    /// It is too old: what it deletes or overwrites may be forgotten elsewhere by now.
+    Expired,
+    /// It is for a column family that is not configured any more, or is another one now.
+    Unconfigured,
+    /// It is sound on the disk and no mutation all the same.
+    Malformed,
+}
+
+impl Terms {
+    pub(super) fn new(
+        schema: Arc<Schema>,
+        max_age: Duration,
+        gc_grace: BTreeMap<FamilyId, Duration>,
+    ) -> Self {
+        // Where all families have a grace period, the longest one bounds every hint.
+        let graces = schema.families().map(|(family, _)| gc_grace.get(&family).copied());
+        let longest = graces.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().max());
+        let max_age = longest.map_or(max_age, |longest| max_age.min(longest));
+        Self { schema, max_age, gc_grace, warned: Mutex::default() }
+    }
+
+    /// Whether a hint of this age is too old, whatever it is for.
+    pub(super) fn is_expired(&self, created_ms: u64, now_ms: u64) -> bool {
+        age(created_ms, now_ms) > self.max_age
+    }
+
+    /// Whether and how this hint is delivered. A deletion may be purged on the replicas that have
+    /// it when its grace period is over, and a write that comes in after that would bring back
+    /// what was deleted: so no hint outlives the shortest grace period of its families.
+    pub(super) fn judge(&self, record: &[u8], created_ms: u64, now_ms: u64) -> Verdict {
+        if self.is_expired(created_ms, now_ms) {
+            return Verdict::Expired;
+        }
+        match RowMutation::decode(record, &self.schema) {
+            Ok(mutation) => {
+                let graces = mutation.families.iter().filter_map(|f| self.gc_grace.get(&f.family));
+                match graces.min() {
+                    Some(grace) if age(created_ms, now_ms) > *grace => Verdict::Expired,
+                    _ => Verdict::Deliver(mutation),
+                }
+            }
+            Err(DecodeError::Malformed(_)) => Verdict::Malformed,
+            Err(error) => {
+                self.warn_once(&error);
+                Verdict::Unconfigured
+            }
+        }
+    }
+
+    fn warn_once(&self, error: &DecodeError) {
+        let (DecodeError::UnknownFamily { keyspace, family }
+        | DecodeError::OtherNames { keyspace, family }) = error
+        else {
+            return;
+        };
+        let mut warned = self.warned.lock().expect("nothing panics while it holds the warnings");
+        if warned.len() < MAX_WARNINGS && warned.insert((keyspace.clone(), family.clone())) {
+            warn!("hints for {keyspace}.{family} are not delivered: {error}");
+        }
+    }
+}
+
+/// A hint that was stored in the future, on a clock that was wrong, is new.
+fn age(created_ms: u64, now_ms: u64) -> Duration {
+    Duration::from_millis(now_ms.saturating_sub(created_ms))
+}
