@@ -62,7 +62,7 @@ pub struct ApiOptions {
     /// Dates deletions.
     pub clock: Arc<dyn Clock>,
     /// Does the work.
-    pub coordinator: Coordinator,
+    pub coordinator: Arc<Coordinator>,
 }
 
 /// Answers the calls of clients.
@@ -76,7 +76,7 @@ pub struct Api {
     index_interval: u32,
     authenticator: Authenticator,
     clock: Arc<dyn Clock>,
-    coordinator: Coordinator,
+    coordinator: Arc<Coordinator>,
 }
 
 /// What belongs to one connection.
@@ -104,7 +104,7 @@ impl Api {
     }
 
     /// What does the work.
-    pub fn coordinator(&self) -> &Coordinator {
+    pub fn coordinator(&self) -> &Arc<Coordinator> {
         &self.coordinator
     }
 

@@ -79,9 +79,8 @@ pub(super) async fn get_count(api: &Api, args: GetCountArgs<'_>) -> Result<i32, 
     let family = check_parent(&api.schema, &args.keyspace, &args.column_parent)?;
     check_key(&args.key)?;
     let level = read_level(args.consistency_level)?;
-    let slice = Slice::all(args.column_parent.super_column);
-    let key = RowKey::from(&*args.key);
-    let count = api.coordinator.count(family.id, &key, &slice, level).await?;
+    let (key, super_name) = (RowKey::from(&*args.key), args.column_parent.super_column);
+    let count = api.coordinator.count(family.id, &key, super_name, level).await?;
     Ok(i32::try_from(count).unwrap_or(i32::MAX))
 }
 

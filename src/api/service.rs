@@ -125,7 +125,9 @@ impl From<CoordinatorError> for Failure {
         match error {
             CoordinatorError::Unavailable => Self::Unavailable,
             CoordinatorError::TimedOut => Self::TimedOut,
-            CoordinatorError::TooLarge(why) => Self::InvalidRequest(why),
+            CoordinatorError::TooLarge(why) | CoordinatorError::Unsendable(why) => {
+                Self::InvalidRequest(why)
+            }
             CoordinatorError::Failed(error) => Self::Internal(error.to_string()),
         }
     }

@@ -96,17 +96,7 @@ fn load(arguments: &Arguments, properties: &Properties) -> Result<Loaded, Config
 
 /// Elements of parts that this version does not have. Those that ask for something which a node
 /// on its own cannot give are warned of by the node, and only when they do ask.
-const WITHOUT_EFFECT_YET: &[&str] = &[
-    "DoConsistencyChecksBoolean",
-    "HintedHandoffEnabled",
-    "HintMaxAgeHours",
-    "HintMaxSizeInMB",
-    "HintsDirectory",
-    "PhiConvictThreshold",
-    "SpeculativeRetry",
-    "StoragePort",
-    "StreamThroughputInMBPerSecond",
-];
+const WITHOUT_EFFECT_YET: &[&str] = &["StreamThroughputInMBPerSecond"];
 
 /// Says which settings of the file have no effect, because what they are for is not there.
 fn tell_what_waits(loaded: &Loaded) {
@@ -160,8 +150,13 @@ fn serve(
     runtime.block_on(async {
         // Before anything that takes time, so that an early signal ends the start in order.
         let signals = stop_on_signals(stop.clone()).map_err(ServeError::Runtime)?;
-        let node = Node::start(settings, &options, components)?;
+        let mut node = Node::start(settings, &options, components)?;
         let _pid_file = pid_file.map(PidFile::write).transpose()?;
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = node.join() => {}
+        }
         announce(&node);
         let served = node.run(stop).await.map_err(ServeError::Serving);
         signals.abort();

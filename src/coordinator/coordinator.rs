@@ -1,21 +1,22 @@
 //! The coordinator of requests.
 
-use std::collections::HashMap;
-use std::net::IpAddr;
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
-
-use super::consistency::ConsistencyLevel;
 use super::error::CoordinatorError;
-use crate::model::key::RowKey;
+use super::hinting::Hinting;
+use super::latencies::Latencies;
+use super::view::{Peers, View};
 use crate::model::mutation::RowMutation;
 use crate::model::schema::{FamilyId, Schema};
-use crate::model::slice::{RowSlice, Slice};
-use crate::replica::{Answer, Replica, ReplicaError, Row, Ticket};
-use crate::ring::{Partitioner, ReplicaPlacement, RowRange, Token, TokenMetadata};
+use crate::net::messenger::Messenger;
+use crate::replica::{Replica, ReplicaError, Ticket};
+use crate::ring::{DynamicSnitch, Partitioner, ReplicaPlacement, Token, TokenMetadata};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+use tokio_util::task::TaskTracker;
 
-/// Rows of one request that are read before other requests on the thread get their turn.
-const ROWS_AT_A_TIME: usize = 32;
+use super::ConsistencyLevel;
 
 /// What a coordinator needs to know.
 #[derive(Debug)]
@@ -26,74 +27,125 @@ pub struct CoordinatorOptions {
     pub partitioner: Partitioner,
     /// Where the replicas of each keyspace live. Keyspaces that are not here, such as `system`,
     /// are kept by each node for itself.
-    pub placements: HashMap<String, ReplicaPlacement>,
+    pub placements: BTreeMap<String, ReplicaPlacement>,
     /// Who is where on the ring.
     pub ring: TokenMetadata,
+    /// What is known of the others.
+    pub peers: Peers,
     /// Address of this node.
     pub local: IpAddr,
-    /// `RpcTimeoutInMillis`: how long replicas may take to answer.
-    pub rpc_timeout: Duration,
     /// This node as a replica.
     pub replica: Arc<Replica>,
+    /// The way to the others. Its timeout, `RpcTimeoutInMillis`, is how long replicas may take.
+    pub messenger: Arc<Messenger>,
+    /// Keeps what replicas missed; `None` with `HintedHandoffEnabled` off.
+    pub hinting: Option<Arc<Hinting>>,
+    /// How reads are made.
+    pub reads: ReadOptions,
+}
+
+/// How reads are made.
+#[derive(Debug, Clone)]
+pub struct ReadOptions {
+    /// `SpeculativeRetry`: one more replica is asked after this percentile of recent answers, above
+    /// 0 and below 100; `None`: never.
+    pub speculative_percentile: Option<f64>,
+    /// Whether replicas that lack something get it (`DoConsistencyChecksBoolean`).
+    pub repairs: bool,
+    /// `ReadRepairChance` by the number of the column family: for which share of the reads all
+    /// replicas are compared, from 0 to 1.
+    pub repair_chances: Vec<f64>,
+    /// What sorts replicas by how fast they have answered, if that is wanted.
+    pub dynamic_snitch: Option<Arc<DynamicSnitch>>,
 }
 
 /// Serves requests by asking the replicas that hold the rows.
 #[derive(Debug)]
 pub struct Coordinator {
-    partitioner: Partitioner,
-    placements: HashMap<String, ReplicaPlacement>,
+    pub(super) schema: Arc<Schema>,
+    pub(super) partitioner: Partitioner,
+    placements: Vec<(String, ReplicaPlacement)>,
     /// By number of column family, so that the hot path looks no name up.
-    placement_of_family: Vec<Option<ReplicaPlacement>>,
+    families: Vec<FamilyReads>,
     /// Replaced as a whole when the ring changes.
-    ring: RwLock<Arc<TokenMetadata>>,
-    local: IpAddr,
-    rpc_timeout: Duration,
-    replica: Arc<Replica>,
+    view: RwLock<Arc<View>>,
+    pub(super) local: IpAddr,
+    pub(super) rpc_timeout: Duration,
+    pub(super) replica: Arc<Replica>,
+    pub(super) messenger: Arc<Messenger>,
+    pub(super) hinting: Option<Arc<Hinting>>,
+    pub(super) latencies: Latencies,
+    pub(super) repairs_reads: bool,
+    pub(super) tasks: TaskTracker,
+    pub(super) counters: Counters,
 }
 
-/// The replicas of a key, as far as a request has to know them.
+/// What a coordinator has done since the start.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) speculations: AtomicU64,
+    pub(super) repairs: AtomicU64,
+}
+
+/// What a coordinator has done since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Replicas {
-    /// How many endpoints hold the key.
-    endpoints: usize,
-    /// How many of them are alive.
-    live: usize,
-    /// How many there should be.
-    replication_factor: usize,
+pub struct CoordinatorStats {
+    /// Further replicas that were asked because others were slow.
+    pub speculations: u64,
+    /// Replicas that got what a read found them to lack.
+    pub repairs: u64,
 }
 
-impl Replicas {
-    /// Data that every node keeps for itself.
-    const LOCAL: Self = Self { endpoints: 1, live: 1, replication_factor: 1 };
-
-    fn check_write(self, level: ConsistencyLevel) -> Result<(), CoordinatorError> {
-        let enough = self.live >= level.block_for_write(self.endpoints);
-        if enough { Ok(()) } else { Err(CoordinatorError::Unavailable) }
-    }
-
-    fn check_read(self, level: ConsistencyLevel) -> Result<(), CoordinatorError> {
-        let enough = self.live >= level.block_for_read(self.replication_factor);
-        if enough { Ok(()) } else { Err(CoordinatorError::Unavailable) }
-    }
+#[derive(Debug)]
+struct FamilyReads {
+    /// The place of its keyspace among the placements; `None` if each node keeps it for itself.
+    keyspace: Option<usize>,
+    /// Its `ReadRepairChance` in 2^32 parts.
+    chance: u64,
+    /// Grows by that with each read: with each carry all replicas are compared.
+    due: AtomicU32,
 }
 
 impl Coordinator {
     /// A coordinator.
-    pub fn new(options: CoordinatorOptions) -> Self {
-        let CoordinatorOptions { schema, placements, .. } = options;
-        let placement_of_family = schema
-            .families()
-            .map(|(_, family)| placements.get(&family.keyspace).cloned())
-            .collect();
-        Self {
+    pub fn new(options: CoordinatorOptions) -> Arc<Self> {
+        let CoordinatorOptions { schema, placements, reads, messenger, local, .. } = options;
+        let placements: Vec<(String, ReplicaPlacement)> = placements.into_iter().collect();
+        let families = schema.families().map(|(id, family)| FamilyReads {
+            keyspace: placements.iter().position(|(name, _)| *name == family.keyspace),
+            chance: reads.repair_chances.get(id.0 as usize).map_or(0, |chance| parts(*chance)),
+            due: AtomicU32::new(0),
+        });
+        let families = families.collect();
+        let rpc_timeout = messenger.timeout();
+        let view = View::new(
+            Arc::new(options.ring),
+            placements.iter().map(|(_, placement)| placement),
+            options.peers,
+            local,
+            reads.dynamic_snitch.clone(),
+        );
+        let coordinator = Self {
+            schema,
             partitioner: options.partitioner,
+            families,
+            view: RwLock::new(Arc::new(view)),
             placements,
-            placement_of_family,
-            ring: RwLock::new(Arc::new(options.ring)),
-            local: options.local,
-            rpc_timeout: options.rpc_timeout,
+            local,
+            rpc_timeout,
             replica: options.replica,
-        }
+            messenger,
+            hinting: options.hinting,
+            latencies: Latencies::new(
+                reads.speculative_percentile,
+                rpc_timeout,
+                reads.dynamic_snitch,
+            ),
+            repairs_reads: reads.repairs,
+            tasks: TaskTracker::new(),
+            counters: Counters::default(),
+        };
+        Arc::new(coordinator)
     }
 
     /// From row keys to tokens.
@@ -103,17 +155,27 @@ impl Coordinator {
 
     /// The ring as it is now.
     pub fn ring(&self) -> Arc<TokenMetadata> {
-        Arc::clone(&self.ring.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.view().ring)
     }
 
-    /// Replaces the ring, for requests that begin from now on.
-    pub fn set_ring(&self, ring: TokenMetadata) {
-        *self.ring.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(ring);
+    /// What is known of the other nodes now.
+    pub fn peers(&self) -> Peers {
+        self.view().peers().clone()
+    }
+
+    /// Replaces what is known of the ring, for requests that begin from now on. Also to be called
+    /// when a snitch says something new.
+    pub fn set_ring(&self, ring: TokenMetadata, peers: Peers) {
+        let placements = self.placements.iter().map(|(_, placement)| placement);
+        let dynamic_snitch = self.latencies.dynamic_snitch().cloned();
+        let view = View::new(Arc::new(ring), placements, peers, self.local, dynamic_snitch);
+        *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
     }
 
     /// Where the replicas of a keyspace live; `None` if every node keeps it for itself.
     pub fn placement(&self, keyspace: &str) -> Option<&ReplicaPlacement> {
-        self.placements.get(keyspace)
+        let found = self.placements.iter().find(|(name, _)| name == keyspace);
+        found.map(|(_, placement)| placement)
     }
 
     /// Tokens of keys that are sampled from this node's indexes on disk, in any order.
@@ -121,87 +183,9 @@ impl Coordinator {
         self.replica.sampled_tokens()
     }
 
-    /// Writes to rows. Nothing is sent unless enough replicas of all rows are alive. At
-    /// [`ConsistencyLevel::Zero`] it only waits until the work is queued, and failures go to the
-    /// log.
-    pub async fn write(
-        &self,
-        mutations: &[RowMutation],
-        level: ConsistencyLevel,
-    ) -> Result<(), CoordinatorError> {
-        let ring = self.ring();
-        if level != ConsistencyLevel::Zero {
-            for mutation in mutations {
-                self.replicas_of_mutation(&ring, mutation).check_write(level)?;
-            }
-        }
-        if level == ConsistencyLevel::Zero {
-            return self.write_unwaited(mutations).await;
-        }
-        let work = async {
-            self.replica.apply(mutations).await.wait().await?;
-            Ok(())
-        };
-        self.in_time(Some(self.rpc_timeout), work).await
-    }
-
-    async fn write_unwaited(&self, mutations: &[RowMutation]) -> Result<(), CoordinatorError> {
-        if let Answer::Ready(Err(error)) = self.replica.apply(mutations).await {
-            let rows = mutations.len();
-            log::warn!("a write at ZERO to {rows} rows failed: {error}");
-        }
-        Ok(())
-    }
-
     /// What one request reads by.
     pub fn ticket(&self) -> Ticket {
         self.replica.ticket()
-    }
-
-    /// Reads a slice of a row. The ticket is held until the answer has been written.
-    pub async fn read(
-        &self,
-        family: FamilyId,
-        key: &RowKey,
-        slice: &Slice,
-        level: ConsistencyLevel,
-        ticket: &mut Ticket,
-    ) -> Result<RowSlice, CoordinatorError> {
-        self.replicas(&self.ring(), family, key).check_read(level)?;
-        let work = async { self.replica.read(family, key, slice, ticket).await.wait().await };
-        self.in_time(self.read_timeout(level), work).await
-    }
-
-    /// Reads the same slice of several rows, in the order of the keys. Nothing is read unless
-    /// enough replicas of all rows are alive; what is not in memory is read in parallel.
-    pub async fn read_many(
-        &self,
-        family: FamilyId,
-        keys: &[RowKey],
-        slice: &Slice,
-        level: ConsistencyLevel,
-        ticket: &mut Ticket,
-    ) -> Result<Vec<RowSlice>, CoordinatorError> {
-        let ring = self.ring();
-        for key in keys {
-            self.replicas(&ring, family, key).check_read(level)?;
-        }
-        let work = async {
-            let mut answers = Vec::with_capacity(keys.len());
-            for (number, key) in keys.iter().enumerate() {
-                if number % ROWS_AT_A_TIME == ROWS_AT_A_TIME - 1 {
-                    // Other connections of this thread want to be served as well.
-                    tokio::task::yield_now().await;
-                }
-                answers.push(self.replica.read(family, key, slice, ticket).await);
-            }
-            let mut rows = Vec::with_capacity(keys.len());
-            for answer in answers {
-                rows.push(answer.wait().await?);
-            }
-            Ok(rows)
-        };
-        self.in_time(self.read_timeout(level), work).await
     }
 
     /// Does what would keep the thread of a connection for long on another one.
@@ -213,95 +197,57 @@ impl Coordinator {
         Ok(self.replica.elsewhere(ticket, job).await?)
     }
 
-    /// Counts the columns, or super columns, of a slice of a row.
-    pub async fn count(
-        &self,
-        family: FamilyId,
-        key: &RowKey,
-        slice: &Slice,
-        level: ConsistencyLevel,
-    ) -> Result<usize, CoordinatorError> {
-        self.replicas(&self.ring(), family, key).check_read(level)?;
-        let work = async { self.replica.count(family, key, slice).await.wait().await };
-        self.in_time(self.read_timeout(level), work).await
+    /// Gives up requests whose time is over, and draws conclusions from how long others took. To
+    /// be called about ten times in a second, with a monotonic time.
+    pub fn upkeep(&self, now: Duration) {
+        self.messenger.expire();
+        self.latencies.update(now);
     }
 
-    /// Reads a slice of each of the first `max_rows` rows of these ranges, one range after the
-    /// other. Each stretch between two nodes of the ring is asked of its own replicas.
-    pub async fn scan(
-        &self,
-        family: FamilyId,
-        ranges: &[RowRange],
-        slice: &Slice,
-        max_rows: usize,
-        level: ConsistencyLevel,
-        ticket: &mut Ticket,
-    ) -> Result<Vec<Row>, CoordinatorError> {
-        let ring = self.ring();
-        let mut rows = Vec::new();
-        // One node's pieces of a range make up the range, and one scan is cheaper than several.
-        let cut = |range: &RowRange| match ring.len() {
-            0 | 1 => vec![range.clone()],
-            _ => ring.split(range),
+    /// What it has done since the start.
+    pub fn stats(&self) -> CoordinatorStats {
+        let Counters { speculations, repairs } = &self.counters;
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        CoordinatorStats { speculations: get(speculations), repairs: get(repairs) }
+    }
+
+    /// Waits for what goes on behind the backs of clients.
+    pub async fn drain(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    pub(super) fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The number of the keyspace of a column family; `None` if each node keeps it for itself.
+    pub(super) fn keyspace_of(&self, family: FamilyId) -> Option<usize> {
+        self.families.get(family.0 as usize)?.keyspace
+    }
+
+    /// Whether the rows of a mutation are kept by each node for itself.
+    pub(super) fn is_unreplicated(&self, mutation: &RowMutation) -> bool {
+        mutation.families.iter().all(|family| self.keyspace_of(family.family).is_none())
+    }
+
+    /// Whether all replicas are to be compared after this read.
+    pub(super) fn is_chosen(&self, family: FamilyId) -> bool {
+        let Some(reads) = self.families.get(family.0 as usize).filter(|it| it.chance > 0) else {
+            return false;
         };
-        for piece in ranges.iter().flat_map(cut) {
-            let wanted = max_rows.saturating_sub(rows.len());
-            if wanted == 0 {
-                break;
-            }
-            self.replicas_of_token(&ring, family, || piece.right_token().clone())
-                .check_read(level)?;
-            let scan = self.replica.scan(family, &piece, slice, wanted, ticket);
-            let work = async { scan.await.wait().await };
-            rows.extend(self.in_time(Some(self.rpc_timeout), work).await?);
-        }
-        Ok(rows)
-    }
-
-    fn replicas_of_mutation(&self, ring: &TokenMetadata, mutation: &RowMutation) -> Replicas {
-        match mutation.families.first() {
-            Some(first) => self.replicas(ring, first.family, &mutation.key),
-            // It does nothing, and every node can do that.
-            None => Replicas::LOCAL,
-        }
-    }
-
-    fn replicas(&self, ring: &TokenMetadata, family: FamilyId, key: &RowKey) -> Replicas {
-        self.replicas_of_token(ring, family, || self.partitioner.token(key.as_bytes()))
-    }
-
-    fn replicas_of_token(
-        &self,
-        ring: &TokenMetadata,
-        family: FamilyId,
-        token: impl FnOnce() -> Token,
-    ) -> Replicas {
-        let placement = self.placement_of_family.get(family.0 as usize);
-        let Some(Some(placement)) = placement else { return Replicas::LOCAL };
-        let replication_factor = placement.replication_factor;
-        // On a ring of one all tokens are alike, and a token may be costly to compute.
-        if ring.len() <= 1 {
-            let endpoints = ring.len().min(replication_factor);
-            let live = ring.members().filter(|&(_, member)| self.is_alive(member)).count();
-            return Replicas { endpoints, live: live.min(endpoints), replication_factor };
-        }
-        let endpoints = placement.natural_endpoints(ring, &token());
-        let live = endpoints.iter().filter(|&&endpoint| self.is_alive(endpoint)).count();
-        Replicas { endpoints: endpoints.len(), live, replication_factor }
-    }
-
-    /// Of other nodes nothing is known here, so only this one counts as alive.
-    fn is_alive(&self, endpoint: IpAddr) -> bool {
-        endpoint == self.local
+        let Ok(chance) = u32::try_from(reads.chance) else { return true };
+        let before = reads.due.fetch_add(chance, Ordering::Relaxed);
+        before.checked_add(chance).is_none()
     }
 
     /// How long a read may take. One at ONE on this node itself takes as long as it takes, as in
     /// 0.6: there is nobody else to ask.
-    fn read_timeout(&self, level: ConsistencyLevel) -> Option<Duration> {
+    pub(super) fn read_timeout(&self, level: ConsistencyLevel) -> Option<Duration> {
         (level != ConsistencyLevel::One).then_some(self.rpc_timeout)
     }
 
-    async fn in_time<T>(
+    pub(super) async fn in_time<T>(
         &self,
         timeout: Option<Duration>,
         work: impl Future<Output = Result<T, ReplicaError>>,
@@ -314,4 +260,9 @@ impl Coordinator {
         };
         done.map_err(CoordinatorError::from)
     }
+}
+
+/// A chance in 2^32 parts.
+fn parts(chance: f64) -> u64 {
+    (chance.clamp(0.0, 1.0) * 4_294_967_296.0) as u64
 }

@@ -1,5 +1,7 @@
 //! Why a request was not served.
 
+use crate::base::java::TooLong;
+use crate::net::bodies::EncodeError;
 use crate::replica::ReplicaError;
 
 /// Why a request was not served. Clients try `Unavailable` and `TimedOut` again, elsewhere or
@@ -15,6 +17,9 @@ pub enum CoordinatorError {
     /// The answer would be larger than any may be. The same request will not do better.
     #[error("{0}")]
     TooLarge(String),
+    /// Other nodes cannot be told of it, as of a key that is no text. It will not do better.
+    #[error("{0}")]
+    Unsendable(String),
     /// This node failed to do its part.
     #[error(transparent)]
     Failed(ReplicaError),
@@ -23,5 +28,17 @@ pub enum CoordinatorError {
 impl From<ReplicaError> for CoordinatorError {
     fn from(error: ReplicaError) -> Self {
         if error.is_too_large() { Self::TooLarge(error.to_string()) } else { Self::Failed(error) }
+    }
+}
+
+impl From<EncodeError> for CoordinatorError {
+    fn from(error: EncodeError) -> Self {
+        Self::Unsendable(error.to_string())
+    }
+}
+
+impl From<TooLong> for CoordinatorError {
+    fn from(error: TooLong) -> Self {
+        Self::Unsendable(error.to_string())
     }
 }

@@ -1,19 +1,44 @@
-//! The distributed part of a request: which replicas a key has, how many must take part, and what
+//! The distributed part of a request: which replicas a row has, how many must take part, and what
 //! to do when they do not.
 //!
 //! ```text
-//!   coordinator      Coordinator: write, read, count and scan at a consistency level
-//!     consistency    how many replicas a level asks for
+//!   coordinator      Coordinator: what it knows, and what it is asked for
+//!     view           the ring at one moment: the replicas of a row, and who of them is alive
+//!     consistency, requirement    whose answers a level needs
+//!     writes         write: replicas, hints, acknowledgements
+//!       write_request    counts acknowledgements; whoever is missing at the end gets a hint
+//!       hinting          what is kept for replicas that were not there
+//!     reads          read and count
+//!       row_read     one row, asked of several replicas: no network in it, and no clock
+//!       latencies    how long replicas take, and when one more is asked
+//!     scans          ranges of rows
+//!       range_read   the pages of several replicas, merged
+//!     repair         replicas that lack something get it
+//!     concurrently   several futures at once
 //! ```
 
+mod concurrently;
 mod consistency;
 #[allow(clippy::module_inception, reason = "named after its one type")]
 mod coordinator;
 mod error;
+mod hinting;
+mod latencies;
+mod range_read;
+mod reads;
+mod repair;
+mod requirement;
+mod row_read;
+mod scans;
 #[cfg(test)]
 pub(crate) mod tests;
+mod view;
+mod write_request;
+mod writes;
 
 pub use crate::replica::Ticket;
 pub use consistency::ConsistencyLevel;
-pub use coordinator::{Coordinator, CoordinatorOptions};
+pub use coordinator::{Coordinator, CoordinatorOptions, CoordinatorStats, ReadOptions};
 pub use error::CoordinatorError;
+pub use hinting::Hinting;
+pub use view::Peers;

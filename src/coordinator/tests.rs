@@ -3,11 +3,14 @@
 pub(crate) use crate::replica::tests::MemoryStore;
 
 use super::*;
+use crate::base::clock::ManualClock;
 use crate::model::comparator::Comparator;
 use crate::model::key::RowKey;
 use crate::model::mutation::{MutationBuilder, RowMutation};
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
 use crate::model::slice::Slice;
+use crate::net::messenger::Messenger;
+use crate::net::{Channel, Transport};
 use crate::replica::{Replica, ReplicaOptions};
 use crate::ring::{
     Partitioner, ReplicaPlacement, ReplicationStrategy, RowRange, Snitch, Token, TokenMetadata,
@@ -25,8 +28,21 @@ pub(crate) struct Ring {
     pub(crate) rpc_timeout: Duration,
 }
 
-/// A coordinator, with the store of its local replica. All keyspaces but `system` are replicated.
-pub(crate) fn start(schema: &Arc<Schema>, ring: Ring) -> (Coordinator, Arc<MemoryStore>) {
+/// A network that loses everything.
+#[derive(Debug)]
+struct Silence;
+
+impl Transport for Silence {
+    fn send(&self, _to: IpAddr, _channel: Channel, _message: Arc<[u8]>, _deadline: Duration) {}
+
+    fn disconnect(&self, _peer: IpAddr) {}
+
+    fn set_checksums(&self, _peer: IpAddr, _checksums: bool) {}
+}
+
+/// A coordinator, with the store of its local replica. All keyspaces but `system` are replicated,
+/// and none of the other nodes seems alive.
+pub(crate) fn start(schema: &Arc<Schema>, ring: Ring) -> (Arc<Coordinator>, Arc<MemoryStore>) {
     let store = Arc::new(MemoryStore::new(schema.clone(), ring.partitioner));
     let options = ReplicaOptions {
         concurrent_reads: 1,
@@ -41,14 +57,25 @@ pub(crate) fn start(schema: &Arc<Schema>, ring: Ring) -> (Coordinator, Arc<Memor
         snitch: Snitch::EndPoint,
     };
     let keyspaces = schema.keyspaces().filter(|&keyspace| keyspace != "system");
+    let local = Ipv4Addr::LOCALHOST.into();
+    let clock = Arc::new(ManualClock::default());
+    let messenger = Messenger::new(local, ring.rpc_timeout, clock, Arc::new(Silence));
     let coordinator = Coordinator::new(CoordinatorOptions {
         schema: schema.clone(),
         partitioner: ring.partitioner,
         placements: keyspaces.map(|keyspace| (keyspace.to_owned(), placement.clone())).collect(),
         ring: ring.members,
-        local: Ipv4Addr::LOCALHOST.into(),
-        rpc_timeout: ring.rpc_timeout,
+        peers: Peers::default(),
+        local,
         replica,
+        messenger: Arc::new(messenger),
+        hinting: None,
+        reads: ReadOptions {
+            speculative_percentile: None,
+            repairs: true,
+            repair_chances: Vec::new(),
+            dynamic_snitch: None,
+        },
     });
     (coordinator, store)
 }
@@ -59,7 +86,7 @@ const SYSTEM: FamilyId = FamilyId(1);
 struct Fixture {
     schema: Arc<Schema>,
     store: Arc<MemoryStore>,
-    coordinator: Coordinator,
+    coordinator: Arc<Coordinator>,
 }
 
 impl Fixture {
@@ -107,7 +134,7 @@ impl Fixture {
             .coordinator
             .read(FAMILY, &key, &slice, level, &mut self.coordinator.ticket())
             .await?;
-        assert_eq!(row.count, self.coordinator.count(FAMILY, &key, &slice, level).await?);
+        assert_eq!(row.count, self.coordinator.count(FAMILY, &key, None, level).await?);
         let rows = self
             .coordinator
             .read_many(FAMILY, &[key], &slice, level, &mut self.coordinator.ticket())
@@ -167,10 +194,9 @@ async fn a_scan_needs_the_replicas_of_each_stretch_it_gets_to() {
     fixture.write(&["a", "b", "c"], ConsistencyLevel::One).await.unwrap();
     assert_eq!(fixture.scan(3).await.unwrap(), ["a", "b", "c"]);
     assert!(matches!(fixture.scan(4).await, Err(CoordinatorError::Unavailable)));
-    fixture.coordinator.set_ring(TokenMetadata::single(
-        Token::ordered(b"m".as_slice().into()),
-        Ipv4Addr::LOCALHOST.into(),
-    ));
+    let alone =
+        TokenMetadata::single(Token::ordered(b"m".as_slice().into()), Ipv4Addr::LOCALHOST.into());
+    fixture.coordinator.set_ring(alone, Peers::default());
     assert_eq!(fixture.scan(4).await.unwrap(), ["a", "b", "c"]);
 }
 

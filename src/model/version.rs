@@ -59,6 +59,24 @@ impl RowVersion {
         digest.finalize().into()
     }
 
+    /// A digest of all of it, so that replicas that differ only in what they know to be deleted
+    /// notice that as well. Nodes of 0.6 do not have it.
+    pub fn full_digest(&self, family: &ColumnFamilySchema) -> Digest {
+        let mut digest = Md5::new();
+        let mut update = |deletion: Deletion| {
+            digest.update(deletion.marked_for_delete_at.to_be_bytes());
+            digest.update(deletion.local_deletion_time.to_be_bytes());
+        };
+        update(self.deletion);
+        self.cells
+            .iter()
+            .filter(|cell| is_marker(cell))
+            .filter_map(Cell::deletion)
+            .for_each(update);
+        digest.update(self.digest(family));
+        digest.finalize().into()
+    }
+
     /// All that these versions know together. The order of the versions does not matter.
     #[must_use]
     pub fn merge<'a>(

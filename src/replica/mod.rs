@@ -1,19 +1,28 @@
 //! What one node does for a verb: apply a mutation, read a row, scan a range.
 //!
 //! ```text
+//!   responder    the verbs as other nodes ask for them, and their answers
 //!   verbs        Replica: tries the store inline, and hands to a worker what would block
 //!     workers    bounded threads with a bounded queue, for reads and for blocked writes
 //!     local_store    what a node keeps its data in, as this layer sees it
 //!     storage    the storage core as such a store
+//!   hints        HintStore: what is kept for other nodes that were down or too slow
 //! ```
 
+mod hints;
 mod local_store;
+mod responder;
 mod storage;
 #[cfg(test)]
 pub(crate) mod tests;
 mod verbs;
 mod workers;
 
+pub use hints::{
+    DurableCallback, Hint, HintBatch, HintError, HintOptions, HintPosition, HintStats, HintStore,
+    SEGMENT_BYTES as HINT_SEGMENT_BYTES, TargetStats,
+};
 pub use local_store::{Applied, LocalStore, LogPosition, WriteError};
+pub use responder::{Responder, ResponderOptions};
 pub use verbs::{Answer, Replica, ReplicaError, ReplicaOptions, Row, Ticket, VersionedRow};
 pub use workers::{Abandoned, QUEUE_LENGTH, WorkerPool};

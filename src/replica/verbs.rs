@@ -7,6 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::local_store::{Applied, LocalStore, LogPosition, WriteError};
 use super::workers::{Abandoned, WorkerPool};
+use crate::model::cell::Cell;
 use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
 use crate::model::schema::FamilyId;
@@ -106,6 +107,23 @@ impl Ticket {
     /// Takes room for a part of the answer that was not read by this ticket.
     pub fn take_room_for(&self, key: &RowKey) -> Result<(), ReplicaError> {
         Ok(self.room.take(answer::row_cost(key.as_bytes()))?)
+    }
+
+    /// Takes room for what another replica has sent of a row.
+    pub fn take_room_for_version(
+        &self,
+        key: &RowKey,
+        version: &RowVersion,
+    ) -> Result<(), ReplicaError> {
+        let encoded = version.cells.iter().map(Cell::encoded_length).sum();
+        let cells = answer::cells_cost(version.cells.len(), encoded);
+        Ok(self.room.take(answer::row_cost(key.as_bytes()) + cells)?)
+    }
+
+    /// A ticket for a part of the same answer, which holds up others only as long as it is there.
+    #[must_use]
+    pub fn part(&self) -> Self {
+        Self { permit: None, room: Arc::clone(&self.room) }
     }
 }
 

@@ -33,6 +33,7 @@ pub mod options;
 pub mod restore;
 pub mod row;
 pub mod rows;
+pub mod saved_ring;
 pub mod small_file;
 pub mod snapshot;
 pub mod sstable;

@@ -19,7 +19,7 @@ pub const LOCATION_INFO: &str = "LocationInfo";
 /// Its column family for hints, as 0.6 has it; clients see it, this server keeps hints elsewhere.
 pub const HINTS: &str = "HintsColumnFamily";
 
-const ROW: &str = "L";
+pub(super) const ROW: &str = "L";
 const TOKEN: &[u8] = b"Token";
 const GENERATION: &[u8] = b"Generation";
 const CLUSTER_NAME: &[u8] = b"ClusterName";
@@ -101,6 +101,16 @@ pub fn establish_identity(
     };
     write(storage, family, cluster_name, &identity)?;
     Ok(identity)
+}
+
+/// Saves a generation that others have made necessary, durably.
+pub fn save_generation(storage: &Storage, generation: i32) -> Result<(), WriteError> {
+    let family = storage.schema().family_id(KEYSPACE, LOCATION_INFO);
+    let mut row = MutationBuilder::new(storage.schema(), KEYSPACE, ROW.as_bytes());
+    row.family(family.expect("every schema has the system keyspace"));
+    row.insert((b"", GENERATION), &generation.to_be_bytes(), i64::from(generation));
+    storage.apply_own(&row.finish())?;
+    storage.sync().map_err(WriteError::from)
 }
 
 /// What the last start has left.

@@ -112,7 +112,7 @@ impl Store {
         self.scan_with(range, max_rows, room, access, |row, budget| row.slice(slice, false, budget))
     }
 
-    /// What is known of the slice of each row of a range, deletions included, as in [`Store::scan`].
+    /// [`Store::scan`] for other replicas: what is known of each slice, deletions included.
     pub fn scan_versions(
         &self,
         range: &RowRange,

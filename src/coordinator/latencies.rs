@@ -1,0 +1,103 @@
+//! How long replicas take, and how long one is waited for before another is asked as well.
+
+use crate::ring::{DynamicSnitch, RecentLatencies};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How long is waited before anything is known of how long replicas take.
+const FIRST_PATIENCE: Duration = Duration::from_millis(50);
+
+/// Less than this is not worth a second question: a thread that gets its turn late is no slow
+/// replica.
+const LEAST_PATIENCE: Duration = Duration::from_millis(2);
+
+/// Answers that have to be known before their percentiles mean something.
+const ENOUGH: u64 = 100;
+
+/// The latencies of the replicas of all rows.
+#[derive(Debug)]
+pub(super) struct Latencies {
+    /// After this percentile of recent answers one more replica is asked; `None`: never.
+    percentile: Option<f64>,
+    most: Duration,
+    rows: Patience,
+    ranges: Patience,
+    dynamic_snitch: Option<Arc<DynamicSnitch>>,
+}
+
+/// The latencies of one kind of read.
+#[derive(Debug, Default)]
+struct Patience {
+    recent: RecentLatencies,
+    /// What follows from them, in microseconds, as of the last update.
+    micros: AtomicU64,
+}
+
+impl Patience {
+    fn update(&self, percentile: Option<f64>, most: Duration, now: Duration) {
+        self.recent.decay(now);
+        let Some(percentile) = percentile else { return };
+        let known = (self.recent.count() >= ENOUGH).then(|| self.recent.percentile(percentile));
+        let patience = known.flatten().unwrap_or(FIRST_PATIENCE);
+        let patience = patience.clamp(LEAST_PATIENCE.min(most), most);
+        self.micros.store(patience.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Duration {
+        Duration::from_micros(self.micros.load(Ordering::Relaxed))
+    }
+}
+
+impl Latencies {
+    /// Nothing is known yet. Nobody is waited for longer than half of the timeout.
+    pub(super) fn new(
+        percentile: Option<f64>,
+        timeout: Duration,
+        dynamic_snitch: Option<Arc<DynamicSnitch>>,
+    ) -> Self {
+        let (rows, ranges) = (Patience::default(), Patience::default());
+        let latencies = Self { percentile, most: timeout / 2, rows, ranges, dynamic_snitch };
+        latencies.update(Duration::ZERO);
+        latencies
+    }
+
+    /// Notes how long a replica took for a row, or the timeout if it did not answer.
+    pub(super) fn record(&self, endpoint: IpAddr, took: Duration) {
+        self.rows.recent.record(took);
+        if let Some(dynamic) = &self.dynamic_snitch {
+            dynamic.record(endpoint, took);
+        }
+    }
+
+    /// Notes how long the replicas of a range took.
+    pub(super) fn record_range(&self, took: Duration) {
+        self.ranges.recent.record(took);
+    }
+
+    /// How long a row is waited for before one more replica is asked; `None`: none is.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        self.percentile.map(|_| self.rows.get())
+    }
+
+    /// The same for a range.
+    pub(super) fn range_patience(&self) -> Option<Duration> {
+        self.percentile.map(|_| self.ranges.get())
+    }
+
+    /// What sorts replicas by how fast they have answered, if that is wanted.
+    pub(super) fn dynamic_snitch(&self) -> Option<&Arc<DynamicSnitch>> {
+        self.dynamic_snitch.as_ref()
+    }
+
+    /// Draws conclusions. To be called some times in a second.
+    pub(super) fn update(&self, now: Duration) {
+        for patience in [&self.rows, &self.ranges] {
+            patience.update(self.percentile, self.most, now);
+        }
+        if let Some(dynamic) = &self.dynamic_snitch {
+            dynamic.update(now);
+        }
+    }
+}

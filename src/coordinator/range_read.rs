@@ -1,0 +1,195 @@
+//! Rows of a range, as several replicas have sent them: merged as far as all have told everything.
+
+use crate::model::key::RowKey;
+use crate::model::schema::ColumnFamilySchema;
+use crate::model::slice::Slice;
+use crate::model::version::RowVersion;
+use crate::replica::VersionedRow;
+use crate::ring::{DecoratedKey, Partitioner, RowRange, Token};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::ops::RangeBounds;
+
+/// The rows that one replica has sent, at most as many as it was asked for.
+#[derive(Debug, Clone)]
+pub(super) struct Page {
+    /// Who has sent them.
+    pub(super) from: IpAddr,
+    /// In the order of their tokens.
+    pub(super) rows: Vec<VersionedRow>,
+}
+
+/// A row, merged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct MergedRow {
+    /// Its key.
+    pub(super) key: RowKey,
+    /// What the replicas know of it together.
+    pub(super) version: RowVersion,
+    /// Whether more columns have to be read to have as many as are wanted.
+    pub(super) is_short: bool,
+    /// Replicas that have all of this.
+    pub(super) consistent: Vec<IpAddr>,
+    /// Replicas that lack something, and what.
+    pub(super) repairs: Vec<(IpAddr, RowVersion)>,
+}
+
+/// What several pages come to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct MergedRows {
+    /// The rows, in the order of their tokens.
+    pub(super) rows: Vec<MergedRow>,
+    /// Behind this token there may be more; `None` if the range was read to its end.
+    pub(super) goes_on_behind: Option<Token>,
+}
+
+/// Whether a page is what was asked for: so many rows at most, of the range, in their order.
+pub(super) fn is_sound(
+    partitioner: Partitioner,
+    range: &RowRange,
+    max_rows: usize,
+    rows: &[VersionedRow],
+) -> bool {
+    let mut last: Option<DecoratedKey> = None;
+    rows.len() <= max_rows
+        && rows.iter().all(|(key, _)| {
+            let key = partitioner.decorate(key.clone());
+            let is_sound = range.contains(key.token()) && last.as_ref().is_none_or(|it| *it < key);
+            last = Some(key);
+            is_sound
+        })
+}
+
+/// Merges pages of one range that were asked for at most `max_rows` rows each.
+pub(super) fn merge(
+    family: &ColumnFamilySchema,
+    partitioner: Partitioner,
+    slice: &Slice,
+    max_rows: usize,
+    pages: Vec<Page>,
+) -> MergedRows {
+    let cut = pages.iter().filter(|page| page.rows.len() >= max_rows);
+    let ends = cut.filter_map(|page| page.rows.last());
+    // A page says nothing of what lies behind its last row, if it is full.
+    let end = ends.map(|(key, _)| partitioner.decorate(key.clone())).min();
+    let endpoints: Vec<IpAddr> = pages.iter().map(|page| page.from).collect();
+    let mut by_key: BTreeMap<DecoratedKey, Vec<(IpAddr, RowVersion)>> = BTreeMap::new();
+    for page in pages {
+        for (key, version) in page.rows {
+            let key = partitioner.decorate(key);
+            if end.as_ref().is_none_or(|end| key <= *end) {
+                by_key.entry(key).or_default().push((page.from, version));
+            }
+        }
+    }
+    let merged = by_key
+        .into_iter()
+        .map(|(key, versions)| merge_row(family, slice, &endpoints, key.key().clone(), &versions));
+    MergedRows { rows: merged.collect(), goes_on_behind: end.map(|end| end.token().clone()) }
+}
+
+fn merge_row(
+    family: &ColumnFamilySchema,
+    slice: &Slice,
+    endpoints: &[IpAddr],
+    key: RowKey,
+    versions: &[(IpAddr, RowVersion)],
+) -> MergedRow {
+    let mut version = RowVersion::merge(family, versions.iter().map(|(_, version)| version));
+    let is_cut = |version: &&RowVersion| version.is_cut(family, slice);
+    let is_alike = versions.len() == endpoints.len()
+        && versions.iter().all(|(_, other)| other == &versions[0].1);
+    let mut is_short = false;
+    if !is_alike {
+        let cut: Vec<&RowVersion> = versions.iter().map(|(_, v)| v).filter(is_cut).collect();
+        for end in &cut {
+            version.truncate_to(family, slice, end);
+        }
+        is_short = !cut.is_empty() && version.count(family, slice) < slice.limit();
+    }
+    let (mut consistent, mut repairs) = (Vec::new(), Vec::new());
+    let nothing = RowVersion::default();
+    for endpoint in endpoints {
+        let theirs = versions.iter().find(|(from, _)| from == endpoint);
+        let theirs = theirs.map_or(&nothing, |(_, version)| version);
+        match theirs.lacks(family, &version) {
+            Some(lacking) => repairs.push((*endpoint, lacking)),
+            None => consistent.push(*endpoint),
+        }
+    }
+    MergedRow { key, version, is_short, consistent, repairs }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::cell::Cell;
+    use crate::model::comparator::Comparator;
+    use crate::model::deletion::Deletion;
+    use crate::model::schema::ColumnFamilyKind;
+
+    const ORDERED: Partitioner = Partitioner::OrderPreserving;
+
+    fn family() -> ColumnFamilySchema {
+        let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
+        ColumnFamilySchema { keyspace: "Blog".into(), name: "Rows".into(), kind, comment: None }
+    }
+
+    fn node(last: u8) -> IpAddr {
+        [127, 0, 0, last].into()
+    }
+
+    fn row(key: &str, columns: &str, at: i64) -> VersionedRow {
+        let cell = |name: u8| Cell::live(b"", &[name], b"v", at);
+        let cells = columns.bytes().map(cell).collect();
+        (RowKey::from(key), RowVersion { deletion: Deletion::NONE, cells })
+    }
+
+    fn page(last: u8, rows: &[VersionedRow]) -> Page {
+        Page { from: node(last), rows: rows.to_vec() }
+    }
+
+    fn keys(merged: &MergedRows) -> Vec<String> {
+        merged.rows.iter().map(|row| row.key.to_string()).collect()
+    }
+
+    #[test]
+    fn rows_count_only_as_far_as_all_full_pages_reach() {
+        let pages = vec![
+            page(1, &[row("a", "x", 1), row("c", "x", 1)]),
+            page(2, &[row("b", "x", 1), row("d", "x", 1)]),
+            page(3, &[row("z", "x", 1)]),
+        ];
+        let slice = Slice::all(None);
+        let merged = merge(&family(), ORDERED, &slice, 2, pages.clone());
+        assert_eq!(keys(&merged), ["a", "b", "c"]);
+        assert_eq!(merged.goes_on_behind, Some(ORDERED.token(b"c")));
+        assert_eq!(merged.rows[0].consistent, [node(1)]);
+        assert_eq!(merged.rows[0].repairs.len(), 2);
+        let merged = merge(&family(), ORDERED, &slice, 3, pages);
+        assert_eq!((keys(&merged).join(""), merged.goes_on_behind), ("abcdz".to_owned(), None));
+    }
+
+    #[test]
+    fn a_row_that_lost_columns_in_the_merge_is_short() {
+        let mut deleted = row("a", "y", 1);
+        deleted.1.cells.insert(0, Cell::tombstone(b"", b"x", Deletion::at(2, 7)));
+        let slice = Slice::range(None, b"", b"", false, 1);
+        let pages = vec![page(1, &[row("a", "x", 1)]), page(2, &[deleted])];
+        let merged = merge(&family(), ORDERED, &slice, 10, pages);
+        assert!(merged.rows[0].is_short);
+        let pages = vec![page(1, &[row("a", "x", 1)]), page(2, &[row("a", "x", 1)])];
+        let merged = merge(&family(), ORDERED, &slice, 10, pages);
+        assert!(!merged.rows[0].is_short && merged.rows[0].repairs.is_empty());
+    }
+
+    #[test]
+    fn pages_that_are_not_what_was_asked_for_are_refused() {
+        let range = RowRange::all();
+        let sound = |max, rows: &[VersionedRow]| is_sound(ORDERED, &range, max, rows);
+        assert!(sound(2, &[row("a", "", 1), row("b", "", 1)]));
+        assert!(!sound(1, &[row("a", "", 1), row("b", "", 1)]));
+        assert!(!sound(2, &[row("b", "", 1), row("a", "", 1)]));
+        assert!(!sound(2, &[row("b", "", 1), row("b", "", 1)]));
+    }
+}

@@ -1,0 +1,359 @@
+//! Reads of rows by key.
+
+use super::coordinator::Coordinator;
+use super::requirement::Requirement;
+use super::row_read::{Ask, Reply, Request, Resolved, RowRead};
+use super::view::{Endpoints, ReadReplicas, View};
+use super::{ConsistencyLevel, CoordinatorError};
+use crate::model::key::RowKey;
+use crate::model::schema::FamilyId;
+use crate::model::slice::{RowSlice, Slice};
+use crate::model::version::RowVersion;
+use crate::net::Verb;
+use crate::net::bodies::{ReadCommand, ReadReply};
+use crate::net::extensions::FULL_DIGEST;
+use crate::net::messenger::{self, Replies};
+use crate::replica::{Answer, ReplicaError, Ticket};
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+/// Rows of one request that are read before other requests on the thread get their turn.
+const ROWS_AT_A_TIME: usize = 32;
+
+/// Columns of one row that are counted at a time, where they have to be compared for that.
+const COUNTED_AT_A_TIME: usize = 10_000;
+
+/// Which part of which row is read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    pub(super) family: FamilyId,
+    pub(super) key: &'a RowKey,
+    pub(super) slice: &'a Slice,
+}
+
+/// What comes in for a read.
+#[derive(Debug)]
+struct Arrival {
+    round: u32,
+    from: IpAddr,
+    /// `None` for what is no answer to the question.
+    reply: Option<Result<Reply, ReplicaError>>,
+}
+
+/// Takes the replies to a read off the threads that receive them.
+struct Inbox {
+    coordinator: Arc<Coordinator>,
+    family: FamilyId,
+    key: RowKey,
+    arrivals: mpsc::UnboundedSender<Arrival>,
+}
+
+impl Replies for Inbox {
+    fn on_reply(&self, round: u32, from: IpAddr, body: &[u8], took: Duration) {
+        self.coordinator.latencies.record(from, took);
+        let schema = &self.coordinator.schema;
+        let reply = match ReadReply::decode(body, schema.family(self.family)) {
+            Ok(ReadReply::Data { key, version }) if key == self.key => Some(Reply::Data(version)),
+            Ok(ReadReply::Digest(digest)) => Some(Reply::Digest(digest)),
+            Ok(ReadReply::Data { key, .. }) => {
+                log::warn!("{from} has answered with row {key} instead of {}", self.key);
+                None
+            }
+            Err(error) => {
+                log::warn!("the answer of {from} to a read cannot be understood: {error}");
+                None
+            }
+        };
+        // Nobody listens any more when the read is done.
+        let _ = self.arrivals.send(Arrival { round, from, reply: reply.map(Ok) });
+    }
+
+    fn on_timeout(&self, _round: u32, missing: &[IpAddr]) {
+        for endpoint in missing {
+            self.coordinator.latencies.record(*endpoint, self.coordinator.rpc_timeout);
+        }
+    }
+}
+
+impl fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inbox").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+impl Coordinator {
+    /// Reads a slice of a row. The ticket is held until the answer has been written.
+    pub async fn read(
+        self: &Arc<Self>,
+        family: FamilyId,
+        key: &RowKey,
+        slice: &Slice,
+        level: ConsistencyLevel,
+        ticket: &mut Ticket,
+    ) -> Result<RowSlice, CoordinatorError> {
+        let view = self.view();
+        let wanted = Wanted { family, key, slice };
+        let replicas = self.read_replicas(&view, wanted, level)?;
+        if replicas.is_answered_by(self.local) {
+            self.check_in_background(&view, wanted, &replicas);
+            let work = async { self.replica.read(family, key, slice, ticket).await.wait().await };
+            return self.in_time(self.read_timeout(level), work).await;
+        }
+        self.read_from(&view, wanted, replicas, ticket).await
+    }
+
+    /// Reads the same slice of several rows, in the order of the keys. Nothing is read unless
+    /// enough replicas of all rows are alive; what is not in memory here is read in parallel.
+    pub async fn read_many(
+        self: &Arc<Self>,
+        family: FamilyId,
+        keys: &[RowKey],
+        slice: &Slice,
+        level: ConsistencyLevel,
+        ticket: &mut Ticket,
+    ) -> Result<Vec<RowSlice>, CoordinatorError> {
+        let view = self.view();
+        let mut replicas = Vec::with_capacity(keys.len());
+        for key in keys {
+            replicas.push(self.read_replicas(&view, Wanted { family, key, slice }, level)?);
+        }
+        if replicas.iter().all(|replicas| replicas.is_answered_by(self.local)) {
+            for (key, replicas) in keys.iter().zip(&replicas) {
+                self.check_in_background(&view, Wanted { family, key, slice }, replicas);
+            }
+            let work = self.read_many_here(family, keys, slice, ticket);
+            return self.in_time(self.read_timeout(level), work).await;
+        }
+        let reads = keys.iter().zip(replicas).map(|(key, replicas)| {
+            let (coordinator, view) = (Arc::clone(self), Arc::clone(&view));
+            let (key, slice, mut part) = (key.clone(), slice.clone(), ticket.part());
+            async move {
+                let wanted = Wanted { family, key: &key, slice: &slice };
+                coordinator.read_from(&view, wanted, replicas, &mut part).await
+            }
+        });
+        super::concurrently::all(reads).await.into_iter().collect()
+    }
+
+    async fn read_many_here(
+        &self,
+        family: FamilyId,
+        keys: &[RowKey],
+        slice: &Slice,
+        ticket: &mut Ticket,
+    ) -> Result<Vec<RowSlice>, ReplicaError> {
+        let mut answers = Vec::with_capacity(keys.len());
+        for (number, key) in keys.iter().enumerate() {
+            if number % ROWS_AT_A_TIME == ROWS_AT_A_TIME - 1 {
+                // Other connections of this thread want to be served as well.
+                tokio::task::yield_now().await;
+            }
+            answers.push(self.replica.read(family, key, slice, ticket).await);
+        }
+        let mut rows = Vec::with_capacity(keys.len());
+        for answer in answers {
+            rows.push(answer.wait().await?);
+        }
+        Ok(rows)
+    }
+
+    /// Counts the columns, or super columns, below a parent.
+    pub async fn count(
+        self: &Arc<Self>,
+        family: FamilyId,
+        key: &RowKey,
+        super_name: Option<&[u8]>,
+        level: ConsistencyLevel,
+    ) -> Result<usize, CoordinatorError> {
+        let view = self.view();
+        let all = Slice::all(super_name);
+        let wanted = Wanted { family, key, slice: &all };
+        let replicas = self.read_replicas(&view, wanted, level)?;
+        if replicas.is_answered_by(self.local) {
+            self.check_in_background(&view, wanted, &replicas);
+            let work = async { self.replica.count(family, key, &all).await.wait().await };
+            return self.in_time(self.read_timeout(level), work).await;
+        }
+        // Columns are compared a page at a time: there may be more than fit into memory.
+        let (mut count, mut start) = (0, Vec::new());
+        loop {
+            let page = Slice::range(super_name, &start, b"", false, COUNTED_AT_A_TIME);
+            let row = self.read(family, key, &page, level, &mut self.ticket()).await?;
+            count += row.count;
+            let Some(last) = row.cells.last().filter(|_| row.count >= COUNTED_AT_A_TIME) else {
+                return Ok(count);
+            };
+            let is_group = self.schema.family(family).is_super() && super_name.is_none();
+            start = if is_group { last.super_name() } else { last.name() }.to_vec();
+            // The last one is the first of the next page.
+            count -= 1;
+        }
+    }
+
+    /// The replicas that a read may ask, if there are enough.
+    pub(super) fn read_replicas(
+        &self,
+        view: &View,
+        wanted: Wanted<'_>,
+        level: ConsistencyLevel,
+    ) -> Result<ReadReplicas, CoordinatorError> {
+        let Some(keyspace) = self.keyspace_of(wanted.family) else {
+            return Ok(ReadReplicas::only(self.local));
+        };
+        let replicas = if view.is_alone() {
+            // All tokens are alike then, and a token may be costly to compute.
+            view.own_read_replicas(keyspace, level)
+        } else {
+            let token = self.partitioner.token(wanted.key.as_bytes());
+            view.read_replicas(keyspace, &token, level)
+        };
+        if replicas.are_enough() { Ok(replicas) } else { Err(CoordinatorError::Unavailable) }
+    }
+
+    /// Reads from replicas, and repairs those that lack something of what was read.
+    async fn read_from(
+        self: &Arc<Self>,
+        view: &Arc<View>,
+        wanted: Wanted<'_>,
+        replicas: ReadReplicas,
+        ticket: &mut Ticket,
+    ) -> Result<RowSlice, CoordinatorError> {
+        let deadline = Instant::now() + self.rpc_timeout;
+        self.check_in_background(view, wanted, &replicas);
+        let ReadReplicas { live, requirement } = replicas;
+        let resolved =
+            self.resolve(view, wanted, live, requirement.clone(), deadline, ticket).await?;
+        let family = self.schema.family(wanted.family);
+        let answer = resolved.version.resolve(family, wanted.slice);
+        self.repair(wanted, resolved, &requirement, deadline).await?;
+        Ok(answer)
+    }
+
+    /// Asks replicas until enough have answered and agree.
+    pub(super) async fn resolve(
+        self: &Arc<Self>,
+        view: &View,
+        wanted: Wanted<'_>,
+        candidates: Endpoints,
+        requirement: Requirement,
+        deadline: Instant,
+        ticket: &mut Ticket,
+    ) -> Result<Resolved, CoordinatorError> {
+        let family = Arc::clone(self.schema.family(wanted.family));
+        let is_only_one = candidates.len() == 1;
+        let candidates = candidates.into_iter().map(|it| (it, view.takes_full_digests(it)));
+        let mut read = RowRead::new(family, wanted.slice.clone(), requirement, candidates);
+        let (arrivals, mut inbox) = mpsc::unbounded_channel();
+        let replies = Arc::new(Inbox {
+            coordinator: Arc::clone(self),
+            family: wanted.family,
+            key: wanted.key.clone(),
+            arrivals,
+        });
+        let patience = self.latencies.patience();
+        let mut next_slow = patience.map(|patience| Instant::now() + patience);
+        let mut requests = read.begin();
+        loop {
+            for request in std::mem::take(&mut requests) {
+                self.carry(view, wanted, &request, &replies, ticket).await?;
+            }
+            let until = next_slow.map_or(deadline, |at| at.min(deadline));
+            tokio::select! {
+                biased;
+                Some(Arrival { round, from, reply }) = inbox.recv() => match reply {
+                    Some(Ok(reply)) => {
+                        take_room(&reply, wanted.key, ticket)?;
+                        requests = read.on_reply(round, from, reply);
+                    }
+                    Some(Err(error)) if is_only_one || error.is_too_large() => {
+                        return Err(error.into());
+                    }
+                    Some(Err(error)) => {
+                        log::warn!("this node could not read what it is a replica of: {error}");
+                        requests = read.on_slow();
+                    }
+                    None => requests = read.on_slow(),
+                },
+                () = sleep_until(until) => {
+                    if Instant::now() >= deadline {
+                        return Err(CoordinatorError::TimedOut);
+                    }
+                    requests = read.on_slow();
+                    self.counters.speculations.fetch_add(requests.len() as u64, Ordering::Relaxed);
+                    // One after the other: if all are slow, asking all of them helps nobody.
+                    next_slow = patience
+                        .filter(|_| !read.is_exhausted())
+                        .map(|patience| Instant::now() + patience);
+                }
+            }
+            if read.is_resolved() {
+                return read.resolved().ok_or(CoordinatorError::TimedOut);
+            }
+        }
+    }
+
+    /// Asks one replica.
+    async fn carry(
+        &self,
+        view: &View,
+        wanted: Wanted<'_>,
+        request: &Request,
+        replies: &Arc<Inbox>,
+        ticket: &mut Ticket,
+    ) -> Result<(), CoordinatorError> {
+        let Wanted { family, key, .. } = wanted;
+        let Request { to, ask, ref slice, round } = *request;
+        if to == self.local {
+            // It holds up others only while it reads, not while the other replicas are waited for.
+            let mut part = ticket.part();
+            let own = self.replica.read_version(family, key, slice, &mut part).await;
+            let (from, arrivals) = (self.local, replies.arrivals.clone());
+            let arrive = move |read: Result<RowVersion, ReplicaError>| {
+                // The read may be done without it.
+                let _ = arrivals.send(Arrival { round, from, reply: Some(read.map(Reply::Data)) });
+            };
+            match own {
+                Answer::Ready(read) => arrive(read),
+                working @ Answer::Working(_) => {
+                    self.tasks.spawn(async move {
+                        arrive(working.wait().await);
+                        drop(part);
+                    });
+                }
+            }
+            return Ok(());
+        }
+        let command = ReadCommand {
+            family,
+            key: key.clone(),
+            slice: slice.clone(),
+            digest_only: ask == Ask::Digest,
+        };
+        let body = command.encode(&self.schema)?;
+        let is_full = ask == Ask::Digest && view.takes_full_digests(to);
+        let headers = if is_full { vec![FULL_DIGEST] } else { Vec::new() };
+        let message = messenger::Request { verb: Verb::Read, headers, body: &body, tag: round };
+        let replies: Arc<dyn Replies> = Arc::clone(replies) as _;
+        Ok(self.messenger.request(message, &[to], &replies)?)
+    }
+}
+
+/// What comes over the network counts towards the size of the answer as well.
+fn take_room(reply: &Reply, key: &RowKey, ticket: &Ticket) -> Result<(), CoordinatorError> {
+    match reply {
+        Reply::Data(version) => Ok(ticket.take_room_for_version(key, version)?),
+        Reply::Digest(_) => Ok(()),
+    }
+}
+
+impl ReadReplicas {
+    /// Those of what each node keeps for itself.
+    pub(super) fn only(local: IpAddr) -> Self {
+        Self { live: Endpoints::from_iter([local]), requirement: Requirement::any(1) }
+    }
+}

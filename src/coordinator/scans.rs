@@ -1,0 +1,328 @@
+//! Reads of ranges of rows.
+//!
+//! A range is cut where the ring changes hands, and each piece is asked of its own replicas. Rows
+//! come a page at a time, and of what several replicas send only as much counts as all of them have
+//! told of: so rows that one of them lacks do not make the answer too short, or end it early. Where
+//! the first piece has brought few rows, several pieces are read at once.
+
+use super::coordinator::Coordinator;
+use super::range_read::{self, MergedRow, MergedRows, Page};
+use super::reads::Wanted;
+use super::requirement::Requirement;
+use super::row_read::Resolved;
+use super::view::{Endpoints, ReadReplicas, View};
+use super::{ConsistencyLevel, CoordinatorError};
+use crate::model::schema::FamilyId;
+use crate::model::slice::{RowSlice, Slice};
+use crate::net::Verb;
+use crate::net::bodies::{RangeCommand, RangeReply};
+use crate::net::messenger::{Replies, Request};
+use crate::replica::{Answer, ReplicaError, Row, Ticket, VersionedRow};
+use crate::ring::RowRange;
+use std::collections::VecDeque;
+use std::fmt;
+use std::net::IpAddr;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+/// Pieces of a range that are read at once at most.
+const MAX_CONCURRENT: usize = 16;
+
+/// What is read of each row of which ranges.
+#[derive(Debug, Clone, Copy)]
+struct Scan<'a> {
+    family: FamilyId,
+    slice: &'a Slice,
+    level: ConsistencyLevel,
+}
+
+/// A stretch of the ring whose rows all have the same replicas.
+#[derive(Debug, Clone)]
+struct Piece {
+    range: RowRange,
+    replicas: ReadReplicas,
+}
+
+#[derive(Debug)]
+struct Arrival {
+    from: IpAddr,
+    /// `None` for what is no answer to the question.
+    rows: Option<Result<Vec<VersionedRow>, ReplicaError>>,
+}
+
+/// Takes the replies to a scan off the threads that receive them.
+struct Inbox {
+    coordinator: Arc<Coordinator>,
+    family: FamilyId,
+    arrivals: mpsc::UnboundedSender<Arrival>,
+}
+
+impl Replies for Inbox {
+    fn on_reply(&self, _tag: u32, from: IpAddr, body: &[u8], _took: Duration) {
+        let schema = &self.coordinator.schema;
+        let rows = RangeReply::decode(body, schema.family(self.family));
+        let rows = rows.inspect_err(|error| {
+            log::warn!("the answer of {from} to a range read cannot be understood: {error}");
+        });
+        // Nobody listens any more when the scan is done.
+        let _ = self.arrivals.send(Arrival { from, rows: rows.ok().map(|reply| Ok(reply.rows)) });
+    }
+
+    fn on_timeout(&self, _tag: u32, _missing: &[IpAddr]) {}
+}
+
+impl fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inbox").field("family", &self.family).finish_non_exhaustive()
+    }
+}
+
+impl Coordinator {
+    /// Reads a slice of each of the first `max_rows` rows of these ranges, one range after the
+    /// other. Rows of which nothing is visible count as well, as long as something of them is
+    /// stored anywhere.
+    pub async fn scan(
+        self: &Arc<Self>,
+        family: FamilyId,
+        ranges: &[RowRange],
+        slice: &Slice,
+        max_rows: usize,
+        level: ConsistencyLevel,
+        ticket: &mut Ticket,
+    ) -> Result<Vec<Row>, CoordinatorError> {
+        let view = self.view();
+        let scan = Scan { family, slice, level };
+        let mut pieces = self.pieces(&view, scan, ranges);
+        let mut rows: Vec<Row> = Vec::new();
+        let mut at_once = 1;
+        while rows.len() < max_rows && !pieces.is_empty() {
+            let wanted = max_rows - rows.len();
+            let batch: Vec<Piece> = pieces.drain(..at_once.min(pieces.len())).collect();
+            let count = batch.len();
+            let before = rows.len();
+            let tickets: Vec<Ticket> = batch.iter().map(|_| ticket.part()).collect();
+            let reads = batch.into_iter().zip(tickets).map(|(piece, mut part)| {
+                let (coordinator, view) = (Arc::clone(self), Arc::clone(&view));
+                async move { coordinator.scan_piece(&view, scan, piece, wanted, &mut part).await }
+            });
+            for found in super::concurrently::all(reads).await {
+                if rows.len() >= max_rows {
+                    // What lies behind is not wanted, and neither are its errors.
+                    break;
+                }
+                rows.extend(found?.into_iter().take(max_rows - rows.len()));
+            }
+            let found = rows.len() - before;
+            let rest = max_rows - rows.len();
+            at_once = (rest * count).div_ceil(found.max(1)).clamp(1, MAX_CONCURRENT);
+        }
+        Ok(rows)
+    }
+
+    fn pieces(&self, view: &View, scan: Scan<'_>, ranges: &[RowRange]) -> VecDeque<Piece> {
+        let Some(keyspace) = self.keyspace_of(scan.family) else {
+            let replicas = ReadReplicas::only(self.local);
+            let piece =
+                |range: &RowRange| Piece { range: range.clone(), replicas: replicas.clone() };
+            return ranges.iter().map(piece).collect();
+        };
+        let mut pieces: VecDeque<Piece> = VecDeque::new();
+        for range in ranges {
+            // One node's pieces of a range make up the range, and one scan is cheaper than several.
+            let cut =
+                if view.ring.len() <= 1 { vec![range.clone()] } else { view.ring.split(range) };
+            for range in cut {
+                let replicas = view.read_replicas(keyspace, range.right_token(), scan.level);
+                let is_own = replicas.is_answered_by(self.local);
+                match pieces.back_mut() {
+                    Some(last)
+                        if follows(&range, &last.range)
+                            && is_own
+                            && last.replicas.is_answered_by(self.local) =>
+                    {
+                        last.range.end = range.end;
+                    }
+                    _ => pieces.push_back(Piece { range, replicas }),
+                }
+            }
+        }
+        pieces
+    }
+
+    async fn scan_piece(
+        self: &Arc<Self>,
+        view: &Arc<View>,
+        scan: Scan<'_>,
+        piece: Piece,
+        max_rows: usize,
+        ticket: &mut Ticket,
+    ) -> Result<Vec<Row>, CoordinatorError> {
+        let Piece { mut range, replicas } = piece;
+        if !replicas.are_enough() {
+            return Err(CoordinatorError::Unavailable);
+        }
+        if replicas.is_answered_by(self.local) {
+            let work = self.replica.scan(scan.family, &range, scan.slice, max_rows, ticket);
+            let work = async { work.await.wait().await };
+            return self.in_time(Some(self.rpc_timeout), work).await;
+        }
+        let deadline = Instant::now() + self.rpc_timeout;
+        let mut rows = Vec::new();
+        loop {
+            let wanted = max_rows - rows.len();
+            let pages = self.pages(scan, &range, &replicas, wanted, deadline, ticket).await?;
+            let family = self.schema.family(scan.family);
+            let merged = range_read::merge(family, self.partitioner, scan.slice, wanted, pages);
+            let MergedRows { rows: found, goes_on_behind } = merged;
+            for row in found.into_iter().take(wanted) {
+                rows.push(self.finish_row(view, scan, row, &replicas, deadline, ticket).await?);
+            }
+            match goes_on_behind {
+                Some(token) if rows.len() < max_rows => range.start = Bound::Excluded(token),
+                _ => return Ok(rows),
+            }
+        }
+    }
+
+    /// What the client sees of a merged row; replicas that lack something of it get that.
+    async fn finish_row(
+        self: &Arc<Self>,
+        view: &Arc<View>,
+        scan: Scan<'_>,
+        row: MergedRow,
+        replicas: &ReadReplicas,
+        deadline: Instant,
+        ticket: &mut Ticket,
+    ) -> Result<Row, CoordinatorError> {
+        let MergedRow { key, version, is_short, consistent, repairs } = row;
+        let wanted = Wanted { family: scan.family, key: &key, slice: scan.slice };
+        let requirement = &replicas.requirement;
+        let mut resolved = Resolved { version, consistent, repairs };
+        if is_short {
+            // Some columns were cut off that are wanted now: seldom, so that the row is read anew.
+            let (live, requirement) = (replicas.live.clone(), requirement.clone());
+            resolved = self.resolve(view, wanted, live, requirement, deadline, ticket).await?;
+        }
+        let slice: RowSlice = resolved.version.resolve(self.schema.family(scan.family), scan.slice);
+        self.repair(wanted, resolved, requirement, deadline).await?;
+        Ok((key, slice))
+    }
+
+    /// Asks as many replicas as are needed for their rows of a range, and others if these are slow.
+    async fn pages(
+        self: &Arc<Self>,
+        scan: Scan<'_>,
+        range: &RowRange,
+        replicas: &ReadReplicas,
+        max_rows: usize,
+        deadline: Instant,
+        ticket: &mut Ticket,
+    ) -> Result<Vec<Page>, CoordinatorError> {
+        let requirement: &Requirement = &replicas.requirement;
+        let (arrivals, mut inbox) = mpsc::unbounded_channel();
+        let (coordinator, family) = (Arc::clone(self), scan.family);
+        let replies = Arc::new(Inbox { coordinator, family, arrivals });
+        let mut ask: Vec<IpAddr> = requirement.choose(&replicas.live);
+        let mut unasked: Endpoints =
+            replicas.live.iter().copied().filter(|endpoint| !ask.contains(endpoint)).collect();
+        let (mut pages, began) = (Vec::<Page>::new(), Instant::now());
+        let patience = self.latencies.range_patience();
+        let mut next_slow = patience.map(|patience| Instant::now() + patience);
+        loop {
+            for endpoint in std::mem::take(&mut ask) {
+                self.ask_for_page(scan, range, max_rows, endpoint, &replies, ticket).await?;
+            }
+            let until = next_slow.map_or(deadline, |at| at.min(deadline));
+            let mut is_slow = false;
+            tokio::select! {
+                biased;
+                Some(Arrival { from, rows }) = inbox.recv() => match rows {
+                    Some(Ok(rows))
+                        if range_read::is_sound(self.partitioner, range, max_rows, &rows) =>
+                    {
+                        for (key, version) in rows.iter().filter(|_| from != self.local) {
+                            ticket.take_room_for_version(key, version)?;
+                        }
+                        pages.push(Page { from, rows });
+                    }
+                    Some(Ok(_)) => {
+                        log::warn!("{from} has answered a range read with other rows");
+                        is_slow = true;
+                    }
+                    Some(Err(error)) if replicas.live.len() == 1 || error.is_too_large() => {
+                        return Err(error.into());
+                    }
+                    Some(Err(error)) => {
+                        log::warn!("this node could not read what it is a replica of: {error}");
+                        is_slow = true;
+                    }
+                    None => is_slow = true,
+                },
+                () = sleep_until(until) => {
+                    if Instant::now() >= deadline {
+                        return Err(CoordinatorError::TimedOut);
+                    }
+                    is_slow = true;
+                    next_slow = patience.map(|patience| Instant::now() + patience);
+                }
+            }
+            if requirement.is_met_by(pages.iter().map(|page| page.from)) {
+                self.latencies.record_range(began.elapsed());
+                return Ok(pages);
+            }
+            if is_slow {
+                ask.extend((!unasked.is_empty()).then(|| unasked.remove(0)));
+                next_slow = next_slow.filter(|_| !unasked.is_empty());
+            }
+        }
+    }
+
+    async fn ask_for_page(
+        &self,
+        scan: Scan<'_>,
+        range: &RowRange,
+        max_rows: usize,
+        endpoint: IpAddr,
+        replies: &Arc<Inbox>,
+        ticket: &mut Ticket,
+    ) -> Result<(), CoordinatorError> {
+        let Scan { family, slice, .. } = scan;
+        if endpoint == self.local {
+            let mut part = ticket.part();
+            let own = self.replica.scan_versions(family, range, slice, max_rows, &mut part).await;
+            let (from, arrivals) = (self.local, replies.arrivals.clone());
+            let arrive = move |rows: Result<Vec<VersionedRow>, ReplicaError>| {
+                // The scan may be done without it.
+                let _ = arrivals.send(Arrival { from, rows: Some(rows) });
+            };
+            match own {
+                Answer::Ready(rows) => arrive(rows),
+                working @ Answer::Working(_) => {
+                    self.tasks.spawn(async move {
+                        arrive(working.wait().await);
+                        drop(part);
+                    });
+                }
+            }
+            return Ok(());
+        }
+        let (range, slice) = (range.clone(), slice.clone());
+        let command = RangeCommand { family, slice, range, max_rows };
+        let body = command.encode(&self.schema, self.partitioner)?;
+        let (verb, headers) = (Verb::RangeSlice, Vec::new());
+        let message = Request { verb, headers, body: &body, tag: 0 };
+        let replies: Arc<dyn Replies> = Arc::clone(replies) as _;
+        Ok(self.messenger.request(message, &[endpoint], &replies)?)
+    }
+}
+
+/// Whether a range begins where another ends.
+fn follows(range: &RowRange, other: &RowRange) -> bool {
+    match (&other.end, &range.start) {
+        (Bound::Included(end), Bound::Excluded(start)) => end == start,
+        _ => false,
+    }
+}

@@ -1,0 +1,210 @@
+//! What a coordinator knows of the ring at one moment: a value that is replaced as a whole when
+//! nodes come, go, or change.
+
+use super::consistency::ConsistencyLevel;
+use super::requirement::Requirement;
+use crate::ring::{DynamicSnitch, ReplicaPlacement, ReplicaSets, Token, TokenMetadata};
+use smallvec::SmallVec;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Endpoints of one row: mostly three, or a few more.
+pub(super) type Endpoints = SmallVec<[IpAddr; 4]>;
+
+/// What is known of the other nodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Peers {
+    /// Those that seem alive. The node itself always is, whether it stands here or not.
+    pub live: BTreeSet<IpAddr>,
+    /// Those that understand digests which cover deletions of rows.
+    pub full_digests: BTreeSet<IpAddr>,
+}
+
+/// The ring with everything that was derived from it.
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) ring: Arc<TokenMetadata>,
+    /// By the number of the keyspace.
+    keyspaces: Vec<KeyspaceView>,
+    peers: Peers,
+    local: IpAddr,
+    is_alone: bool,
+    dynamic_snitch: Option<Arc<DynamicSnitch>>,
+}
+
+/// How the rows of a keyspace are replicated.
+#[derive(Debug)]
+pub(super) struct KeyspaceView {
+    placement: ReplicaPlacement,
+    sets: ReplicaSets,
+}
+
+/// The replicas of a row that is to be written.
+#[derive(Debug, Clone)]
+pub(super) struct WriteReplicas {
+    /// Those that seem alive, without this node.
+    pub(super) live: Endpoints,
+    /// Those that do not.
+    pub(super) dead: Endpoints,
+    /// Whether this node is one.
+    pub(super) is_local: bool,
+    /// Who has to acknowledge.
+    pub(super) requirement: Requirement,
+}
+
+/// The replicas that a row, or a stretch of the ring, can be read from.
+#[derive(Debug, Clone)]
+pub(super) struct ReadReplicas {
+    /// Those that seem alive, the closest first.
+    pub(super) live: Endpoints,
+    /// Who has to answer.
+    pub(super) requirement: Requirement,
+}
+
+impl WriteReplicas {
+    /// Whether enough replicas seem alive.
+    pub(super) fn are_enough(&self, local: IpAddr) -> bool {
+        let own = self.is_local.then_some(local);
+        self.requirement.is_met_by(self.live.iter().copied().chain(own))
+    }
+}
+
+impl ReadReplicas {
+    /// Whether enough replicas seem alive.
+    pub(super) fn are_enough(&self) -> bool {
+        self.requirement.is_met_by(self.live.iter().copied())
+    }
+
+    /// Whether this node alone can answer.
+    pub(super) fn is_answered_by(&self, local: IpAddr) -> bool {
+        self.live.first() == Some(&local) && self.requirement.is_met_by(std::iter::once(local))
+    }
+}
+
+impl View {
+    pub(super) fn new<'p>(
+        ring: Arc<TokenMetadata>,
+        placements: impl Iterator<Item = &'p ReplicaPlacement>,
+        peers: Peers,
+        local: IpAddr,
+        dynamic_snitch: Option<Arc<DynamicSnitch>>,
+    ) -> Self {
+        let keyspace = |placement: &ReplicaPlacement| KeyspaceView {
+            sets: ReplicaSets::new(placement, &ring),
+            placement: placement.clone(),
+        };
+        let keyspaces = placements.map(keyspace).collect();
+        let is_alone = ring.len() == 1 && ring.token(local).is_some() && ring.is_settled();
+        Self { ring, keyspaces, peers, local, is_alone, dynamic_snitch }
+    }
+
+    pub(super) fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    /// Whether an endpoint seems alive.
+    pub(super) fn is_alive(&self, endpoint: IpAddr) -> bool {
+        endpoint == self.local || self.peers.live.contains(&endpoint)
+    }
+
+    /// Whether the node understands digests that cover deletions of rows.
+    pub(super) fn takes_full_digests(&self, endpoint: IpAddr) -> bool {
+        endpoint == self.local || self.peers.full_digests.contains(&endpoint)
+    }
+
+    /// Whether every row has this node as its only replica, whatever its token.
+    pub(super) fn is_alone(&self) -> bool {
+        self.is_alone
+    }
+
+    /// The replicas of a row that is to be written. Those to be count as well, unless nobody waits.
+    pub(super) fn write_replicas(
+        &self,
+        keyspace: usize,
+        token: &Token,
+        level: ConsistencyLevel,
+    ) -> WriteReplicas {
+        let keyspace = &self.keyspaces[keyspace];
+        let set = keyspace.sets.of(token);
+        let pending: &[IpAddr] = if level == ConsistencyLevel::Zero { &[] } else { set.pending };
+        let all = || set.natural.iter().chain(pending).copied();
+        let others = || all().filter(|endpoint| *endpoint != self.local);
+        let endpoints: Endpoints = all().collect();
+        let requirement = self.by_data_center(&keyspace.placement, &endpoints, level);
+        WriteReplicas {
+            live: others().filter(|endpoint| self.is_alive(*endpoint)).collect(),
+            dead: others().filter(|endpoint| !self.is_alive(*endpoint)).collect(),
+            is_local: all().any(|endpoint| endpoint == self.local),
+            requirement: requirement
+                .unwrap_or_else(|| Requirement::any(level.block_for_write(endpoints.len()))),
+        }
+    }
+
+    /// The replicas that a row with this token can be read from.
+    pub(super) fn read_replicas(
+        &self,
+        keyspace: usize,
+        token: &Token,
+        level: ConsistencyLevel,
+    ) -> ReadReplicas {
+        let keyspace = &self.keyspaces[keyspace];
+        let natural = keyspace.sets.of(token).natural;
+        let live = natural.iter().copied().filter(|endpoint| self.is_alive(*endpoint));
+        let mut live: Endpoints = live.collect();
+        self.sort_by_proximity(&keyspace.placement, level, &mut live);
+        let requirement = self.by_data_center(&keyspace.placement, natural, level);
+        let needed = level.block_for_read(keyspace.placement.replication_factor);
+        ReadReplicas { live, requirement: requirement.unwrap_or_else(|| Requirement::any(needed)) }
+    }
+
+    /// Closest first. At ONE that is this node itself if it is among them, however slow it may be,
+    /// so that who writes and reads by one node reads what was written.
+    fn sort_by_proximity(
+        &self,
+        placement: &ReplicaPlacement,
+        level: ConsistencyLevel,
+        endpoints: &mut [IpAddr],
+    ) {
+        let topology = placement.snitch.topology();
+        match &self.dynamic_snitch {
+            Some(dynamic) => dynamic.sort_by_proximity(&topology, self.local, endpoints),
+            None => topology.sort_by_proximity(self.local, endpoints),
+        }
+        if level == ConsistencyLevel::One {
+            endpoints.sort_by_key(|endpoint| *endpoint != self.local);
+        }
+    }
+
+    /// The levels that know of data centres: a quorum of the own one, or of each.
+    fn by_data_center(
+        &self,
+        placement: &ReplicaPlacement,
+        endpoints: &[IpAddr],
+        level: ConsistencyLevel,
+    ) -> Option<Requirement> {
+        let quorums = match level {
+            ConsistencyLevel::DcQuorum => placement.quorum_of_data_center(self.local, endpoints),
+            ConsistencyLevel::DcQuorumSync => placement.quorum_of_each_data_center(endpoints),
+            _ => None,
+        };
+        let topology = placement.snitch.topology();
+        let quorums = quorums?;
+        Some(Requirement::of_each(quorums.needed().iter().map(|(name, needed)| {
+            let members = endpoints.iter().copied();
+            (members.filter(|it| topology.data_center(*it) == name.as_str()).collect(), *needed)
+        })))
+    }
+
+    /// [`View::read_replicas`] of a node that is alone: they are the same for all tokens.
+    pub(super) fn own_read_replicas(
+        &self,
+        keyspace: usize,
+        level: ConsistencyLevel,
+    ) -> ReadReplicas {
+        let factor = self.keyspaces[keyspace].placement.replication_factor;
+        let own = (factor > 0).then_some(self.local);
+        let requirement = Requirement::any(level.block_for_read(factor));
+        ReadReplicas { live: own.into_iter().collect(), requirement }
+    }
+}

@@ -1,0 +1,208 @@
+//! Writes.
+
+use super::coordinator::Coordinator;
+use super::requirement::Requirement;
+use super::view::{Endpoints, View, WriteReplicas};
+use super::write_request::WriteRequest;
+use super::{ConsistencyLevel, CoordinatorError};
+use crate::model::mutation::RowMutation;
+use crate::net::messenger::{Replies, Request};
+use crate::net::{Verb, bodies};
+use crate::replica::{Answer, HintPosition};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+impl Coordinator {
+    /// Writes to rows. Nothing is sent unless enough replicas of all rows are alive. At
+    /// [`ConsistencyLevel::Zero`] it only waits until the work is queued, and failures go to the
+    /// log.
+    pub async fn write(
+        &self,
+        mutations: &[RowMutation],
+        level: ConsistencyLevel,
+    ) -> Result<(), CoordinatorError> {
+        let view = self.view();
+        if view.is_alone() || mutations.iter().all(|mutation| self.is_unreplicated(mutation)) {
+            return self.write_here(mutations, level).await;
+        }
+        let replicas = mutations.iter().map(|it| self.write_replicas(&view, it, level));
+        let replicas: Vec<WriteReplicas> = replicas.collect();
+        if !replicas.iter().all(|replicas| self.may_write(replicas, level)) {
+            return Err(CoordinatorError::Unavailable);
+        }
+        let deadline = Instant::now() + self.rpc_timeout;
+        let rows = mutations.to_vec().into();
+        let requirements = replicas.iter().map(|replicas| replicas.requirement.clone());
+        let hinting = self.hinting.clone();
+        let (request, done) = WriteRequest::new(rows, requirements, hinting);
+        self.send_mutations(&request, &replicas)?;
+        let hints = self.hint_the_dead(&request, &replicas, level);
+        let own = self.apply_own(&request, &replicas).await;
+        if level == ConsistencyLevel::Zero {
+            return Ok(());
+        }
+        let acknowledged = async {
+            self.accept_hints(&request, hints).await;
+            self.acknowledged(&request, &replicas, level, own, done).await
+        };
+        timeout_at(deadline, acknowledged).await.map_err(|_| CoordinatorError::TimedOut)?
+    }
+
+    /// What concerns nobody else is written without any of what others need.
+    async fn write_here(
+        &self,
+        mutations: &[RowMutation],
+        level: ConsistencyLevel,
+    ) -> Result<(), CoordinatorError> {
+        if level == ConsistencyLevel::Zero {
+            if let Answer::Ready(Err(error)) = self.replica.apply(mutations).await {
+                let rows = mutations.len();
+                log::warn!("a write at ZERO to {rows} rows failed: {error}");
+            }
+            return Ok(());
+        }
+        let work = async { self.replica.apply(mutations).await.wait().await };
+        self.in_time(Some(self.rpc_timeout), work).await
+    }
+
+    fn write_replicas(
+        &self,
+        view: &View,
+        mutation: &RowMutation,
+        level: ConsistencyLevel,
+    ) -> WriteReplicas {
+        let family = mutation.families.first().map(|first| first.family);
+        match family.and_then(|family| self.keyspace_of(family)) {
+            Some(keyspace) => {
+                let token = self.partitioner.token(mutation.key.as_bytes());
+                view.write_replicas(keyspace, &token, level)
+            }
+            // What does nothing, or what each node keeps for itself, needs nobody else.
+            None => WriteReplicas::local(level),
+        }
+    }
+
+    fn may_write(&self, replicas: &WriteReplicas, level: ConsistencyLevel) -> bool {
+        match level {
+            ConsistencyLevel::Zero => true,
+            // A hint will do, as long as there is somebody to be reminded.
+            ConsistencyLevel::Any => {
+                let can_hint = self.hinting.is_some() && !replicas.dead.is_empty();
+                replicas.are_enough(self.local) || can_hint
+            }
+            _ => replicas.are_enough(self.local),
+        }
+    }
+
+    fn send_mutations(
+        &self,
+        request: &Arc<WriteRequest>,
+        replicas: &[WriteReplicas],
+    ) -> Result<(), CoordinatorError> {
+        let replies: Arc<dyn Replies> = Arc::clone(request) as _;
+        for (row, (mutation, replicas)) in request.rows().iter().zip(replicas).enumerate() {
+            if !replicas.live.is_empty() {
+                let body = bodies::encode_mutation(mutation, &self.schema)?;
+                let (verb, tag) = (Verb::Mutation, row as u32);
+                let message = Request { verb, headers: Vec::new(), body: &body, tag };
+                self.messenger.request(message, &replicas.live, &replies)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps hints for replicas that do not seem alive. Returns the rows that are content with
+    /// that, each with what it has to wait for.
+    fn hint_the_dead(
+        &self,
+        request: &WriteRequest,
+        replicas: &[WriteReplicas],
+        level: ConsistencyLevel,
+    ) -> Vec<(usize, HintPosition)> {
+        let mut kept = Vec::new();
+        let Some(hinting) = &self.hinting else { return kept };
+        for (row, (mutation, replicas)) in request.rows().iter().zip(replicas).enumerate() {
+            for target in &replicas.dead {
+                let position = hinting.keep(*target, mutation);
+                if level == ConsistencyLevel::Any {
+                    kept.extend(position.map(|position| (row, position)));
+                }
+            }
+        }
+        kept
+    }
+
+    /// Begins to apply the rows of which this node is a replica.
+    async fn apply_own(&self, request: &WriteRequest, replicas: &[WriteReplicas]) -> Answer<()> {
+        if replicas.iter().all(|replicas| replicas.is_local) {
+            return self.replica.apply(request.rows()).await;
+        }
+        let own = request.rows().iter().zip(replicas).filter(|(_, replicas)| replicas.is_local);
+        let own: Vec<RowMutation> = own.map(|(mutation, _)| mutation.clone()).collect();
+        if own.is_empty() { Answer::Ready(Ok(())) } else { self.replica.apply(&own).await }
+    }
+
+    /// Waits until each row has the acknowledgements that it needs.
+    async fn acknowledged(
+        &self,
+        request: &WriteRequest,
+        replicas: &[WriteReplicas],
+        level: ConsistencyLevel,
+        own: Answer<()>,
+        done: oneshot::Receiver<()>,
+    ) -> Result<(), CoordinatorError> {
+        let own = async {
+            let own_rows = || (0..replicas.len()).filter(|row| replicas[*row].is_local);
+            match own.wait().await {
+                Ok(()) => request.acknowledge_all(own_rows(), self.local),
+                Err(error) => {
+                    let needs_own =
+                        |it: &WriteReplicas| !it.requirement.is_met_by(it.live.iter().copied());
+                    if own_rows().any(|row| needs_own(&replicas[row])) {
+                        return Err(CoordinatorError::from(error));
+                    }
+                    log::warn!("this node could not write what it is a replica of: {error}");
+                }
+            }
+            Ok(())
+        };
+        // Who writes and reads by one node at ONE reads what was written.
+        if matches!(level, ConsistencyLevel::One | ConsistencyLevel::Any) {
+            own.await?;
+            return done.await.map_err(|_| CoordinatorError::TimedOut);
+        }
+        let own = async {
+            own.await?;
+            std::future::pending().await
+        };
+        tokio::select! {
+            biased;
+            failed = own => failed,
+            done = done => done.map_err(|_| CoordinatorError::TimedOut),
+        }
+    }
+
+    /// Takes hints for acknowledgements as soon as they are safe.
+    async fn accept_hints(&self, request: &WriteRequest, hints: Vec<(usize, HintPosition)>) {
+        let Some(hinting) = &self.hinting else { return };
+        for (row, position) in hints {
+            match hinting.when_safe(position).await {
+                Ok(()) => request.accept_hint(row),
+                Err(error) => log::warn!("a hint is not on disk: {error}"),
+            }
+        }
+    }
+}
+
+impl WriteReplicas {
+    /// Those of what this node keeps for itself.
+    fn local(level: ConsistencyLevel) -> Self {
+        Self {
+            live: Endpoints::new(),
+            dead: Endpoints::new(),
+            is_local: true,
+            requirement: Requirement::any(level.block_for_write(1)),
+        }
+    }
+}

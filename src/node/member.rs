@@ -1,0 +1,520 @@
+//! A node among others: gossip, what follows from it, messages in and out, hints.
+//!
+//! ```text
+//!   peers --> receive --+--> responder    what they ask of this node as a replica
+//!                       +--> messenger    their answers to what this node has asked
+//!                       +--> gossip       who is there, and where
+//!                              |
+//!                              +--> coordinator    the ring as it is now
+//!                              +--> handoff        somebody is back who has hints waiting
+//! ```
+
+use super::handoff::{Handoff, HandoffOptions};
+use crate::base::clock::Clock;
+use crate::coordinator::{Coordinator, CoordinatorOptions, Hinting, Peers, ReadOptions};
+use crate::gossip::{
+    EXTENSIONS_STATE, Effects, GOSSIP_INTERVAL, GossipEvent, GossipMessage, Gossiper,
+    GossiperOptions, LOAD_STATE, MOVE_STATE, Membership, MembershipChange, MessageKind, Move,
+    RemovedNode,
+};
+use crate::net::message::Message;
+use crate::net::messenger::Messenger;
+use crate::net::{Drops, Inbound, Transport, Verb, extensions};
+use crate::replica::{HintStore, Replica, Responder, ResponderOptions};
+use crate::ring::{ReplicaPlacement, Token, TokenMetadata};
+use crate::storage::Storage;
+use crate::storage::engine::WriteError;
+use crate::storage::saved_ring::{RingNote, SavedRing};
+use crate::storage::system::{self, IdentityError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+/// How often requests are given up whose time is over.
+const UPKEEP_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How often dropped messages are told of.
+const DROPS_INTERVAL: Duration = Duration::from_secs(5);
+
+/// When a node says for the first time how much data it has, and how often then.
+const LOAD_INTERVALS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
+
+/// How long a starting node waits until it has heard of somebody, before it serves on its own.
+const JOIN_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long it waits for each member of the ring that it knows of.
+const MEMBER_PATIENCE: Duration = Duration::from_secs(4);
+
+/// How often a starting node looks who is there.
+const JOIN_POLL: Duration = Duration::from_millis(20);
+
+/// What a member of a ring needs to know.
+#[derive(Debug)]
+pub struct MemberOptions {
+    /// Its address.
+    pub local: IpAddr,
+    /// Nodes of other clusters are ignored.
+    pub cluster_name: String,
+    /// Who is asked for the ring.
+    pub seeds: Vec<IpAddr>,
+    /// Its place on the ring.
+    pub token: Token,
+    /// Number of this start.
+    pub generation: i32,
+    /// `PhiConvictThreshold`.
+    pub phi_convict_threshold: f64,
+    /// `RpcTimeoutInMillis`.
+    pub rpc_timeout: Duration,
+    /// Where the replicas of each keyspace live.
+    pub placements: BTreeMap<String, ReplicaPlacement>,
+    /// Its data.
+    pub storage: Arc<Storage>,
+    /// Itself as a replica.
+    pub replica: Arc<Replica>,
+    /// Keeps hints; `None` with `HintedHandoffEnabled` off.
+    pub hints: Option<Arc<HintStore>>,
+    /// Whether a hint that counts as an acknowledgement has to be on disk before.
+    pub hints_wait_for_sync: bool,
+    /// `hinted_handoff_throttle`: the pause after each hint that is delivered.
+    pub handoff_pause: Duration,
+    /// How reads are made.
+    pub reads: ReadOptions,
+    /// What carries messages.
+    pub transport: Arc<dyn Transport>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Seed of whatever is left to chance.
+    pub seed: u64,
+}
+
+/// A node that takes part in a ring.
+#[derive(Debug)]
+pub struct Member {
+    local: IpAddr,
+    own_move: Move,
+    seeds: Vec<IpAddr>,
+    storage: Arc<Storage>,
+    clock: Arc<dyn Clock>,
+    transport: Arc<dyn Transport>,
+    messenger: Arc<Messenger>,
+    coordinator: Arc<Coordinator>,
+    responder: Arc<Responder>,
+    hints: Option<Arc<HintStore>>,
+    handoff: Option<Arc<Handoff>>,
+    drops: Arc<Drops>,
+    /// One lock for all, held while a message is worked on; nothing waits under it.
+    gossip: Mutex<Gossip>,
+}
+
+#[derive(Debug)]
+struct Gossip {
+    gossiper: Gossiper,
+    membership: Membership,
+    has_started: bool,
+}
+
+impl Gossip {
+    /// What the last start has left: nothing was heard yet.
+    fn new(options: &MemberOptions, own: &Move) -> Result<Self, IdentityError> {
+        let MemberOptions { local, storage, clock, generation, .. } = options;
+        let partitioner = storage.partitioner();
+        let SavedRing { members, removed } = SavedRing::read(storage)?;
+        let removed = removed.into_iter().map(|(endpoint, token, generation)| RemovedNode {
+            endpoint,
+            token,
+            generation,
+        });
+        let mut membership = Membership::new(partitioner, *local, *generation, removed);
+        membership.preload(members);
+        membership.announce(own);
+        let gossiper_options = GossiperOptions {
+            local: *local,
+            cluster_name: options.cluster_name.clone(),
+            partitioner,
+            seeds: options.seeds.clone(),
+            generation: *generation,
+            phi_convict_threshold: options.phi_convict_threshold,
+            now_secs: i64::from(clock.now_secs()),
+        };
+        let rng = fastrand::Rng::with_seed(options.seed);
+        let mut gossiper = Gossiper::new(gossiper_options, rng, clock.monotonic());
+        gossiper.preload(membership.members().endpoints());
+        Ok(Self { gossiper, membership, has_started: false })
+    }
+}
+
+impl Member {
+    /// A node with the ring as it was saved. Nothing is sent before [`Member::run`].
+    pub fn new(options: MemberOptions) -> Result<Arc<Self>, IdentityError> {
+        let MemberOptions { local, storage, clock, transport, generation, hints, .. } = &options;
+        let schema = storage.schema();
+        let own_move = Move::Normal { token: options.token.clone(), removed: None };
+        let gossip = Gossip::new(&options, &own_move)?;
+        let timeout = options.rpc_timeout;
+        let messenger = Messenger::new(*local, timeout, Arc::clone(clock), Arc::clone(transport));
+        let messenger = Arc::new(messenger.starting_at(*generation));
+        let hinting = |store: &Arc<HintStore>| {
+            Arc::new(Hinting::new(Arc::clone(store), options.hints_wait_for_sync))
+        };
+        let coordinator = Coordinator::new(CoordinatorOptions {
+            schema: Arc::clone(schema),
+            partitioner: storage.partitioner(),
+            placements: options.placements.clone(),
+            ring: gossip.membership.members().ring.clone(),
+            peers: Peers::default(),
+            local: *local,
+            replica: Arc::clone(&options.replica),
+            messenger: Arc::clone(&messenger),
+            hinting: hints.as_ref().map(hinting),
+            reads: options.reads.clone(),
+        });
+        let drops = Arc::new(Drops::default());
+        let responder = Responder::new(ResponderOptions {
+            replica: Arc::clone(&options.replica),
+            schema: Arc::clone(schema),
+            partitioner: storage.partitioner(),
+            messenger: Arc::clone(&messenger),
+            hints: hints.clone(),
+            local: *local,
+            drops: Arc::clone(&drops),
+        });
+        let handoff = hints.clone().map(|hints| {
+            let (schema, messenger) = (Arc::clone(schema), Arc::clone(&messenger));
+            Handoff::new(HandoffOptions { hints, schema, messenger, pause: options.handoff_pause })
+        });
+        let gossip = Mutex::new(gossip);
+        let MemberOptions { local, seeds, storage, clock, transport, hints, .. } = options;
+        Ok(Arc::new(Self {
+            local,
+            own_move,
+            seeds,
+            storage,
+            clock,
+            transport,
+            messenger,
+            coordinator,
+            responder,
+            hints,
+            handoff,
+            drops,
+            gossip,
+        }))
+    }
+
+    /// What serves the requests of clients.
+    pub fn coordinator(&self) -> &Arc<Coordinator> {
+        &self.coordinator
+    }
+
+    /// Messages that were not acted on.
+    pub fn drops(&self) -> &Arc<Drops> {
+        &self.drops
+    }
+
+    /// Looks at what gossip knows.
+    pub fn with_gossip<T>(&self, look: impl FnOnce(&Gossiper, &Membership) -> T) -> T {
+        let gossip = self.lock();
+        look(&gossip.gossiper, &gossip.membership)
+    }
+
+    /// Takes part in the ring until `stop` is cancelled.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        self.begin();
+        let every = |period: Duration| {
+            let mut ticks = interval(period.max(Duration::from_millis(1)));
+            // What was missed is not made up for: a burst of rounds would say nothing.
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            ticks
+        };
+        let (mut gossip, mut upkeep) = (every(GOSSIP_INTERVAL), every(UPKEEP_INTERVAL));
+        let mut drops = every(DROPS_INTERVAL);
+        let mut load = tokio::time::interval_at(
+            tokio::time::Instant::now() + LOAD_INTERVALS.0,
+            LOAD_INTERVALS.1,
+        );
+        gossip.reset();
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                _ = gossip.tick() => self.gossip_round(),
+                _ = upkeep.tick() => self.coordinator.upkeep(self.clock.monotonic()),
+                _ = load.tick() => self.announce_load(),
+                _ = drops.tick() => self.tell_of_drops(),
+            }
+        }
+        if let Some(handoff) = &self.handoff {
+            handoff.stop().await;
+        }
+    }
+
+    /// Waits until the ring is known as well as can be expected, so that the first client is not
+    /// told that rows are missing which others have. [`Member::run`] must be running.
+    pub async fn settle(&self) {
+        let others: Vec<IpAddr> =
+            self.seeds.iter().copied().filter(|seed| *seed != self.local).collect();
+        let is_known = |gossip: &Gossip| gossip.membership.members().ring.len() > 1;
+        let is_alone = others.is_empty() && !is_known(&self.lock());
+        if is_alone {
+            return;
+        }
+        let began = tokio::time::Instant::now();
+        loop {
+            let (heard, missing) = {
+                let gossip = self.lock();
+                let members = gossip.membership.members().endpoints();
+                let missing = members.iter().filter(|it| !gossip.gossiper.is_alive(**it)).count();
+                (gossip.gossiper.endpoints().count() > 1, missing)
+            };
+            let waited = began.elapsed();
+            if heard && (missing == 0 || waited >= MEMBER_PATIENCE) {
+                return;
+            }
+            if waited >= JOIN_PATIENCE {
+                let seeds: Vec<String> = others.iter().map(IpAddr::to_string).collect();
+                log::warn!(
+                    "no other node has answered for {} s, neither the seeds ({}) nor members of \
+                     the ring: serving on. If this node is to join them, see that they run, that \
+                     ListenAddress and StoragePort are right, and that ClusterName is the same",
+                    JOIN_PATIENCE.as_secs(),
+                    seeds.join(", ")
+                );
+                return;
+            }
+            tokio::time::sleep(JOIN_POLL).await;
+        }
+    }
+
+    /// Draws conclusions from what a snitch says now.
+    pub fn refresh(&self) {
+        self.publish(&self.lock());
+    }
+
+    fn begin(&self) {
+        let mut gossip = self.lock();
+        let value = self.own_move.format(self.storage.partitioner());
+        for (name, value) in
+            [(MOVE_STATE, value.as_str()), (EXTENSIONS_STATE, &extensions::ALL.join(","))]
+        {
+            if let Err(error) = gossip.gossiper.set_state(name, value) {
+                log::error!("other nodes cannot be told {name}: {error}");
+            }
+        }
+        gossip.has_started = true;
+        let effects = gossip.gossiper.start(self.clock.monotonic());
+        self.act(&mut gossip, effects);
+        drop(gossip);
+        for target in self.hints.iter().flat_map(|hints| hints.targets()) {
+            log::info!("there are hints for {}: {} bytes", target.target, target.bytes);
+        }
+    }
+
+    fn gossip_round(&self) {
+        let mut gossip = self.lock();
+        let effects = gossip.gossiper.tick(self.clock.monotonic());
+        self.act(&mut gossip, effects);
+        let waiting: Vec<IpAddr> = match &self.handoff {
+            Some(handoff) => handoff.due(self.clock.monotonic()),
+            None => Vec::new(),
+        };
+        let is_back = |it: &IpAddr| gossip.gossiper.is_alive(*it);
+        for endpoint in waiting.into_iter().filter(is_back) {
+            self.hand_off(endpoint);
+        }
+    }
+
+    fn on_gossip(&self, kind: MessageKind, message: &Message<'_>) {
+        let from = message.from;
+        match GossipMessage::decode(kind, message.body) {
+            Ok(decoded) => {
+                let mut gossip = self.lock();
+                if gossip.has_started {
+                    let now = self.clock.monotonic();
+                    let effects = gossip.gossiper.receive(from, decoded, now);
+                    self.act(&mut gossip, effects);
+                }
+            }
+            Err(error) => log::warn!("a gossip message of {from} cannot be understood: {error}"),
+        }
+    }
+
+    /// Does what follows from what gossip has found out.
+    fn act(&self, gossip: &mut Gossip, effects: Effects) {
+        let Effects { events, messages } = effects;
+        let mut is_changed = false;
+        for event in events {
+            log::log!(event.level(), "{event}");
+            for change in gossip.membership.follow(&event) {
+                is_changed |= self.follow(change);
+            }
+            is_changed |= self.notice(&event);
+        }
+        if is_changed {
+            let members = gossip.membership.members().endpoints();
+            gossip.gossiper.set_members(members);
+            self.publish(gossip);
+        }
+        for (to, message) in messages {
+            self.send(to, &message);
+        }
+    }
+
+    /// What an event means besides the ring. Whether it changes what coordinators have to know.
+    fn notice(&self, event: &GossipEvent) -> bool {
+        match event {
+            GossipEvent::Up { endpoint } | GossipEvent::Restarted { endpoint, .. } => {
+                if let GossipEvent::Restarted { .. } = event {
+                    // Its old connections lead nowhere.
+                    self.transport.disconnect(*endpoint);
+                }
+                self.hand_off(*endpoint);
+                true
+            }
+            GossipEvent::Down { endpoint } => {
+                self.transport.disconnect(*endpoint);
+                true
+            }
+            GossipEvent::StateChanged { name, .. } => name == EXTENSIONS_STATE,
+            GossipEvent::OwnGenerationRaised { generation } => {
+                let saved = system::save_generation(&self.storage, *generation);
+                if let Err(error) = saved {
+                    log::error!("the generation {generation} is not saved: {error}");
+                }
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// Does what a change of the ring asks for. Whether the ring is another now.
+    fn follow(&self, change: MembershipChange) -> bool {
+        match change {
+            MembershipChange::Ring => return true,
+            MembershipChange::SaveToken { endpoint, token } => {
+                self.note(&RingNote::Owns(endpoint, token));
+            }
+            MembershipChange::ForgetToken { endpoint } => {
+                self.note(&RingNote::OwnsNothing(endpoint));
+            }
+            MembershipChange::Removed(RemovedNode { endpoint, token, generation }) => {
+                self.note(&RingNote::Removed(endpoint, token, generation));
+                self.discard_hints(endpoint);
+            }
+            MembershipChange::Readmitted { endpoint, token } => {
+                self.note(&RingNote::Readmitted(endpoint, token));
+            }
+            MembershipChange::Notice(notice) => log::log!(notice.level(), "{notice}"),
+        }
+        false
+    }
+
+    /// Writes something down for the next start. Without it that start learns it from others.
+    fn note(&self, note: &RingNote) {
+        let written: Result<(), WriteError> = note.write(&self.storage, self.clock.coarse_millis());
+        if let Err(error) = written {
+            log::warn!("the ring is not saved: {error}");
+        }
+    }
+
+    /// Nobody will come back for these.
+    fn discard_hints(&self, endpoint: IpAddr) {
+        let Some(hints) = &self.hints else { return };
+        if hints.targets().iter().any(|it| it.target == endpoint) {
+            log::info!(
+                "Hints found for endpoint {endpoint} which is not part of the gossip network.  \
+                 discarding."
+            );
+            hints.discard(endpoint);
+        }
+    }
+
+    /// Tells the coordinator of the ring as it is now.
+    fn publish(&self, gossip: &Gossip) {
+        let members = gossip.membership.members();
+        let mut ring: TokenMetadata = members.ring.clone();
+        for endpoint in &members.leaving {
+            ring.begin_leave(*endpoint);
+        }
+        for (endpoint, token) in &members.bootstrapping {
+            if let Err(error) = ring.begin_bootstrap(token.clone(), *endpoint) {
+                log::warn!("{endpoint} gets no writes for its future place: {error}");
+            }
+        }
+        let known: Vec<IpAddr> =
+            gossip.gossiper.endpoints().map(|(endpoint, _)| endpoint).collect();
+        let announce = |extension: &str| -> BTreeSet<IpAddr> {
+            let announces = |it: &&IpAddr| gossip.gossiper.announces(**it, extension);
+            known.iter().filter(announces).copied().collect()
+        };
+        let checksums = announce(extensions::CHECKSUMS);
+        for endpoint in known.iter().filter(|it| **it != self.local) {
+            self.transport.set_checksums(*endpoint, checksums.contains(endpoint));
+        }
+        let live = known.iter().copied().filter(|it| gossip.gossiper.is_alive(*it)).collect();
+        let peers = Peers { live, full_digests: announce(extensions::FULL_DIGESTS) };
+        self.coordinator.set_ring(ring, peers);
+    }
+
+    fn send(&self, to: IpAddr, message: &GossipMessage) {
+        let verb = match message.kind() {
+            MessageKind::Syn => Verb::GossipDigestSyn,
+            MessageKind::Ack => Verb::GossipDigestAck,
+            MessageKind::Ack2 => Verb::GossipDigestAck2,
+        };
+        let sent = message.encode().and_then(|body| self.messenger.send(verb, &body, to));
+        if let Err(error) = sent {
+            log::error!("{to} cannot be told what this node knows: {error}");
+        }
+    }
+
+    fn hand_off(&self, endpoint: IpAddr) {
+        if let Some(handoff) = &self.handoff {
+            handoff.begin(endpoint);
+        }
+    }
+
+    fn announce_load(&self) {
+        let stores = self.storage.stores().iter();
+        let bytes: u64 = stores.map(|store| store.statistics().live_bytes).sum();
+        let mut gossip = self.lock();
+        if let Err(error) = gossip.gossiper.set_state(LOAD_STATE, &format!("{bytes}.0")) {
+            log::error!("other nodes cannot be told how much data there is: {error}");
+        }
+    }
+
+    fn tell_of_drops(&self) {
+        for (verb, count) in self.drops.news() {
+            log::warn!("Dropped {count} {verb} messages in the last 5000ms");
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Gossip> {
+        self.gossip.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inbound for Member {
+    fn receive(&self, payload: &[u8]) {
+        let message = match Message::decode(payload) {
+            Ok(message) => message,
+            Err(error) => {
+                log::warn!("a message of another node cannot be understood: {error}");
+                return;
+            }
+        };
+        match message.verb {
+            Verb::ReadResponse => self.messenger.on_response(&message),
+            Verb::GossipDigestSyn => self.on_gossip(MessageKind::Syn, &message),
+            Verb::GossipDigestAck => self.on_gossip(MessageKind::Ack, &message),
+            Verb::GossipDigestAck2 => self.on_gossip(MessageKind::Ack2, &message),
+            verb => {
+                if !self.responder.receive(&message) {
+                    log::warn!("{} sent a {verb}, which this version does not do", message.from);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,548 @@
+//! A node, put together from its parts: the only place that knows every one of them. Several nodes
+//! may live in one process.
+//!
+//! ```text
+//!   Node        the whole: ports, data, API, operators
+//!     setup     what the settings mean for the storage core
+//!     member    the node among others: gossip, messages, coordinator
+//!       handoff    hints for who is back
+//! ```
+
+mod handoff;
+mod member;
+mod setup;
+
+pub use handoff::{Handoff, HandoffOptions};
+pub use member::{Member, MemberOptions};
+pub use setup::StorageSetup;
+pub(crate) use setup::family_options;
+
+use crate::admin::{Access, AdminContext, AdminServer, RunningAdmin};
+use crate::api::{Api, ApiOptions, Authenticator, SimpleAuthenticator};
+use crate::base::clock::Clock;
+use crate::base::fs::FileSystem;
+use crate::config::classes::AuthenticatorName;
+use crate::config::placements::PlacementError;
+use crate::config::properties::InvalidProperty;
+use crate::config::rack_file::RackFileSource;
+use crate::config::settings::{CommitLogSync, Release, SpeculativeRetry};
+use crate::config::{Placements, Properties, Settings};
+use crate::coordinator::ReadOptions;
+use crate::net::tcp::{StartError, TcpOptions, TcpTransport};
+use crate::replica::{HINT_SEGMENT_BYTES, HintOptions, HintStore, Replica, ReplicaOptions};
+use crate::ring::{DynamicSnitch, Partitioner, ReplicaPlacement};
+use crate::storage::Storage;
+use crate::storage::engine::{Components, StorageError};
+use crate::storage::error::{FileError, ReadError};
+use crate::storage::store::OpenError;
+use crate::storage::system::{self, Identity, IdentityError};
+use crate::wire::ApiVersion;
+use crate::wire::limits::Limits;
+use crate::wire::server::{Server, ServerOptions};
+use setup::{max_answer_bytes, memory_budget};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+/// How often the node looks whether its rack file has changed.
+const RACK_FILE_PERIOD: Duration = Duration::from_secs(10);
+
+/// The shortest time between two looks whether hints have to be written to disk.
+const LEAST_HINT_SYNC: Duration = Duration::from_millis(10);
+
+/// What the command line decides, besides the settings.
+#[derive(Debug, Clone, Default)]
+pub struct NodeOptions {
+    /// Whether a start goes on behind a damaged part of the commit log.
+    pub accept_commitlog_loss: bool,
+    /// The system properties as of old: `-Dpasswd.properties` and others.
+    pub properties: Properties,
+    /// Seed of whatever is left to chance.
+    pub seed: u64,
+}
+
+/// Why a node cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// Its data cannot be opened.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// Its data are of another node or cluster.
+    #[error("{0}")]
+    Identity(#[from] IdentityError),
+    /// The address of `ThriftAddress` and `ThriftPort` cannot be used.
+    #[error("cannot listen for Thrift clients on {address}: {source}. Is another server running?")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// The operating system gives no threads.
+    #[error("cannot start the threads of the replica: {0}")]
+    Threads(#[source] io::Error),
+    /// The configured address of the admin side cannot be used.
+    #[error(
+        "cannot listen for operators on {address}: {source}. Is another server running? \
+         AdminAddress and AdminPort say where"
+    )]
+    BindAdmin {
+        /// The address.
+        address: SocketAddr,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// The thread of the admin side cannot be started.
+    #[error("cannot start the admin side: {0}")]
+    Admin(#[source] io::Error),
+    /// A system property has no meaning.
+    #[error(transparent)]
+    Property(#[from] InvalidProperty),
+    /// The address of `ListenAddress` and `StoragePort` cannot be used.
+    #[error(transparent)]
+    Transport(#[from] StartError),
+    /// The replicas of a keyspace cannot be placed.
+    #[error(transparent)]
+    Placement(#[from] PlacementError),
+    /// The directory of the hints cannot be used.
+    #[error("the hints cannot be opened: {0}. HintsDirectory says where they are")]
+    Hints(#[source] FileError),
+}
+
+impl NodeError {
+    /// The exit code of the original for this failure: 100 for data of another partitioner, else 3.
+    pub fn exit_code(&self) -> u8 {
+        let other_partitioner = match self {
+            Self::Identity(error) => !matches!(error, IdentityError::ClusterName { .. }),
+            Self::Storage(StorageError::Open(OpenError::Read(error))) => {
+                matches!(error, ReadError::OtherPartitioner { .. })
+            }
+            _ => false,
+        };
+        if other_partitioner { 100 } else { 3 }
+    }
+}
+
+/// A node that holds its data and its port, and serves when it is [run](Node::run).
+#[derive(Debug)]
+pub struct Node {
+    server: Server,
+    address: SocketAddr,
+    api: Arc<Api>,
+    replica: Arc<Replica>,
+    storage: Arc<Storage>,
+    admin: Option<RunningAdmin>,
+    admin_address: Option<SocketAddr>,
+    member: Arc<Member>,
+    transport: Arc<TcpTransport>,
+    hints: Option<Arc<HintStore>>,
+    hint_sync_interval: Duration,
+    rack_file: Option<Arc<RackFileSource>>,
+    /// What runs as long as the node is a member of its ring.
+    membership: Option<(CancellationToken, JoinSet<()>)>,
+}
+
+impl Node {
+    /// Opens the data and binds the port. Must be called within a tokio runtime.
+    pub fn start(
+        settings: Settings,
+        options: &NodeOptions,
+        components: Components,
+    ) -> Result<Self, NodeError> {
+        warn_of_what_is_missing(&settings);
+        let placements = Placements::read(&settings, &options.properties)?;
+        let clock = Arc::clone(&components.clock);
+        // The ports first: whoever finds one taken has not touched any data.
+        let (server, address) = bind(&settings, &clock)?;
+        let admin = bind_admin(&settings, &options.properties)?;
+        let admin_address = admin.as_ref().map(AdminServer::local_addr);
+        let transport = Arc::new(bind_transport(&settings, &clock)?);
+        let fs = Arc::clone(&components.fs);
+        let storage = Arc::new(StorageSetup::new(&settings, options)?.open(components)?);
+        let identity = establish_identity(&settings, options, &storage, &*clock)?;
+        let replica = Replica::start(Arc::clone(&storage) as _, replica_options(&settings));
+        let replica = Arc::new(replica.map_err(NodeError::Threads)?);
+        let hints = open_hints(&settings, options, &storage, fs, &clock)?;
+        let parts = Parts {
+            storage: &storage,
+            replica: &replica,
+            hints: &hints,
+            transport: &transport,
+            clock: &clock,
+        };
+        let member = member(&settings, options, placements.by_keyspace, &identity, &parts)?;
+        let admin = admin.map(|admin| {
+            let token = settings.partitioner.display_token(&identity.token);
+            let (cluster, storage) = (settings.cluster_name.clone(), Arc::clone(&storage));
+            let clock = Arc::clone(&clock);
+            let context = AdminContext::new(cluster, token, identity.generation, storage, clock);
+            admin.start(context, Access::new(settings.admin.token)).map_err(NodeError::Admin)
+        });
+        let admin = admin.transpose()?;
+        let api = Arc::new(Api::new(ApiOptions {
+            cluster_name: settings.cluster_name,
+            version: api_version(settings.thrift.api_version),
+            schema: Arc::clone(storage.schema()),
+            keyspaces: settings.keyspaces,
+            config_text: settings.text,
+            index_interval: settings.storage.index_interval,
+            authenticator: authenticator(settings.authenticator, &options.properties),
+            clock,
+            coordinator: Arc::clone(member.coordinator()),
+        }));
+        let rack_file = placements.rack_file;
+        Ok(Self {
+            server,
+            address,
+            api,
+            replica,
+            storage,
+            admin,
+            admin_address,
+            member,
+            transport,
+            hints,
+            hint_sync_interval: hint_sync_interval(settings.commit_log.sync),
+            rack_file,
+            membership: None,
+        })
+    }
+
+    /// Where Thrift clients are served.
+    pub fn thrift_address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where operators are served; `None` if the usual port was taken.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin_address
+    }
+
+    /// Becomes a member of its ring, and waits until it knows the others as well as can be
+    /// expected. Must be called within a tokio runtime, before [`Node::run`], which does it else.
+    pub async fn join(&mut self) {
+        if self.membership.is_some() {
+            return;
+        }
+        let stop = CancellationToken::new();
+        self.transport.serve(Arc::clone(&self.member) as _);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(Arc::clone(&self.member).run(stop.clone()));
+        if let Some(rack_file) = self.rack_file.take() {
+            tasks.spawn(unless(stop.clone(), follow(rack_file, Arc::clone(&self.member))));
+        }
+        if let Some(hints) = &self.hints {
+            let syncing = sync_hints(Arc::clone(hints), self.hint_sync_interval);
+            tasks.spawn(unless(stop.clone(), syncing));
+        }
+        self.membership = Some((stop, tasks));
+        self.member.settle().await;
+    }
+
+    /// Serves until `stop` is cancelled; then ends calls under way, writes everything to disk and
+    /// closes.
+    pub async fn run(mut self, stop: CancellationToken) -> io::Result<()> {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = self.join() => {}
+        }
+        let Self { server, api, replica, storage, admin, member, transport, hints, .. } = self;
+        let served = server.run(api, stop).await;
+        member.coordinator().drain().await;
+        if let Some((stop, tasks)) = self.membership {
+            stop.cancel();
+            tasks.join_all().await;
+        }
+        // Before the threads that may wait in a write are waited for.
+        storage.stop_writes();
+        let closing = tokio::task::spawn_blocking(move || transport.shutdown());
+        if closing.await.is_err() {
+            log::error!("the connections to other nodes were not closed in order");
+        }
+        if let Some(Err(error)) = hints.map(|hints| hints.close()) {
+            log::warn!("the hints were not closed in order: {error}");
+        }
+        // What operators have begun ends as well: compactions look whether the node stops.
+        drop(admin);
+        replica.shutdown();
+        storage.close();
+        served
+    }
+}
+
+/// Work that is given up at the end.
+async fn unless(stop: CancellationToken, work: impl Future<Output = ()>) {
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = work => {}
+    }
+}
+
+/// Writes hints to disk now and then.
+async fn sync_hints(hints: Arc<HintStore>, every: Duration) {
+    let mut ticks = tokio::time::interval(every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let hints = Arc::clone(&hints);
+        match tokio::task::spawn_blocking(move || hints.sync()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => log::warn!("{error}"),
+            Err(error) => {
+                log::error!("hints are not written to disk any more: {error}");
+                return;
+            }
+        }
+    }
+}
+
+/// Tells what the configuration asks for and this version does not do.
+fn warn_of_what_is_missing(settings: &Settings) {
+    let own = settings.network.listen_address;
+    if settings.auto_bootstrap && !settings.seeds.contains(&own) {
+        log::warn!(
+            "AutoBootstrap: this version does not fetch the data of its range from other nodes"
+        );
+    }
+}
+
+/// Listens for other nodes. Without a port in the configuration, a node that has no others to turn
+/// to goes on if the usual one is taken: nobody needs it.
+fn bind_transport(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<TcpTransport, NodeError> {
+    let network = &settings.network;
+    let listen = SocketAddr::new(network.listen_address, network.storage_port);
+    let is_alone = settings.seeds.iter().all(|seed| *seed == network.listen_address);
+    let options = TcpOptions::new(listen);
+    match TcpTransport::bind(options.clone(), Arc::clone(clock)) {
+        Err(StartError::Listen { source, .. })
+            if source.kind() == io::ErrorKind::AddrInUse
+                && !network.storage_port_is_required
+                && is_alone =>
+        {
+            log::warn!(
+                "the port for other nodes is taken, so that none can join this one: {listen}. Set \
+                 StoragePort"
+            );
+            let listen = SocketAddr::new(network.listen_address, 0);
+            Ok(TcpTransport::bind(TcpOptions { listen, ..options }, Arc::clone(clock))?)
+        }
+        bound => Ok(bound?),
+    }
+}
+
+fn replica_options(settings: &Settings) -> ReplicaOptions {
+    ReplicaOptions {
+        concurrent_reads: settings.storage.concurrent_reads as usize,
+        concurrent_writes: settings.storage.concurrent_writes as usize,
+        max_answer_bytes: max_answer_bytes(memory_budget(settings)),
+        runs_inline: false,
+    }
+}
+
+/// Hints are as durable as what is acknowledged by the commit log.
+fn hint_sync_interval(sync: CommitLogSync) -> Duration {
+    match sync {
+        CommitLogSync::Periodic { period } => period,
+        CommitLogSync::Batch { window } => window.max(LEAST_HINT_SYNC),
+    }
+}
+
+/// What the node has already when it becomes one among others.
+struct Parts<'a> {
+    storage: &'a Arc<Storage>,
+    replica: &'a Arc<Replica>,
+    hints: &'a Option<Arc<HintStore>>,
+    transport: &'a Arc<TcpTransport>,
+    clock: &'a Arc<dyn Clock>,
+}
+
+/// The node among others.
+fn member(
+    settings: &Settings,
+    options: &NodeOptions,
+    placements: BTreeMap<String, ReplicaPlacement>,
+    identity: &Identity,
+    parts: &Parts<'_>,
+) -> Result<Arc<Member>, NodeError> {
+    let network = &settings.network;
+    Ok(Member::new(MemberOptions {
+        local: network.listen_address,
+        cluster_name: settings.cluster_name.clone(),
+        seeds: settings.seeds.clone(),
+        token: identity.token.clone(),
+        generation: identity.generation,
+        phi_convict_threshold: f64::from(network.phi_convict_threshold),
+        rpc_timeout: network.rpc_timeout,
+        placements,
+        storage: Arc::clone(parts.storage),
+        replica: Arc::clone(parts.replica),
+        hints: parts.hints.clone(),
+        hints_wait_for_sync: matches!(settings.commit_log.sync, CommitLogSync::Batch { .. }),
+        handoff_pause: options.properties.hinted_handoff_throttle()?.unwrap_or_default(),
+        reads: read_options(settings, &options.properties),
+        transport: Arc::clone(parts.transport) as _,
+        clock: Arc::clone(parts.clock),
+        seed: options.seed,
+    })?)
+}
+
+fn open_hints(
+    settings: &Settings,
+    options: &NodeOptions,
+    storage: &Storage,
+    fs: Arc<dyn FileSystem>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Option<Arc<HintStore>>, NodeError> {
+    let replication = &settings.replication;
+    if !replication.hinted_handoff_enabled {
+        return Ok(None);
+    }
+    let schema = Arc::clone(storage.schema());
+    let families = settings.keyspaces.iter().flat_map(|keyspace| &keyspace.column_families);
+    let gc_grace = families.filter_map(|family| {
+        let id = schema.family_id(&family.schema.keyspace, &family.schema.name)?;
+        Some((id, family.gc_grace))
+    });
+    let gc_grace = gc_grace.collect();
+    let hint_options = HintOptions {
+        directory: settings.directories.hints.clone(),
+        max_age: replication.hint_max_age,
+        max_bytes_per_target: replication.hint_max_bytes,
+        segment_bytes: HINT_SEGMENT_BYTES,
+        schema,
+        gc_grace,
+    };
+    let rng = fastrand::Rng::with_seed(options.seed);
+    let opened = HintStore::open(fs, Arc::clone(clock), rng, hint_options);
+    opened.map(|hints| Some(Arc::new(hints))).map_err(NodeError::Hints)
+}
+
+fn read_options(settings: &Settings, properties: &Properties) -> ReadOptions {
+    let system = settings.system_column_families();
+    let configured = settings.keyspaces.iter().flat_map(|keyspace| &keyspace.column_families);
+    let chances = system.iter().chain(configured).map(|family| family.read_repair_chance);
+    ReadOptions {
+        speculative_percentile: match settings.replication.speculative_retry {
+            SpeculativeRetry::Never => None,
+            SpeculativeRetry::Percentile(percentile) => Some(percentile),
+        },
+        repairs: settings.replication.do_consistency_checks,
+        repair_chances: chances.collect(),
+        dynamic_snitch: properties.dynamic_snitch().then(|| Arc::new(DynamicSnitch::default())),
+    }
+}
+
+fn bind(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Server, SocketAddr), NodeError> {
+    let thrift = &settings.thrift;
+    let address = SocketAddr::new(thrift.address, thrift.port);
+    let options = ServerOptions {
+        version: api_version(thrift.api_version),
+        prefer_framed: thrift.framed,
+        limits: Limits {
+            max_message_bytes: thrift.max_message_bytes as usize,
+            max_connections: thrift.max_connections as usize,
+            receive_budget_bytes: thrift.receive_budget_bytes as usize,
+            ..Limits::default()
+        },
+        ..ServerOptions::new(Arc::clone(clock))
+    };
+    let bound = Server::bind(address, options).and_then(|server| {
+        let address = server.local_addr()?;
+        Ok((server, address))
+    });
+    bound.map_err(|source| NodeError::Bind { address, source })
+}
+
+/// Binds the port for operators. Without one in the configuration the server goes on if the usual
+/// one is taken, since no client needs it.
+fn bind_admin(
+    settings: &Settings,
+    properties: &Properties,
+) -> Result<Option<AdminServer>, NodeError> {
+    let admin = &settings.admin;
+    let jmx_port = properties.jmx_port()?;
+    let port = jmx_port.filter(|_| !admin.port_is_required).unwrap_or(admin.port);
+    let address = SocketAddr::new(admin.address, port);
+    match AdminServer::bind(address) {
+        Ok(server) => Ok(Some(server)),
+        Err(source)
+            if source.kind() == io::ErrorKind::AddrInUse
+                && !admin.port_is_required
+                && jmx_port.is_none() =>
+        {
+            log::warn!(
+                "the port for operators is taken, so that nodetool cannot be used: {address}. \
+                 Set AdminPort"
+            );
+            Ok(None)
+        }
+        Err(source) => Err(NodeError::BindAdmin { address, source }),
+    }
+}
+
+/// The token of the first start is `InitialToken` or a random one; later the saved one counts.
+fn establish_identity(
+    settings: &Settings,
+    options: &NodeOptions,
+    storage: &Storage,
+    clock: &dyn Clock,
+) -> Result<Identity, IdentityError> {
+    let partitioner: Partitioner = settings.partitioner;
+    let first_token = || {
+        let configured = settings.initial_token.as_deref();
+        configured.and_then(|text| partitioner.parse_token(text).ok()).unwrap_or_else(|| {
+            partitioner.random_token(&mut fastrand::Rng::with_seed(options.seed))
+        })
+    };
+    let (cluster, now) = (&settings.cluster_name, clock.now_secs());
+    let identity = system::establish_identity(storage, cluster, now, first_token)?;
+    let token = partitioner.display_token(&identity.token);
+    if identity.is_new {
+        log::info!("Saved Token not found. Using {token}");
+    } else {
+        log::info!("Saved Token found: {token}");
+    }
+    Ok(identity)
+}
+
+/// Looks now and then whether the rack file has changed, for as long as it is polled.
+async fn follow(rack_file: Arc<RackFileSource>, member: Arc<Member>) {
+    let mut ticks = tokio::time::interval(RACK_FILE_PERIOD);
+    loop {
+        ticks.tick().await;
+        let rack_file = Arc::clone(&rack_file);
+        match tokio::task::spawn_blocking(move || rack_file.reload_if_changed()).await {
+            Ok(true) => member.refresh(),
+            Ok(false) => {}
+            Err(error) => {
+                log::error!("the rack file is not looked at any more: {error}");
+                return;
+            }
+        }
+    }
+}
+
+fn api_version(release: Release) -> ApiVersion {
+    match release {
+        Release::V04 => ApiVersion::V04,
+        Release::V05 => ApiVersion::V05,
+        Release::V06 => ApiVersion::V06,
+    }
+}
+
+fn authenticator(name: AuthenticatorName, properties: &Properties) -> Authenticator {
+    match name {
+        AuthenticatorName::AllowAll => Authenticator::AllowAll,
+        AuthenticatorName::Simple => Authenticator::Simple(SimpleAuthenticator {
+            password_file: properties.password_file(),
+            access_file: properties.access_file(),
+            password_mode: properties.password_mode(),
+        }),
+    }
+}

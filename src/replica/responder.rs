@@ -1,0 +1,205 @@
+//! What a replica does for other nodes: the messages that ask for it, and their answers.
+
+use super::hints::HintStore;
+use super::verbs::Replica;
+use crate::model::mutation::RowMutation;
+use crate::model::schema::Schema;
+use crate::net::bodies::{
+    self, BodyError, EncodeError, RangeCommand, RangeReply, ReadCommand, ReadReply, WriteResponse,
+};
+use crate::net::extensions::FULL_DIGEST;
+use crate::net::message::{self, Message, MessageId};
+use crate::net::messenger::Messenger;
+use crate::net::{Drops, Verb};
+use crate::ring::Partitioner;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
+
+/// Requests of other nodes that wait for the disk at a time. One more is dropped: its sender has
+/// a deadline and other replicas, and what waits here takes memory.
+const MAX_WAITING: usize = 4096;
+
+/// What a [`Responder`] works with.
+#[derive(Debug)]
+pub struct ResponderOptions {
+    /// Does the work.
+    pub replica: Arc<Replica>,
+    /// The column families.
+    pub schema: Arc<Schema>,
+    /// From row keys to tokens.
+    pub partitioner: Partitioner,
+    /// The way of the answers.
+    pub messenger: Arc<Messenger>,
+    /// Keeps what others are to be given by this node; `None` if it keeps no hints.
+    pub hints: Option<Arc<HintStore>>,
+    /// The address of this node.
+    pub local: IpAddr,
+    /// Counts what is not done.
+    pub drops: Arc<Drops>,
+}
+
+/// Answers the requests of other nodes.
+///
+/// What memory answers is answered on the thread that received the request; the rest becomes a task
+/// that is given up when nobody can be waiting for it any more.
+#[derive(Debug)]
+pub struct Responder {
+    options: ResponderOptions,
+    waiting: Arc<Semaphore>,
+    tasks: TaskTracker,
+}
+
+/// Why a request of another node has no answer.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error("{0}")]
+    Body(#[from] BodyError),
+    #[error("{0}")]
+    Encode(#[from] EncodeError),
+    #[error("{0}")]
+    Replica(#[from] super::ReplicaError),
+}
+
+impl Responder {
+    /// A responder.
+    pub fn new(options: ResponderOptions) -> Arc<Self> {
+        let waiting = Arc::new(Semaphore::new(MAX_WAITING));
+        Arc::new(Self { options, waiting, tasks: TaskTracker::new() })
+    }
+
+    /// Takes a request. Must be called within a tokio runtime. False if the verb is none that a
+    /// replica answers.
+    pub fn receive(self: &Arc<Self>, message: &Message<'_>) -> bool {
+        let (from, id, verb) = (message.from, message.id.clone(), message.verb);
+        let begun = match verb {
+            Verb::Mutation | Verb::ReadRepair => self.begin_write(message),
+            Verb::Read => self.begin_read(message),
+            Verb::RangeSlice => self.begin_scan(message),
+            _ => return false,
+        };
+        match begun {
+            Ok(work) => self.run(from, id, verb, work),
+            Err(refusal) => warn(from, verb, &refusal),
+        }
+        true
+    }
+
+    /// Waits for what is under way.
+    pub async fn drain(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    fn run(self: &Arc<Self>, from: IpAddr, id: MessageId, verb: Verb, work: Work) {
+        let responder = Arc::clone(self);
+        let mut work: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
+            match work.await {
+                Ok(Some(reply)) => {
+                    if let Err(error) = responder.options.messenger.reply(from, id, &reply) {
+                        log::warn!("{from} gets no answer: {error}");
+                    }
+                }
+                Ok(None) => {}
+                Err(refusal) => warn(from, verb, &refusal),
+            }
+        });
+        // What needs no waiting is done now, without a task.
+        let mut context = Context::from_waker(Waker::noop());
+        if work.as_mut().poll(&mut context).is_ready() {
+            return;
+        }
+        let Ok(slot) = Arc::clone(&self.waiting).try_acquire_owned() else {
+            self.options.drops.count(verb);
+            return;
+        };
+        let (drops, timeout) = (Arc::clone(&self.options.drops), self.options.messenger.timeout());
+        self.tasks.spawn(async move {
+            if tokio::time::timeout(timeout, work).await.is_err() {
+                drops.count(verb);
+            }
+            drop(slot);
+        });
+    }
+
+    fn begin_write(&self, message: &Message<'_>) -> Result<Work, Refusal> {
+        let mutation = bodies::decode_mutation(message.body, &self.options.schema)?;
+        if let Some(targets) = message.header(message::HINT) {
+            self.keep_hints(&mutation, targets)?;
+        }
+        let keyspace = self.keyspace_of(&mutation);
+        let (replica, is_answered) =
+            (Arc::clone(&self.options.replica), message.verb == Verb::Mutation);
+        Ok(Box::pin(async move {
+            replica.apply(std::slice::from_ref(&mutation)).await.wait().await?;
+            if !is_answered {
+                return Ok(None);
+            }
+            Ok(Some(WriteResponse::encode(&keyspace, &mutation.key)?))
+        }))
+    }
+
+    /// The sender could not reach these targets, and asks this node to remind them.
+    fn keep_hints(&self, mutation: &RowMutation, targets: &[u8]) -> Result<(), Refusal> {
+        let targets = bodies::hint::decode(targets, self.options.local)?;
+        let Some(hints) = &self.options.hints else { return Ok(()) };
+        for target in targets.into_iter().filter(|target| *target != self.options.local) {
+            if let Err(error) = hints.store(target, mutation) {
+                log::debug!("no hint for {target}: {error}");
+            }
+        }
+        Ok(())
+    }
+
+    fn keyspace_of(&self, mutation: &RowMutation) -> String {
+        let first = mutation.families.first();
+        first
+            .map(|first| self.options.schema.family(first.family).keyspace.clone())
+            .unwrap_or_default()
+    }
+
+    fn begin_read(&self, message: &Message<'_>) -> Result<Work, Refusal> {
+        let command = ReadCommand::decode(message.body, &self.options.schema)?;
+        let wants_full_digest = message.header(&FULL_DIGEST.name).is_some();
+        let family = Arc::clone(self.options.schema.family(command.family));
+        let replica = Arc::clone(&self.options.replica);
+        Ok(Box::pin(async move {
+            let ReadCommand { family: id, key, slice, digest_only } = command;
+            // Held until the answer is in the hands of the transport.
+            let mut ticket = replica.ticket();
+            let read = replica.read_version(id, &key, &slice, &mut ticket).await;
+            let version = read.wait().await?;
+            let reply = match (digest_only, wants_full_digest) {
+                (false, _) => ReadReply::Data { key, version },
+                (true, false) => ReadReply::Digest(version.digest(&family)),
+                (true, true) => ReadReply::Digest(version.full_digest(&family)),
+            };
+            Ok(Some(reply.encode(&family)?))
+        }))
+    }
+
+    fn begin_scan(&self, message: &Message<'_>) -> Result<Work, Refusal> {
+        let ResponderOptions { schema, partitioner, replica, .. } = &self.options;
+        let command = RangeCommand::decode(message.body, schema, *partitioner)?;
+        let family = Arc::clone(schema.family(command.family));
+        let replica = Arc::clone(replica);
+        Ok(Box::pin(async move {
+            let RangeCommand { family: id, slice, range, max_rows } = command;
+            let mut ticket = replica.ticket();
+            let scan = replica.scan_versions(id, &range, &slice, max_rows, &mut ticket).await;
+            let rows = scan.wait().await?;
+            Ok(Some(RangeReply { rows }.encode(&family)?))
+        }))
+    }
+}
+
+/// Work that may have to wait, and the body of its reply, if there is one.
+type Work = Pin<Box<dyn Future<Output = Result<Option<Vec<u8>>, Refusal>> + Send>>;
+
+/// A request that has no answer times out at its sender, who does not learn why.
+fn warn(from: IpAddr, verb: Verb, refusal: &Refusal) {
+    log::warn!("a {verb} of {from} was not done: {refusal}");
+}

@@ -1,0 +1,135 @@
+//! What a node keeps of the other nodes of its ring, in the column family `LocationInfo` of the
+//! keyspace `system`, so that it knows them at its next start before it has heard of them.
+//!
+//! ```text
+//! row L         address (4 or 16 bytes)                        token bytes, as 0.6 has them
+//! row Removed   address length (1), address, token bytes       generation (4), of ours
+//! ```
+
+use super::engine::{Storage, WriteError};
+use super::error::ReadError;
+use super::sstable::Access;
+use super::system::{KEYSPACE, LOCATION_INFO, ROW};
+use crate::model::deletion::Deletion;
+use crate::model::key::RowKey;
+use crate::model::mutation::{MutationBuilder, RowMutation};
+use crate::model::schema::FamilyId;
+use crate::model::slice::{AnswerCells, Slice};
+use crate::ring::Token;
+use std::net::IpAddr;
+
+const REMOVED: &str = "Removed";
+
+/// What was known of the ring when it was saved last.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SavedRing {
+    /// Who owned which token.
+    pub members: Vec<(IpAddr, Token)>,
+    /// Nodes that were removed from the ring, with their tokens and generations.
+    pub removed: Vec<(IpAddr, Token, i32)>,
+}
+
+/// Something about the ring that counts beyond the next start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RingNote {
+    /// The endpoint owns the token.
+    Owns(IpAddr, Token),
+    /// The endpoint owns none any more.
+    OwnsNothing(IpAddr),
+    /// The endpoint was removed from the token when it had this generation.
+    Removed(IpAddr, Token, i32),
+    /// That counts no more.
+    Readmitted(IpAddr, Token),
+}
+
+impl SavedRing {
+    /// Reads it. What makes no sense is left out, with a warning.
+    pub fn read(storage: &Storage) -> Result<Self, ReadError> {
+        let mut saved = Self::default();
+        for cell in row(storage, ROW)? {
+            let address = match cell.name().len() {
+                4 | 16 => address(cell.name()),
+                // The columns of the node itself.
+                _ => continue,
+            };
+            let token = storage.partitioner().token_from_bytes(cell.value());
+            match (address, token) {
+                (Some(address), Ok(token)) => saved.members.push((address, token)),
+                _ => log::warn!("a saved token of another node cannot be read and is left out"),
+            }
+        }
+        for cell in row(storage, REMOVED)? {
+            let split = cell.name().split_first().and_then(|(length, rest)| {
+                let (address, token) = rest.split_at_checked(usize::from(*length))?;
+                let token = storage.partitioner().token_from_bytes(token).ok()?;
+                let generation = i32::from_be_bytes(*cell.value().first_chunk()?);
+                Some((self::address(address)?, token, generation))
+            });
+            match split {
+                Some(removed) => saved.removed.push(removed),
+                None => log::warn!("a note of a removed node cannot be read and is left out"),
+            }
+        }
+        Ok(saved)
+    }
+}
+
+impl RingNote {
+    /// Writes it down. `millis` is the time, in milliseconds since 1970. Durable with the next sync
+    /// of the commit log.
+    pub fn write(&self, storage: &Storage, millis: u64) -> Result<(), WriteError> {
+        storage.apply_own(&self.mutation(storage, millis)).map(drop)
+    }
+
+    fn mutation(&self, storage: &Storage, millis: u64) -> RowMutation {
+        let at = i64::try_from(millis).unwrap_or(i64::MAX);
+        let deleted = Deletion::at(at, i32::try_from(millis / 1000).unwrap_or(i32::MAX));
+        let partitioner = storage.partitioner();
+        let key = match self {
+            Self::Owns(..) | Self::OwnsNothing(_) => ROW,
+            Self::Removed(..) | Self::Readmitted(..) => REMOVED,
+        };
+        let mut row = MutationBuilder::new(storage.schema(), KEYSPACE, key.as_bytes());
+        row.family(family(storage));
+        let note = |endpoint: IpAddr, token: &Token| {
+            let address = bytes(endpoint);
+            let token = partitioner.token_to_bytes(token);
+            [&[address.len() as u8][..], &address, &token].concat()
+        };
+        match self {
+            Self::Owns(endpoint, token) => {
+                row.insert((b"", &bytes(*endpoint)), &partitioner.token_to_bytes(token), at)
+            }
+            Self::OwnsNothing(endpoint) => row.delete_column((b"", &bytes(*endpoint)), deleted),
+            Self::Removed(endpoint, token, generation) => {
+                row.insert((b"", &note(*endpoint, token)), &generation.to_be_bytes(), at)
+            }
+            Self::Readmitted(endpoint, token) => {
+                row.delete_column((b"", &note(*endpoint, token)), deleted)
+            }
+        };
+        row.finish()
+    }
+}
+
+fn family(storage: &Storage) -> FamilyId {
+    let family = storage.schema().family_id(KEYSPACE, LOCATION_INFO);
+    family.expect("every schema has the system keyspace")
+}
+
+fn row(storage: &Storage, key: &str) -> Result<AnswerCells, ReadError> {
+    let all = Slice::all(None);
+    Ok(storage.read(family(storage), &RowKey::from(key), &all, Access::Cached)?.cells)
+}
+
+fn bytes(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    }
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    let four = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+    four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
+}
