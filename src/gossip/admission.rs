@@ -79,7 +79,7 @@ impl Admission {
 
     /// Whether nodes may have this address.
     pub(super) fn address(&mut self, endpoint: IpAddr) -> Result<(), Option<Refusal>> {
-        if endpoint.is_unspecified() || endpoint.is_multicast() {
+        if !is_of_a_node(endpoint) {
             return Err(self.once(endpoint, "", 0, Refusal::Address));
         }
         Ok(())
@@ -144,6 +144,11 @@ impl Admission {
         let name = name.chars().take(MAX_NAME_LENGTH).collect();
         self.told.insert((of, name, version)).then_some(refusal)
     }
+}
+
+/// Whether a node can have this address, so that messages to it lead somewhere else than here.
+pub(super) fn is_of_a_node(address: IpAddr) -> bool {
+    !address.is_unspecified() && !address.is_multicast()
 }
 
 /// The bytes that a node has on its disks, as `LOAD-INFORMATION` gives them: a number that both

@@ -68,6 +68,12 @@ impl EndpointState {
         Some(Self { states, ..*self })
     }
 
+    /// What somebody does not know who knows it up to a version of a generation; of an older
+    /// generation than this all.
+    pub(super) fn newer_than_age(&self, (generation, version): (i32, i32)) -> Option<Self> {
+        self.newer_than(if generation == self.generation { version } else { 0 })
+    }
+
     /// The states in the order in which the endpoint set them.
     pub fn in_version_order(&self) -> Vec<(&str, &VersionedValue)> {
         let mut states: Vec<_> = self.states.iter().map(|(name, s)| (name.as_str(), s)).collect();

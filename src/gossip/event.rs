@@ -57,6 +57,12 @@ pub enum GossipEvent {
         /// After how long a silence such endpoints are forgotten.
         silence: Duration,
     },
+    /// Most other members do not know a member of the saved ring, of which nothing was heard since
+    /// the start. It has left the ring while this node did not run.
+    Disowned {
+        /// Who.
+        endpoint: IpAddr,
+    },
     /// A node of another cluster tried to talk to this one. It gets no answer.
     ClusterNameMismatch {
         /// Who.
@@ -97,6 +103,7 @@ impl GossipEvent {
         match self {
             Self::StateChanged { .. } => Level::Debug,
             Self::ClusterNameMismatch { .. }
+            | Self::Disowned { .. }
             | Self::OwnGenerationRaised { .. }
             | Self::Refused { .. } => Level::Warn,
             Self::OwnGenerationAhead { .. } => Level::Error,
@@ -123,6 +130,11 @@ impl fmt::Display for GossipEvent {
                 f,
                 "FatClient /{endpoint} has been silent for {}ms, removing from gossip",
                 silence.as_millis()
+            ),
+            Self::Disowned { endpoint } => write!(
+                f,
+                "Node /{endpoint} of the saved ring is unknown to most other nodes, \
+                 removing it from the ring"
             ),
             Self::ClusterNameMismatch { from, theirs, ours } => {
                 write!(f, "ClusterName mismatch from /{from} {}!={ours}", Shown(theirs))

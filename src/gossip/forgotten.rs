@@ -2,6 +2,7 @@
 
 use super::RING_DELAY;
 use super::admission::MAX_ENDPOINTS;
+use super::endpoint_state::EndpointState;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,24 +13,25 @@ const MEMORY: Duration = Duration::from_secs(3 * 24 * 3600);
 
 /// Who was forgotten, and when. For [`RING_DELAY`] nothing is heard of them, while all nodes
 /// forget. An original takes them back after that from whoever has not forgotten; here they need
-/// news of their own, newer than what was forgotten.
+/// news of their own, newer than what was forgotten. Who turns out to know less of one than was
+/// forgotten is told: a part of the cluster may have missed that it left.
 #[derive(Debug, Default)]
 pub(super) struct Forgotten {
-    /// When, and the generation and version that were known.
-    endpoints: BTreeMap<IpAddr, (Duration, (i32, i32))>,
+    /// When, and what was known of it.
+    endpoints: BTreeMap<IpAddr, (Duration, Option<EndpointState>)>,
 }
 
 impl Forgotten {
-    /// Remembers that this endpoint was forgotten with this age. If there are too many, the one
-    /// longest forgotten is not remembered any more.
-    pub(super) fn insert(&mut self, endpoint: IpAddr, age: (i32, i32), now: Duration) {
+    /// Remembers that this endpoint was forgotten, and what was known of it. If there are too many,
+    /// the one longest forgotten is not remembered any more.
+    pub(super) fn insert(&mut self, endpoint: IpAddr, known: Option<EndpointState>, now: Duration) {
         if self.endpoints.len() >= MAX_ENDPOINTS
             && let Some(&oldest) =
                 self.endpoints.iter().min_by_key(|(_, (at, _))| at).map(|(endpoint, _)| endpoint)
         {
             self.endpoints.remove(&oldest);
         }
-        self.endpoints.insert(endpoint, (now, age));
+        self.endpoints.insert(endpoint, (now, known));
     }
 
     /// The endpoint is known again.
@@ -45,8 +47,18 @@ impl Forgotten {
         age: Option<(i32, i32)>,
         now: Duration,
     ) -> bool {
-        let Some(&(at, known)) = self.endpoints.get(&endpoint) else { return true };
-        now.saturating_sub(at) > RING_DELAY && age.is_none_or(|age| age > known)
+        let Some((at, known)) = self.endpoints.get(&endpoint) else { return true };
+        let is_news = match (age, known) {
+            (Some(age), Some(known)) => age > known.age(),
+            _ => true,
+        };
+        now.saturating_sub(*at) > RING_DELAY && is_news
+    }
+
+    /// What was known of an endpoint beyond this age.
+    pub(super) fn newer_than(&self, endpoint: IpAddr, age: (i32, i32)) -> Option<EndpointState> {
+        let (_, known) = self.endpoints.get(&endpoint)?;
+        known.as_ref().filter(|known| known.age() > age)?.newer_than_age(age)
     }
 
     /// Drops what was forgotten long ago.

@@ -1,11 +1,14 @@
 //! The gossiper: what a node knows of itself and all others, and how it tells and learns.
 
-use super::admission::{Admission, MAX_ENDPOINTS, MAX_NAME_LENGTH, MAX_VALUE_LENGTH, parse_load};
+use super::admission::{
+    Admission, MAX_ENDPOINTS, MAX_NAME_LENGTH, MAX_VALUE_LENGTH, is_of_a_node, parse_load,
+};
 use super::endpoint_state::EndpointState;
 use super::event::GossipEvent;
 use super::failure_detector::FailureDetector;
 use super::forgotten::Forgotten;
 use super::message::{Digest, GossipMessage};
+use super::unheard::Unheard;
 use super::{EXTENSIONS_STATE, LOAD_STATE, RING_DELAY};
 use crate::base::java::TooLong;
 use crate::ring::Partitioner;
@@ -72,7 +75,7 @@ pub struct Gossiper {
     own: EndpointState,
     peers: BTreeMap<IpAddr, Peer>,
     /// Members of the saved ring of which nothing was heard since the start.
-    unheard: BTreeSet<IpAddr>,
+    unheard: Unheard,
     members: BTreeSet<IpAddr>,
     forgotten: Forgotten,
     detector: FailureDetector,
@@ -116,7 +119,7 @@ impl Gossiper {
             seeds,
             own: EndpointState::new(options.generation),
             peers: BTreeMap::new(),
-            unheard: BTreeSet::new(),
+            unheard: Unheard::default(),
             members: BTreeSet::new(),
             forgotten: Forgotten::default(),
             detector: FailureDetector::new(options.phi_convict_threshold, now),
@@ -134,8 +137,10 @@ impl Gossiper {
     /// otherwise.
     pub fn preload(&mut self, saved: impl IntoIterator<Item = IpAddr>) {
         let others = saved.into_iter().filter(|&endpoint| endpoint != self.local);
-        self.unheard.extend(others.take(MAX_ENDPOINTS));
-        self.members.extend(&self.unheard);
+        for endpoint in others.take(MAX_ENDPOINTS) {
+            self.unheard.insert(endpoint);
+            self.members.insert(endpoint);
+        }
     }
 
     /// The first round, at the start: to all seeds and saved members at once, so that the ring is
@@ -165,7 +170,7 @@ impl Gossiper {
     /// Takes a message in. `from` is the address that its sender gives.
     pub fn receive(&mut self, from: IpAddr, message: GossipMessage, now: Duration) -> Effects {
         let mut effects = Effects::default();
-        if from == self.local {
+        if from == self.local || !is_of_a_node(from) {
             return effects;
         }
         self.detector.observe(now);
@@ -176,6 +181,7 @@ impl Gossiper {
                 effects.events.push(event);
             }
             GossipMessage::Syn { digests, .. } => {
+                self.unheard.hear_digests(from, &digests);
                 let (wanted, states) = self.compare(&digests, now, &mut effects);
                 effects.send(from, GossipMessage::Ack { wanted, states });
                 self.greet(from, &mut effects);
@@ -202,17 +208,17 @@ impl Gossiper {
     /// Says who has a place on the ring, whenever that changes. Others are forgotten when they are
     /// silent.
     pub fn set_members(&mut self, members: BTreeSet<IpAddr>) {
-        self.unheard.retain(|endpoint| members.contains(endpoint));
+        self.unheard.retain(&members);
         self.members = members;
     }
 
     /// Forgets an endpoint that was removed from the ring. For 30 s it is not taken back, and after
     /// that only with news of itself.
     pub fn forget(&mut self, endpoint: IpAddr, now: Duration) {
-        self.unheard.remove(&endpoint);
+        self.unheard.remove(endpoint);
         self.detector.forget(endpoint);
-        let age = self.peers.remove(&endpoint).map(|peer| peer.state.age());
-        self.forgotten.insert(endpoint, age.unwrap_or((i32::MIN, i32::MIN)), now);
+        let known = self.peers.remove(&endpoint).map(|peer| peer.state);
+        self.forgotten.insert(endpoint, known, now);
     }
 
     /// Convicts endpoints above this phi from now on.
@@ -273,7 +279,7 @@ impl Gossiper {
         let mut dead = self.peers_that(|peer| {
             !peer.is_alive && now.saturating_sub(peer.updated) <= UNREACHABLE_SILENCE
         });
-        dead.extend(&self.unheard);
+        dead.extend(self.unheard.endpoints());
         let mut targets: BTreeSet<IpAddr> = self.quick_targets();
         let first = self.rng.choice(&live).copied();
         targets.extend(first);
@@ -301,9 +307,8 @@ impl Gossiper {
             return BTreeSet::new();
         }
         self.quick_rounds -= 1;
-        let unheard = self.seeds.iter().chain(&self.unheard);
-        let mut targets: Vec<IpAddr> =
-            unheard.copied().filter(|&target| !self.is_alive(target)).collect();
+        let unheard = self.seeds.iter().copied().chain(self.unheard.endpoints());
+        let mut targets: Vec<IpAddr> = unheard.filter(|&target| !self.is_alive(target)).collect();
         self.rng.shuffle(&mut targets);
         targets.into_iter().take(QUICK_TARGETS).collect()
     }
@@ -314,7 +319,7 @@ impl Gossiper {
         let digest =
             |endpoint, (generation, max_version)| Digest { endpoint, generation, max_version };
         let heard = self.peers.iter().map(|(&endpoint, peer)| digest(endpoint, peer.state.age()));
-        let unheard = self.unheard.iter().map(|&endpoint| digest(endpoint, (0, 0)));
+        let unheard = self.unheard.endpoints().map(|endpoint| digest(endpoint, (0, 0)));
         let mut digests: Vec<Digest> = heard.chain(unheard).collect();
         self.rng.shuffle(&mut digests);
         digests.insert(0, digest(self.local, self.own.age()));
@@ -344,7 +349,7 @@ impl Gossiper {
         effects: &mut Effects,
     ) -> (Vec<Digest>, Vec<(IpAddr, EndpointState)>) {
         let mut theirs: BTreeMap<IpAddr, (i32, i32)> = BTreeMap::new();
-        for digest in digests {
+        for digest in digests.iter().filter(|digest| is_of_a_node(digest.endpoint)) {
             let age = (digest.generation, digest.max_version);
             theirs
                 .entry(digest.endpoint)
@@ -354,7 +359,7 @@ impl Gossiper {
         let mut room = MAX_ENDPOINTS.saturating_sub(self.peers.len());
         let (mut wanted, mut states) = (Vec::new(), Vec::new());
         for (endpoint, age) in theirs {
-            let (generation, max_version) = age;
+            let generation = age.0;
             if endpoint == self.local {
                 self.hear_of_self(age, effects);
             } else {
@@ -367,14 +372,16 @@ impl Gossiper {
                     wanted.push(want(if is_same { known.max_version() } else { 0 }));
                 }
                 Some(known) => {
-                    let seen = if generation == known.generation { max_version } else { 0 };
-                    states.extend(known.newer_than(seen).map(|state| (endpoint, state)));
+                    states.extend(known.newer_than_age(age).map(|state| (endpoint, state)));
                 }
                 None if room > 0 && self.forgotten.may_return(endpoint, Some(age), now) => {
                     room -= 1;
                     wanted.push(want(0));
                 }
-                None => {}
+                None => {
+                    let known = self.forgotten.newer_than(endpoint, age);
+                    states.extend(known.map(|state| (endpoint, state)));
+                }
             }
         }
         (wanted, states)
@@ -502,7 +509,7 @@ impl Gossiper {
             effects.events.push(GossipEvent::Up { endpoint });
         }
         self.forgotten.remove(endpoint);
-        self.unheard.remove(&endpoint);
+        self.unheard.remove(endpoint);
         self.peers.insert(endpoint, Peer { state, is_alive, updated: now });
     }
 
@@ -551,6 +558,12 @@ impl Gossiper {
             effects.events.push(GossipEvent::Forgotten { endpoint, silence });
         }
         self.forgotten.expire(now);
+        if now.saturating_sub(self.started.0) > RING_DELAY {
+            for endpoint in self.unheard.disowned(self.local, &self.members) {
+                self.unheard.remove(endpoint);
+                effects.events.push(GossipEvent::Disowned { endpoint });
+            }
+        }
     }
 }
 

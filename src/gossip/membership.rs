@@ -1,6 +1,7 @@
 //! The ring as gossip tells it: who owns which token, who joins and who leaves.
 
 use super::MOVE_STATE;
+use super::endpoint_state::EndpointState;
 use super::event::GossipEvent;
 use super::membership_change::{MembershipChange, MembershipNotice};
 use super::move_state::Move;
@@ -120,10 +121,22 @@ impl Membership {
         })
     }
 
-    /// An operator wants a removed node back with the data that it has. It is taken back as soon as
-    /// it starts anew.
-    pub fn allow_return(&mut self, endpoint: IpAddr) {
+    /// An operator wants a removed node back with the data that it has. It is taken back when it
+    /// has started anew, which `known`, what gossip knows of it, may already tell.
+    pub fn allow_return(
+        &mut self,
+        endpoint: IpAddr,
+        known: Option<&EndpointState>,
+    ) -> Vec<MembershipChange> {
         self.allowed.insert(endpoint);
+        let Some(known) = known else { return Vec::new() };
+        let Some(state) = known.states.get(MOVE_STATE) else { return Vec::new() };
+        self.follow(&GossipEvent::StateChanged {
+            endpoint,
+            generation: known.generation,
+            name: MOVE_STATE.to_owned(),
+            state: state.clone(),
+        })
     }
 
     /// This node takes its place, before it tells the others.
@@ -170,7 +183,7 @@ impl Membership {
                     self.place(*endpoint, &place, state.version, &mut changes);
                 }
             }
-            GossipEvent::Forgotten { endpoint, .. } => {
+            GossipEvent::Forgotten { endpoint, .. } | GossipEvent::Disowned { endpoint } => {
                 self.generations.remove(endpoint);
                 self.alive.remove(endpoint);
                 self.leave(*endpoint, &mut changes);

@@ -14,7 +14,7 @@ pub enum MembershipChange {
     Ring,
     /// The token of an endpoint has to be saved for the next start.
     SaveToken {
-        /// Whose.
+        /// Whose. This node itself is among them.
         endpoint: IpAddr,
         /// The token.
         token: Token,
@@ -140,7 +140,7 @@ impl fmt::Display for MembershipNotice {
                 f,
                 "Node /{endpoint} was removed from token {token} and is back with its old data: \
                  it is not taken into the ring. Let it bootstrap with empty directories, or allow \
-                 its return and restart it"
+                 its return"
             ),
         }
     }

@@ -20,6 +20,7 @@ mod message;
 mod move_state;
 #[cfg(test)]
 mod tests;
+mod unheard;
 
 pub use admission::Refusal;
 pub use endpoint_state::{EndpointState, VersionedValue};

@@ -348,7 +348,7 @@ impl Member {
         for event in events {
             log::log!(event.level(), "{event}");
             for change in gossip.membership.follow(&event) {
-                is_changed |= self.follow(change);
+                is_changed |= self.follow(&mut gossip.gossiper, change);
             }
             is_changed |= self.notice(&event);
         }
@@ -390,7 +390,7 @@ impl Member {
     }
 
     /// Does what a change of the ring asks for. Whether the ring is another now.
-    fn follow(&self, change: MembershipChange) -> bool {
+    fn follow(&self, gossiper: &mut Gossiper, change: MembershipChange) -> bool {
         match change {
             MembershipChange::Ring => return true,
             MembershipChange::SaveToken { endpoint, token } => {
@@ -400,6 +400,7 @@ impl Member {
                 self.note(&RingNote::OwnsNothing(endpoint));
             }
             MembershipChange::Removed(RemovedNode { endpoint, token, generation }) => {
+                gossiper.forget(endpoint, self.clock.monotonic());
                 self.note(&RingNote::Removed(endpoint, token, generation));
                 self.discard_hints(endpoint);
             }

@@ -154,6 +154,31 @@ fn a_saved_ring_is_known_after_one_round_trip_with_anybody_of_it() {
 }
 
 #[test]
+fn a_saved_member_that_most_others_do_not_know_is_disowned() {
+    let mut a = node(1, &[]);
+    a.preload((2..=5).map(ip));
+    let syn = |a: &mut Gossiper, from, listed: &[u8], now| {
+        let digest = |last: &u8| Digest { endpoint: ip(*last), generation: 0, max_version: 0 };
+        let digests = listed.iter().map(digest).collect();
+        let syn = GossipMessage::Syn { cluster_name: "Test Cluster".to_owned(), digests };
+        a.receive(ip(from), syn, secs(now));
+    };
+    tell(&mut a, 2, state(100, 1, &[]), secs(1));
+    tell(&mut a, 3, state(100, 1, &[]), secs(1));
+    syn(&mut a, 2, &[2], 2);
+    syn(&mut a, 3, &[3, 4, 5], 2);
+    syn(&mut a, 9, &[9], 2);
+    let disowned = |a: &mut Gossiper, now| {
+        let events = a.tick(secs(now)).events.into_iter();
+        events.filter(|event| matches!(event, GossipEvent::Disowned { .. })).collect::<Vec<_>>()
+    };
+    assert_eq!(disowned(&mut a, 40), [], "one of three is no majority, a stranger has no say");
+    syn(&mut a, 3, &[3, 4], 41);
+    assert_eq!(disowned(&mut a, 42), [GossipEvent::Disowned { endpoint: ip(5) }]);
+    assert_eq!(disowned(&mut a, 43), []);
+}
+
+#[test]
 fn another_cluster_gets_no_answer() {
     let (mut a, mut b) = (node(1, &[]), node_of("Other", 2, &[1], 100));
     let events = round(&mut [&mut b, &mut a], secs(1));
@@ -217,7 +242,7 @@ fn silence_convicts_and_a_heartbeat_revives() {
     assert_eq!(events, [GossipEvent::Up { endpoint: ip(2) }]);
     // Its long silence does not make the next one look harmless.
     let down = (100_001..200_000).find(|&second| !a.tick(secs(second)).events.is_empty());
-    assert_eq!(down, Some(100_010));
+    assert_eq!(down, Some(100_019));
 }
 
 #[test]
