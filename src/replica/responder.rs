@@ -76,7 +76,7 @@ impl Responder {
     pub fn receive(self: &Arc<Self>, message: &Message<'_>) -> bool {
         let (from, id, verb) = (message.from, message.id.clone(), message.verb);
         let begun = match verb {
-            Verb::Mutation | Verb::ReadRepair => self.begin_write(message),
+            Verb::Mutation | Verb::Binary | Verb::ReadRepair => self.begin_write(message),
             Verb::Read => self.begin_read(message),
             Verb::RangeSlice => self.begin_scan(message),
             _ => return false,
@@ -126,13 +126,17 @@ impl Responder {
     }
 
     fn begin_write(&self, message: &Message<'_>) -> Result<Work, Refusal> {
-        let mutation = bodies::decode_mutation(message.body, &self.options.schema)?;
+        let decode = match message.verb {
+            Verb::Binary => bodies::decode_binary,
+            _ => bodies::decode_mutation,
+        };
+        let mutation = decode(message.body, &self.options.schema)?;
         if let Some(targets) = message.header(message::HINT) {
             self.keep_hints(&mutation, targets)?;
         }
         let keyspace = self.keyspace_of(&mutation);
         let (replica, is_answered) =
-            (Arc::clone(&self.options.replica), message.verb == Verb::Mutation);
+            (Arc::clone(&self.options.replica), message.verb != Verb::ReadRepair);
         Ok(Box::pin(async move {
             replica.apply(std::slice::from_ref(&mutation)).await.wait().await?;
             if !is_answered {

@@ -193,6 +193,16 @@ pub(super) fn read_family(
     take: &mut dyn FnMut(CellParts<'_>),
 ) -> Result<Deletion, BodyError> {
     check_types(reader, family)?;
+    read_row(reader, family, room, take)
+}
+
+/// Reads a row of a column family that is known: its deletion, and `take` gets its cells.
+pub(super) fn read_row(
+    reader: &mut ByteReader<'_>,
+    family: &ColumnFamilySchema,
+    room: &mut Room,
+    take: &mut dyn FnMut(CellParts<'_>),
+) -> Result<Deletion, BodyError> {
     let deletion = read_deletion(reader)?;
     let mut columns = Columns { family, room, take };
     if !family.is_super() {

@@ -9,6 +9,7 @@
 //! In decoded rows the name of a super column stands in each of its cells. What that may take is
 //! bounded, since a message could otherwise ask for the square of its length.
 
+mod binary;
 mod bounds;
 mod error;
 mod family;
@@ -25,6 +26,7 @@ mod slice;
 mod tests;
 mod write_response;
 
+pub use binary::decode_binary;
 pub use error::{BodyError, EncodeError, FamilyPart};
 pub use mutation::{decode_mutation, encode_mutation};
 pub use range_command::RangeCommand;

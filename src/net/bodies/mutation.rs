@@ -84,7 +84,7 @@ pub fn decode_mutation(body: &[u8], schema: &Schema) -> Result<RowMutation, Body
     Ok(builder.finish())
 }
 
-fn add(builder: &mut MutationBuilder<'_>, parts: CellParts<'_>) {
+pub(super) fn add(builder: &mut MutationBuilder<'_>, parts: CellParts<'_>) {
     let place = (parts.super_name, parts.name);
     let time = parts.value.first_chunk().copied().map_or(i32::MIN, i32::from_be_bytes);
     let deletion = Deletion::at(parts.timestamp, time);
