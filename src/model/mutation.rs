@@ -15,6 +15,7 @@ use super::deletion::Deletion;
 use super::key::RowKey;
 use super::schema::{FamilyId, Schema};
 use crate::base::bytes::{ByteReader, ByteWriter, Malformed};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A write to one row of one keyspace: the unit of atomicity.
@@ -71,6 +72,12 @@ impl RowMutation {
     /// The bytes to log; [`RowMutation::decode`] reads them.
     pub fn record(&self) -> &[u8] {
         &self.record
+    }
+
+    /// The keyspace of the row, as its record names it.
+    pub fn keyspace(&self) -> Cow<'_, str> {
+        let name = ByteReader::new(&self.record).prefixed();
+        String::from_utf8_lossy(name.expect("the record begins with its keyspace"))
     }
 
     /// Numbers of the column families, in their order.

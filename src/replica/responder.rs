@@ -134,15 +134,17 @@ impl Responder {
         if let Some(targets) = message.header(message::HINT) {
             self.keep_hints(&mutation, targets)?;
         }
-        let keyspace = self.keyspace_of(&mutation);
         let (replica, is_answered) =
             (Arc::clone(&self.options.replica), message.verb != Verb::ReadRepair);
         Ok(Box::pin(async move {
-            replica.apply(std::slice::from_ref(&mutation)).await.wait().await?;
+            // A node of 0.6 sends batches that do nothing, and waits for their acknowledgements.
+            if !mutation.families.is_empty() {
+                replica.apply(std::slice::from_ref(&mutation)).await.wait().await?;
+            }
             if !is_answered {
                 return Ok(None);
             }
-            Ok(Some(WriteResponse::encode(&keyspace, &mutation.key)?))
+            Ok(Some(WriteResponse::encode(&mutation.keyspace(), &mutation.key)?))
         }))
     }
 
@@ -156,13 +158,6 @@ impl Responder {
             }
         }
         Ok(())
-    }
-
-    fn keyspace_of(&self, mutation: &RowMutation) -> String {
-        let first = mutation.families.first();
-        first
-            .map(|first| self.options.schema.family(first.family).keyspace.clone())
-            .unwrap_or_default()
     }
 
     fn begin_read(&self, message: &Message<'_>) -> Result<Work, Refusal> {

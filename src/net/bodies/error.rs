@@ -147,9 +147,6 @@ pub enum EncodeError {
     /// A key of bytes, which came from a client of a later version than 0.6.
     #[error("the row key is not UTF-8, and other nodes know no other keys")]
     KeyNotText,
-    /// The mutation does nothing.
-    #[error("the mutation is empty")]
-    Empty,
     /// The range of tokens has no form on the wire: it is empty, or ends before a token.
     #[error("the range of rows cannot be sent")]
     Range,

@@ -23,9 +23,8 @@ const LEAST_FAMILY_BYTES: usize = 4;
 /// once is put together, and of several cells at one place only the one that counts is sent.
 pub fn encode_mutation(mutation: &RowMutation, schema: &Schema) -> Result<Vec<u8>, EncodeError> {
     let parts = by_family(mutation);
-    let (first, ..) = parts.first().ok_or(EncodeError::Empty)?;
     let mut out = Vec::with_capacity(256 + mutation.record().len());
-    out.put_utf(schema.family(*first).keyspace.as_bytes())?;
+    out.put_utf(mutation.keyspace().as_bytes())?;
     put_key(&mut out, &mutation.key)?;
     out.extend_from_slice(&(parts.len() as u32).to_be_bytes());
     for (id, deletion, cells) in parts {
@@ -63,7 +62,7 @@ pub fn decode_mutation(body: &[u8], schema: &Schema) -> Result<RowMutation, Body
     let mut builder = MutationBuilder::new(schema, &keyspace, key.as_bytes());
     let at = reader.position();
     let count = reader.count(LEAST_FAMILY_BYTES)?;
-    if count == 0 || count > usize::from(u16::MAX) {
+    if count > usize::from(u16::MAX) {
         return Err(BodyError::Malformed(at));
     }
     for _ in 0..count {

@@ -323,6 +323,17 @@ fn a_long_super_column_name_does_not_multiply_without_bound() {
     assert_eq!(ReadReply::decode(&large, family), Err(BodyError::TooLarge(32 << 20)));
 }
 
+/// Clients of 0.6 may send batches that do nothing, and its nodes pass them on.
+#[test]
+fn a_mutation_that_does_nothing_is_one() {
+    let schema = schema();
+    let nothing = MutationBuilder::new(&schema, "Keyspace1", b"key1").finish();
+    let body = encode_mutation(&nothing, &schema).unwrap();
+    let read = decode_mutation(&body, &schema).unwrap();
+    assert_eq!((read.keyspace().as_ref(), read.key.as_bytes()), ("Keyspace1", &b"key1"[..]));
+    assert!(read.families.is_empty());
+}
+
 #[test]
 fn a_key_that_no_peer_can_know_is_not_sent() {
     let schema = schema();
