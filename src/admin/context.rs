@@ -7,12 +7,29 @@ use super::report::{
 };
 use crate::base::clock::Clock;
 use crate::base::machine;
+use crate::config::rack_file::RackFileSource;
 use crate::model::schema::FamilyId;
+use crate::net::tcp::TcpTransport;
+use crate::node::Member;
 use crate::storage::Storage;
 use crate::storage::caches::{CacheStats, FamilyCacheStats};
 use crate::storage::store::{StoreStatistics, Totals};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// What the admin side is told of its node at the start; see the fields of [`AdminContext`].
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the same fields have theirs there")]
+pub struct AdminOptions {
+    pub cluster_name: String,
+    pub token: String,
+    pub generation: i32,
+    pub storage: Arc<Storage>,
+    pub member: Arc<Member>,
+    pub transport: Arc<TcpTransport>,
+    pub rack_file: Option<Arc<RackFileSource>>,
+    pub clock: Arc<dyn Clock>,
+}
 
 /// What the admin side knows of its node.
 #[derive(Debug)]
@@ -25,6 +42,12 @@ pub struct AdminContext {
     pub generation: i32,
     /// Its data.
     pub storage: Arc<Storage>,
+    /// The node among others.
+    pub member: Arc<Member>,
+    /// The way to the others.
+    pub transport: Arc<TcpTransport>,
+    /// Where racks are read from, if a snitch has a file of them.
+    pub rack_file: Option<Arc<RackFileSource>>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// When the node was started, on the monotonic clock.
@@ -35,16 +58,29 @@ pub struct AdminContext {
 
 impl AdminContext {
     /// For a node that is started now.
-    pub fn new(
-        cluster_name: String,
-        token: String,
-        generation: i32,
-        storage: Arc<Storage>,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
-        let started = clock.monotonic();
-        let recent = Recent::default();
-        Self { cluster_name, token, generation, storage, clock, started, recent }
+    pub fn new(options: AdminOptions) -> Self {
+        let AdminOptions {
+            cluster_name,
+            token,
+            generation,
+            storage,
+            member,
+            transport,
+            rack_file,
+            clock,
+        } = options;
+        Self {
+            cluster_name,
+            token,
+            generation,
+            storage,
+            member,
+            transport,
+            rack_file,
+            started: clock.monotonic(),
+            clock,
+            recent: Recent::default(),
+        }
     }
 
     /// Looks at the counters, so that means of what comes now can be told later.
@@ -57,7 +93,6 @@ impl AdminContext {
     /// The node and its memory.
     pub fn info(&self) -> Info {
         let memory = self.storage.memory_use();
-        let stores = self.storage.stores().iter();
         Info {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             cluster_name: self.cluster_name.clone(),
@@ -65,7 +100,7 @@ impl AdminContext {
             token: self.token.clone(),
             generation: self.generation,
             uptime_seconds: self.clock.monotonic().saturating_sub(self.started).as_secs(),
-            load_bytes: stores.map(|store| store.statistics().live_bytes).sum(),
+            load_bytes: self.load_bytes(),
             memory: Memory {
                 resident_bytes: machine::resident_bytes(),
                 limit_bytes: machine::memory_bytes(),
@@ -79,6 +114,11 @@ impl AdminContext {
             block_cache: Cache::new(memory.block_cache, self.recent.earlier_blocks()),
             failure: self.storage.log_failure().map(|failure| failure.to_string()),
         }
+    }
+
+    /// SSTables of all column families.
+    pub(super) fn load_bytes(&self) -> u64 {
+        self.storage.stores().iter().map(|store| store.statistics().live_bytes).sum()
     }
 
     /// The column families that pass, by keyspace.

@@ -2,6 +2,7 @@
 
 use super::access::Refusal;
 use super::report::Failure;
+use crate::config::rack_file::RackFileError;
 use crate::storage::compaction::{CompactionError, ThresholdError};
 use crate::storage::error::{FileError, ReadError};
 use crate::storage::snapshot::SnapshotError;
@@ -10,6 +11,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::http::header::WWW_AUTHENTICATE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// Why a request is not done.
@@ -93,6 +95,15 @@ pub(super) enum AdminError {
     /// Snapshots cannot be looked at or removed.
     #[error(transparent)]
     SnapshotFiles(#[from] FileError),
+    /// There are no hints for this node.
+    #[error("there are no hints for {0}")]
+    NoHints(IpAddr),
+    /// No snitch has a file of racks.
+    #[error("no keyspace has a snitch that reads a rack file")]
+    NoRackFile,
+    /// The rack file cannot be read.
+    #[error("{0}; what it said before stays in force")]
+    RackFile(#[from] RackFileError),
     /// The operation panicked.
     #[error("the operation failed by a defect of the server: its log says more")]
     Panicked,
@@ -110,6 +121,8 @@ impl AdminError {
             | Self::NoKeyspace(_)
             | Self::NoFamily { .. }
             | Self::NoSnapshot(_)
+            | Self::NoHints(_)
+            | Self::NoRackFile
             | Self::Snapshot(SnapshotError::UnknownKeyspace(_)) => StatusCode::NOT_FOUND,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::NotJson => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -131,6 +144,7 @@ impl AdminError {
             | Self::Compaction { .. }
             | Self::Snapshot(_)
             | Self::SnapshotFiles(_)
+            | Self::RackFile(_)
             | Self::Panicked
             | Self::Metrics(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }

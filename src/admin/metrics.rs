@@ -4,6 +4,7 @@
 
 use super::context::AdminContext;
 use super::report::{Compactions, Info};
+use super::ring_report::{Hints, Messages, PeerMessages, RingEndpoint, Status};
 use crate::storage::store::{StoreStatistics, Totals};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
@@ -12,6 +13,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The media type of what [`render`] returns.
@@ -138,6 +140,57 @@ const FAMILIES: [Measure<StoreStatistics>; 21] = [
     }),
 ];
 
+/// Of what this node asks others.
+const MESSAGES: [Measure<Messages>; 3] = [
+    measure("requests_pending", "Requests to other nodes that wait for answers", |m| {
+        Value::Gauge(m.pending_requests)
+    }),
+    measure("speculations", "Further replicas asked because others were slow", |m| {
+        Value::Counter(m.speculations)
+    }),
+    measure("read_repairs", "Replicas that got what a read found them to lack", |m| {
+        Value::Counter(m.read_repairs)
+    }),
+];
+
+/// Of what is kept for others.
+const HINTS: [Measure<Hints>; 6] = [
+    measure("hints_stored", "Hints stored for other nodes", |h| Value::Counter(h.stored)),
+    measure("hints_stored_bytes", "Size of these hints", |h| Value::Counter(h.stored_bytes)),
+    measure("hints_not_stored", "Hints for which there was no room, or that failed", |h| {
+        Value::Counter(h.refused_full + h.refused_no_space + h.failed)
+    }),
+    measure("hints_delivered", "Hints handed out for delivery", |h| Value::Counter(h.read)),
+    measure("hints_expired", "Hints too old to be delivered", |h| Value::Counter(h.expired)),
+    measure("hints_damaged_bytes", "Damaged parts of hint logs", |h| {
+        Value::Counter(h.damaged_bytes)
+    }),
+];
+
+/// Of each node of the ring, with its address as label `peer`.
+const ENDPOINTS: [Measure<RingEndpoint>; 3] = [
+    measure("up", "1 if the node seems alive", |e| Value::Gauge(u64::from(e.status == Status::Up))),
+    measure("hints", "Hints that wait for the node, about", |e| Value::Gauge(e.hints)),
+    measure("hints_bytes", "Size of these hints", |e| Value::Gauge(e.hint_bytes)),
+];
+
+/// Of each other node that there was a connection with, the same way.
+const PEERS: [Measure<PeerMessages>; 9] = [
+    measure("sent", "Messages sent", |p| Value::Counter(p.sent)),
+    measure("sent_bytes", "Size of these", |p| Value::Counter(p.sent_bytes)),
+    measure("received", "Messages received", |p| Value::Counter(p.received)),
+    measure("received_bytes", "Size of these", |p| Value::Counter(p.received_bytes)),
+    measure("connects", "Connections made", |p| Value::Counter(p.connects)),
+    measure("failed_connects", "Connections that could not be made", |p| {
+        Value::Counter(p.failed_connects)
+    }),
+    measure("unsent", "Messages that were too late, too many or too large to be sent", |p| {
+        Value::Counter(p.dropped_late + p.dropped_full + p.dropped_large)
+    }),
+    measure("queued", "Messages that wait to be sent", |p| Value::Gauge(p.queued)),
+    measure("queued_bytes", "Size of these", |p| Value::Gauge(p.queued_bytes)),
+];
+
 const fn measure<T>(name: &'static str, help: &'static str, value: fn(&T) -> Value) -> Measure<T> {
     Measure { name, help, value }
 }
@@ -180,6 +233,12 @@ impl Collector for NodeCollector {
         let Self(context) = self;
         encode_each(&mut encoder, &NODE, &context.info())?;
         encode_each(&mut encoder, &COMPACTIONS, &context.compactions())?;
+        let messages = context.messages();
+        encode_each(&mut encoder, &MESSAGES, &messages)?;
+        encode_each(&mut encoder, &HINTS, &context.hints())?;
+        encode_drops(&mut encoder, &messages)?;
+        encode_peers(&mut encoder, &ENDPOINTS, &context.ring().endpoints, |it| it.address)?;
+        encode_peers(&mut encoder, &PEERS, &messages.peers, |it| it.address)?;
         let stores = context.storage.stores();
         let statistics: Vec<_> = stores.iter().map(|store| store.statistics()).collect();
         let Some(first) = statistics.first() else { return Ok(()) };
@@ -195,6 +254,37 @@ impl Collector for NodeCollector {
         }
         Ok(())
     }
+}
+
+/// Messages that were not acted on, by verb.
+fn encode_drops(encoder: &mut DescriptorEncoder<'_>, messages: &Messages) -> fmt::Result {
+    let help = "Messages of other nodes that were not acted on, being too late or too many";
+    let kind = MetricType::Counter;
+    let mut all = encoder.encode_descriptor("messages_dropped", help, None, kind)?;
+    for (verb, count) in &messages.dropped {
+        Value::Counter(*count).encode(all.encode_family(&[("verb", verb.as_str())])?)?;
+    }
+    Ok(())
+}
+
+/// Each measure of each node.
+fn encode_peers<T>(
+    encoder: &mut DescriptorEncoder<'_>,
+    measures: &[Measure<T>],
+    nodes: &[T],
+    address: fn(&T) -> IpAddr,
+) -> fmt::Result {
+    let Some(first) = nodes.first() else { return Ok(()) };
+    for Measure { name, help, value } in measures {
+        let name = format!("peer_{name}");
+        let kind = value(first).kind();
+        let mut all = encoder.encode_descriptor(&name, help, None, kind)?;
+        for node in nodes {
+            let address = address(node).to_string();
+            value(node).encode(all.encode_family(&[("peer", address.as_str())])?)?;
+        }
+    }
+    Ok(())
 }
 
 /// Each measure of the one that there is.

@@ -12,6 +12,12 @@
 //!   GET  /api/v1/snapshots                  what there is; ?keyspace=&name=
 //!   POST /api/v1/snapshots                  {"tag": "nightly"} and a keyspace, or all
 //!   DELETE /api/v1/snapshots                as GET, and no body
+//!   GET  /api/v1/ring                       the nodes, as this one knows them
+//!   GET  /api/v1/gossip                     what they say of themselves
+//!   GET  /api/v1/messages                   what was sent to them, received and dropped
+//!   GET  /api/v1/hints                      what is kept for those that are down
+//!   POST /api/v1/hints/deliver              {"address": "10.0.0.2"}, soon
+//!   POST /api/v1/rack-file                  reads it again
 //!   GET  /metrics                           for Prometheus
 //! ```
 //!
@@ -31,9 +37,11 @@ mod metrics;
 mod recent;
 pub mod report;
 mod request;
+mod ring;
+pub mod ring_report;
 mod routes;
 mod server;
 
 pub use access::{Access, Refusal};
-pub use context::AdminContext;
+pub use context::{AdminContext, AdminOptions};
 pub use server::{AdminServer, RunningAdmin};

@@ -9,6 +9,7 @@ use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// Bytes of a body.
@@ -149,6 +150,18 @@ impl SnapshotQuery {
         }
     }
 }
+
+/// The node whose hints are to be delivered soon.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HintDelivery {
+    pub(super) address: IpAddr,
+}
+
+/// A change that needs no words.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nothing {}
 
 fn find(schema: &Schema, keyspace: &str, name: &str) -> Result<FamilyId, AdminError> {
     if !schema.has_keyspace(keyspace) {

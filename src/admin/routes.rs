@@ -8,9 +8,10 @@ use super::jobs::Jobs;
 use super::metrics;
 use super::report::{Caches, Compactions, Done, Info, KeyspaceReport, Snapshot, Thresholds};
 use super::request::{
-    CapacityChange, Change, NewSnapshot, NoBody, Selection, SelectionQuery, SnapshotQuery,
-    ThresholdsChange,
+    CapacityChange, Change, HintDelivery, NewSnapshot, NoBody, Nothing, Selection, SelectionQuery,
+    SnapshotQuery, ThresholdsChange,
 };
+use super::ring_report::{Changed, GossipEndpoint, Hints, Messages, Ring};
 use crate::base::clock::Clock;
 use crate::model::schema::FamilyId;
 use crate::storage::Storage;
@@ -52,6 +53,12 @@ pub(super) fn router(context: Arc<AdminContext>, access: Access) -> Router {
         .route("/api/v1/flush", post(flush))
         .route("/api/v1/compact", post(compact))
         .route("/api/v1/snapshots", snapshots)
+        .route("/api/v1/ring", get(ring))
+        .route("/api/v1/gossip", get(gossip))
+        .route("/api/v1/messages", get(messages))
+        .route("/api/v1/hints", get(hints))
+        .route("/api/v1/hints/deliver", post(deliver_hints))
+        .route("/api/v1/rack-file", post(read_rack_file))
         .route("/metrics", get(prometheus))
         .fallback(async || AdminError::NoResource)
         .method_not_allowed_fallback(async || AdminError::Method)
@@ -238,6 +245,47 @@ async fn clear_snapshots(
         let cleared = context.storage.clear_snapshots(keyspace, name)?;
         let cleared = query.checked(cleared, context.storage.schema())?;
         Ok(Json(cleared.into_iter().map(Snapshot::from).collect()))
+    };
+    jobs.run(job).await
+}
+
+async fn ring(State(Shared { context, .. }): State<Shared>) -> Json<Ring> {
+    Json(context.ring())
+}
+
+async fn gossip(State(Shared { context, .. }): State<Shared>) -> Json<Vec<GossipEndpoint>> {
+    Json(context.gossip())
+}
+
+async fn messages(State(Shared { context, .. }): State<Shared>) -> Json<Messages> {
+    Json(context.messages())
+}
+
+async fn hints(State(Shared { context, .. }): State<Shared>) -> Json<Hints> {
+    Json(context.hints())
+}
+
+async fn deliver_hints(
+    State(Shared { context, .. }): State<Shared>,
+    Change(HintDelivery { address }): Change<HintDelivery>,
+) -> Result<Json<Changed>, AdminError> {
+    if context.hints().targets.iter().all(|target| target.address != address) {
+        return Err(AdminError::NoHints(address));
+    }
+    Ok(Json(Changed { changed: context.member.hasten_hints(address) }))
+}
+
+async fn read_rack_file(
+    State(Shared { context, jobs, .. }): State<Shared>,
+    Change(Nothing {}): Change<Nothing>,
+) -> Result<Json<Changed>, AdminError> {
+    let rack_file = context.rack_file.clone().ok_or(AdminError::NoRackFile)?;
+    let job = move || {
+        let changed = rack_file.reload()?;
+        if changed {
+            context.member.refresh();
+        }
+        Ok(Json(Changed { changed }))
     };
     jobs.run(job).await
 }

@@ -106,6 +106,11 @@ impl Handoff {
         targets.into_iter().map(|it| it.target).filter(is_due).collect()
     }
 
+    /// Lets a node be tried again at once. Whether it was put off.
+    pub(super) fn hasten(&self, target: IpAddr) -> bool {
+        self.lock().put_off.remove(&target).is_some()
+    }
+
     /// Ends deliveries; what was not acknowledged is delivered again another time.
     pub(super) async fn stop(&self) {
         self.stop.cancel();

@@ -214,6 +214,27 @@ impl Member {
         &self.drops
     }
 
+    /// The address by which other nodes know it.
+    pub fn local(&self) -> IpAddr {
+        self.local
+    }
+
+    /// What is kept for nodes that are down; `None` with `HintedHandoffEnabled` off.
+    pub fn hints(&self) -> Option<&Arc<HintStore>> {
+        self.hints.as_ref()
+    }
+
+    /// Requests to other nodes that wait for answers.
+    pub fn pending_requests(&self) -> usize {
+        self.messenger.pending()
+    }
+
+    /// Has hints delivered at the next round of gossip to a node that is alive, although an
+    /// earlier delivery failed a moment ago. Whether they had to wait for that.
+    pub fn hasten_hints(&self, endpoint: IpAddr) -> bool {
+        self.handoff.as_ref().is_some_and(|handoff| handoff.hasten(endpoint))
+    }
+
     /// Looks at what gossip knows.
     pub fn with_gossip<T>(&self, look: impl FnOnce(&Gossiper, &Membership) -> T) -> T {
         let gossip = self.lock();

@@ -17,7 +17,7 @@ pub use member::{Member, MemberOptions};
 pub use setup::StorageSetup;
 pub(crate) use setup::family_options;
 
-use crate::admin::{Access, AdminContext, AdminServer, RunningAdmin};
+use crate::admin::{Access, AdminContext, AdminOptions, AdminServer, RunningAdmin};
 use crate::api::{Api, ApiOptions, Authenticator, SimpleAuthenticator};
 use crate::base::clock::Clock;
 use crate::base::fs::FileSystem;
@@ -176,11 +176,18 @@ impl Node {
             clock: &clock,
         };
         let member = member(&settings, options, placements.by_keyspace, &identity, &parts)?;
+        let rack_file = placements.rack_file;
         let admin = admin.map(|admin| {
-            let token = settings.partitioner.display_token(&identity.token);
-            let (cluster, storage) = (settings.cluster_name.clone(), Arc::clone(&storage));
-            let clock = Arc::clone(&clock);
-            let context = AdminContext::new(cluster, token, identity.generation, storage, clock);
+            let context = AdminContext::new(AdminOptions {
+                cluster_name: settings.cluster_name.clone(),
+                token: settings.partitioner.display_token(&identity.token),
+                generation: identity.generation,
+                storage: Arc::clone(&storage),
+                member: Arc::clone(&member),
+                transport: Arc::clone(&transport),
+                rack_file: rack_file.clone(),
+                clock: Arc::clone(&clock),
+            });
             admin.start(context, Access::new(settings.admin.token)).map_err(NodeError::Admin)
         });
         let admin = admin.transpose()?;
@@ -195,7 +202,6 @@ impl Node {
             clock,
             coordinator: Arc::clone(member.coordinator()),
         }));
-        let rack_file = placements.rack_file;
         Ok(Self {
             server,
             address,

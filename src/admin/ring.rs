@@ -1,0 +1,180 @@
+//! What the admin side knows of the other nodes.
+
+use super::context::AdminContext;
+use super::ring_report::{
+    GossipEndpoint, GossipState, HintTarget, Hints, Messages, PeerMessages, Ring, RingEndpoint,
+    RingState, Status,
+};
+use crate::gossip::{Gossiper, Members, Membership};
+use crate::net::{PeerStats, Verb};
+use crate::replica::TargetStats;
+use crate::ring::{Partitioner, Token, Topology};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+impl AdminContext {
+    /// All nodes that are members of the ring, are on their way there, or were heard of.
+    pub fn ring(&self) -> Ring {
+        let partitioner = self.storage.partitioner();
+        let local = self.member.local();
+        let hints = self.hint_targets();
+        let topology = self.topology();
+        let own_load = self.load_bytes();
+        let now = self.clock.monotonic();
+        let endpoints = self.member.with_gossip(|gossiper, membership| {
+            let members = membership.members();
+            let shares = shares(partitioner, members);
+            let describe = |(address, place): (IpAddr, Place)| {
+                let hints = hints.get(&address);
+                let said = || gossiper.load(address).map(|bytes| bytes as u64);
+                RingEndpoint {
+                    address,
+                    status: Status::of(gossiper.is_alive(address)),
+                    state: place.state,
+                    load_bytes: if address == local { Some(own_load) } else { said() },
+                    token: place.token.map(|token| partitioner.display_token(&token)),
+                    owns: shares.get(&address).copied(),
+                    generation: gossiper.state(address).map(|state| state.generation),
+                    phi: gossiper.phi(address, now),
+                    data_center: topology.as_ref().map(|it| it.data_center(address).into_owned()),
+                    rack: topology.as_ref().map(|it| it.rack(address).into_owned()),
+                    hints: hints.map_or(0, |target| target.hints),
+                    hint_bytes: hints.map_or(0, |target| target.bytes),
+                }
+            };
+            places(gossiper, membership).into_iter().map(describe).collect()
+        });
+        Ring { local, partitioner: partitioner.class_name().to_owned(), endpoints }
+    }
+
+    /// What nodes say of themselves: this one first, the others by address.
+    pub fn gossip(&self) -> Vec<GossipEndpoint> {
+        let now = self.clock.monotonic();
+        self.member.with_gossip(|gossiper, _| {
+            let describe = |(address, state): (IpAddr, &crate::gossip::EndpointState)| {
+                let states = state.states.iter().map(|(name, it)| {
+                    let (value, version) = (it.value.clone(), it.version);
+                    (name.clone(), GossipState { value, version })
+                });
+                GossipEndpoint {
+                    address,
+                    status: Status::of(gossiper.is_alive(address)),
+                    phi: gossiper.phi(address, now),
+                    generation: state.generation,
+                    heartbeat: state.heartbeat,
+                    states: states.collect(),
+                }
+            };
+            gossiper.endpoints().map(describe).collect()
+        })
+    }
+
+    /// What is kept for others.
+    pub fn hints(&self) -> Hints {
+        let Some(store) = self.member.hints() else { return Hints::default() };
+        let stats = store.stats();
+        let target = |target: TargetStats| HintTarget {
+            address: target.target,
+            hints: target.hints,
+            bytes: target.bytes,
+            oldest_millis: target.oldest_ms,
+        };
+        Hints {
+            enabled: true,
+            targets: self.hint_targets().into_values().map(target).collect(),
+            stored: stats.stored,
+            stored_bytes: stats.stored_bytes,
+            refused_full: stats.refused_full,
+            refused_no_space: stats.refused_no_space,
+            failed: stats.failed,
+            read: stats.read,
+            expired: stats.expired,
+            unconfigured: stats.unconfigured,
+            damaged_bytes: stats.damaged_bytes,
+            torn_bytes: stats.torn_bytes,
+            discarded_bytes: stats.discarded_bytes,
+        }
+    }
+
+    /// What was sent and asked.
+    pub fn messages(&self) -> Messages {
+        let coordinator = self.member.coordinator().stats();
+        let drops = self.member.drops();
+        let dropped = Verb::ALL.into_iter().map(|verb| (verb.to_string(), drops.total(verb)));
+        Messages {
+            pending_requests: self.member.pending_requests() as u64,
+            speculations: coordinator.speculations,
+            read_repairs: coordinator.repairs,
+            dropped: dropped.filter(|(_, count)| *count > 0).collect(),
+            peers: self.transport.stats().into_iter().map(peer).collect(),
+        }
+    }
+
+    fn hint_targets(&self) -> BTreeMap<IpAddr, TargetStats> {
+        let targets = self.member.hints().map(|store| store.targets()).unwrap_or_default();
+        targets.into_iter().map(|target| (target.target, target)).collect()
+    }
+
+    /// What the snitch of the first keyspace that has one says; most clusters have one for all.
+    fn topology(&self) -> Option<Topology> {
+        let coordinator = self.member.coordinator();
+        let schema = self.storage.schema();
+        let placement = schema.keyspaces().find_map(|keyspace| coordinator.placement(keyspace));
+        placement.map(|placement| placement.snitch.topology())
+    }
+}
+
+/// Where a node stands.
+struct Place {
+    state: RingState,
+    token: Option<Token>,
+}
+
+/// Everybody, in the order of the answer. A node that joins stands behind the members, whatever
+/// its token.
+fn places(gossiper: &Gossiper, membership: &Membership) -> Vec<(IpAddr, Place)> {
+    let Members { ring, bootstrapping, leaving } = membership.members();
+    let member = |(token, address): (&Token, IpAddr)| {
+        let is_leaving = leaving.contains(&address);
+        let state = if is_leaving { RingState::Leaving } else { RingState::Normal };
+        (address, Place { state, token: Some(token.clone()) })
+    };
+    let mut places: Vec<(IpAddr, Place)> = ring.members().map(member).collect();
+    let mut told: BTreeSet<IpAddr> = places.iter().map(|(address, _)| *address).collect();
+    for (&address, token) in bootstrapping {
+        if told.insert(address) {
+            let (state, token) = (RingState::Joining, Some(token.clone()));
+            places.push((address, Place { state, token }));
+        }
+    }
+    for (address, _) in gossiper.endpoints() {
+        if told.insert(address) {
+            places.push((address, Place { state: RingState::Outside, token: None }));
+        }
+    }
+    places
+}
+
+/// What share of the ring each member has, as far as tokens tell.
+fn shares(partitioner: Partitioner, members: &Members) -> BTreeMap<IpAddr, f64> {
+    let tokens: Vec<Token> = members.ring.tokens().cloned().collect();
+    let shares = partitioner.ownership(&tokens).unwrap_or_default();
+    members.ring.members().map(|(_, address)| address).zip(shares).collect()
+}
+
+fn peer((address, stats): (IpAddr, PeerStats)) -> PeerMessages {
+    PeerMessages {
+        address,
+        sent: stats.sent,
+        sent_bytes: stats.sent_bytes,
+        received: stats.received,
+        received_bytes: stats.received_bytes,
+        connects: stats.connects,
+        failed_connects: stats.failed_connects,
+        dropped_late: stats.dropped_late,
+        dropped_full: stats.dropped_full,
+        dropped_large: stats.dropped_large,
+        queued: stats.queued,
+        queued_bytes: stats.queued_bytes,
+    }
+}

@@ -1,0 +1,196 @@
+//! What the admin side answers about the nodes of the ring, as JSON and for `nodetool`.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// Whether a node seems alive to the one that was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Status {
+    /// It does.
+    Up,
+    /// It does not, or was not heard of since the start.
+    Down,
+}
+
+impl Status {
+    pub(super) fn of(is_alive: bool) -> Self {
+        if is_alive { Self::Up } else { Self::Down }
+    }
+}
+
+/// What a node does with its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RingState {
+    /// It owns its token.
+    Normal,
+    /// It collects the data for its token.
+    Joining,
+    /// It owns its token and hands the data over.
+    Leaving,
+    /// It was heard of and has no place on the ring.
+    Outside,
+}
+
+/// The ring as one node knows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ring {
+    /// The node that was asked.
+    pub local: IpAddr,
+    /// Class name of the partitioner.
+    pub partitioner: String,
+    /// Those with a token in the order of their tokens, then those without.
+    pub endpoints: Vec<RingEndpoint>,
+}
+
+/// A node that another one knows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RingEndpoint {
+    /// Where it listens for other nodes.
+    pub address: IpAddr,
+    /// Whether it seems alive.
+    pub status: Status,
+    /// What it does with its place.
+    pub state: RingState,
+    /// Its SSTables, as it said last; `None` if it was not heard of since the start.
+    pub load_bytes: Option<u64>,
+    /// Its token, or the one that it is joining with.
+    pub token: Option<String>,
+    /// The share of the ring that is its primary range, 0 to 1. `None` with partitioners that
+    /// preserve order, where shares depend on the data, and for who owns no token.
+    pub owns: Option<f64>,
+    /// Number of its last start; `None` if it was not heard of.
+    pub generation: Option<i32>,
+    /// How suspicious its silence is: it counts as dead above `PhiConvictThreshold`.
+    pub phi: Option<f64>,
+    /// Its data centre, by the snitch of the first keyspace.
+    pub data_center: Option<String>,
+    /// Its rack there.
+    pub rack: Option<String>,
+    /// About how many hints the node that was asked keeps for it.
+    pub hints: u64,
+    /// Bytes of these.
+    pub hint_bytes: u64,
+}
+
+/// What a node has heard of another one, or says of itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GossipEndpoint {
+    /// Whom it is about.
+    pub address: IpAddr,
+    /// Whether it seems alive.
+    pub status: Status,
+    /// How suspicious its silence is.
+    pub phi: Option<f64>,
+    /// Number of its last start.
+    pub generation: i32,
+    /// The version of its latest heartbeat.
+    pub heartbeat: i32,
+    /// Its application states by their names.
+    pub states: BTreeMap<String, GossipState>,
+}
+
+/// An application state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GossipState {
+    /// The text.
+    pub value: String,
+    /// When it was said, in the count of heartbeats and states of that node.
+    pub version: i32,
+}
+
+/// What is kept for nodes that were down or too slow, and what became of it since the start.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hints {
+    /// `HintedHandoffEnabled`.
+    pub enabled: bool,
+    /// By address.
+    pub targets: Vec<HintTarget>,
+    /// Hints that were stored.
+    pub stored: u64,
+    /// Bytes of these.
+    pub stored_bytes: u64,
+    /// Hints that were not stored because there was too much for their target already.
+    pub refused_full: u64,
+    /// Hints that were not stored because the disk had no room.
+    pub refused_no_space: u64,
+    /// Hints that were not stored for another reason.
+    pub failed: u64,
+    /// Hints that were handed out for delivery.
+    pub read: u64,
+    /// Hints that were too old to be delivered.
+    pub expired: u64,
+    /// Hints of column families that are not configured any more.
+    pub unconfigured: u64,
+    /// Bytes that were damaged and passed over.
+    pub damaged_bytes: u64,
+    /// Bytes at the ends of logs that a crash had cut.
+    pub torn_bytes: u64,
+    /// Bytes that were thrown away, because their target is no member any more.
+    pub discarded_bytes: u64,
+}
+
+/// What is kept for one node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HintTarget {
+    /// For whom.
+    pub address: IpAddr,
+    /// About how many hints.
+    pub hints: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// About when the oldest was stored, in milliseconds since the Unix epoch.
+    pub oldest_millis: Option<u64>,
+}
+
+/// What a node has asked others, and sent and received, since its start.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Messages {
+    /// Requests to other nodes that wait for answers now.
+    pub pending_requests: u64,
+    /// Further replicas that were asked because others were slow.
+    pub speculations: u64,
+    /// Replicas that got what a read found them to lack.
+    pub read_repairs: u64,
+    /// Messages of others that were not acted on, because their time was over or too many waited:
+    /// by verb.
+    pub dropped: BTreeMap<String, u64>,
+    /// By address.
+    pub peers: Vec<PeerMessages>,
+}
+
+/// What happened between a node and another one since the start. Bytes are those of whole frames.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerMessages {
+    /// The other one.
+    pub address: IpAddr,
+    /// Messages that were sent.
+    pub sent: u64,
+    /// Bytes of these.
+    pub sent_bytes: u64,
+    /// Messages that arrived.
+    pub received: u64,
+    /// Bytes of these.
+    pub received_bytes: u64,
+    /// Connections to it that were made.
+    pub connects: u64,
+    /// Attempts that failed.
+    pub failed_connects: u64,
+    /// Messages whose time was over before they could be sent.
+    pub dropped_late: u64,
+    /// Messages that found too much waiting.
+    pub dropped_full: u64,
+    /// Messages that no frame can hold.
+    pub dropped_large: u64,
+    /// Messages that wait to be sent now.
+    pub queued: u64,
+    /// Bytes of these.
+    pub queued_bytes: u64,
+}
+
+/// Whether there was anything new to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changed {
+    /// Whether what was asked for changes anything.
+    pub changed: bool,
+}
