@@ -167,6 +167,47 @@ fn info_and_version_tell_of_the_node() {
 }
 
 #[test]
+fn ring_and_gossip_tell_of_a_node_on_its_own() {
+    let node = Node::start(&plain_families());
+    let ring = node.json(&["ring"]);
+    let endpoint = &ring["endpoints"][0];
+    assert_eq!((&ring["local"], &endpoint["address"]), (&json!("127.0.0.1"), &json!("127.0.0.1")));
+    assert_eq!((&endpoint["status"], &endpoint["state"]), (&json!("Up"), &json!("Normal")));
+    assert_eq!((&endpoint["owns"], &endpoint["hints"]), (&json!(1.0), &json!(0)));
+    assert_eq!((&endpoint["data_center"], &endpoint["rack"]), (&json!("0"), &json!("0")));
+    let token = endpoint["token"].as_str().unwrap();
+    let lines = format!(
+        "Address       Status     Load          Owns    Range{space}Ring\n\
+         127.0.0.1     Up         0 bytes       100.00% {token:<43}|<--|\n",
+        space = " ".repeat(38)
+    );
+    assert_eq!(node.told(&["ring"]), lines);
+
+    let gossip = node.told(&["gossipinfo"]);
+    assert!(gossip.starts_with("/127.0.0.1\n  status:Up\n"), "{gossip}");
+    assert!(gossip.contains(&format!("  MOVE:NORMAL,{token}\n")), "{gossip}");
+
+    let admin = node.admin();
+    let ask = |method: &str, path: &str, body: &str| {
+        let length = body.len();
+        exchange(
+            admin,
+            &format!(
+                "{method} /api/v1/{path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\
+                 Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+            ),
+        )
+    };
+    let (status, hints) = ask("GET", "hints", "");
+    assert!(status == 200 && hints.contains(r#""enabled":true,"targets":[]"#), "{hints}");
+    let (status, messages) = ask("GET", "messages", "");
+    assert!(status == 200 && messages.contains(r#""read_repairs":0"#), "{messages}");
+    assert_eq!(ask("POST", "hints/deliver", r#"{"address": "127.0.0.2"}"#).0, 404);
+    assert_eq!(ask("POST", "hints/deliver", r#"{"address": "somewhere"}"#).0, 400);
+    assert_eq!(ask("POST", "rack-file", "").0, 404);
+}
+
+#[test]
 fn cfstats_counts_what_was_written_and_read() {
     let node = Node::start(&plain_families());
     node.insert(STANDARD, 0..500);
@@ -306,7 +347,7 @@ fn usage_names_the_program_and_the_command_once() {
     let directory = tempfile::tempdir().unwrap();
     let nodetool = directory.path().join("nodetool");
     symlink(program(), &nodetool).unwrap();
-    let output = Command::new(nodetool).arg("ring").output().unwrap();
+    let output = Command::new(nodetool).arg("ringing").output().unwrap();
     assert_refused(&output, 1, "Usage: alexandra nodetool");
 }
 
@@ -488,6 +529,9 @@ fn metrics_are_there_for_prometheus() {
         "# TYPE alexandra_memtables_bytes gauge".to_owned(),
         "alexandra_compactions_running 0".to_owned(),
         "# TYPE alexandra_block_cache_hits counter".to_owned(),
+        r#"alexandra_peer_up{peer="127.0.0.1"} 1"#.to_owned(),
+        "alexandra_read_repairs_total 0".to_owned(),
+        "alexandra_hints_stored_bytes_total 0".to_owned(),
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is not in:\n{text}");
     }

@@ -8,7 +8,9 @@ mod compact;
 mod compaction_stats;
 mod compaction_thresholds;
 mod flush;
+mod gossip_info;
 mod info;
+mod ring;
 mod snapshots;
 mod version;
 
@@ -69,6 +71,10 @@ pub(super) struct Arguments {
 enum Command {
     /// Prints token, load, uptime and memory
     Info,
+    /// Prints the nodes of the ring: who is up, with how much data, where
+    Ring,
+    /// Prints what the nodes say of themselves
+    Gossipinfo,
     /// Prints the version of the server
     Version,
     /// Prints statistics of column families
@@ -104,6 +110,8 @@ impl Command {
             | Self::Snapshot(_)
             | Self::Clearsnapshot(_) => true,
             Self::Info
+            | Self::Ring
+            | Self::Gossipinfo
             | Self::Version
             | Self::Cfstats(_)
             | Self::Compactionstats
@@ -180,6 +188,8 @@ fn execute(arguments: &Arguments) -> Result<Output, NodetoolError> {
     let client = Client::new(&arguments.host, arguments.port, token, timeout)?;
     match &arguments.command {
         Command::Info => info::run(&client),
+        Command::Ring => ring::run(&client),
+        Command::Gossipinfo => gossip_info::run(&client),
         Command::Version => version::run(&client),
         Command::Cfstats(arguments) => cfstats::run(&client, arguments),
         Command::Flush(arguments) => flush::run(&client, arguments),
