@@ -1,7 +1,7 @@
 //! The data calls that the tests make, on one keyspace with a few plain column families.
 
 use super::Options;
-use super::client::{CallError, Client, Value};
+use super::client::{CallError, Client, Level, Value};
 
 /// The keyspace of [`plain_families`].
 pub(crate) const KEYSPACE: &str = "Keyspace1";
@@ -13,8 +13,6 @@ pub(crate) const SUPER: &str = "Super1";
 
 /// More columns than any row of a test has.
 pub(crate) const ALL: i32 = 1_000_000;
-
-const CONSISTENCY_ONE: Value = Value::I32(1);
 
 /// A configuration with the keyspace in place of the usual ones.
 pub(crate) fn plain_families() -> Options {
@@ -138,8 +136,18 @@ fn arguments(values: impl IntoIterator<Item = Value>) -> Vec<(i16, Value)> {
 
 /// The arguments of a `get_slice`.
 pub(crate) fn get_slice_arguments(key: &str, family: &str, predicate: Value) -> Vec<(i16, Value)> {
+    slice_arguments(key, family, predicate, Level::One)
+}
+
+fn slice_arguments(key: &str, family: &str, predicate: Value, level: Level) -> Vec<(i16, Value)> {
     let parent = Path { family, super_column: None, column: None }.to_value();
-    arguments([Value::bytes(KEYSPACE), Value::bytes(key), parent, predicate, CONSISTENCY_ONE])
+    arguments([Value::bytes(KEYSPACE), Value::bytes(key), parent, predicate, level.to_value()])
+}
+
+impl Level {
+    fn to_value(self) -> Value {
+        Value::I32(self as i32)
+    }
 }
 
 impl Client {
@@ -157,7 +165,7 @@ impl Client {
         timestamp: i64,
     ) -> Result<(), CallError> {
         let place = [Value::bytes(KEYSPACE), Value::bytes(key), path.to_value()];
-        let content = [Value::bytes(value), Value::I64(timestamp), CONSISTENCY_ONE];
+        let content = [Value::bytes(value), Value::I64(timestamp), self.level.to_value()];
         self.call_void("insert", arguments(place.into_iter().chain(content)))
     }
 
@@ -168,7 +176,7 @@ impl Client {
         timestamp: i64,
     ) -> Result<(), CallError> {
         let place = [Value::bytes(KEYSPACE), Value::bytes(key), path.to_value()];
-        let rest = [Value::I64(timestamp), CONSISTENCY_ONE];
+        let rest = [Value::I64(timestamp), self.level.to_value()];
         self.call_void("remove", arguments(place.into_iter().chain(rest)))
     }
 
@@ -181,7 +189,7 @@ impl Client {
         let [keyspace, key] = [Value::bytes(KEYSPACE), Value::bytes(key)];
         self.call_void(
             "batch_insert",
-            arguments([keyspace, key, by_family(families), CONSISTENCY_ONE]),
+            arguments([keyspace, key, by_family(families), self.level.to_value()]),
         )
     }
 
@@ -191,7 +199,7 @@ impl Client {
     ) -> Result<(), CallError> {
         let row = |(key, families): (String, _)| (Value::bytes(key), by_family(families));
         let rows = Value::Map(rows.into_iter().map(row).collect());
-        let arguments = arguments([Value::bytes(KEYSPACE), rows, CONSISTENCY_ONE]);
+        let arguments = arguments([Value::bytes(KEYSPACE), rows, self.level.to_value()]);
         self.call_void("batch_mutate", arguments)
     }
 
@@ -201,7 +209,7 @@ impl Client {
         family: &str,
         predicate: Value,
     ) -> Result<Vec<Entry>, CallError> {
-        let slice = self.call("get_slice", get_slice_arguments(key, family, predicate))?;
+        let slice = self.call("get_slice", slice_arguments(key, family, predicate, self.level))?;
         Ok(entries(slice.unwrap()))
     }
 
@@ -213,8 +221,13 @@ impl Client {
     ) -> Result<Vec<(String, Vec<Entry>)>, CallError> {
         let parent = Path { family, super_column: None, column: None }.to_value();
         let keys = Value::list(keys.iter().map(Value::bytes));
-        let arguments =
-            arguments([Value::bytes(KEYSPACE), keys, parent, first(ALL, false), CONSISTENCY_ONE]);
+        let arguments = arguments([
+            Value::bytes(KEYSPACE),
+            keys,
+            parent,
+            first(ALL, false),
+            self.level.to_value(),
+        ]);
         let rows = self.call("multiget_slice", arguments)?;
         let Some(Value::Map(rows)) = rows else { panic!("no rows: {rows:?}") };
         Ok(rows.into_iter().map(|(key, slice)| (text(key), entries(slice))).collect())
@@ -222,11 +235,26 @@ impl Client {
 
     /// All rows of a column family, in the order of their tokens.
     pub(crate) fn scan(&mut self, family: &str) -> Result<Vec<(String, Vec<Entry>)>, CallError> {
+        self.page(family, "", ALL)
+    }
+
+    /// So many rows of it, from a key on.
+    pub(crate) fn page(
+        &mut self,
+        family: &str,
+        start: &str,
+        count: i32,
+    ) -> Result<Vec<(String, Vec<Entry>)>, CallError> {
         let parent = Path { family, super_column: None, column: None }.to_value();
-        let everything = [(1, Value::bytes("")), (2, Value::bytes("")), (5, Value::I32(ALL))];
-        let range = Value::Struct(everything.into());
-        let arguments =
-            arguments([Value::bytes(KEYSPACE), parent, first(ALL, false), range, CONSISTENCY_ONE]);
+        let bounds = [(1, Value::bytes(start)), (2, Value::bytes("")), (5, Value::I32(count))];
+        let range = Value::Struct(bounds.into());
+        let arguments = arguments([
+            Value::bytes(KEYSPACE),
+            parent,
+            first(ALL, false),
+            range,
+            self.level.to_value(),
+        ]);
         let rows = self.call("get_range_slices", arguments)?;
         let Some(Value::List(rows)) = rows else { panic!("no rows: {rows:?}") };
         let row = |row| {
@@ -234,6 +262,18 @@ impl Client {
             (text(key), entries(slice))
         };
         Ok(rows.into_iter().map(row).collect())
+    }
+
+    /// The ranges of the ring, each with the addresses of its replicas.
+    pub(crate) fn describe_ring(&mut self) -> Result<Vec<Vec<String>>, CallError> {
+        let ranges = self.call("describe_ring", arguments([Value::bytes(KEYSPACE)]))?;
+        let Some(Value::List(ranges)) = ranges else { panic!("no ranges: {ranges:?}") };
+        let endpoints = |range| {
+            let [_start, _end, endpoints] = fields(range);
+            let Value::List(endpoints) = endpoints else { panic!("no list: {endpoints:?}") };
+            endpoints.into_iter().map(text).collect()
+        };
+        Ok(ranges.into_iter().map(endpoints).collect())
     }
 
     pub(crate) fn login(

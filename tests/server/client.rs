@@ -51,11 +51,22 @@ impl From<thrift::Error> for CallError {
     }
 }
 
+/// Whose answers a data call waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Level {
+    One = 1,
+    Quorum = 2,
+    All = 5,
+    Any = 6,
+}
+
 /// A connection to a server.
 pub(crate) struct Client {
     input: Box<dyn TInputProtocol + Send>,
     output: Box<dyn TOutputProtocol + Send>,
     last_seqid: i32,
+    /// The consistency level of its data calls.
+    pub(crate) level: Level,
 }
 
 impl Client {
@@ -83,7 +94,15 @@ impl Client {
             input: Box::new(TBinaryInputProtocol::new(input, true)),
             output: Box::new(TBinaryOutputProtocol::new(output, true)),
             last_seqid: 0,
+            level: Level::One,
         }
+    }
+
+    /// The same connection, whose calls are made at another level from now on.
+    #[must_use]
+    pub(crate) fn at(mut self, level: Level) -> Self {
+        self.level = level;
+        self
     }
 
     /// Calls a method with the fields of its arguments. `None` is the result of a void method.

@@ -1,0 +1,13 @@
+//! Several nodes as processes of their own, on loopback addresses of their own: what clients are
+//! promised while nodes are killed, paused, started again, and disagree.
+
+#![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
+
+mod damage;
+mod failures;
+mod nodes;
+mod repair;
+mod ring;
+mod scans;
+#[path = "../server/mod.rs"]
+mod server;
