@@ -208,7 +208,8 @@ impl RowVersion {
         }
     }
 
-    /// Leaves out what the deletions of the row and of super columns cover.
+    /// Leaves out what the deletions of the row and of super columns cover. A compaction leaves out
+    /// the same: else replicas would differ that hold the same and were not compacted together.
     pub fn drop_covered(&mut self, family: &ColumnFamilySchema) {
         let row = self.deletion;
         let mut super_deletion: Option<(Vec<u8>, Deletion)> = None;
@@ -216,7 +217,7 @@ impl RowVersion {
             if cell.state() == CellState::SuperTombstone {
                 let deletion = cell.deletion().unwrap_or(Deletion::NONE);
                 super_deletion = Some((cell.super_name().to_vec(), deletion));
-                return true;
+                return row.is_none() || !row.covers(cell.timestamp());
             }
             let by_super = super_deletion.as_ref().is_some_and(|(name, deletion)| {
                 family.is_super() && *name == cell.super_name() && deletion.covers(cell.timestamp())
@@ -309,6 +310,21 @@ mod tests {
             merged.truncate_to(&standard, &slice, &version(&cut));
             assert_eq!(merged, version(&kept));
         }
+    }
+
+    /// A compaction drops them: a replica that was compacted must not differ for that.
+    #[test]
+    fn deletions_of_super_columns_go_with_what_the_row_deletion_covers() {
+        let marker = |name: &[u8], at| Cell::super_tombstone(name, Deletion::at(at, 100));
+        let deletion = Deletion::at(5, 200);
+        let cells = vec![marker(b"s", 5), marker(b"t", 6), Cell::live(b"t", b"n", b"", 6)];
+        let mut told = RowVersion { deletion, cells };
+        told.drop_covered(&family(true));
+        assert_eq!(told, RowVersion { deletion, cells: vec![marker(b"t", 6)] });
+        let cells = vec![marker(b"s", i64::MIN)];
+        let mut without = RowVersion { deletion: Deletion::NONE, cells: cells.clone() };
+        without.drop_covered(&family(true));
+        assert_eq!(without.cells, cells, "there is no deletion of the row");
     }
 
     /// Cells of few names, timestamps and values, so that they collide; in any order.
