@@ -1,0 +1,252 @@
+//! A whole cluster: its nodes, the network between them, and the time.
+
+use crate::defects::Defect;
+use crate::history::{Family, ROWS};
+use crate::network::Network;
+use crate::node::{Node, address};
+use alexandra::model::comparator::Comparator;
+use alexandra::model::key::RowKey;
+use alexandra::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
+use alexandra::model::slice::Slice;
+use alexandra::ring::{Partitioner, Token};
+use alexandra::storage::sstable::Access;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+pub(crate) const KEYSPACE: &str = "Simulated";
+
+/// Longest time that nodes run without a look at the network, in milliseconds.
+const LONGEST_STEP: u64 = 20;
+
+/// What may go wrong in a run, and what is promised then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// Processes are killed, and the commit log is periodic.
+    Kills,
+    /// Machines lose power, and the commit log is in batch mode.
+    PowerLosses,
+    /// Rows are only read as a whole, so that nothing may show a mutation by half.
+    WholeRows,
+    /// Nothing is killed, and at the end hints alone have made all replicas equal.
+    HintsAlone,
+}
+
+impl Profile {
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Kills, Self::PowerLosses, Self::WholeRows, Self::HintsAlone];
+
+    pub(crate) fn loses_power(self) -> bool {
+        self == Self::PowerLosses
+    }
+
+    pub(crate) fn keeps_rows_whole(self) -> bool {
+        self == Self::WholeRows
+    }
+}
+
+/// How a cluster is set up; all of it follows from the seed.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub(crate) seed: u64,
+    pub(crate) profile: Profile,
+    pub(crate) nodes: usize,
+    pub(crate) replication_factor: usize,
+    pub(crate) partitioner: Partitioner,
+    /// By the numbers of the nodes.
+    pub(crate) tokens: Vec<Token>,
+    pub(crate) schema: Arc<Schema>,
+    pub(crate) repair_chance: f64,
+    pub(crate) speculates: bool,
+    pub(crate) defect: Option<Defect>,
+}
+
+impl Setup {
+    pub(crate) fn new(seed: u64, profile: Profile, defect: Option<Defect>) -> Self {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let nodes = rng.usize(3..6);
+        let replication_factor = if rng.u32(..10) < 8 { 3 } else { rng.usize(1..3) };
+        let partitioner =
+            if rng.bool() { Partitioner::Random } else { Partitioner::OrderPreserving };
+        let token = |node: usize| match partitioner {
+            Partitioner::OrderPreserving => {
+                let text = key((node * usize::from(ROWS) / nodes) as u8);
+                partitioner.token(text.as_bytes())
+            }
+            _ => partitioner.token(format!("node {node} of {seed}").as_bytes()),
+        };
+        Self {
+            seed,
+            profile,
+            nodes,
+            replication_factor,
+            partitioner,
+            tokens: (0..nodes).map(token).collect(),
+            schema: schema(),
+            repair_chance: if rng.bool() { 0.1 } else { 0.0 },
+            speculates: rng.bool(),
+            defect,
+        }
+    }
+
+    pub(crate) fn is_batch(&self) -> bool {
+        self.profile.loses_power()
+    }
+
+    pub(crate) fn row_token(&self, row: u8) -> Token {
+        self.partitioner.token(key(row).as_bytes())
+    }
+
+    /// The nodes that hold a row: the first at its token or behind it on the ring, and those that
+    /// follow.
+    pub(crate) fn replicas(&self, row: u8) -> Vec<usize> {
+        let mut ring: Vec<usize> = (0..self.nodes).collect();
+        ring.sort_by_key(|node| &self.tokens[*node]);
+        let token = self.row_token(row);
+        let first = ring.iter().position(|node| self.tokens[*node] >= token).unwrap_or(0);
+        ring.rotate_left(first);
+        ring.truncate(self.replication_factor);
+        ring
+    }
+}
+
+fn schema() -> Arc<Schema> {
+    let (columns, super_columns) = (Comparator::Bytes, Comparator::Utf8);
+    let family = |keyspace: &str, name: &str, kind| {
+        let (keyspace, name) = (keyspace.to_owned(), name.to_owned());
+        Arc::new(ColumnFamilySchema { keyspace, name, kind, comment: None })
+    };
+    let standard = ColumnFamilyKind::Standard { columns: columns.clone() };
+    Arc::new(Schema::new([
+        family(KEYSPACE, "Rows", standard.clone()),
+        family(KEYSPACE, "Groups", ColumnFamilyKind::Super { super_columns, columns }),
+        family("system", "LocationInfo", standard),
+    ]))
+}
+
+pub(crate) fn family_id(family: Family) -> FamilyId {
+    FamilyId(u32::from(family == Family::Super))
+}
+
+/// The key of a row: some of them lie between the tokens of nodes, and some on them.
+pub(crate) fn key(row: u8) -> String {
+    format!("row {row}")
+}
+
+pub(crate) fn row_of_key(key: &[u8]) -> Option<u8> {
+    let text = std::str::from_utf8(key).ok()?;
+    text.strip_prefix("row ")?.parse().ok()
+}
+
+/// Nodes, network and time.
+pub(crate) struct Cluster {
+    pub(crate) setup: Arc<Setup>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) network: Arc<Network>,
+    /// Milliseconds since the start of the simulation.
+    pub(crate) now_ms: u64,
+}
+
+impl Cluster {
+    /// A cluster of which no node runs.
+    pub(crate) fn new(setup: Arc<Setup>, rng: &mut fastrand::Rng) -> Self {
+        let nodes = (0..setup.nodes).map(|number| Node::new(&setup, number, rng)).collect();
+        let network = Arc::new(Network::new(rng.u64(..), setup.defect));
+        Self { setup, nodes, network, now_ms: 0 }
+    }
+
+    pub(crate) fn start(&mut self, node: usize) {
+        self.nodes[node].start(&self.setup, &self.network, self.now_ms);
+    }
+
+    pub(crate) fn resume(&mut self, node: usize) {
+        self.nodes[node].resume(self.now_ms);
+    }
+
+    /// Lets time pass, not beyond this moment: up to the next message that arrives.
+    pub(crate) fn step(&mut self, until_ms: u64) {
+        let paused: BTreeSet<_> =
+            self.nodes.iter().filter(|it| it.is_paused).map(|it| it.address).collect();
+        let next = self.network.next_arrival(&paused).unwrap_or(u64::MAX);
+        let longest = self.now_ms + LONGEST_STEP;
+        let now_ms = next.min(until_ms).min(longest).max(self.now_ms + 1);
+        for node in &mut self.nodes {
+            node.run_until(now_ms);
+        }
+        self.now_ms = now_ms;
+        for packet in self.network.arrived(now_ms, &paused) {
+            let node = self.nodes.iter().find(|node| node.address == packet.to);
+            let running = node.and_then(|node| node.running.as_ref());
+            if let (Some(running), Some(message)) = (running, packet.message()) {
+                running.receive(&message);
+            }
+        }
+    }
+
+    /// Lets time pass until this is so; false if it is not after so many milliseconds.
+    pub(crate) fn wait(&mut self, ms: u64, mut is_so: impl FnMut(&Self) -> bool) -> bool {
+        let until_ms = self.now_ms + ms;
+        while !is_so(self) {
+            if self.now_ms >= until_ms {
+                return false;
+            }
+            self.step(until_ms);
+            self.upkeep();
+        }
+        true
+    }
+
+    /// What nodes do by themselves soon: sync their logs, where writers wait for that.
+    pub(crate) fn upkeep(&self) {
+        for node in self.nodes.iter().filter(|node| !node.is_paused) {
+            if let Some(running) = &node.running {
+                running.catch_up();
+                running.sync();
+            }
+        }
+    }
+
+    /// Whether all nodes serve, and know all others.
+    pub(crate) fn is_whole(&self) -> bool {
+        let nodes = self.setup.nodes;
+        self.nodes.iter().all(|node| {
+            node.serves() && node.running.as_ref().is_some_and(|it| it.knows_all(nodes))
+        })
+    }
+
+    /// The rows on whose replicas something differs.
+    pub(crate) fn differences(&self) -> Vec<(Family, u8, String)> {
+        let mut found = Vec::new();
+        for family in Family::ALL {
+            for row in 0..ROWS {
+                let mut versions = Vec::new();
+                for node in self.setup.replicas(row) {
+                    let Some(running) = &self.nodes[node].running else { continue };
+                    let storage = &running.storage;
+                    let (id, key) = (family_id(family), RowKey::from(key(row).as_str()));
+                    let room = alexandra::storage::answer::AnswerRoom::new(1 << 20);
+                    let all = Slice::all(None);
+                    let version = storage.read_version(id, &key, &all, &room, Access::Cached);
+                    let version = version.expect("the disk is sound");
+                    let digest = version.full_digest(self.setup.schema.family(id));
+                    versions.push((node, digest, format!("{version:?}")));
+                }
+                if versions.windows(2).any(|pair| pair[0].1 != pair[1].1) {
+                    let texts =
+                        versions.iter().map(|(node, _, it)| format!("\n node {node}: {it}"));
+                    found.push((family, row, texts.collect()));
+                }
+            }
+        }
+        found
+    }
+
+    /// Ends all nodes.
+    pub(crate) fn stop(&mut self) {
+        self.nodes.iter_mut().for_each(Node::kill);
+    }
+}
+
+/// The addresses of these nodes.
+pub(crate) fn addresses(nodes: &[usize]) -> Vec<std::net::IpAddr> {
+    nodes.iter().map(|node| address(*node)).collect()
+}

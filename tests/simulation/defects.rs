@@ -1,0 +1,32 @@
+//! Defects that the harness can build into nodes: the simulation has to find each of them.
+
+/// Something that is wrong with all nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Defect {
+    /// A write is acknowledged, and done a little later.
+    AcknowledgedBeforeWritten,
+    /// A replica acknowledges one write of twenty without doing it.
+    WritesForgotten,
+    /// In batch mode nobody waits for the sync.
+    SyncSkipped,
+    /// The columns of one mutation are written one after the other.
+    RowsTorn,
+    /// A replica now and then says that it knows nothing of a row.
+    ReadsOfNothing,
+    /// Replicas do not tell others of deletions.
+    DeletionsUntold,
+    /// Replicas answer range reads with fewer rows than they have.
+    PagesCutShort,
+    /// No hints are kept.
+    HintsOff,
+    /// What a read finds a replica to lack is not given to it.
+    RepairsOff,
+    /// One node takes the keyspace to have fewer replicas.
+    ReplicationFactorWrong,
+    /// Deletions are forgotten at the first compaction.
+    GraceOfNothing,
+    /// After a restart a node numbers its messages from the beginning.
+    MessageIdsRepeat,
+    /// Nobody notices that a message was damaged.
+    ChecksumsIgnored,
+}

@@ -1,0 +1,79 @@
+//! A cluster in one process: the same coordinators, replicas, storage, hints and gossip that a
+//! server runs, on disks, clocks and a network that a seed decides about. Clients work on it while
+//! things go wrong, and what they were told is judged by rules of its own.
+//!
+//! * `simulation`: one run, from the seed to the verdict.
+//! * `cluster`, `node`, `clock`, `store`, `network`: what the nodes live on.
+//! * `client`, `history`: what clients do, and what they are told.
+//! * `faults`: what goes wrong, and when.
+//! * `checker`: the judge.
+//! * `defects`: what the harness can build into nodes, so that it is known to find it.
+//!
+//! A failure prints its seed. `ALEXANDRA_SEED=n` repeats it, `ALEXANDRA_SEEDS=n` asks for more runs
+//! than the default.
+
+#![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
+#![allow(clippy::print_stderr, reason = "a failing case says which it is")]
+
+mod checker;
+mod client;
+mod clock;
+mod cluster;
+mod defects;
+mod faults;
+mod history;
+mod network;
+mod node;
+mod simulation;
+mod store;
+
+use cluster::{Profile, Setup};
+use simulation::{Simulation, Summary};
+
+/// Runs that are made when nobody asks for more.
+const SEEDS: u64 = 40;
+
+fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().expect("a number"))
+}
+
+/// The profile of a seed, so that all are met.
+fn profile(seed: u64) -> Profile {
+    Profile::ALL[(seed % Profile::ALL.len() as u64) as usize]
+}
+
+fn run(seed: u64) -> Summary {
+    let setup = Setup::new(seed, profile(seed), None);
+    match Simulation::run(setup) {
+        Ok(summary) => summary,
+        Err(failure) => panic!("ALEXANDRA_SEED={seed}\n{failure}"),
+    }
+}
+
+#[test]
+fn clusters_keep_what_they_promise() {
+    if let Some(seed) = number("ALEXANDRA_SEED") {
+        eprintln!("{}", run(seed));
+        return;
+    }
+    let seeds = number("ALEXANDRA_SEEDS").unwrap_or(SEEDS);
+    let runs = std::thread::scope(|scope| {
+        let halves = [0, 1].map(|half| {
+            let own = move || (0..seeds).filter(|seed| seed / 4 % 2 == half).map(run).collect();
+            scope.spawn(own)
+        });
+        let join = |half: std::thread::ScopedJoinHandle<'_, Vec<Summary>>| half.join();
+        halves.map(|half| join(half).unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    let runs: Vec<Summary> = runs.into_iter().flatten().collect();
+    eprintln!("{} runs: {}", runs.len(), Summary::sum(&runs));
+}
+
+#[test]
+fn a_seed_decides_everything() {
+    for seed in 0..4 {
+        let traces = [run(seed), run(seed)].map(|summary| summary.trace);
+        assert_eq!(traces[0], traces[1], "of seed {seed}");
+    }
+}

@@ -1,0 +1,339 @@
+//! A node of the simulated cluster: what `serve` runs, on a simulated disk, with a runtime whose
+//! time only the simulator moves.
+
+use crate::clock::NodeClock;
+use crate::cluster::Setup;
+use crate::defects::Defect;
+use crate::network::{Network, SimTransport, with_large_id};
+use crate::store::SimStore;
+use alexandra::base::clock::Clock;
+use alexandra::base::events::Events;
+use alexandra::base::sim_fs::{SimFileSystem, Survival};
+use alexandra::coordinator::{Coordinator, ReadOptions};
+use alexandra::model::schema::{FamilyId, Schema};
+use alexandra::net::Inbound;
+use alexandra::node::{Member, MemberOptions};
+use alexandra::replica::{HintOptions, HintStore, Replica, ReplicaOptions};
+use alexandra::ring::{ReplicaPlacement, ReplicationStrategy, Snitch, Token};
+use alexandra::storage::commitlog::SyncPolicy;
+use alexandra::storage::engine::Components;
+use alexandra::storage::store::Store;
+use alexandra::storage::{FamilyOptions, Options, Storage, system};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+use tokio_util::sync::CancellationToken;
+
+const CLUSTER: &str = "Simulated Cluster";
+
+/// How long replicas may take to answer.
+pub(crate) const RPC_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// For what shall not happen by itself.
+const NEVER: Duration = Duration::from_hours(10_000);
+
+/// Never reached in a simulation.
+const ENDLESS: u64 = 1 << 40;
+
+/// The machine of a node, whether the node runs or not.
+pub(crate) struct Node {
+    pub(crate) number: usize,
+    pub(crate) address: IpAddr,
+    pub(crate) token: Token,
+    disk: SimFileSystem,
+    skew: i64,
+    uptime: Duration,
+    pub(crate) running: Option<Running>,
+    /// Up to when its runtime was run.
+    at_ms: u64,
+    pub(crate) is_paused: bool,
+    starts: u64,
+}
+
+/// A node that runs. What must end first stands first.
+pub(crate) struct Running {
+    runtime: Runtime,
+    pub(crate) member: Arc<Member>,
+    pub(crate) storage: Arc<Storage>,
+    store: Arc<SimStore>,
+    pub(crate) hints: Option<Arc<HintStore>>,
+    clock: Arc<NodeClock>,
+    generation: i32,
+    /// Whether it would serve clients by now.
+    is_settled: Arc<AtomicBool>,
+    has_small_ids: bool,
+}
+
+impl Node {
+    pub(crate) fn new(setup: &Setup, number: usize, rng: &mut fastrand::Rng) -> Self {
+        Self {
+            number,
+            address: address(number),
+            token: setup.tokens[number].clone(),
+            disk: SimFileSystem::new(rng.u64(..)),
+            skew: rng.i64(-5_000_000..5_000_000),
+            uptime: Duration::from_millis(rng.u64(1..10_000_000)),
+            running: None,
+            at_ms: 0,
+            is_paused: false,
+            starts: 0,
+        }
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Whether clients can be served.
+    pub(crate) fn serves(&self) -> bool {
+        self.running.as_ref().is_some_and(|it| it.is_settled.load(Ordering::SeqCst))
+    }
+
+    pub(crate) fn start(&mut self, setup: &Setup, network: &Arc<Network>, now_ms: u64) {
+        assert!(self.running.is_none(), "it is stopped before");
+        self.starts += 1;
+        self.at_ms = now_ms;
+        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+        let runtime = runtime.expect("the system gives a runtime");
+        let clock = Arc::new(NodeClock::new(self.skew, self.uptime, now_ms));
+        runtime.block_on(async { clock.start() });
+        let entered = runtime.enter();
+        let storage = Arc::new(self.open_storage(setup, &clock));
+        let now = clock.now_secs();
+        let identity = system::establish_identity(&storage, CLUSTER, now, || self.token.clone());
+        let generation = identity.expect("it is the same node").generation;
+        let store = SimStore::new(Arc::clone(&storage), setup.is_batch(), setup.defect);
+        let store = Arc::new(store);
+        let hints = (setup.defect != Some(Defect::HintsOff))
+            .then(|| Arc::new(self.open_hints(&storage, &clock)));
+        let transport = SimTransport::new(self.address, Arc::clone(network), Arc::clone(&clock));
+        let replica_options = ReplicaOptions {
+            concurrent_reads: 4,
+            concurrent_writes: 4,
+            max_answer_bytes: 1 << 20,
+            runs_inline: true,
+        };
+        let replica = Replica::start(Arc::clone(&store) as _, replica_options);
+        let member = Member::new(MemberOptions {
+            local: self.address,
+            cluster_name: CLUSTER.to_owned(),
+            seeds: vec![address(0), address(1)],
+            token: self.token.clone(),
+            generation,
+            phi_convict_threshold: 8.0,
+            rpc_timeout: RPC_TIMEOUT,
+            placements: [(crate::cluster::KEYSPACE.to_owned(), self.placement(setup))].into(),
+            storage: Arc::clone(&storage),
+            replica: Arc::new(replica.expect("it has no threads")),
+            hints: hints.clone(),
+            hints_wait_for_sync: setup.is_batch(),
+            handoff_pause: Duration::ZERO,
+            reads: ReadOptions {
+                speculative_percentile: setup.speculates.then_some(99.0),
+                repairs: setup.defect != Some(Defect::RepairsOff),
+                repair_chances: vec![setup.repair_chance; 2],
+                dynamic_snitch: None,
+            },
+            transport: Arc::new(transport),
+            clock: Arc::clone(&clock) as _,
+            seed: setup.seed ^ (self.number as u64) << 32 ^ self.starts << 48,
+        });
+        let member = member.expect("the saved ring can be read");
+        let is_settled = Arc::new(AtomicBool::new(false));
+        runtime.spawn(Arc::clone(&member).run(CancellationToken::new()));
+        let (settling, settled) = (Arc::clone(&member), Arc::clone(&is_settled));
+        runtime.spawn(async move {
+            settling.settle().await;
+            settled.store(true, Ordering::SeqCst);
+        });
+        drop(entered);
+        let has_small_ids = setup.defect == Some(Defect::MessageIdsRepeat);
+        self.running = Some(Running {
+            runtime,
+            member,
+            storage,
+            store,
+            hints,
+            clock,
+            generation,
+            is_settled,
+            has_small_ids,
+        });
+    }
+
+    fn placement(&self, setup: &Setup) -> ReplicaPlacement {
+        let is_wrong = setup.defect == Some(Defect::ReplicationFactorWrong) && self.number == 0;
+        ReplicaPlacement {
+            strategy: ReplicationStrategy::RackUnaware,
+            replication_factor: if is_wrong { 1 } else { setup.replication_factor },
+            snitch: Snitch::EndPoint,
+        }
+    }
+
+    fn open_storage(&self, setup: &Setup, clock: &Arc<NodeClock>) -> Storage {
+        let components = Components {
+            fs: Arc::new(self.disk.clone()),
+            clock: Arc::clone(clock) as _,
+            events: Events::ignored(),
+        };
+        let options = Options {
+            sync: SyncPolicy::Periodic { every: NEVER },
+            segment_bytes: 256 << 10,
+            memtable_budget_bytes: 64 << 20,
+            block_cache_bytes: 1 << 20,
+            ..Options::new("/data", "/log")
+        };
+        let gc_grace_seconds =
+            if setup.defect == Some(Defect::GraceOfNothing) { 0 } else { 864_000 };
+        // Nothing happens by itself: the simulator says when there is a flush or a compaction.
+        let family = |_: FamilyId| FamilyOptions {
+            memtable_bytes: ENDLESS,
+            memtable_operations: ENDLESS,
+            memtable_age: NEVER,
+            block_bytes: 256,
+            index_interval: 4,
+            min_compaction_threshold: 0,
+            max_compaction_threshold: 0,
+            gc_grace_seconds,
+            ..FamilyOptions::default()
+        };
+        let schema: Arc<Schema> = Arc::clone(&setup.schema);
+        let opened = Storage::open(components, options, setup.partitioner, schema, family);
+        let storage = opened.expect("the disk is sound");
+        // A thread in the background writes what was replayed to disk. When it does must not
+        // depend on the machine.
+        let is_flushed = |store: &Arc<Store>| {
+            let now = store.statistics();
+            now.memtable_operations == 0 && now.memtables_flushing == 0
+        };
+        while !storage.stores().iter().all(is_flushed) {
+            std::thread::yield_now();
+        }
+        storage
+    }
+
+    fn open_hints(&self, storage: &Storage, clock: &Arc<NodeClock>) -> HintStore {
+        let schema = Arc::clone(storage.schema());
+        let gc_grace = schema.families().map(|(family, _)| (family, NEVER)).collect();
+        let options = HintOptions {
+            directory: "/hints".into(),
+            max_age: NEVER,
+            max_bytes_per_target: 1 << 30,
+            segment_bytes: 8 << 10,
+            schema,
+            gc_grace,
+        };
+        let rng = fastrand::Rng::with_seed(self.starts);
+        let fs = Arc::new(self.disk.clone());
+        HintStore::open(fs, Arc::clone(clock) as _, rng, options).expect("the disk is sound")
+    }
+
+    /// Lets what the node does go on up to this time.
+    pub(crate) fn run_until(&mut self, now_ms: u64) {
+        if self.is_paused {
+            return;
+        }
+        let Some(running) = &self.running else { return };
+        let span = Duration::from_millis(now_ms - self.at_ms);
+        if !span.is_zero() {
+            running.runtime.block_on(async { tokio::time::sleep(span).await });
+        }
+        self.at_ms = now_ms;
+        running.clock.tell(now_ms);
+    }
+
+    /// Goes on after a pause, in which its clocks have gone on.
+    pub(crate) fn resume(&mut self, now_ms: u64) {
+        self.is_paused = false;
+        let Some(running) = &self.running else { return };
+        let span = Duration::from_millis(now_ms - self.at_ms);
+        running.runtime.block_on(async { tokio::time::advance(span).await });
+        self.at_ms = now_ms;
+        running.clock.tell(now_ms);
+    }
+
+    /// The process is killed, and the machine runs on.
+    pub(crate) fn kill(&mut self) {
+        let disk = self.disk.fork();
+        self.disk.power_off();
+        self.stop();
+        self.disk = disk;
+    }
+
+    /// The machine loses power.
+    pub(crate) fn lose_power(&mut self, survival: Survival, rng: &mut fastrand::Rng) {
+        self.disk.power_off();
+        self.stop();
+        self.disk.crash_keeping(survival, rng);
+    }
+
+    /// Ends the node at once; what it would still write must have been cut off.
+    pub(crate) fn stop(&mut self) {
+        self.is_paused = false;
+        if let Some(Running { runtime, member, storage, .. }) = self.running.take() {
+            drop(runtime);
+            drop(member);
+            storage.close();
+        }
+    }
+}
+
+impl Running {
+    /// Takes a message from the network.
+    pub(crate) fn receive(&self, message: &[u8]) {
+        let _entered = self.runtime.enter();
+        let large = self.has_small_ids.then(|| with_large_id(message, self.generation)).flatten();
+        self.member.receive(large.as_deref().unwrap_or(message));
+    }
+
+    pub(crate) fn coordinator(&self) -> Arc<Coordinator> {
+        Arc::clone(self.member.coordinator())
+    }
+
+    /// Does the work of a client.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(work);
+    }
+
+    /// Does something at once that may begin tasks.
+    pub(crate) fn within<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _entered = self.runtime.enter();
+        work()
+    }
+
+    pub(crate) fn now_secs(&self) -> i32 {
+        self.clock.now_secs()
+    }
+
+    pub(crate) fn sync(&self) {
+        self.within(|| {
+            self.store.sync();
+            if let Some(hints) = &self.hints {
+                hints.sync().expect("the disk is sound");
+            }
+        });
+    }
+
+    pub(crate) fn catch_up(&self) {
+        self.store.catch_up();
+    }
+
+    /// Whether it knows the whole ring, and takes all of it for alive.
+    pub(crate) fn knows_all(&self, nodes: usize) -> bool {
+        self.member.with_gossip(|gossiper, membership| {
+            membership.members().ring.len() == nodes
+                && (0..nodes).all(|number| gossiper.is_alive(address(number)))
+        })
+    }
+
+    /// Whether nothing is left to be given to others.
+    pub(crate) fn has_hints(&self) -> bool {
+        self.hints.as_ref().is_some_and(|hints| !hints.targets().is_empty())
+    }
+}
+
+pub(crate) fn address(number: usize) -> IpAddr {
+    IpAddr::from([10, 0, 0, number as u8 + 1])
+}

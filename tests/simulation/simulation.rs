@@ -1,0 +1,305 @@
+//! One run: a cluster comes up, clients work while things go wrong, all is put right, and the
+//! replicas are compared.
+
+use crate::checker::{Checked, Checker, Violation};
+use crate::client::{self, Inventor};
+use crate::cluster::{Cluster, Profile, Setup};
+use crate::faults::{FaultCounts, Saboteur};
+use crate::history::{Call, Event, Family, History, Operation, Outcome, ROWS, Selection};
+use crate::network::NetworkStats;
+use alexandra::coordinator::ConsistencyLevel;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, mpsc};
+
+/// How long clients work, in milliseconds.
+const WORK_MS: u64 = 30_000;
+
+/// How long it takes at most until all nodes know each other.
+const MEETING_MS: u64 = 120_000;
+
+/// How long the delivery of all hints takes at most: it is tried again every half minute.
+const HANDOFF_MS: u64 = 300_000;
+
+/// After this a request is given up and hinted for.
+const QUIET_MS: u64 = 8_000;
+
+const CLIENTS: usize = 8;
+
+/// What a run did.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Summary {
+    pub(crate) trace: u64,
+    checked: Checked,
+    network: NetworkStats,
+    faults: FaultCounts,
+}
+
+/// A run that went wrong, for people.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) what: String,
+    history: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n{}\n{}", self.what, self.history, self.what)
+    }
+}
+
+/// A run that is under way.
+pub(crate) struct Simulation {
+    cluster: Cluster,
+    setup: Arc<Setup>,
+    rng: fastrand::Rng,
+    history: History,
+    /// Where the calls tell their outcomes, by their numbers.
+    teller: mpsc::Sender<(usize, Outcome)>,
+    told: mpsc::Receiver<(usize, Outcome)>,
+    calls: usize,
+    /// By the number of the call, at which node.
+    open: BTreeMap<usize, (usize, usize)>,
+}
+
+impl Simulation {
+    /// Makes a run.
+    pub(crate) fn run(setup: Setup) -> Result<Summary, Failure> {
+        let setup = Arc::new(setup);
+        let mut rng = fastrand::Rng::with_seed(setup.seed);
+        let cluster = Cluster::new(Arc::clone(&setup), &mut rng);
+        let (teller, told) = mpsc::channel();
+        let mut simulation = Self {
+            cluster,
+            setup,
+            rng,
+            history: History::default(),
+            teller,
+            told,
+            calls: 0,
+            open: BTreeMap::new(),
+        };
+        let result = simulation.play();
+        simulation.cluster.stop();
+        result
+    }
+
+    fn play(&mut self) -> Result<Summary, Failure> {
+        for node in 0..self.setup.nodes {
+            self.cluster.start(node);
+        }
+        self.meet()?;
+        let mut saboteur = Saboteur::new(self.rng.u64(..));
+        self.work(&mut saboteur);
+        saboteur.heal(&mut self.cluster);
+        self.fault("all is put right");
+        self.meet()?;
+        self.settle()?;
+        if self.setup.profile == Profile::HintsAlone {
+            self.compare()?;
+        }
+        self.read_everything()?;
+        self.compare()?;
+        let checked = Checker::check(&self.setup, &self.history);
+        let checked = checked.map_err(|violation| self.violated(&violation))?;
+        let mut trace = DefaultHasher::new();
+        self.cluster.network.trace().hash(&mut trace);
+        for (at, event) in &self.history.events {
+            if let Event::End(number, outcome) = event {
+                (at, number, outcome).hash(&mut trace);
+            }
+        }
+        Ok(Summary {
+            trace: trace.finish(),
+            checked,
+            network: self.cluster.network.stats(),
+            faults: saboteur.counts,
+        })
+    }
+
+    /// Waits until all nodes know each other, which they then have on disk.
+    fn meet(&mut self) -> Result<(), Failure> {
+        if self.cluster.wait(MEETING_MS, Cluster::is_whole) {
+            self.cluster.upkeep();
+            return Ok(());
+        }
+        Err(self.failure("the nodes do not find each other", None))
+    }
+
+    /// Clients work while things go wrong.
+    fn work(&mut self, saboteur: &mut Saboteur) {
+        let whole_rows = self.setup.profile.keeps_rows_whole();
+        let mut inventor = Inventor::new(self.rng.u64(..), whole_rows);
+        let end_ms = self.cluster.now_ms + WORK_MS;
+        let mut next_call = [self.cluster.now_ms; CLIENTS];
+        let mut next_upkeep = 0;
+        while self.cluster.now_ms < end_ms {
+            for fault in saboteur.act(&mut self.cluster) {
+                self.fault(&format!("{fault:?}"));
+            }
+            self.lose();
+            let now = self.cluster.now_ms;
+            for (client, next) in next_call.iter_mut().enumerate() {
+                if now >= *next && !self.open.values().any(|it| it.0 == client) {
+                    *next = now + self.rng.u64(1..120);
+                    if let Some(node) = self.choose_node() {
+                        let call = inventor.invent(client, node);
+                        self.begin(call);
+                    }
+                }
+            }
+            if now >= next_upkeep {
+                next_upkeep = now + self.rng.u64(5..60);
+                self.cluster.upkeep();
+            }
+            let soonest = next_call.iter().filter(|at| **at > now).min().copied();
+            let until = soonest.unwrap_or(u64::MAX).min(saboteur.next_ms()).min(next_upkeep);
+            self.cluster.step(until.max(now + 1));
+            self.collect();
+        }
+    }
+
+    fn choose_node(&mut self) -> Option<usize> {
+        let node = self.rng.usize(..self.setup.nodes);
+        self.cluster.nodes[node].serves().then_some(node)
+    }
+
+    fn begin(&mut self, call: Call) {
+        let Some(running) = &self.cluster.nodes[call.node].running else { return };
+        let number = self.calls;
+        self.calls += 1;
+        self.open.insert(number, (call.client, call.node));
+        self.history.push(self.cluster.now_ms, Event::Begin(number, call.clone()));
+        let (sender, setup) = (self.teller.clone(), Arc::clone(&self.setup));
+        let (coordinator, now_secs) = (running.coordinator(), running.now_secs());
+        running.spawn(async move {
+            let outcome = client::call(coordinator, setup, call, now_secs).await;
+            // The simulation may be over.
+            let _ = sender.send((number, outcome));
+        });
+    }
+
+    /// Takes what clients were told.
+    fn collect(&mut self) {
+        while let Ok((number, outcome)) = self.told.try_recv() {
+            if self.open.remove(&number).is_some() {
+                self.history.push(self.cluster.now_ms, Event::End(number, outcome));
+            }
+        }
+    }
+
+    /// Who waits for a node that went down waits in vain.
+    fn lose(&mut self) {
+        self.collect();
+        let nodes = &self.cluster.nodes;
+        for (number, _) in self.open.extract_if(.., |_, (_, node)| !nodes[*node].is_up()) {
+            self.history.push(self.cluster.now_ms, Event::End(number, Outcome::Lost));
+        }
+    }
+
+    /// Waits for all that goes on behind the backs of clients.
+    fn settle(&mut self) -> Result<(), Failure> {
+        let quiet_ms = self.cluster.now_ms + QUIET_MS;
+        self.cluster.wait(QUIET_MS, |cluster| cluster.now_ms >= quiet_ms);
+        self.collect();
+        let has_hints = |cluster: &Cluster| {
+            cluster.nodes.iter().any(|node| node.running.as_ref().is_some_and(|it| it.has_hints()))
+        };
+        if self.cluster.wait(HANDOFF_MS, |cluster| !has_hints(cluster)) {
+            return Ok(());
+        }
+        Err(self.failure("hints are not delivered", None))
+    }
+
+    /// Reads all rows at ALL, which makes their replicas equal.
+    fn read_everything(&mut self) -> Result<(), Failure> {
+        for family in Family::ALL {
+            for row in 0..ROWS {
+                let node = self.rng.usize(..self.setup.nodes);
+                let operation =
+                    Operation::Read { family, rows: vec![row], selection: Selection::Whole };
+                let call = Call { client: 0, node, level: ConsistencyLevel::All, operation };
+                let number = self.calls;
+                self.begin(call);
+                while self.open.contains_key(&number) {
+                    self.cluster.step(u64::MAX);
+                    self.cluster.upkeep();
+                    self.collect();
+                }
+                let last = self.history.events.last();
+                if !matches!(last, Some((_, Event::End(_, Outcome::Rows(_))))) {
+                    let what = format!("a row cannot be read in the end: {last:?}");
+                    return Err(self.failure(&what, Some((family, row))));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn compare(&self) -> Result<(), Failure> {
+        let differences = self.cluster.differences();
+        let Some((family, row, versions)) = differences.into_iter().next() else { return Ok(()) };
+        let what = format!("the replicas of row {row} differ in the end:{versions}");
+        Err(self.failure(&what, Some((family, row))))
+    }
+
+    fn fault(&mut self, what: &str) {
+        self.history.push(self.cluster.now_ms, Event::Fault(what.to_owned()));
+    }
+
+    fn violated(&self, violation: &Violation) -> Failure {
+        let Violation { call, row, what } = violation;
+        self.failure(&format!("call #{call}: {what}"), *row)
+    }
+
+    fn failure(&self, what: &str, row: Option<(Family, u8)>) -> Failure {
+        let setup = &self.setup;
+        let replicas: Vec<_> = (0..ROWS).map(|row| setup.replicas(row)).collect();
+        let what = format!(
+            "{what}\nseed {}, {:?}, {} nodes, {} replicas {replicas:?}, {:?}, defect {:?}",
+            setup.seed,
+            setup.profile,
+            setup.nodes,
+            setup.replication_factor,
+            setup.partitioner,
+            setup.defect,
+        );
+        Failure { what, history: self.history.tell(row) }
+    }
+}
+
+impl Summary {
+    /// What several runs did together.
+    pub(crate) fn sum(runs: &[Self]) -> Self {
+        let mut sum = Self::default();
+        for run in runs {
+            let (to, from) = (&mut sum.checked, &run.checked);
+            to.writes += from.writes;
+            to.acknowledged += from.acknowledged;
+            to.reads += from.reads;
+            to.answered += from.answered;
+            to.columns += from.columns;
+            let (to, from) = (&mut sum.network, &run.network);
+            to.delivered += from.delivered;
+            to.lost += from.lost;
+            to.doubled += from.doubled;
+            to.strayed += from.strayed;
+            to.damaged += from.damaged;
+            to.cut_off += from.cut_off;
+            for (kind, count) in &run.faults {
+                *sum.faults.entry(kind).or_default() += count;
+            }
+        }
+        sum
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Checked { writes, acknowledged, reads, answered, columns } = self.checked;
+        write!(f, "{acknowledged} of {writes} writes acknowledged, {answered} of {reads} reads ")?;
+        write!(f, "answered with {columns} columns; messages: {:?}; faults:", self.network)?;
+        self.faults.iter().try_for_each(|(kind, count)| write!(f, " {count} {kind},"))
+    }
+}
