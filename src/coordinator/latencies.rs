@@ -13,6 +13,10 @@ const FIRST_PATIENCE: Duration = Duration::from_millis(50);
 /// replica.
 const LEAST_PATIENCE: Duration = Duration::from_millis(2);
 
+/// Nobody is waited for longer than so many times the median of recent answers: were a replica slow
+/// in more reads than the percentile leaves out, all reads would wait for it.
+const MEDIANS: u32 = 16;
+
 /// Answers that have to be known before their percentiles mean something.
 const ENOUGH: u64 = 100;
 
@@ -39,8 +43,11 @@ impl Patience {
     fn update(&self, percentile: Option<f64>, most: Duration, now: Duration) {
         self.recent.decay(now);
         let Some(percentile) = percentile else { return };
-        let known = (self.recent.count() >= ENOUGH).then(|| self.recent.percentile(percentile));
-        let patience = known.flatten().unwrap_or(FIRST_PATIENCE);
+        let known = |percentile| {
+            let latency = self.recent.percentile(percentile);
+            latency.filter(|_| self.recent.count() >= ENOUGH).unwrap_or(FIRST_PATIENCE)
+        };
+        let patience = known(percentile).min(known(50.0) * MEDIANS);
         let patience = patience.clamp(LEAST_PATIENCE.min(most), most);
         self.micros.store(patience.as_micros() as u64, Ordering::Relaxed);
     }
@@ -63,11 +70,19 @@ impl Latencies {
         latencies
     }
 
-    /// Notes how long a replica took for a row, or the timeout if it did not answer.
+    /// Notes how long a replica took for a row.
     pub(super) fn record(&self, endpoint: IpAddr, took: Duration) {
         self.rows.recent.record(took);
         if let Some(dynamic) = &self.dynamic_snitch {
             dynamic.record(endpoint, took);
+        }
+    }
+
+    /// Notes that a replica has not answered at all within this time: others come before it, but
+    /// that is no measure of how long those who do answer should be given.
+    pub(super) fn record_silence(&self, endpoint: IpAddr, timeout: Duration) {
+        if let Some(dynamic) = &self.dynamic_snitch {
+            dynamic.record(endpoint, timeout);
         }
     }
 
@@ -99,5 +114,37 @@ impl Latencies {
         if let Some(dynamic) = &self.dynamic_snitch {
             dynamic.update(now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn patience(latencies: &Latencies) -> u128 {
+        latencies.update(Duration::from_secs(1));
+        latencies.patience().expect("there is a percentile").as_millis()
+    }
+
+    #[test]
+    fn replicas_that_are_slow_or_silent_do_not_make_all_wait() {
+        let timeout = Duration::from_secs(10);
+        let latencies = Latencies::new(Some(99.0), timeout, None);
+        assert_eq!(patience(&latencies), FIRST_PATIENCE.as_millis());
+        let endpoint = IpAddr::from([127, 0, 0, 2]);
+        for _ in 0..300 {
+            latencies.record(endpoint, Duration::from_millis(1));
+            latencies.record_silence(endpoint, timeout);
+        }
+        assert_eq!(patience(&latencies), LEAST_PATIENCE.as_millis());
+        for _ in 0..100 {
+            latencies.record(endpoint, Duration::from_secs(9));
+        }
+        assert!((16..=18).contains(&patience(&latencies)));
+        for _ in 0..1000 {
+            latencies.record(endpoint, Duration::from_secs(9));
+        }
+        assert_eq!(patience(&latencies), 5000, "all are slow");
+        assert_eq!(Latencies::new(None, timeout, None).patience(), None);
     }
 }

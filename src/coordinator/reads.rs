@@ -75,7 +75,7 @@ impl Replies for Inbox {
 
     fn on_timeout(&self, _round: u32, missing: &[IpAddr]) {
         for endpoint in missing {
-            self.coordinator.latencies.record(*endpoint, self.coordinator.rpc_timeout);
+            self.coordinator.latencies.record_silence(*endpoint, self.coordinator.rpc_timeout);
         }
     }
 }
