@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::task::{Context, Waker};
 use std::time::Duration;
 use tokio_util::task::TaskTracker;
 
@@ -245,6 +246,17 @@ impl Coordinator {
     /// 0.6: there is nobody else to ask.
     pub(super) fn read_timeout(&self, level: ConsistencyLevel) -> Option<Duration> {
         (level != ConsistencyLevel::One).then_some(self.rpc_timeout)
+    }
+
+    /// Begins this node's own part of a request. What memory does is done when this returns; the
+    /// rest goes on behind the caller, who waits for it no longer than for other replicas, and is
+    /// given up when the time of the request is over.
+    pub(super) fn begin(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let mut work = Box::pin(work);
+        let mut context = Context::from_waker(Waker::noop());
+        if work.as_mut().poll(&mut context).is_pending() {
+            self.tasks.spawn(tokio::time::timeout(self.rpc_timeout, work));
+        }
     }
 
     pub(super) async fn in_time<T>(

@@ -8,12 +8,11 @@ use super::{ConsistencyLevel, CoordinatorError};
 use crate::model::key::RowKey;
 use crate::model::schema::FamilyId;
 use crate::model::slice::{RowSlice, Slice};
-use crate::model::version::RowVersion;
 use crate::net::Verb;
 use crate::net::bodies::{ReadCommand, ReadReply};
 use crate::net::extensions::FULL_DIGEST;
 use crate::net::messenger::{self, Replies};
-use crate::replica::{Answer, ReplicaError, Ticket};
+use crate::replica::{ReplicaError, Ticket};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -225,12 +224,10 @@ impl Coordinator {
     ) -> Result<RowSlice, CoordinatorError> {
         let deadline = Instant::now() + self.rpc_timeout;
         self.check_in_background(view, wanted, &replicas);
-        let ReadReplicas { live, requirement } = replicas;
-        let resolved =
-            self.resolve(view, wanted, live, requirement.clone(), deadline, ticket).await?;
+        let resolved = self.resolve(view, wanted, &replicas, deadline, ticket).await?;
         let family = self.schema.family(wanted.family);
         let answer = resolved.version.resolve(family, wanted.slice);
-        self.repair(wanted, resolved, &requirement, deadline).await?;
+        self.repair(wanted, resolved, &replicas, deadline).await?;
         Ok(answer)
     }
 
@@ -239,14 +236,14 @@ impl Coordinator {
         self: &Arc<Self>,
         view: &View,
         wanted: Wanted<'_>,
-        candidates: Endpoints,
-        requirement: Requirement,
+        replicas: &ReadReplicas,
         deadline: Instant,
         ticket: &mut Ticket,
     ) -> Result<Resolved, CoordinatorError> {
         let family = Arc::clone(self.schema.family(wanted.family));
-        let is_only_one = candidates.len() == 1;
-        let candidates = candidates.into_iter().map(|it| (it, view.takes_full_digests(it)));
+        let is_only_one = replicas.live.len() == 1;
+        let candidates = replicas.live.iter().map(|it| (*it, view.takes_full_digests(*it)));
+        let requirement = replicas.requirement.clone();
         let mut read = RowRead::new(family, wanted.slice.clone(), requirement, candidates);
         let (arrivals, mut inbox) = mpsc::unbounded_channel();
         let replies = Arc::new(Inbox {
@@ -260,7 +257,7 @@ impl Coordinator {
         let mut requests = read.begin();
         loop {
             for request in std::mem::take(&mut requests) {
-                self.carry(view, wanted, &request, &replies, ticket).await?;
+                self.carry(view, wanted, &request, &replies, ticket)?;
             }
             let until = next_slow.map_or(deadline, |at| at.min(deadline));
             tokio::select! {
@@ -298,34 +295,26 @@ impl Coordinator {
     }
 
     /// Asks one replica.
-    async fn carry(
+    fn carry(
         &self,
         view: &View,
         wanted: Wanted<'_>,
         request: &Request,
         replies: &Arc<Inbox>,
-        ticket: &mut Ticket,
+        ticket: &Ticket,
     ) -> Result<(), CoordinatorError> {
         let Wanted { family, key, .. } = wanted;
         let Request { to, ask, ref slice, round } = *request;
         if to == self.local {
+            let (replica, arrivals) = (Arc::clone(&self.replica), replies.arrivals.clone());
             // It holds up others only while it reads, not while the other replicas are waited for.
-            let mut part = ticket.part();
-            let own = self.replica.read_version(family, key, slice, &mut part).await;
-            let (from, arrivals) = (self.local, replies.arrivals.clone());
-            let arrive = move |read: Result<RowVersion, ReplicaError>| {
+            let (key, slice, mut part) = (key.clone(), slice.clone(), ticket.part());
+            self.begin(async move {
+                let read = replica.read_version(family, &key, &slice, &mut part).await;
+                let reply = Some(read.wait().await.map(Reply::Data));
                 // The read may be done without it.
-                let _ = arrivals.send(Arrival { round, from, reply: Some(read.map(Reply::Data)) });
-            };
-            match own {
-                Answer::Ready(read) => arrive(read),
-                working @ Answer::Working(_) => {
-                    self.tasks.spawn(async move {
-                        arrive(working.wait().await);
-                        drop(part);
-                    });
-                }
-            }
+                let _ = arrivals.send(Arrival { round, from: to, reply });
+            });
             return Ok(());
         }
         let command = ReadCommand {

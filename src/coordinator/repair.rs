@@ -12,9 +12,10 @@ use crate::model::mutation::RowMutation;
 use crate::model::version::RowVersion;
 use crate::net::messenger::{Replies, Request};
 use crate::net::{Verb, bodies};
+use crate::replica::ReplicaError;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
@@ -22,14 +23,28 @@ use tokio::time::{Instant, timeout_at};
 /// Repairs that a read waits for: those who get one count together with those who need none.
 #[derive(Debug)]
 struct RepairRequest {
-    state: Mutex<(Acknowledgements, Option<oneshot::Sender<()>>)>,
+    requirement: Requirement,
+    /// All who may come to count.
+    endpoints: Endpoints,
+    state: Mutex<RepairState>,
+}
+
+#[derive(Debug)]
+struct RepairState {
+    acknowledgements: Acknowledgements,
+    done: Option<oneshot::Sender<Result<(), ReplicaError>>>,
 }
 
 impl RepairRequest {
-    fn new(requirement: Requirement, consistent: &[IpAddr]) -> (Arc<Self>, oneshot::Receiver<()>) {
+    fn new(
+        replicas: &ReadReplicas,
+        consistent: &[IpAddr],
+    ) -> (Arc<Self>, oneshot::Receiver<Result<(), ReplicaError>>) {
         let (done, is_done) = oneshot::channel();
-        let state = Mutex::new((Acknowledgements::new(requirement), Some(done)));
-        let request = Self { state };
+        let ReadReplicas { live: endpoints, requirement } = replicas.clone();
+        let acknowledgements = Acknowledgements::new(requirement.clone());
+        let state = Mutex::new(RepairState { acknowledgements, done: Some(done) });
+        let request = Self { requirement, endpoints, state };
         for endpoint in consistent {
             request.acknowledge(*endpoint);
         }
@@ -37,12 +52,32 @@ impl RepairRequest {
     }
 
     fn acknowledge(&self, from: IpAddr) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.0.add(from)
-            && let Some(done) = state.1.take()
-        {
+        let mut state = self.lock();
+        if state.acknowledgements.add(from) {
+            state.finish(Ok(()));
+        }
+    }
+
+    /// A replica will not get its repair. That is no harm if the others are enough.
+    fn fail(&self, endpoint: IpAddr, error: ReplicaError) {
+        let others = self.endpoints.iter().copied().filter(|other| *other != endpoint);
+        if self.requirement.is_met_by(others) {
+            log::warn!("this node could not repair what it is a replica of: {error}");
+        } else {
+            self.lock().finish(Err(error));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, RepairState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RepairState {
+    fn finish(&mut self, result: Result<(), ReplicaError>) {
+        if let Some(done) = self.done.take() {
             // The read may have been given up.
-            let _ = done.send(());
+            let _ = done.send(result);
         }
     }
 }
@@ -58,44 +93,73 @@ impl Replies for RepairRequest {
 
 impl Coordinator {
     /// Sends replicas what they lack. Waits until so many replicas have what was read as the read
-    /// needed, so that no later read at this level finds less.
+    /// needed, so that no later read at this level finds less. If those that lack something do not
+    /// take it, as with a full disk, others that were not asked get all that was read.
     pub(super) async fn repair(
         self: &Arc<Self>,
         wanted: Wanted<'_>,
         resolved: Resolved,
-        requirement: &Requirement,
+        replicas: &ReadReplicas,
         deadline: Instant,
     ) -> Result<(), CoordinatorError> {
-        let Resolved { consistent, repairs, .. } = resolved;
+        let Resolved { version, consistent, repairs } = resolved;
         if repairs.is_empty() || !self.repairs_reads {
             return Ok(());
         }
         self.counters.repairs.fetch_add(repairs.len() as u64, Ordering::Relaxed);
-        if requirement.is_met_by(consistent.iter().copied()) {
+        if replicas.requirement.is_met_by(consistent.iter().copied()) {
             for (endpoint, lacking) in repairs {
-                self.repair_unwaited(wanted, endpoint, &lacking).await?;
+                self.repair_unwaited(wanted, endpoint, &lacking)?;
             }
             return Ok(());
         }
-        let (request, done) = RepairRequest::new(requirement.clone(), &consistent);
-        let replies: Arc<dyn Replies> = Arc::clone(&request) as _;
-        for (endpoint, lacking) in repairs {
-            let mutation = self.repair_mutation(wanted, &lacking);
-            if endpoint == self.local {
-                self.replica.apply(&[mutation]).await.wait().await?;
-                request.acknowledge(self.local);
-            } else {
-                let body = bodies::encode_mutation(&mutation, &self.schema)?;
-                let (verb, headers) = (Verb::Mutation, Vec::new());
-                let message = Request { verb, headers, body: &body, tag: 0 };
-                self.messenger.request(message, &[endpoint], &replies)?;
-            }
+        let (request, mut done) = RepairRequest::new(replicas, &consistent);
+        for (endpoint, lacking) in &repairs {
+            self.repair_waited(wanted, *endpoint, lacking, &request)?;
         }
-        let done = timeout_at(deadline, done).await.map_err(|_| CoordinatorError::TimedOut)?;
-        done.map_err(|_| CoordinatorError::TimedOut)
+        let is_unasked = |it: &&IpAddr| {
+            !consistent.contains(it) && !repairs.iter().any(|(repaired, _)| repaired == *it)
+        };
+        let unasked: Endpoints = replicas.live.iter().filter(is_unasked).copied().collect();
+        let patience = self.latencies.patience().unwrap_or(self.rpc_timeout / 2);
+        let until = deadline.min(Instant::now() + patience);
+        let done = if let Ok(done) = timeout_at(until, &mut done).await {
+            done
+        } else {
+            for endpoint in unasked {
+                self.repair_waited(wanted, endpoint, &version, &request)?;
+            }
+            timeout_at(deadline, done).await.map_err(|_| CoordinatorError::TimedOut)?
+        };
+        Ok(done.map_err(|_| CoordinatorError::TimedOut)??)
     }
 
-    async fn repair_unwaited(
+    fn repair_waited(
+        &self,
+        wanted: Wanted<'_>,
+        endpoint: IpAddr,
+        lacking: &RowVersion,
+        request: &Arc<RepairRequest>,
+    ) -> Result<(), CoordinatorError> {
+        let mutation = self.repair_mutation(wanted, lacking);
+        if endpoint == self.local {
+            let (replica, request) = (Arc::clone(&self.replica), Arc::clone(request));
+            self.begin(async move {
+                match replica.apply(&[mutation]).await.wait().await {
+                    Ok(()) => request.acknowledge(endpoint),
+                    Err(error) => request.fail(endpoint, error),
+                }
+            });
+            return Ok(());
+        }
+        let body = bodies::encode_mutation(&mutation, &self.schema)?;
+        let replies: Arc<dyn Replies> = Arc::clone(request) as _;
+        let (verb, headers) = (Verb::Mutation, Vec::new());
+        let message = Request { verb, headers, body: &body, tag: 0 };
+        Ok(self.messenger.request(message, &[endpoint], &replies)?)
+    }
+
+    fn repair_unwaited(
         &self,
         wanted: Wanted<'_>,
         endpoint: IpAddr,
@@ -103,9 +167,12 @@ impl Coordinator {
     ) -> Result<(), CoordinatorError> {
         let mutation = self.repair_mutation(wanted, lacking);
         if endpoint == self.local {
-            if let Err(error) = self.replica.apply(&[mutation]).await.wait().await {
-                log::warn!("this node could not repair what it is a replica of: {error}");
-            }
+            let replica = Arc::clone(&self.replica);
+            self.begin(async move {
+                if let Err(error) = replica.apply(&[mutation]).await.wait().await {
+                    log::warn!("this node could not repair what it is a replica of: {error}");
+                }
+            });
             return Ok(());
         }
         let body = bodies::encode_mutation(&mutation, &self.schema)?;
@@ -145,12 +212,13 @@ impl Coordinator {
         live: Endpoints,
     ) -> Result<(), CoordinatorError> {
         let deadline = Instant::now() + self.rpc_timeout;
-        let all = Requirement::any(live.len());
+        let requirement = Requirement::any(live.len());
         let mut ticket = self.ticket();
-        let resolved = self.resolve(view, wanted, live, all, deadline, &mut ticket).await?;
+        let all = ReadReplicas { live, requirement };
+        let resolved = self.resolve(view, wanted, &all, deadline, &mut ticket).await?;
         for (endpoint, lacking) in resolved.repairs {
             self.counters.repairs.fetch_add(1, Ordering::Relaxed);
-            self.repair_unwaited(wanted, endpoint, &lacking).await?;
+            self.repair_unwaited(wanted, endpoint, &lacking)?;
         }
         Ok(())
     }

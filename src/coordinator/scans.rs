@@ -17,7 +17,7 @@ use crate::model::slice::{RowSlice, Slice};
 use crate::net::Verb;
 use crate::net::bodies::{RangeCommand, RangeReply};
 use crate::net::messenger::{Replies, Request};
-use crate::replica::{Answer, ReplicaError, Row, Ticket, VersionedRow};
+use crate::replica::{ReplicaError, Row, Ticket, VersionedRow};
 use crate::ring::RowRange;
 use std::collections::VecDeque;
 use std::fmt;
@@ -199,15 +199,13 @@ impl Coordinator {
     ) -> Result<Row, CoordinatorError> {
         let MergedRow { key, version, is_short, consistent, repairs } = row;
         let wanted = Wanted { family: scan.family, key: &key, slice: scan.slice };
-        let requirement = &replicas.requirement;
         let mut resolved = Resolved { version, consistent, repairs };
         if is_short {
             // Some columns were cut off that are wanted now: seldom, so that the row is read anew.
-            let (live, requirement) = (replicas.live.clone(), requirement.clone());
-            resolved = self.resolve(view, wanted, live, requirement, deadline, ticket).await?;
+            resolved = self.resolve(view, wanted, replicas, deadline, ticket).await?;
         }
         let slice: RowSlice = resolved.version.resolve(self.schema.family(scan.family), scan.slice);
-        self.repair(wanted, resolved, requirement, deadline).await?;
+        self.repair(wanted, resolved, replicas, deadline).await?;
         Ok((key, slice))
     }
 
@@ -233,7 +231,7 @@ impl Coordinator {
         let mut next_slow = patience.map(|patience| Instant::now() + patience);
         loop {
             for endpoint in std::mem::take(&mut ask) {
-                self.ask_for_page(scan, range, max_rows, endpoint, &replies, ticket).await?;
+                self.ask_for_page(scan, range, max_rows, endpoint, &replies, ticket)?;
             }
             let until = next_slow.map_or(deadline, |at| at.min(deadline));
             let mut is_slow = false;
@@ -280,36 +278,27 @@ impl Coordinator {
         }
     }
 
-    async fn ask_for_page(
+    fn ask_for_page(
         &self,
         scan: Scan<'_>,
         range: &RowRange,
         max_rows: usize,
         endpoint: IpAddr,
         replies: &Arc<Inbox>,
-        ticket: &mut Ticket,
+        ticket: &Ticket,
     ) -> Result<(), CoordinatorError> {
-        let Scan { family, slice, .. } = scan;
+        let (family, range, slice) = (scan.family, range.clone(), scan.slice.clone());
         if endpoint == self.local {
+            let (replica, arrivals) = (Arc::clone(&self.replica), replies.arrivals.clone());
             let mut part = ticket.part();
-            let own = self.replica.scan_versions(family, range, slice, max_rows, &mut part).await;
-            let (from, arrivals) = (self.local, replies.arrivals.clone());
-            let arrive = move |rows: Result<Vec<VersionedRow>, ReplicaError>| {
+            self.begin(async move {
+                let own = replica.scan_versions(family, &range, &slice, max_rows, &mut part).await;
+                let rows = Some(own.wait().await);
                 // The scan may be done without it.
-                let _ = arrivals.send(Arrival { from, rows: Some(rows) });
-            };
-            match own {
-                Answer::Ready(rows) => arrive(rows),
-                working @ Answer::Working(_) => {
-                    self.tasks.spawn(async move {
-                        arrive(working.wait().await);
-                        drop(part);
-                    });
-                }
-            }
+                let _ = arrivals.send(Arrival { from: endpoint, rows });
+            });
             return Ok(());
         }
-        let (range, slice) = (range.clone(), slice.clone());
         let command = RangeCommand { family, slice, range, max_rows };
         let body = command.encode(&self.schema, self.partitioner)?;
         let (verb, headers) = (Verb::RangeSlice, Vec::new());

@@ -1,5 +1,8 @@
 //! The coordinator, over a replica whose store is in memory.
 
+mod cluster;
+mod distributed;
+
 pub(crate) use crate::replica::tests::MemoryStore;
 
 use super::*;

@@ -79,7 +79,7 @@ impl WriteRequest {
     }
 
     /// The rows.
-    pub(super) fn rows(&self) -> &[RowMutation] {
+    pub(super) fn rows(&self) -> &Arc<[RowMutation]> {
         &self.rows
     }
 

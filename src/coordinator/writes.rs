@@ -38,10 +38,16 @@ impl Coordinator {
         let (request, done) = WriteRequest::new(rows, requirements, hinting);
         self.send_mutations(&request, &replicas)?;
         let hints = self.hint_the_dead(&request, &replicas, level);
-        let own = self.apply_own(&request, &replicas).await;
+        let own = own_rows(&request, &replicas);
         if level == ConsistencyLevel::Zero {
+            let queued = self.replica.apply(&own);
+            // Whoever does not wait for writes waits at least for their turn, but not for ever.
+            if let Ok(Answer::Ready(Err(error))) = timeout_at(deadline, queued).await {
+                log::warn!("a write at ZERO failed on this node: {error}");
+            }
             return Ok(());
         }
+        let own = self.apply_own(own);
         let acknowledged = async {
             self.accept_hints(&request, hints).await;
             self.acknowledged(&request, &replicas, level, own, done).await
@@ -134,13 +140,17 @@ impl Coordinator {
     }
 
     /// Begins to apply the rows of which this node is a replica.
-    async fn apply_own(&self, request: &WriteRequest, replicas: &[WriteReplicas]) -> Answer<()> {
-        if replicas.iter().all(|replicas| replicas.is_local) {
-            return self.replica.apply(request.rows()).await;
+    fn apply_own(&self, rows: Arc<[RowMutation]>) -> Answer<()> {
+        if rows.is_empty() {
+            return Answer::Ready(Ok(()));
         }
-        let own = request.rows().iter().zip(replicas).filter(|(_, replicas)| replicas.is_local);
-        let own: Vec<RowMutation> = own.map(|(mutation, _)| mutation.clone()).collect();
-        if own.is_empty() { Answer::Ready(Ok(())) } else { self.replica.apply(&own).await }
+        let (replica, (sender, receiver)) = (Arc::clone(&self.replica), oneshot::channel());
+        self.begin(async move {
+            if let Err(Err(error)) = sender.send(replica.apply(&rows).await.wait().await) {
+                log::warn!("a write that nobody waits for failed: {error}");
+            }
+        });
+        Answer::Working(receiver)
     }
 
     /// Waits until each row has the acknowledgements that it needs.
@@ -193,6 +203,15 @@ impl Coordinator {
             }
         }
     }
+}
+
+/// The rows of which this node is a replica.
+fn own_rows(request: &WriteRequest, replicas: &[WriteReplicas]) -> Arc<[RowMutation]> {
+    if replicas.iter().all(|replicas| replicas.is_local) {
+        return Arc::clone(request.rows());
+    }
+    let own = request.rows().iter().zip(replicas).filter(|(_, replicas)| replicas.is_local);
+    own.map(|(mutation, _)| mutation.clone()).collect()
 }
 
 impl WriteReplicas {

@@ -16,7 +16,7 @@ use crate::storage::sstable::Access;
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 type Callback = Box<dyn FnOnce(Result<(), WriteError>) + Send>;
 
@@ -29,10 +29,14 @@ pub(crate) struct MemoryStore {
     pub(crate) blocks: AtomicBool,
     /// Whether whatever may block panics.
     pub(crate) panics: AtomicBool,
+    /// Whether it takes no writes.
+    pub(crate) refuses: AtomicBool,
     /// Whether writes wait for [`MemoryStore::sync`].
     pub(crate) batches: AtomicBool,
     /// How often it was asked and allowed to block.
     pub(crate) blocked: AtomicUsize,
+    /// Whether whatever may block does so until this is false again.
+    is_stalled: (Mutex<bool>, Condvar),
     waiting: Mutex<Vec<Callback>>,
 }
 
@@ -49,8 +53,10 @@ impl MemoryStore {
             rows: Mutex::default(),
             blocks: AtomicBool::new(false),
             panics: AtomicBool::new(false),
+            refuses: AtomicBool::new(false),
             batches: AtomicBool::new(false),
             blocked: AtomicUsize::new(0),
+            is_stalled: (Mutex::new(false), Condvar::new()),
             waiting: Mutex::default(),
         }
     }
@@ -65,6 +71,20 @@ impl MemoryStore {
         count
     }
 
+    /// All that is stored of a row, deletions included.
+    pub(crate) fn stored(&self, family: FamilyId, key: &str) -> RowVersion {
+        let (key, all, room) = (RowKey::from(key), Slice::all(None), AnswerRoom::default());
+        self.read_version(family, &key, &all, &room, Access::Cached).unwrap()
+    }
+
+    /// From now on everything blocks, and whoever may block waits for the end of this.
+    pub(crate) fn stall(&self, stalls: bool) {
+        self.blocks.store(stalls, Ordering::SeqCst);
+        let (is_stalled, changed) = &self.is_stalled;
+        *is_stalled.lock().unwrap() = stalls;
+        changed.notify_all();
+    }
+
     /// Whether the caller has to come back on a thread that may block.
     fn would_block(&self, may_block: bool) -> bool {
         if !self.blocks.load(Ordering::SeqCst) {
@@ -73,6 +93,8 @@ impl MemoryStore {
         if may_block {
             self.blocked.fetch_add(1, Ordering::SeqCst);
             assert!(!self.panics.load(Ordering::SeqCst), "on purpose");
+            let (is_stalled, changed) = &self.is_stalled;
+            drop(changed.wait_while(is_stalled.lock().unwrap(), |stalled| *stalled).unwrap());
         }
         !may_block
     }
@@ -128,9 +150,9 @@ impl StoredRow {
         whole.drop_covered(family);
         let seen = self.slice(family, slice);
         if version.is_cut(family, slice) {
-            let last = RowVersion { deletion: Deletion::NONE, cells: seen.cells.into_vec() };
-            let ascending = RowVersion::merge(family, [&last]);
-            whole.truncate_to(family, slice, &ascending);
+            let mut cells = seen.cells.into_vec();
+            cells.sort_by(|a, b| family.compare(a.place(), b.place()));
+            whole.truncate_to(family, slice, &RowVersion { deletion: Deletion::NONE, cells });
         }
         whole
     }
@@ -150,6 +172,9 @@ impl LocalStore for MemoryStore {
     fn apply(&self, mutations: &[RowMutation], may_block: bool) -> Result<Applied, WriteError> {
         if self.would_block(may_block) {
             return Err(WriteError::WouldBlock);
+        }
+        if self.refuses.load(Ordering::SeqCst) {
+            return Err(WriteError::Refused(Arc::new(std::io::Error::other("on purpose"))));
         }
         for mutation in mutations {
             for family in &mutation.families {

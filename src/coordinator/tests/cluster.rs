@@ -1,0 +1,400 @@
+//! Several nodes in one process, on a network that does to messages what a test wants: each has a
+//! coordinator, answers the others, and keeps its rows in memory. Time is that of the runtime.
+
+use super::MemoryStore;
+use crate::base::clock::Clock;
+use crate::base::sim_fs::SimFileSystem;
+use crate::coordinator::{
+    ConsistencyLevel, Coordinator, CoordinatorError, CoordinatorOptions, Hinting, Peers,
+    ReadOptions,
+};
+use crate::model::cell::Cell;
+use crate::model::comparator::Comparator;
+use crate::model::key::RowKey;
+use crate::model::mutation::{MutationBuilder, RowMutation};
+use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
+use crate::model::slice::{RowSlice, Slice};
+use crate::net::message::Message;
+use crate::net::messenger::Messenger;
+use crate::net::{Channel, Drops, Transport, Verb};
+use crate::replica::{
+    HINT_SEGMENT_BYTES, HintOptions, HintStore, LocalStore, Replica, ReplicaOptions, Responder,
+    ResponderOptions,
+};
+use crate::ring::{
+    Partitioner, ReplicaPlacement, ReplicationStrategy, RowRange, Snitch, Token, TokenMetadata,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+/// The standard column family.
+pub(super) const ROWS: FamilyId = FamilyId(0);
+
+/// The super column family.
+pub(super) const SUPERS: FamilyId = FamilyId(1);
+
+/// `RpcTimeoutInMillis` of all nodes.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The time of the runtime, which a test may have stopped.
+#[derive(Debug)]
+struct RuntimeClock(Instant);
+
+impl Clock for RuntimeClock {
+    fn now_micros(&self) -> i64 {
+        1_600_000_000_000_000 + self.0.elapsed().as_micros() as i64
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// A message on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sent {
+    pub(super) from: IpAddr,
+    pub(super) to: IpAddr,
+    pub(super) verb: Verb,
+}
+
+/// What becomes of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    Arrives,
+    IsLost,
+    ArrivesAfter(Duration),
+    ArrivesTwice,
+}
+
+type Rule = Box<dyn Fn(Sent) -> Fate + Send>;
+
+/// The network.
+pub(super) struct Network {
+    inboxes: Mutex<BTreeMap<IpAddr, mpsc::UnboundedSender<Arc<[u8]>>>>,
+    rule: Mutex<Rule>,
+    sent: Mutex<Vec<Sent>>,
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Network").finish_non_exhaustive()
+    }
+}
+
+impl Network {
+    /// From now on this decides about messages.
+    pub(super) fn rule(&self, rule: impl Fn(Sent) -> Fate + Send + 'static) {
+        *self.rule.lock().unwrap() = Box::new(rule);
+    }
+
+    /// What was sent since the last call.
+    pub(super) fn take_sent(&self) -> Vec<Sent> {
+        std::mem::take(&mut self.sent.lock().unwrap())
+    }
+
+    fn deliver(&self, to: IpAddr, message: Arc<[u8]>) {
+        let _ = self.inboxes.lock().unwrap()[&to].send(message);
+    }
+}
+
+/// The end of the network at one node.
+#[derive(Debug)]
+struct Port(Arc<Network>);
+
+impl Transport for Port {
+    fn send(&self, to: IpAddr, channel: Channel, message: Arc<[u8]>, _deadline: Duration) {
+        let decoded = Message::decode(&message).unwrap();
+        assert_eq!(decoded.verb.channel(), channel);
+        let sent = Sent { from: decoded.from, to, verb: decoded.verb };
+        self.0.sent.lock().unwrap().push(sent);
+        let fate = self.0.rule.lock().unwrap()(sent);
+        match fate {
+            Fate::Arrives => self.0.deliver(to, message),
+            Fate::IsLost => {}
+            Fate::ArrivesAfter(delay) => {
+                let network = Arc::clone(&self.0);
+                tokio::spawn(async move {
+                    tokio::time::sleep(delay).await;
+                    network.deliver(to, message);
+                });
+            }
+            Fate::ArrivesTwice => {
+                self.0.deliver(to, Arc::clone(&message));
+                self.0.deliver(to, message);
+            }
+        }
+    }
+
+    fn disconnect(&self, _peer: IpAddr) {}
+
+    fn set_checksums(&self, _peer: IpAddr, _checksums: bool) {}
+}
+
+/// One node.
+pub(super) struct ClusterNode {
+    pub(super) coordinator: Arc<Coordinator>,
+    pub(super) store: Arc<MemoryStore>,
+    pub(super) hints: Arc<HintStore>,
+}
+
+/// How a cluster is made.
+#[derive(Debug, Clone)]
+pub(super) struct ClusterOptions {
+    pub(super) replication_factor: usize,
+    /// Of the store of each replica: whether nothing is left to threads.
+    pub(super) runs_inline: bool,
+    pub(super) hints_wait_for_sync: bool,
+    pub(super) max_answer_bytes: usize,
+    pub(super) speculative_percentile: Option<f64>,
+    /// Share of the reads that compare all replicas.
+    pub(super) repair_chance: f64,
+}
+
+impl Default for ClusterOptions {
+    fn default() -> Self {
+        Self {
+            replication_factor: 3,
+            runs_inline: true,
+            hints_wait_for_sync: false,
+            max_answer_bytes: 1 << 20,
+            speculative_percentile: None,
+            repair_chance: 0.0,
+        }
+    }
+}
+
+/// Some nodes. Their tokens are "b", "c" and so on, and their order is that of the ring: the
+/// replicas of "a" are the first, the second, and so on.
+pub(super) struct Cluster {
+    pub(super) schema: Arc<Schema>,
+    pub(super) network: Arc<Network>,
+    pub(super) ring: TokenMetadata,
+    pub(super) nodes: Vec<ClusterNode>,
+}
+
+/// The address of a node, by its place.
+pub(super) fn address(place: usize) -> IpAddr {
+    [127, 0, 0, place as u8 + 1].into()
+}
+
+impl Cluster {
+    /// So many nodes, all of them alive.
+    pub(super) fn start(count: usize, options: &ClusterOptions) -> Self {
+        let schema = Arc::new(schema());
+        let mut ring = TokenMetadata::default();
+        for place in 0..count {
+            ring.insert(Token::ordered([b'b' + place as u8].as_slice().into()), address(place));
+        }
+        let network = Arc::new(Network {
+            inboxes: Mutex::default(),
+            rule: Mutex::new(Box::new(|_| Fate::Arrives)),
+            sent: Mutex::default(),
+        });
+        let clock: Arc<dyn Clock> = Arc::new(RuntimeClock(Instant::now()));
+        let node = |place| start_node(place, &schema, &ring, &network, &clock, options);
+        let nodes = (0..count).map(node).collect();
+        let cluster = Self { schema, network, ring, nodes };
+        cluster.set_live(&(0..count).collect::<Vec<_>>());
+        cluster
+    }
+
+    /// From now on only these seem alive.
+    pub(super) fn set_live(&self, places: &[usize]) {
+        let live: BTreeSet<IpAddr> = places.iter().map(|place| address(*place)).collect();
+        for node in &self.nodes {
+            let peers = Peers { full_digests: live.clone(), live: live.clone() };
+            node.coordinator.set_ring(self.ring.clone(), peers);
+        }
+    }
+
+    /// Writes a column of the row "a" by a node.
+    pub(super) async fn write(
+        &self,
+        place: usize,
+        column: &str,
+        at: i64,
+        level: ConsistencyLevel,
+    ) -> Result<(), CoordinatorError> {
+        let mutation = self.insert("a", column, at);
+        self.nodes[place].coordinator.write(&[mutation], level).await
+    }
+
+    /// A write of one column, with a value that tells its timestamp.
+    pub(super) fn insert(&self, key: &str, column: &str, at: i64) -> RowMutation {
+        let mut builder = MutationBuilder::new(&self.schema, "Blog", key.as_bytes());
+        let value = at.to_string();
+        builder.family(ROWS).insert((b"", column.as_bytes()), value.as_bytes(), at);
+        builder.finish()
+    }
+
+    /// Writes to the store of one node, behind the backs of the others.
+    pub(super) fn put(&self, place: usize, mutation: &RowMutation) {
+        self.nodes[place].store.apply(std::slice::from_ref(mutation), true).unwrap();
+    }
+
+    /// Reads a row by a node: the names of the columns, and their values.
+    pub(super) async fn read(
+        &self,
+        place: usize,
+        key: &str,
+        slice: &Slice,
+        level: ConsistencyLevel,
+    ) -> Result<String, CoordinatorError> {
+        let coordinator = &self.nodes[place].coordinator;
+        let (key, mut ticket) = (RowKey::from(key), coordinator.ticket());
+        let row = coordinator.read(ROWS, &key, slice, level, &mut ticket).await?;
+        Ok(text(&row))
+    }
+
+    /// The first rows of all by a node: the key and the columns of each.
+    pub(super) async fn scan(
+        &self,
+        place: usize,
+        max_rows: usize,
+        level: ConsistencyLevel,
+    ) -> Result<Vec<String>, CoordinatorError> {
+        let coordinator = &self.nodes[place].coordinator;
+        let (ranges, all, mut ticket) = ([RowRange::all()], Slice::all(None), coordinator.ticket());
+        let rows = coordinator.scan(ROWS, &ranges, &all, max_rows, level, &mut ticket).await?;
+        Ok(rows.iter().map(|(key, row)| format!("{key}: {}", text(row))).collect())
+    }
+
+    /// The columns that one node has of the row "a".
+    pub(super) fn columns(&self, place: usize) -> String {
+        let all = Slice::all(None);
+        text(&self.nodes[place].store.stored(ROWS, "a").resolve(self.schema.family(ROWS), &all))
+    }
+
+    /// How many hints a node has for another.
+    pub(super) fn hints(&self, place: usize, target: usize) -> u64 {
+        let targets = self.nodes[place].hints.targets();
+        targets.iter().find(|it| it.target == address(target)).map_or(0, |it| it.hints)
+    }
+}
+
+/// `name=value` of each column.
+pub(super) fn text(row: &RowSlice) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let column = |cell: &Cell| format!("{}={}", text(cell.name()), text(cell.value()));
+    row.cells.iter().map(column).collect::<Vec<_>>().join(" ")
+}
+
+fn schema() -> Schema {
+    let columns = Comparator::Bytes;
+    let standard = ColumnFamilyKind::Standard { columns: columns.clone() };
+    let supers = ColumnFamilyKind::Super { super_columns: Comparator::Bytes, columns };
+    let family = |keyspace: &str, name: &str, kind: &ColumnFamilyKind| {
+        Arc::new(ColumnFamilySchema {
+            keyspace: keyspace.to_owned(),
+            name: name.to_owned(),
+            kind: kind.clone(),
+            comment: None,
+        })
+    };
+    Schema::new([
+        family("Blog", "Rows", &standard),
+        family("Blog", "Supers", &supers),
+        family("system", "Rows", &standard),
+    ])
+}
+
+fn start_node(
+    place: usize,
+    schema: &Arc<Schema>,
+    ring: &TokenMetadata,
+    network: &Arc<Network>,
+    clock: &Arc<dyn Clock>,
+    options: &ClusterOptions,
+) -> ClusterNode {
+    let (partitioner, local) = (Partitioner::OrderPreserving, address(place));
+    let store = Arc::new(MemoryStore::new(Arc::clone(schema), partitioner));
+    let replica_options = ReplicaOptions {
+        concurrent_reads: 1,
+        concurrent_writes: 1,
+        max_answer_bytes: options.max_answer_bytes,
+        runs_inline: options.runs_inline,
+    };
+    let replica = Arc::new(Replica::start(Arc::clone(&store) as _, replica_options).unwrap());
+    let transport = Arc::new(Port(Arc::clone(network)));
+    let messenger = Messenger::new(local, TIMEOUT, Arc::clone(clock), transport);
+    let messenger = Arc::new(messenger.starting_at(place as i32 + 1));
+    let hints = open_hints(schema, clock);
+    let placement = ReplicaPlacement {
+        strategy: ReplicationStrategy::RackUnaware,
+        replication_factor: options.replication_factor,
+        snitch: Snitch::EndPoint,
+    };
+    let coordinator = Coordinator::new(CoordinatorOptions {
+        schema: Arc::clone(schema),
+        partitioner,
+        placements: BTreeMap::from([("Blog".to_owned(), placement)]),
+        ring: ring.clone(),
+        peers: Peers::default(),
+        local,
+        replica: Arc::clone(&replica),
+        messenger: Arc::clone(&messenger),
+        hinting: Some(Arc::new(Hinting::new(Arc::clone(&hints), options.hints_wait_for_sync))),
+        reads: ReadOptions {
+            speculative_percentile: options.speculative_percentile,
+            repairs: true,
+            repair_chances: vec![options.repair_chance; 3],
+            dynamic_snitch: None,
+        },
+    });
+    let responder = Responder::new(ResponderOptions {
+        replica: Arc::clone(&replica),
+        schema: Arc::clone(schema),
+        partitioner,
+        messenger: Arc::clone(&messenger),
+        hints: Some(Arc::clone(&hints)),
+        local,
+        drops: Arc::new(Drops::default()),
+    });
+    let (inbox, arrivals) = mpsc::unbounded_channel();
+    network.inboxes.lock().unwrap().insert(local, inbox);
+    tokio::spawn(receive(arrivals, Arc::clone(&messenger), responder));
+    tokio::spawn(keep_up(Arc::clone(&coordinator), Arc::clone(clock)));
+    ClusterNode { coordinator, store, hints }
+}
+
+async fn receive(
+    mut arrivals: mpsc::UnboundedReceiver<Arc<[u8]>>,
+    messenger: Arc<Messenger>,
+    responder: Arc<Responder>,
+) {
+    while let Some(payload) = arrivals.recv().await {
+        let message = Message::decode(&payload).unwrap();
+        match message.verb {
+            Verb::ReadResponse => messenger.on_response(&message),
+            _ => assert!(responder.receive(&message)),
+        }
+    }
+}
+
+async fn keep_up(coordinator: Arc<Coordinator>, clock: Arc<dyn Clock>) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        coordinator.upkeep(clock.monotonic());
+    }
+}
+
+fn open_hints(schema: &Arc<Schema>, clock: &Arc<dyn Clock>) -> Arc<HintStore> {
+    let day = Duration::from_secs(86400);
+    let options = HintOptions {
+        directory: "/hints".into(),
+        max_age: day,
+        max_bytes_per_target: 1 << 30,
+        segment_bytes: HINT_SEGMENT_BYTES,
+        schema: Arc::clone(schema),
+        gc_grace: [ROWS, SUPERS].into_iter().map(|family| (family, day)).collect(),
+    };
+    let fs = Arc::new(SimFileSystem::new(1));
+    let rng = fastrand::Rng::with_seed(1);
+    Arc::new(HintStore::open(fs, Arc::clone(clock), rng, options).unwrap())
+}

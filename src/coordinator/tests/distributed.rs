@@ -1,0 +1,170 @@
+//! Coordinators that need each other.
+
+use super::cluster::{Cluster, ClusterOptions, Fate, Sent, TIMEOUT, address};
+use crate::coordinator::{ConsistencyLevel, CoordinatorError};
+use crate::model::slice::Slice;
+use crate::net::Verb;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::time::Instant;
+
+use ConsistencyLevel::{All, Any, One, Quorum};
+
+fn lose_all_to(place: usize) -> impl Fn(Sent) -> Fate {
+    move |sent| if sent.to == address(place) { Fate::IsLost } else { Fate::Arrives }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_level_wrote_the_same_level_reads() {
+    let cluster = Cluster::start(4, &ClusterOptions::default());
+    for (at, level) in (1..).zip([Quorum, All]) {
+        for place in 0..4 {
+            let (column, at) = (format!("{level:?}{place}"), at * 10 + place as i64);
+            cluster.write(place, &column, at, level).await.unwrap();
+            for reader in 0..4 {
+                let one = Slice::range(None, column.as_bytes(), column.as_bytes(), false, 1);
+                let read = cluster.read(reader, "a", &one, level).await.unwrap();
+                assert_eq!(read, format!("{column}={at}"), "by {reader}");
+            }
+        }
+    }
+    assert_eq!(cluster.columns(3), "", "it is no replica");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_replica_gets_a_hint_when_the_time_is_over() {
+    let cluster = Cluster::start(3, &ClusterOptions::default());
+    cluster.network.rule(lose_all_to(2));
+    cluster.write(0, "c", 1, Quorum).await.unwrap();
+    assert_eq!(cluster.hints(0, 2), 0);
+    tokio::time::sleep(TIMEOUT + Duration::from_secs(1)).await;
+    assert_eq!((cluster.hints(0, 1), cluster.hints(0, 2)), (0, 1));
+    let began = Instant::now();
+    let written = cluster.write(0, "d", 2, All).await;
+    assert!(matches!(written, Err(CoordinatorError::TimedOut)));
+    assert_eq!(began.elapsed(), TIMEOUT);
+    assert_eq!(cluster.columns(1), "c=1 d=2", "a write that timed out may have happened");
+    cluster.set_live(&[0, 1]);
+    let written = cluster.write(0, "e", 3, All).await;
+    assert!(matches!(written, Err(CoordinatorError::Unavailable)));
+    assert_eq!(cluster.columns(1), "c=1 d=2", "nothing was sent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hint_is_enough_for_any() {
+    let cluster = Cluster::start(4, &ClusterOptions::default());
+    cluster.set_live(&[3]);
+    assert!(matches!(cluster.write(3, "c", 1, One).await, Err(CoordinatorError::Unavailable)));
+    cluster.write(3, "c", 1, Any).await.unwrap();
+    assert_eq!([0, 1, 2].map(|target| cluster.hints(3, target)), [1, 1, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replies_that_come_twice_count_once() {
+    let cluster = Cluster::start(3, &ClusterOptions::default());
+    cluster.network.rule(|sent| match sent {
+        Sent { from, .. } if from == address(2) => Fate::IsLost,
+        Sent { verb: Verb::ReadResponse, .. } => Fate::ArrivesTwice,
+        _ => Fate::Arrives,
+    });
+    assert!(matches!(cluster.write(0, "c", 1, All).await, Err(CoordinatorError::TimedOut)));
+    assert_eq!(cluster.columns(2), "c=1");
+    let read = cluster.read(0, "a", &Slice::all(None), All).await;
+    assert!(matches!(read, Err(CoordinatorError::TimedOut)));
+}
+
+/// A node whose disk stands still, and which therefore is as good as silent to itself.
+fn stalled(speculative_percentile: Option<f64>) -> Cluster {
+    let (runs_inline, rest) = (false, ClusterOptions::default());
+    let cluster =
+        Cluster::start(3, &ClusterOptions { runs_inline, speculative_percentile, ..rest });
+    cluster.nodes[0].store.stall(true);
+    cluster
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quorum_does_not_wait_for_a_stalled_disk_of_the_coordinator() {
+    let cluster = stalled(Some(99.0));
+    let began = Instant::now();
+    // More than the pool for writes may have waiting.
+    for at in 0..200 {
+        cluster.write(0, "c", at, Quorum).await.unwrap();
+    }
+    let all = Slice::all(None);
+    assert_eq!(cluster.read(0, "a", &all, Quorum).await.unwrap(), "c=199");
+    assert_eq!(cluster.scan(0, 10, Quorum).await.unwrap(), ["a: c=199"]);
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    cluster.nodes[0].store.stall(false);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_takes_longer_than_the_timeout_if_the_disk_of_the_coordinator_stalls() {
+    let cluster = stalled(None);
+    cluster.put(1, &cluster.insert("a", "c", 1));
+    let all = Slice::all(None);
+    for attempt in 0..3 {
+        let began = Instant::now();
+        let read = cluster.read(0, "a", &all, All).await;
+        assert!(matches!(read, Err(CoordinatorError::TimedOut)), "{attempt} {read:?}");
+        let scanned = cluster.scan(0, 10, All).await;
+        assert!(matches!(scanned, Err(CoordinatorError::TimedOut)), "{attempt} {scanned:?}");
+        let written = cluster.write(0, "c", 2, All).await;
+        assert!(matches!(written, Err(CoordinatorError::TimedOut)), "{attempt} {written:?}");
+        assert_eq!(began.elapsed(), TIMEOUT * 3);
+    }
+    cluster.nodes[0].store.stall(false);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_takes_no_repair_is_no_harm_if_the_others_are_enough() {
+    let cluster = Cluster::start(3, &ClusterOptions::default());
+    for place in 1..3 {
+        cluster.put(place, &cluster.insert("a", "c", 1));
+    }
+    cluster.nodes[0].store.refuses.store(true, Ordering::SeqCst);
+    let all = Slice::all(None);
+    let read = cluster.read(0, "a", &all, All).await;
+    assert!(matches!(read, Err(CoordinatorError::Failed(_))), "{read:?}");
+    for place in 0..3 {
+        assert_eq!(cluster.read(place, "a", &all, Quorum).await.unwrap(), "c=1");
+    }
+    cluster.nodes[0].store.refuses.store(false, Ordering::SeqCst);
+    assert_eq!(cluster.read(0, "a", &all, Quorum).await.unwrap(), "c=1");
+    assert_eq!(cluster.columns(0), "c=1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_at_one_asks_one() {
+    let cluster = Cluster::start(4, &ClusterOptions::default());
+    cluster.write(0, "c", 1, All).await.unwrap();
+    cluster.network.take_sent();
+    let all = Slice::all(None);
+    assert_eq!(cluster.read(2, "a", &all, One).await.unwrap(), "c=1");
+    assert_eq!(cluster.network.take_sent(), [], "it is a replica itself");
+    assert_eq!(cluster.read(3, "a", &all, One).await.unwrap(), "c=1");
+    let verbs: Vec<Verb> = cluster.network.take_sent().iter().map(|sent| sent.verb).collect();
+    assert_eq!(verbs, [Verb::Read, Verb::ReadResponse]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_replica_does_not_show_as_long_as_there_are_others() {
+    let options =
+        ClusterOptions { speculative_percentile: Some(99.0), ..ClusterOptions::default() };
+    let cluster = Cluster::start(4, &options);
+    cluster.write(0, "c", 1, All).await.unwrap();
+    let slow = Duration::from_secs(5);
+    for place in 0..3 {
+        cluster.network.rule(move |sent| {
+            let is_slow = sent.from == address(place) && sent.verb == Verb::ReadResponse;
+            if is_slow { Fate::ArrivesAfter(slow) } else { Fate::Arrives }
+        });
+        let began = Instant::now();
+        for level in [One, Quorum] {
+            let read = cluster.read(3, "a", &Slice::all(None), level).await.unwrap();
+            assert_eq!((read.as_str(), cluster.scan(3, 9, level).await.unwrap().len()), ("c=1", 1));
+        }
+        assert!(began.elapsed() < slow, "{place}");
+        let read = cluster.read(3, "a", &Slice::all(None), All).await.unwrap();
+        assert!(read == "c=1" && began.elapsed() >= slow, "{place}");
+    }
+}
