@@ -156,7 +156,10 @@ impl Messenger {
 
     /// Gives up what has waited for too long. To be called often.
     pub fn expire(&self) {
-        let now = self.clock.monotonic();
+        self.expire_until(self.clock.monotonic());
+    }
+
+    fn expire_until(&self, now: Duration) {
         for shard in &self.shards {
             let mut expired = Vec::new();
             let mut guard = lock(shard);
@@ -168,6 +171,12 @@ impl Messenger {
                 replies.on_timeout(tag, &missing);
             }
         }
+    }
+
+    /// Gives up everything, when no replies can come any more: those who wait keep hints, as for
+    /// whoever does not answer in time.
+    pub fn give_up_all(&self) {
+        self.expire_until(Duration::MAX);
     }
 
     /// How many requests are under way.

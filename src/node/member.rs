@@ -309,6 +309,13 @@ impl Member {
         }
     }
 
+    /// Ends what others wait for, or this node from others, when the connections are closed. What
+    /// was not acknowledged becomes hints.
+    pub async fn finish(&self) {
+        self.responder.drain().await;
+        self.messenger.give_up_all();
+    }
+
     /// Draws conclusions from what a snitch says now.
     pub fn refresh(&self) {
         self.publish(&self.lock());

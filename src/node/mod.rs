@@ -271,6 +271,7 @@ impl Node {
         if closing.await.is_err() {
             log::error!("the connections to other nodes were not closed in order");
         }
+        member.finish().await;
         if let Some(Err(error)) = hints.map(|hints| hints.close()) {
             log::warn!("the hints were not closed in order: {error}");
         }
