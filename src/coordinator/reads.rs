@@ -49,15 +49,20 @@ struct Inbox {
     coordinator: Arc<Coordinator>,
     family: FamilyId,
     key: RowKey,
+    /// All rounds are about these columns, if not always about as many.
+    slice: Slice,
     arrivals: mpsc::UnboundedSender<Arrival>,
 }
 
 impl Replies for Inbox {
     fn on_reply(&self, round: u32, from: IpAddr, body: &[u8], took: Duration) {
         self.coordinator.latencies.record(from, took);
-        let schema = &self.coordinator.schema;
-        let reply = match ReadReply::decode(body, schema.family(self.family)) {
-            Ok(ReadReply::Data { key, version }) if key == self.key => Some(Reply::Data(version)),
+        let family = self.coordinator.schema.family(self.family);
+        let reply = match ReadReply::decode(body, family) {
+            Ok(ReadReply::Data { key, mut version }) if key == self.key => {
+                version.keep_within(family, &self.slice);
+                Some(Reply::Data(version))
+            }
             Ok(ReadReply::Digest(digest)) => Some(Reply::Digest(digest)),
             Ok(ReadReply::Data { key, .. }) => {
                 log::warn!("{from} has answered with row {key} instead of {}", self.key);
@@ -250,6 +255,7 @@ impl Coordinator {
             coordinator: Arc::clone(self),
             family: wanted.family,
             key: wanted.key.clone(),
+            slice: wanted.slice.clone(),
             arrivals,
         });
         let patience = self.latencies.patience();
@@ -264,8 +270,14 @@ impl Coordinator {
                 biased;
                 Some(Arrival { round, from, reply }) = inbox.recv() => match reply {
                     Some(Ok(reply)) => {
-                        take_room(&reply, wanted.key, ticket)?;
+                        if from != self.local {
+                            take_room(&reply, wanted.key, ticket)?;
+                        }
                         requests = read.on_reply(round, from, reply);
+                        if !requests.is_empty() {
+                            // Another round, in which others may be slow.
+                            next_slow = patience.map(|patience| Instant::now() + patience);
+                        }
                     }
                     Some(Err(error)) if is_only_one || error.is_too_large() => {
                         return Err(error.into());

@@ -31,6 +31,9 @@ use tokio::time::{Instant, sleep_until};
 /// Pieces of a range that are read at once at most.
 const MAX_CONCURRENT: usize = 16;
 
+/// Rows of a page that are repaired at once at most, so that queues to other nodes hold them.
+const REPAIRED_AT_A_TIME: usize = 256;
+
 /// What is read of each row of which ranges.
 #[derive(Debug, Clone, Copy)]
 struct Scan<'a> {
@@ -57,18 +60,22 @@ struct Arrival {
 struct Inbox {
     coordinator: Arc<Coordinator>,
     family: FamilyId,
+    slice: Slice,
     arrivals: mpsc::UnboundedSender<Arrival>,
 }
 
 impl Replies for Inbox {
     fn on_reply(&self, _tag: u32, from: IpAddr, body: &[u8], _took: Duration) {
-        let schema = &self.coordinator.schema;
-        let rows = RangeReply::decode(body, schema.family(self.family));
+        let family = self.coordinator.schema.family(self.family);
+        let rows = RangeReply::decode(body, family).map(|mut reply| {
+            reply.rows.iter_mut().for_each(|(_, row)| row.keep_within(family, &self.slice));
+            Ok(reply.rows)
+        });
         let rows = rows.inspect_err(|error| {
             log::warn!("the answer of {from} to a range read cannot be understood: {error}");
         });
         // Nobody listens any more when the scan is done.
-        let _ = self.arrivals.send(Arrival { from, rows: rows.ok().map(|reply| Ok(reply.rows)) });
+        let _ = self.arrivals.send(Arrival { from, rows: rows.ok() });
     }
 
     fn on_timeout(&self, _tag: u32, _missing: &[IpAddr]) {}
@@ -177,8 +184,16 @@ impl Coordinator {
             let family = self.schema.family(scan.family);
             let merged = range_read::merge(family, self.partitioner, scan.slice, wanted, pages);
             let MergedRows { rows: found, goes_on_behind } = merged;
-            for row in found.into_iter().take(wanted) {
-                rows.push(self.finish_row(view, scan, row, &replicas, deadline, ticket).await?);
+            let mut found = found.into_iter().take(wanted).peekable();
+            while found.peek().is_some() {
+                // Each may have to wait for a repair.
+                let some = found.by_ref().take(REPAIRED_AT_A_TIME).map(|row| {
+                    let part = ticket.part();
+                    self.finish_row(view, scan, row, &replicas, deadline, part)
+                });
+                for row in super::concurrently::all(some).await {
+                    rows.push(row?);
+                }
             }
             match goes_on_behind {
                 Some(token) if rows.len() < max_rows => range.start = Bound::Excluded(token),
@@ -195,14 +210,14 @@ impl Coordinator {
         row: MergedRow,
         replicas: &ReadReplicas,
         deadline: Instant,
-        ticket: &mut Ticket,
+        mut ticket: Ticket,
     ) -> Result<Row, CoordinatorError> {
         let MergedRow { key, version, is_short, consistent, repairs } = row;
         let wanted = Wanted { family: scan.family, key: &key, slice: scan.slice };
         let mut resolved = Resolved { version, consistent, repairs };
         if is_short {
             // Some columns were cut off that are wanted now: seldom, so that the row is read anew.
-            resolved = self.resolve(view, wanted, replicas, deadline, ticket).await?;
+            resolved = self.resolve(view, wanted, replicas, deadline, &mut ticket).await?;
         }
         let slice: RowSlice = resolved.version.resolve(self.schema.family(scan.family), scan.slice);
         self.repair(wanted, resolved, replicas, deadline).await?;
@@ -221,8 +236,8 @@ impl Coordinator {
     ) -> Result<Vec<Page>, CoordinatorError> {
         let requirement: &Requirement = &replicas.requirement;
         let (arrivals, mut inbox) = mpsc::unbounded_channel();
-        let (coordinator, family) = (Arc::clone(self), scan.family);
-        let replies = Arc::new(Inbox { coordinator, family, arrivals });
+        let (coordinator, family, slice) = (Arc::clone(self), scan.family, scan.slice.clone());
+        let replies = Arc::new(Inbox { coordinator, family, slice, arrivals });
         let mut ask: Vec<IpAddr> = requirement.choose(&replicas.live);
         let mut unasked: Endpoints =
             replicas.live.iter().copied().filter(|endpoint| !ask.contains(endpoint)).collect();

@@ -137,7 +137,7 @@ impl View {
             dead: others().filter(|endpoint| !self.is_alive(*endpoint)).collect(),
             is_local: all().any(|endpoint| endpoint == self.local),
             requirement: requirement
-                .unwrap_or_else(|| Requirement::any(level.block_for_write(endpoints.len()))),
+                .unwrap_or_else(|| Requirement::any(level.block_for_write(set.natural.len(), pending.len()))),
         }
     }
 

@@ -49,8 +49,16 @@ impl Coordinator {
         }
         let own = self.apply_own(own);
         let acknowledged = async {
-            self.accept_hints(&request, hints).await;
-            self.acknowledged(&request, &replicas, level, own, done).await
+            let accepted = async {
+                self.accept_hints(&request, hints).await;
+                std::future::pending::<()>().await;
+            };
+            // A replica that has acknowledged is worth more than a hint on its way to the disk.
+            tokio::select! {
+                biased;
+                written = self.acknowledged(&request, &replicas, level, own, done) => written,
+                () = accepted => Ok(()),
+            }
         };
         timeout_at(deadline, acknowledged).await.map_err(|_| CoordinatorError::TimedOut)?
     }
@@ -167,8 +175,10 @@ impl Coordinator {
             match own.wait().await {
                 Ok(()) => request.acknowledge_all(own_rows(), self.local),
                 Err(error) => {
-                    let needs_own =
-                        |it: &WriteReplicas| !it.requirement.is_met_by(it.live.iter().copied());
+                    let needs_own = |it: &WriteReplicas| {
+                        let has_hints = level == ConsistencyLevel::Any && !it.dead.is_empty();
+                        !it.requirement.is_met_by(it.live.iter().copied()) && !has_hints
+                    };
                     if own_rows().any(|row| needs_own(&replicas[row])) {
                         return Err(CoordinatorError::from(error));
                     }
@@ -221,7 +231,7 @@ impl WriteReplicas {
             live: Endpoints::new(),
             dead: Endpoints::new(),
             is_local: true,
-            requirement: Requirement::any(level.block_for_write(1)),
+            requirement: Requirement::any(level.block_for_write(1, 0)),
         }
     }
 }

@@ -154,6 +154,20 @@ impl RowVersion {
         }
     }
 
+    /// Leaves out what is no part of the slice. A client must not be shown, and no replica be
+    /// given, what another node sends besides what it was asked for.
+    pub fn keep_within(&mut self, family: &ColumnFamilySchema, slice: &Slice) {
+        let mut ranges = slice.ranges(family).peekable();
+        self.cells.retain(|cell| {
+            if let Some(super_name) = slice.super_name().filter(|_| is_marker(cell)) {
+                let order = family.comparator().compare(super_name, cell.super_name());
+                return order == Ordering::Equal;
+            }
+            while ranges.next_if(|range| range.to.is_before(family, cell.place())).is_some() {}
+            ranges.peek().is_some_and(|range| range.from.is_before(family, cell.place()))
+        });
+    }
+
     /// What a replica with this version lacks of `merged`; `None` if that is nothing.
     pub fn lacks(&self, family: &ColumnFamilySchema, merged: &Self) -> Option<Self> {
         let mut mine = self.cells.iter().peekable();
@@ -325,6 +339,39 @@ mod tests {
         let mut without = RowVersion { deletion: Deletion::NONE, cells: cells.clone() };
         without.drop_covered(&family(true));
         assert_eq!(without.cells, cells, "there is no deletion of the row");
+    }
+
+    #[test]
+    fn only_what_was_asked_for_is_kept() {
+        let (standard, supers) = (family(false), family(true));
+        let live = |super_name: &str, name: &str| {
+            Cell::live(super_name.as_bytes(), name.as_bytes(), b"v", 1)
+        };
+        let kept = |family: &ColumnFamilySchema, cells: &[Cell], slice: &Slice| {
+            let mut version = RowVersion { deletion: Deletion::at(1, 1), cells: cells.to_vec() };
+            version.keep_within(family, slice);
+            let place = |cell: &Cell| {
+                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                text(cell.super_name()) + &text(cell.name())
+            };
+            version.cells.iter().map(place).collect::<Vec<_>>().join(" ")
+        };
+        let columns = ["a", "b", "c", "d"].map(|name| live("", name));
+        let names = Slice::names(&standard, None, [&b"d"[..], b"b", b"x"]);
+        assert_eq!(kept(&standard, &columns, &names), "b d");
+        for (start, finish, reversed) in [("b", "c", false), ("c", "b", true)] {
+            let (start, finish) = (start.as_bytes(), finish.as_bytes());
+            let slice = Slice::range(None, start, finish, reversed, 9);
+            assert_eq!(kept(&standard, &columns, &slice), "b c");
+        }
+        assert_eq!(kept(&standard, &columns, &Slice::all(None)), "a b c d");
+        let marker = |name: &str| Cell::super_tombstone(name.as_bytes(), Deletion::at(0, 1));
+        let columns = [marker("r"), live("r", "a"), marker("s"), live("s", "a"), live("s", "b")];
+        assert_eq!(kept(&supers, &columns, &Slice::all(Some(b"s"))), "s sa sb");
+        let one = Slice::names(&supers, Some(b"s"), [&b"b"[..]]);
+        assert_eq!(kept(&supers, &columns, &one), "s sb");
+        let groups = Slice::names(&supers, None, [&b"r"[..]]);
+        assert_eq!(kept(&supers, &columns, &groups), "r ra");
     }
 
     /// Cells of few names, timestamps and values, so that they collide; in any order.

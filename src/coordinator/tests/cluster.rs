@@ -140,6 +140,7 @@ impl Transport for Port {
 pub(super) struct ClusterNode {
     pub(super) coordinator: Arc<Coordinator>,
     pub(super) store: Arc<MemoryStore>,
+    pub(super) messenger: Arc<Messenger>,
     pub(super) hints: Arc<HintStore>,
 }
 
@@ -360,7 +361,7 @@ fn start_node(
     network.inboxes.lock().unwrap().insert(local, inbox);
     tokio::spawn(receive(arrivals, Arc::clone(&messenger), responder));
     tokio::spawn(keep_up(Arc::clone(&coordinator), Arc::clone(clock)));
-    ClusterNode { coordinator, store, hints }
+    ClusterNode { coordinator, store, messenger, hints }
 }
 
 async fn receive(

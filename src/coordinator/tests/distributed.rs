@@ -1,6 +1,6 @@
 //! Coordinators that need each other.
 
-use super::cluster::{Cluster, ClusterOptions, Fate, Sent, TIMEOUT, address};
+use super::cluster::{Cluster, ClusterOptions, Fate, ROWS, Sent, TIMEOUT, address};
 use crate::coordinator::{ConsistencyLevel, CoordinatorError};
 use crate::model::slice::Slice;
 use crate::net::Verb;
@@ -167,4 +167,79 @@ async fn a_slow_replica_does_not_show_as_long_as_there_are_others() {
         let read = cluster.read(3, "a", &Slice::all(None), All).await.unwrap();
         assert!(read == "c=1" && began.elapsed() >= slow, "{place}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_silent_in_the_second_round_is_replaced() {
+    let options =
+        ClusterOptions { speculative_percentile: Some(99.0), ..ClusterOptions::default() };
+    let cluster = Cluster::start(4, &options);
+    cluster.write(0, "c", 1, All).await.unwrap();
+    for silent in 0..2 {
+        cluster.put(0, &cluster.insert("a", "c", 2 + silent as i64));
+        let (began, latency) = (Instant::now(), Duration::from_secs(1));
+        // The first round is so slow that everybody is asked, and two answer it.
+        cluster.network.rule(move |sent| match sent {
+            _ if began.elapsed() < latency => Fate::ArrivesAfter(latency / 2),
+            Sent { to, verb: Verb::Read, .. } if to == address(silent) => Fate::IsLost,
+            _ => Fate::Arrives,
+        });
+        cluster.read(3, "a", &Slice::all(None), Quorum).await.unwrap();
+        assert!(began.elapsed() < latency * 2, "{silent}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scan_repairs_its_rows_at_once() {
+    let cluster = Cluster::start(3, &ClusterOptions::default());
+    let rows = 400;
+    for row in 0..rows {
+        cluster.put(0, &cluster.insert(&format!("a{row:03}"), "c", 1));
+    }
+    let latency = Duration::from_millis(50);
+    cluster.network.rule(move |_| Fate::ArrivesAfter(latency));
+    let began = Instant::now();
+    let scanned = cluster.scan(0, rows, Quorum).await.unwrap();
+    assert_eq!(scanned.len(), rows);
+    assert!(began.elapsed() < latency * 10, "{:?}", began.elapsed());
+    assert_eq!(cluster.nodes[1].store.stored(ROWS, "a399").cells.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_counts_once_towards_its_size() {
+    let options = ClusterOptions { max_answer_bytes: 400, ..ClusterOptions::default() };
+    let cluster = Cluster::start(3, &options);
+    let columns = "c".repeat(200);
+    cluster.write(0, &columns, 1, All).await.unwrap();
+    let all = Slice::all(None);
+    assert!(cluster.read(0, "a", &all, Quorum).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_needs_no_disk_if_a_replica_has_the_write() {
+    let options = ClusterOptions { hints_wait_for_sync: true, ..ClusterOptions::default() };
+    let cluster = Cluster::start(4, &options);
+    cluster.set_live(&[0, 1, 3]);
+    cluster.write(3, "c", 1, Any).await.unwrap();
+    assert_eq!(cluster.columns(0), "c=1");
+    cluster.nodes[0].store.refuses.store(true, Ordering::SeqCst);
+    cluster.set_live(&[0]);
+    let began = Instant::now();
+    let hints = std::sync::Arc::clone(&cluster.nodes[0].hints);
+    let (written, ()) = tokio::join!(cluster.write(0, "d", 2, Any), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        hints.sync().unwrap();
+    });
+    written.unwrap();
+    assert_eq!(began.elapsed(), Duration::from_secs(1), "the hint had to be on disk");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_unanswered_at_the_end_becomes_hints() {
+    let cluster = Cluster::start(3, &ClusterOptions::default());
+    cluster.network.rule(lose_all_to(2));
+    cluster.write(0, "c", 1, Quorum).await.unwrap();
+    cluster.nodes[0].messenger.give_up_all();
+    assert_eq!((cluster.hints(0, 1), cluster.hints(0, 2)), (0, 1));
+    assert_eq!(cluster.nodes[0].messenger.pending(), 0);
 }
