@@ -110,7 +110,7 @@ impl<'a> JavaReader<'a> for ByteReader<'a> {
         let start = self.position();
         match self.u8()? {
             4 => Ok(IpAddr::from(self.array::<4>()?)),
-            16 => Ok(IpAddr::from(self.array::<16>()?)),
+            16 => Ok(IpAddr::from(self.array::<16>()?).to_canonical()),
             _ => Err(Malformed(start)),
         }
     }
@@ -206,6 +206,9 @@ mod tests {
 
     #[test]
     fn addresses_are_read_back() {
+        // As in Java, an IPv4 address is one, whatever its form.
+        let mapped = [&[16][..], &[0; 10], &[0xff, 0xff, 127, 0, 10, 2]].concat();
+        assert_eq!(ByteReader::new(&mapped).address(), Ok([127, 0, 10, 2].into()));
         for address in ["127.0.10.2", "2001:db8::1"] {
             let (address, mut out) = (address.parse::<IpAddr>().unwrap(), Vec::new());
             out.put_address(address);

@@ -34,12 +34,13 @@ impl Resolver for SystemResolver {
 /// The one address that a configured host stands for. Literal addresses need no resolver. IPv4
 /// is preferred: peers of 0.6 exchange addresses of four bytes.
 pub fn resolve_one(resolver: &dyn Resolver, host: &str) -> io::Result<IpAddr> {
-    if let Ok(address) = host.parse() {
-        return Ok(address);
+    if let Ok(address) = host.parse::<IpAddr>() {
+        // Nodes know each other by address, which is to have one form.
+        return Ok(address.to_canonical());
     }
     let found = resolver.resolve(host)?;
     let preferred = found.iter().find(|a| a.is_ipv4()).or(found.first());
-    preferred.copied().ok_or_else(|| io::ErrorKind::NotFound.into())
+    preferred.map(IpAddr::to_canonical).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
 /// The address of this machine's host name, or loopback when the name leads nowhere.

@@ -210,7 +210,7 @@ mod tests {
                 headers.iter().map(|(name, value)| header((name.as_str(), value.as_slice())));
             let message = Message {
                 id: id.as_str().into(),
-                from,
+                from: from.to_canonical(),
                 verb: Verb::from_ordinal(verb).unwrap(),
                 headers: headers.collect(),
                 body: &body,

@@ -131,5 +131,97 @@ fn bytes(address: IpAddr) -> Vec<u8> {
 
 fn address(bytes: &[u8]) -> Option<IpAddr> {
     let four = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
-    four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
+    let either = four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from));
+    either.ok().map(|address| address.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::engine::Components;
+    use super::super::options::{FamilyOptions, Options};
+    use super::*;
+    use crate::base::clock::ManualClock;
+    use crate::base::events::Events;
+    use crate::base::sim_fs::SimFileSystem;
+    use crate::model::comparator::Comparator;
+    use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
+    use crate::ring::Partitioner;
+    use std::sync::Arc;
+
+    fn open(fs: &SimFileSystem) -> Storage {
+        let components = Components {
+            fs: Arc::new(fs.clone()),
+            clock: Arc::new(ManualClock::default()),
+            events: Events::ignored(),
+        };
+        let family = ColumnFamilySchema {
+            keyspace: KEYSPACE.into(),
+            name: LOCATION_INFO.into(),
+            kind: ColumnFamilyKind::Standard { columns: Comparator::Bytes },
+            comment: None,
+        };
+        let schema = Arc::new(Schema::new([Arc::new(family)]));
+        let (options, partitioner) = (Options::new("/data", "/log"), Partitioner::Random);
+        Storage::open(components, options, partitioner, schema, |_| FamilyOptions::default())
+            .unwrap()
+    }
+
+    #[test]
+    fn the_next_start_knows_what_was_noted() {
+        let fs = SimFileSystem::new(1);
+        let (ada, bob): (IpAddr, IpAddr) = ([10, 0, 0, 1].into(), "2001:db8::1".parse().unwrap());
+        let token = |key: &str| Partitioner::Random.token(key.as_bytes());
+        let read_after = |notes: &[RingNote], millis: u64| {
+            let storage = open(&fs);
+            for note in notes {
+                note.write(&storage, millis).unwrap();
+            }
+            storage.sync().unwrap();
+            drop(storage);
+            SavedRing::read(&open(&fs)).unwrap()
+        };
+        let saved = read_after(
+            &[
+                RingNote::Owns(ada, token("a")),
+                RingNote::Owns(bob, token("b")),
+                RingNote::Removed(bob, token("c"), 7),
+                RingNote::Removed(ada, token("c"), 8),
+            ],
+            1000,
+        );
+        assert_eq!(saved.members, [(ada, token("a")), (bob, token("b"))]);
+        assert_eq!(saved.removed, [(ada, token("c"), 8), (bob, token("c"), 7)]);
+        let saved = read_after(
+            &[
+                RingNote::Owns(ada, token("d")),
+                RingNote::OwnsNothing(bob),
+                RingNote::Readmitted(ada, token("c")),
+            ],
+            2000,
+        );
+        assert_eq!(saved.members, [(ada, token("d"))]);
+        assert_eq!(saved.removed, [(bob, token("c"), 7)]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_left_out() {
+        let storage = open(&SimFileSystem::new(1));
+        let good = Partitioner::Random.token(b"a");
+        let note = Partitioner::Random.token_to_bytes(&good);
+        for (row, column, value) in [
+            // As the node itself has them, and one whose name is as long as an address.
+            (ROW, &b"Token"[..], &note[..]),
+            (ROW, &[10, 0, 0, 1], &[0x80; 40]),
+            (ROW, &[&[0; 10][..], &[0xff, 0xff, 10, 0, 0, 2]].concat(), &note),
+            (REMOVED, &[200, 1, 2], &[0, 0, 0, 1]),
+            (REMOVED, &[&[4, 10, 0, 0, 3][..], &note].concat(), &[0, 1]),
+        ] {
+            let mut builder = MutationBuilder::new(storage.schema(), KEYSPACE, row.as_bytes());
+            builder.family(family(&storage)).insert((b"", column), value, 1);
+            storage.apply_own(&builder.finish()).unwrap();
+        }
+        let saved = SavedRing::read(&storage).unwrap();
+        assert_eq!(saved.members, [([10, 0, 0, 2].into(), good)]);
+        assert_eq!(saved.removed, []);
+    }
 }

@@ -127,7 +127,8 @@ fn a_recorded_hint_names_its_target() {
     let recorded = recorded();
     let message = Message::decode(&recorded["mutation 7"]).unwrap();
     let targets = hint::decode(message.header(HINT).unwrap(), message.from).unwrap();
-    assert_eq!(targets, [std::net::IpAddr::from([127, 0, 10, 4])]);
+    assert_eq!(targets, [std::net::IpAddr::from([127, 0, 10, 4])].into());
+    let targets: Vec<_> = targets.into_iter().collect();
     assert_eq!(hint::encode(&targets), message.header(HINT).unwrap());
 }
 
