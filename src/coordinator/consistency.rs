@@ -63,7 +63,7 @@ mod tests {
     fn a_quorum_of_those_to_be_overlaps_with_any_read() {
         for (natural, pending) in (1..8).flat_map(|n| (0..5).map(move |p| (n, p))) {
             let needed = Quorum.block_for_write(natural, pending);
-            assert!(needed <= natural + pending && needed > (natural + pending) / 2);
+            assert!(needed <= natural + pending && 2 * needed > natural + pending);
             // The fewest of any `natural` endpoints that have acknowledged.
             let fewest = needed - pending;
             assert!(fewest + Quorum.block_for_read(natural) > natural, "{natural} {pending}");

@@ -22,7 +22,7 @@ impl ReplicaPlacement {
         let topology = self.snitch.topology();
         let replicated = factors.iter().filter(|&(_, &factor)| factor > 0);
         let needed = replicated.map(|(name, &factor)| {
-            (name.clone(), majority(factor.max(endpoints_in(&topology, name, endpoints))))
+            (name.clone(), majority(factor, endpoints_in(&topology, name, endpoints)))
         });
         let needed = needed.collect();
         Some(DataCenterQuorums { topology, needed })
@@ -41,7 +41,7 @@ impl ReplicaPlacement {
         let topology = self.snitch.topology();
         let name = topology.data_center(local).into_owned();
         let factor = factors.get(&name).copied().unwrap_or(0);
-        let needed = majority(factor.max(endpoints_in(&topology, &name, endpoints)));
+        let needed = majority(factor, endpoints_in(&topology, &name, endpoints));
         Some(DataCenterQuorums { topology, needed: BTreeMap::from([(name, needed)]) })
     }
 }
@@ -65,9 +65,12 @@ impl DataCenterQuorums {
     }
 }
 
-/// More than half.
-fn majority(of: usize) -> usize {
-    of / 2 + 1
+/// More than half of the endpoints, or of the replicas that there are to be. With several pending
+/// ones more than that: half of the replicas, whichever of the endpoints these are in the end.
+fn majority(factor: usize, endpoints: usize) -> usize {
+    let pending = endpoints.saturating_sub(factor);
+    let all = factor + pending;
+    (all / 2 + 1).max(factor.div_ceil(2) + pending)
 }
 
 fn endpoints_in(topology: &Topology, data_center: &str, endpoints: &[IpAddr]) -> usize {
@@ -99,10 +102,10 @@ mod tests {
             assert_eq!(quorums.needed(), &BTreeMap::from([("1".to_owned(), quorum)]));
             let local = placement.quorum_of_data_center(node(1, 9), &[]).unwrap();
             assert_eq!(local.needed(), quorums.needed());
-            // Pending endpoints make a majority larger.
+            // Pending endpoints make a majority larger: of any replicas there are half in it.
             let endpoints: Vec<IpAddr> = (0..9).map(|host| node(1, host)).collect();
             let with_pending = placement.quorum_of_each_data_center(&endpoints).unwrap();
-            assert_eq!(with_pending.block_for(), 5);
+            assert_eq!(with_pending.block_for(), 9 - factor / 2);
         }
     }
 
