@@ -1,0 +1,181 @@
+//! Deliveries to a target that answers as a test wants.
+
+use super::*;
+use crate::base::clock::ManualClock;
+use crate::base::sim_fs::SimFileSystem;
+use crate::model::comparator::Comparator;
+use crate::model::mutation::{MutationBuilder, RowMutation};
+use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId};
+use crate::net::message::Message;
+use crate::net::{Channel, Transport};
+use crate::replica::{HINT_SEGMENT_BYTES, HintOptions};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const FAMILY: FamilyId = FamilyId(0);
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+fn target() -> IpAddr {
+    [10, 0, 0, 2].into()
+}
+
+/// Takes so many mutations and acknowledges them; loses what comes then.
+#[derive(Debug, Default)]
+struct Target {
+    takes: AtomicUsize,
+    /// Row keys, as they came.
+    taken: Mutex<Vec<String>>,
+    unacknowledged: Mutex<Vec<Arc<[u8]>>>,
+}
+
+impl Transport for Target {
+    fn send(&self, to: IpAddr, _channel: Channel, message: Arc<[u8]>, _deadline: Duration) {
+        assert_eq!(to, target());
+        let takes = |left: usize| left.checked_sub(1);
+        if self.takes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, takes).is_ok() {
+            self.unacknowledged.lock().unwrap().push(message);
+        }
+    }
+
+    fn disconnect(&self, _peer: IpAddr) {}
+
+    fn set_checksums(&self, _peer: IpAddr, _checksums: bool) {}
+}
+
+struct Rig {
+    schema: Arc<Schema>,
+    clock: Arc<ManualClock>,
+    hints: Arc<HintStore>,
+    target: Arc<Target>,
+    messenger: Arc<Messenger>,
+    handoff: Arc<Handoff>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let schema = Arc::new(Schema::new([Arc::new(ColumnFamilySchema {
+            keyspace: "Blog".to_owned(),
+            name: "Authors".to_owned(),
+            kind: ColumnFamilyKind::Standard { columns: Comparator::Bytes },
+            comment: None,
+        })]));
+        let (clock, day) = (Arc::new(ManualClock::default()), Duration::from_secs(86400));
+        let options = HintOptions {
+            directory: "/hints".into(),
+            max_age: day,
+            max_bytes_per_target: 1 << 30,
+            segment_bytes: HINT_SEGMENT_BYTES,
+            schema: Arc::clone(&schema),
+            gc_grace: BTreeMap::from([(FAMILY, day)]),
+        };
+        let (fs, rng) = (Arc::new(SimFileSystem::new(1)), fastrand::Rng::with_seed(1));
+        let hints = HintStore::open(fs, Arc::<ManualClock>::clone(&clock), rng, options).unwrap();
+        let (hints, target) = (Arc::new(hints), Arc::new(Target::default()));
+        let (time, transport) = (Arc::<ManualClock>::clone(&clock), Arc::<Target>::clone(&target));
+        let messenger = Messenger::new([10, 0, 0, 1].into(), TIMEOUT, time, transport);
+        let messenger = Arc::new(messenger);
+        let handoff = Handoff::new(HandoffOptions {
+            hints: Arc::clone(&hints),
+            schema: Arc::clone(&schema),
+            messenger: Arc::clone(&messenger),
+            pause: Duration::ZERO,
+        });
+        Self { schema, clock, hints, target, messenger, handoff }
+    }
+
+    fn keep(&self, number: usize) {
+        let mutation: RowMutation = {
+            let key = format!("{number:03}");
+            let mut builder = MutationBuilder::new(&self.schema, "Blog", key.as_bytes());
+            builder.family(FAMILY).insert((b"", b"name"), &[7; 10_000], 1);
+            builder.finish()
+        };
+        self.hints.store(target(), &mutation).unwrap();
+    }
+
+    /// Lets the delivery go on until it waits for nothing but the target.
+    async fn settle(&self) {
+        loop {
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+            let messages = std::mem::take(&mut *self.target.unacknowledged.lock().unwrap());
+            if messages.is_empty() {
+                return;
+            }
+            for bytes in messages {
+                let message = Message::decode(&bytes).unwrap();
+                assert_eq!(message.verb, Verb::Mutation);
+                let mutation = bodies::decode_mutation(message.body, &self.schema).unwrap();
+                self.target.taken.lock().unwrap().push(mutation.key.to_string());
+                let reply = Message::new(message.id.clone(), target(), Verb::ReadResponse, b"");
+                self.messenger.on_response(&reply);
+            }
+        }
+    }
+
+    async fn pass(&self, time: Duration) {
+        self.clock.advance(time);
+        self.messenger.expire();
+        self.settle().await;
+    }
+
+    fn left(&self) -> u64 {
+        self.hints.targets().first().map_or(0, |target| target.hints)
+    }
+
+    fn is_due(&self) -> bool {
+        self.handoff.due(self.messenger.now()) == [target()]
+    }
+}
+
+#[tokio::test]
+async fn hints_go_out_in_their_order_and_a_batch_at_a_time() {
+    let rig = Rig::new();
+    (0..40).for_each(|number| rig.keep(number));
+    assert!(rig.is_due());
+    rig.target.takes.store(100, Ordering::SeqCst);
+    rig.handoff.begin(target());
+    assert!(!rig.is_due(), "it is under way");
+    rig.handoff.begin(target());
+    rig.settle().await;
+    let expected: Vec<String> = (0..40).map(|number| format!("{number:03}")).collect();
+    assert_eq!(*rig.target.taken.lock().unwrap(), expected);
+    assert_eq!((rig.left(), rig.messenger.pending()), (0, 0));
+    rig.keep(40);
+    assert!(rig.is_due());
+    rig.handoff.stop().await;
+}
+
+#[tokio::test]
+async fn what_was_not_acknowledged_comes_again_after_a_while() {
+    let rig = Rig::new();
+    (0..40).for_each(|number| rig.keep(number));
+    rig.target.takes.store(20, Ordering::SeqCst);
+    rig.handoff.begin(target());
+    rig.settle().await;
+    let left = rig.left();
+    assert!((20..40).contains(&left), "whole batches are done: {left}");
+    rig.pass(TIMEOUT).await;
+    assert_eq!(rig.left(), left);
+    assert!(!rig.is_due(), "it is left alone for a while");
+    rig.pass(RETRY_AFTER).await;
+    assert!(rig.is_due());
+    rig.target.takes.store(100, Ordering::SeqCst);
+    rig.handoff.begin(target());
+    rig.settle().await;
+    assert_eq!(rig.left(), 0);
+    let taken = rig.target.taken.lock().unwrap().clone();
+    assert!((0..40).all(|number| taken.contains(&format!("{number:03}"))));
+    assert!(taken.len() < 60, "only one batch came twice: {}", taken.len());
+}
+
+#[tokio::test]
+async fn a_delivery_ends_with_the_node() {
+    let rig = Rig::new();
+    rig.keep(1);
+    rig.handoff.begin(target());
+    rig.settle().await;
+    rig.handoff.stop().await;
+    assert_eq!(rig.left(), 1);
+}
