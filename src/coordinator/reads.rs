@@ -65,11 +65,14 @@ impl Replies for Inbox {
             }
             Ok(ReadReply::Digest(digest)) => Some(Reply::Digest(digest)),
             Ok(ReadReply::Data { key, .. }) => {
-                log::warn!("{from} has answered with row {key} instead of {}", self.key);
+                let line =
+                    format_args!("{from} has answered with row {key} instead of {}", self.key);
+                self.coordinator.messenger.warn(from, line);
                 None
             }
             Err(error) => {
-                log::warn!("the answer of {from} to a read cannot be understood: {error}");
+                let line = format_args!("an answer of {from} to a read is not sound: {error}");
+                self.coordinator.messenger.warn(from, line);
                 None
             }
         };
@@ -102,11 +105,15 @@ impl Coordinator {
     ) -> Result<RowSlice, CoordinatorError> {
         let view = self.view();
         let wanted = Wanted { family, key, slice };
-        let replicas = self.read_replicas(&view, wanted, level)?;
+        let mut replicas = self.read_replicas(&view, wanted, level)?;
         if replicas.is_answered_by(self.local) {
             self.check_in_background(&view, wanted, &replicas);
             let work = async { self.replica.read(family, key, slice, ticket).await.wait().await };
-            return self.in_time(self.read_timeout(level), work).await;
+            let read = self.in_time(self.read_timeout(level), work).await;
+            if let Some(read) = self.unless_others_may_do(read, &mut replicas) {
+                return read;
+            }
+            ticket.release();
         }
         self.read_from(&view, wanted, replicas, ticket).await
     }
@@ -131,7 +138,11 @@ impl Coordinator {
                 self.check_in_background(&view, Wanted { family, key, slice }, replicas);
             }
             let work = self.read_many_here(family, keys, slice, ticket);
-            return self.in_time(self.read_timeout(level), work).await;
+            match self.in_time(self.read_timeout(level), work).await {
+                // Each row on its own: one may be damaged, and the others at hand.
+                Err(CoordinatorError::Failed(_)) => ticket.release(),
+                read => return read,
+            }
         }
         let reads = keys.iter().zip(replicas).map(|(key, replicas)| {
             let (coordinator, view) = (Arc::clone(self), Arc::clone(&view));
@@ -177,11 +188,14 @@ impl Coordinator {
         let view = self.view();
         let all = Slice::all(super_name);
         let wanted = Wanted { family, key, slice: &all };
-        let replicas = self.read_replicas(&view, wanted, level)?;
+        let mut replicas = self.read_replicas(&view, wanted, level)?;
         if replicas.is_answered_by(self.local) {
             self.check_in_background(&view, wanted, &replicas);
             let work = async { self.replica.count(family, key, &all).await.wait().await };
-            return self.in_time(self.read_timeout(level), work).await;
+            let counted = self.in_time(self.read_timeout(level), work).await;
+            if let Some(counted) = self.unless_others_may_do(counted, &mut replicas) {
+                return counted;
+            }
         }
         // Columns are compared a page at a time: there may be more than fit into memory.
         let (mut count, mut start) = (0, Vec::new());
@@ -197,6 +211,29 @@ impl Coordinator {
             // The last one is the first of the next page.
             count -= 1;
         }
+    }
+
+    /// What this node has read, unless it failed at it, as with a damaged file, and there are
+    /// others who may be asked instead.
+    pub(super) fn unless_others_may_do<T>(
+        &self,
+        read: Result<T, CoordinatorError>,
+        replicas: &mut ReadReplicas,
+    ) -> Option<Result<T, CoordinatorError>> {
+        match read {
+            Err(CoordinatorError::Failed(error)) if replicas.live.len() > 1 => {
+                self.warn_of_own(&error);
+                replicas.live.retain(|replica| *replica != self.local);
+                None
+            }
+            read => Some(read),
+        }
+    }
+
+    /// Tells that this node could not do its part, and others have to do.
+    pub(super) fn warn_of_own(&self, error: &ReplicaError) {
+        let line = format_args!("this node could not read what it is a replica of: {error}");
+        self.messenger.warn(self.local, line);
     }
 
     /// The replicas that a read may ask, if there are enough.
@@ -283,7 +320,7 @@ impl Coordinator {
                         return Err(error.into());
                     }
                     Some(Err(error)) => {
-                        log::warn!("this node could not read what it is a replica of: {error}");
+                        self.warn_of_own(&error);
                         requests = read.on_slow();
                     }
                     None => requests = read.on_slow(),

@@ -72,7 +72,8 @@ impl Replies for Inbox {
             Ok(reply.rows)
         });
         let rows = rows.inspect_err(|error| {
-            log::warn!("the answer of {from} to a range read cannot be understood: {error}");
+            let line = format_args!("an answer of {from} to a range read is not sound: {error}");
+            self.coordinator.messenger.warn(from, line);
         });
         // Nobody listens any more when the scan is done.
         let _ = self.arrivals.send(Arrival { from, rows: rows.ok() });
@@ -167,14 +168,18 @@ impl Coordinator {
         max_rows: usize,
         ticket: &mut Ticket,
     ) -> Result<Vec<Row>, CoordinatorError> {
-        let Piece { mut range, replicas } = piece;
+        let Piece { mut range, mut replicas } = piece;
         if !replicas.are_enough() {
             return Err(CoordinatorError::Unavailable);
         }
         if replicas.is_answered_by(self.local) {
             let work = self.replica.scan(scan.family, &range, scan.slice, max_rows, ticket);
             let work = async { work.await.wait().await };
-            return self.in_time(Some(self.rpc_timeout), work).await;
+            let scanned = self.in_time(Some(self.rpc_timeout), work).await;
+            if let Some(scanned) = self.unless_others_may_do(scanned, &mut replicas) {
+                return scanned;
+            }
+            ticket.release();
         }
         let deadline = Instant::now() + self.rpc_timeout;
         let mut rows = Vec::new();
@@ -262,14 +267,15 @@ impl Coordinator {
                         pages.push(Page { from, rows });
                     }
                     Some(Ok(_)) => {
-                        log::warn!("{from} has answered a range read with other rows");
+                        let line = format_args!("{from} has answered a range read with other rows");
+                        self.messenger.warn(from, line);
                         is_slow = true;
                     }
                     Some(Err(error)) if replicas.live.len() == 1 || error.is_too_large() => {
                         return Err(error.into());
                     }
                     Some(Err(error)) => {
-                        log::warn!("this node could not read what it is a replica of: {error}");
+                        self.warn_of_own(&error);
                         is_slow = true;
                     }
                     None => is_slow = true,

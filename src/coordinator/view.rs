@@ -136,8 +136,9 @@ impl View {
             live: others().filter(|endpoint| self.is_alive(*endpoint)).collect(),
             dead: others().filter(|endpoint| !self.is_alive(*endpoint)).collect(),
             is_local: all().any(|endpoint| endpoint == self.local),
-            requirement: requirement
-                .unwrap_or_else(|| Requirement::any(level.block_for_write(set.natural.len(), pending.len()))),
+            requirement: requirement.unwrap_or_else(|| {
+                Requirement::any(level.block_for_write(set.natural.len(), pending.len()))
+            }),
         }
     }
 

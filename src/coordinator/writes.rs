@@ -182,7 +182,8 @@ impl Coordinator {
                     if own_rows().any(|row| needs_own(&replicas[row])) {
                         return Err(CoordinatorError::from(error));
                     }
-                    log::warn!("this node could not write what it is a replica of: {error}");
+                    let line = format_args!("this node could not write its own part: {error}");
+                    self.messenger.warn(self.local, line);
                 }
             }
             Ok(())

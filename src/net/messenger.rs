@@ -5,6 +5,7 @@
 //! outcome nobody waits for any more, as for the hint of a write that timed out.
 
 use super::message::{Header, Message, MessageId};
+use super::report::Reporter;
 use super::transport::Transport;
 use super::verb::Verb;
 use crate::base::clock::Clock;
@@ -50,6 +51,7 @@ pub struct Messenger {
     timeout: Duration,
     clock: Arc<dyn Clock>,
     transport: Arc<dyn Transport>,
+    reporter: Reporter,
     next_id: AtomicU64,
     shards: [Mutex<Shard>; SHARDS],
 }
@@ -80,7 +82,8 @@ impl Messenger {
         transport: Arc<dyn Transport>,
     ) -> Self {
         let (next_id, shards) = (AtomicU64::new(1), Default::default());
-        Self { local, timeout, clock, transport, next_id, shards }
+        let reporter = Reporter::new(Arc::clone(&clock));
+        Self { local, timeout, clock, transport, reporter, next_id, shards }
     }
 
     /// Numbers its requests from what no earlier start of this node has reached: a late answer to
@@ -187,6 +190,12 @@ impl Messenger {
     /// How long replies are waited for.
     pub fn timeout(&self) -> Duration {
         self.timeout
+    }
+
+    /// Logs a warning about a node, which may be this one. A node that goes on giving reason for
+    /// them gets one every few seconds.
+    pub fn warn(&self, about: IpAddr, line: fmt::Arguments<'_>) {
+        self.reporter.warn(about, line);
     }
 
     /// What carries the messages.

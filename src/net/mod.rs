@@ -17,6 +17,7 @@ pub mod extensions;
 pub mod frame;
 pub mod message;
 pub mod messenger;
+mod report;
 pub mod tcp;
 mod transport;
 mod verb;

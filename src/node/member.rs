@@ -27,7 +27,7 @@ use crate::storage::engine::WriteError;
 use crate::storage::saved_ring::{RingNote, SavedRing};
 use crate::storage::system::{self, IdentityError};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
@@ -365,7 +365,10 @@ impl Member {
                     self.act(&mut gossip, effects);
                 }
             }
-            Err(error) => log::warn!("a gossip message of {from} cannot be understood: {error}"),
+            Err(error) => {
+                let line = format_args!("a gossip message of {from} is not sound: {error}");
+                self.messenger.warn(from, line);
+            }
         }
     }
 
@@ -530,7 +533,9 @@ impl Inbound for Member {
         let message = match Message::decode(payload) {
             Ok(message) => message,
             Err(error) => {
-                log::warn!("a message of another node cannot be understood: {error}");
+                // Who sent it is not known.
+                let line = format_args!("a message of another node is not sound: {error}");
+                self.messenger.warn(IpAddr::V4(Ipv4Addr::UNSPECIFIED), line);
                 return;
             }
         };
@@ -541,7 +546,9 @@ impl Inbound for Member {
             Verb::GossipDigestAck2 => self.on_gossip(MessageKind::Ack2, &message),
             verb => {
                 if !self.responder.receive(&message) {
-                    log::warn!("{} sent a {verb}, which this version does not do", message.from);
+                    let from = message.from;
+                    let line = format_args!("{from} sent a {verb}, which this version does not do");
+                    self.messenger.warn(from, line);
                 }
             }
         }

@@ -83,7 +83,7 @@ impl Responder {
         };
         match begun {
             Ok(work) => self.run(from, id, verb, work),
-            Err(refusal) => warn(from, verb, &refusal),
+            Err(refusal) => self.warn(from, verb, &refusal),
         }
         true
     }
@@ -99,12 +99,13 @@ impl Responder {
         let mut work: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
             match work.await {
                 Ok(Some(reply)) => {
-                    if let Err(error) = responder.options.messenger.reply(from, id, &reply) {
-                        log::warn!("{from} gets no answer: {error}");
+                    let messenger = &responder.options.messenger;
+                    if let Err(error) = messenger.reply(from, id, &reply) {
+                        messenger.warn(from, format_args!("{from} gets no answer: {error}"));
                     }
                 }
                 Ok(None) => {}
-                Err(refusal) => warn(from, verb, &refusal),
+                Err(refusal) => responder.warn(from, verb, &refusal),
             }
         });
         // What needs no waiting is done now, without a task.
@@ -193,12 +194,13 @@ impl Responder {
             Ok(Some(RangeReply { rows }.encode(&family)?))
         }))
     }
+
+    /// A request that has no answer times out at its sender, who does not learn why.
+    fn warn(&self, from: IpAddr, verb: Verb, refusal: &Refusal) {
+        let line = format_args!("a {verb} of {from} was not done: {refusal}");
+        self.options.messenger.warn(from, line);
+    }
 }
 
 /// Work that may have to wait, and the body of its reply, if there is one.
 type Work = Pin<Box<dyn Future<Output = Result<Option<Vec<u8>>, Refusal>> + Send>>;
-
-/// A request that has no answer times out at its sender, who does not learn why.
-fn warn(from: IpAddr, verb: Verb, refusal: &Refusal) {
-    log::warn!("a {verb} of {from} was not done: {refusal}");
-}

@@ -120,6 +120,11 @@ impl Ticket {
         Ok(self.room.take(answer::row_cost(key.as_bytes()) + cells)?)
     }
 
+    /// Lets others read, as long as this request only waits for other nodes.
+    pub fn release(&mut self) {
+        self.permit = None;
+    }
+
     /// A ticket for a part of the same answer, which holds up others only as long as it is there.
     #[must_use]
     pub fn part(&self) -> Self {

@@ -2,6 +2,7 @@
 
 use super::cluster::{Cluster, ClusterOptions, Fate, ROWS, Sent, TIMEOUT, address};
 use crate::coordinator::{ConsistencyLevel, CoordinatorError};
+use crate::model::key::RowKey;
 use crate::model::slice::Slice;
 use crate::net::Verb;
 use std::sync::atomic::Ordering;
@@ -242,4 +243,25 @@ async fn what_is_unanswered_at_the_end_becomes_hints() {
     cluster.nodes[0].messenger.give_up_all();
     assert_eq!((cluster.hints(0, 1), cluster.hints(0, 2)), (0, 1));
     assert_eq!(cluster.nodes[0].messenger.pending(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn others_are_asked_for_what_this_node_cannot_read() {
+    let cluster = Cluster::start(3, &ClusterOptions { runs_inline: false, ..Default::default() });
+    cluster.write(0, "c", 1, All).await.unwrap();
+    let store = &cluster.nodes[0].store;
+    store.blocks.store(true, Ordering::SeqCst);
+    store.panics.store(true, Ordering::SeqCst);
+    let (all, coordinator) = (Slice::all(None), &cluster.nodes[0].coordinator);
+    for level in [One, Quorum] {
+        assert_eq!(cluster.read(0, "a", &all, level).await.unwrap(), "c=1");
+        assert_eq!(cluster.scan(0, 10, level).await.unwrap(), ["a: c=1"]);
+        let (key, mut ticket) = (RowKey::from("a"), coordinator.ticket());
+        assert_eq!(coordinator.count(ROWS, &key, None, level).await.unwrap(), 1);
+        let rows = coordinator.read_many(ROWS, &[key], &all, level, &mut ticket).await.unwrap();
+        assert_eq!(rows[0].count, 1);
+    }
+    cluster.set_live(&[0]);
+    let read = cluster.read(0, "a", &all, One).await;
+    assert!(matches!(read, Err(CoordinatorError::Failed(_))), "{read:?}");
 }

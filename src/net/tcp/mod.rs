@@ -14,17 +14,16 @@ mod listener;
 mod peer;
 mod queue;
 mod reader;
-mod report;
 #[cfg(test)]
 mod tests;
 mod worker;
 mod writer;
 
+use super::report::Reporter;
 use super::transport::{Inbound, PeerStats, Transport};
 use super::verb::Channel;
 use crate::base::clock::Clock;
 use peer::{Peer, Peers};
-use report::Reporter;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
