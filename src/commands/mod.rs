@@ -4,6 +4,7 @@
 mod output;
 
 mod check_config;
+mod dev_cluster;
 mod nodetool;
 mod offline;
 mod restore;
@@ -31,6 +32,8 @@ struct Arguments {
 enum Command {
     /// Runs a node
     Serve(serve::Arguments),
+    /// Runs several nodes on this machine, for development
+    DevCluster(dev_cluster::Arguments),
     /// Asks a running node, or has it do something
     Nodetool(nodetool::Arguments),
     /// Reads a storage-conf.xml and prints what a node would run with
@@ -70,6 +73,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     match parsed.command {
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::DevCluster(arguments) => dev_cluster::run(&arguments),
         Command::Nodetool(arguments) => nodetool::run(&arguments),
         Command::CheckConfig(arguments) => check_config::run(&arguments),
         Command::Snapshot(arguments) => snapshot::run(&arguments),

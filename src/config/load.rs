@@ -25,7 +25,7 @@ use std::time::Duration;
 /// The name of the file in its directory.
 pub const FILE_NAME: &str = "storage-conf.xml";
 /// The configuration of a server that is given none.
-const EMBEDDED: &str = include_str!("../../storage-conf.xml");
+pub(super) const EMBEDDED: &str = include_str!("../../storage-conf.xml");
 /// The least number of threads that the original accepts.
 const LEAST_THREADS: i32 = 2;
 

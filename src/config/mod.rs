@@ -24,6 +24,7 @@ pub mod properties;
 pub mod rack_file;
 pub mod settings;
 pub mod xml;
+mod xml_text;
 
 #[cfg(test)]
 mod tests;

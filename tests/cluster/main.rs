@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
 
 mod damage;
+mod dev_cluster;
 mod failures;
 mod nodes;
 mod repair;

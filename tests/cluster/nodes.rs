@@ -252,7 +252,7 @@ fn pairs(count: usize) -> impl Iterator<Item = (usize, usize)> {
 }
 
 /// Three octets below 127, at random, with nobody at the ports that a cluster takes.
-fn free_network(count: usize) -> [u8; 3] {
+pub(crate) fn free_network(count: usize) -> [u8; 3] {
     let is_free = |[a, b, c]: &[u8; 3]| {
         (1..=count as u8 + 1).all(|d| {
             let address = Ipv4Addr::new(*a, *b, *c, d);

@@ -25,7 +25,7 @@ const MAX_ANSWER: usize = 256 << 20;
 
 /// The admin side of a server.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(in crate::commands) struct Client {
     host: String,
     port: u16,
     authorization: Option<HeaderValue>,
@@ -36,7 +36,7 @@ pub(super) struct Client {
 
 /// Why a request came to nothing.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ClientError {
+pub(in crate::commands) enum ClientError {
     /// There is nobody.
     #[error(
         "Error connecting to the admin side of {server}: {source}. Is the server running, and are \
@@ -107,7 +107,7 @@ fn told(status: StatusCode, error: &str) -> String {
 
 impl Client {
     /// A client of the server at this host and port; nothing is sent yet.
-    pub(super) fn new(
+    pub(in crate::commands) fn new(
         host: &str,
         port: u16,
         token: Option<String>,
@@ -120,7 +120,10 @@ impl Client {
     }
 
     /// What the server tells at this path.
-    pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+    pub(in crate::commands) fn get<T: DeserializeOwned>(
+        &self,
+        path: &str,
+    ) -> Result<T, ClientError> {
         let exchange = self.soon(self.exchange(Method::GET, path, Bytes::new()));
         self.parse(&self.runtime.block_on(exchange)?)
     }

@@ -16,7 +16,8 @@ mod version;
 
 use super::output;
 use clap::{ArgAction, Subcommand};
-use client::{Client, ClientError};
+pub(super) use client::Client;
+use client::ClientError;
 use serde::Serialize;
 use std::ffi::{OsStr, OsString};
 use std::fs;

@@ -1,0 +1,125 @@
+//! Where a cluster for development has its files.
+
+use crate::config::FILE_NAME;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// The directory with those of all nodes. One that nobody has named is removed when this is
+/// dropped.
+#[derive(Debug)]
+pub(super) struct Directory {
+    path: PathBuf,
+    is_temporary: bool,
+}
+
+/// Why a directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DirectoryError {
+    /// It was made by another cluster.
+    #[error(
+        "{path} has the data of {found} nodes, not of {wanted}: say --nodes {found}, or name \
+         another directory",
+        path = path.display()
+    )]
+    OtherNumber {
+        /// The directory.
+        path: PathBuf,
+        /// Nodes that have a directory there.
+        found: usize,
+        /// Those that are wanted.
+        wanted: usize,
+    },
+    /// The operating system says no.
+    #[error("cannot use {path}: {source}", path = path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl Directory {
+    /// The directory that was named, for so many nodes, or a new one among temporary files.
+    pub(super) fn open(named: Option<PathBuf>, nodes: usize) -> Result<Self, DirectoryError> {
+        let Some(path) = named else {
+            let name = format!("alexandra-dev-cluster-{}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            // Not one that somebody else has put there.
+            let made = DirBuilder::new().mode(0o700).create(&path);
+            return match made {
+                Ok(()) => Ok(Self { path, is_temporary: true }),
+                Err(source) => Err(DirectoryError::Io { path, source }),
+            };
+        };
+        let at = |source| DirectoryError::Io { path: path.clone(), source };
+        fs::create_dir_all(&path).map_err(at)?;
+        let path = path.canonicalize().map_err(at)?;
+        let found = count_nodes(&path)
+            .map_err(|source| DirectoryError::Io { path: path.clone(), source })?;
+        // The nodes there have their places on the ring already.
+        if found != 0 && found != nodes {
+            return Err(DirectoryError::OtherNumber { path, found, wanted: nodes });
+        }
+        Ok(Self { path, is_temporary: false })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn is_temporary(&self) -> bool {
+        self.is_temporary
+    }
+}
+
+/// Writes the configuration of a node into its directory.
+pub(super) fn write_configuration(node: &Path, text: &str) -> Result<(), DirectoryError> {
+    let file = node.join(FILE_NAME);
+    let written = fs::create_dir_all(node).and_then(|()| fs::write(&file, text));
+    written.map_err(|source| DirectoryError::Io { path: file, source })
+}
+
+/// How many nodes have their data here.
+fn count_nodes(path: &Path) -> io::Result<usize> {
+    let mut count = 0;
+    for entry in fs::read_dir(path)? {
+        let name = entry?.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("node"));
+        count += usize::from(number.is_some_and(|number| number.parse::<usize>().is_ok()));
+    }
+    Ok(count)
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        if self.is_temporary
+            && let Err(error) = fs::remove_dir_all(&self.path)
+        {
+            complain!("cannot remove {}: {error}", self.path.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_that_of_one_number_of_nodes() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("a/cluster");
+        let directory = Directory::open(Some(path.clone()), 2).unwrap();
+        for node in ["node1", "node2"] {
+            write_configuration(&directory.path().join(node), "<Storage/>").unwrap();
+        }
+        fs::write(path.join("nodes.txt"), "not one").unwrap();
+        drop(directory);
+        Directory::open(Some(path.clone()), 2).unwrap();
+        let refused = Directory::open(Some(path), 3).unwrap_err();
+        let is_so = matches!(refused, DirectoryError::OtherNumber { found: 2, wanted: 3, .. });
+        assert!(is_so, "{refused}");
+    }
+}

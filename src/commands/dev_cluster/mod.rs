@@ -1,0 +1,218 @@
+//! `alexandra dev-cluster`: several nodes on this machine, as processes of their own, for trying
+//! things out. When it ends they end.
+
+mod configuration;
+mod directory;
+mod processes;
+mod running;
+
+use super::offline::FAILED;
+use super::output;
+use crate::base::machine;
+use crate::config::hosts::Resolver;
+use crate::config::xml::{Element, XmlError};
+use crate::config::{ConfigError, Loaded, Loader, Settings};
+use crate::model::comparator::ComparatorRegistry;
+use configuration::{Layout, name};
+use directory::{Directory, DirectoryError, write_configuration};
+use processes::{Happening, Process};
+use running::Cluster;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::mpsc::{self, Sender};
+use std::thread;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Replicas of each row, as far as there are nodes, where no configuration says otherwise.
+const REPLICAS: usize = 3;
+
+/// The least memory for a node, in megabytes.
+const LEAST_MEGABYTES: u64 = 64;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// How many nodes
+    #[arg(long, value_name = "N", default_value_t = 3,
+        value_parser = clap::value_parser!(u8).range(1..=64))]
+    nodes: u8,
+
+    /// Keeps the data here, for the next time; without it they are removed at the end
+    #[arg(long, value_name = "DIR")]
+    directory: Option<PathBuf>,
+
+    /// A storage-conf.xml, or the directory that holds it: nodes run with it as far as they need
+    /// nothing of their own; without it the built-in one
+    #[arg(long, value_name = "FILE_OR_DIR")]
+    config: Option<PathBuf>,
+
+    /// Replicas of all keyspaces; by default those of --config, without it 3 as far as there are
+    /// nodes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    replication_factor: Option<u8>,
+
+    /// The address of the first node; the others have the following ones
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    first_address: Ipv4Addr,
+
+    /// Where each node serves clients
+    #[arg(long, value_name = "PORT", default_value_t = 9160)]
+    thrift_port: u16,
+
+    /// Where each node listens for the others
+    #[arg(long, value_name = "PORT", default_value_t = 7000)]
+    storage_port: u16,
+
+    /// Where each node listens for nodetool
+    #[arg(long, value_name = "PORT", default_value_t = 8080)]
+    admin_port: u16,
+}
+
+/// Why there is no cluster.
+#[derive(Debug, thiserror::Error)]
+enum ClusterError {
+    /// The machine does not have all of the addresses.
+    #[error(
+        "{0} is not an address of this machine. On Linux all of 127.0.0.0/8 is; on macOS each \
+         further one has to be added: sudo ifconfig lo0 alias {0} up"
+    )]
+    Address(Ipv4Addr),
+    /// Somebody listens already.
+    #[error(
+        "cannot listen on {address}: {source}. Is another server running? --first-address, \
+         --thrift-port, --storage-port and --admin-port say where else"
+    )]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// The directory cannot be used.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    /// The configuration cannot be read as a document.
+    #[error("the configuration cannot be rewritten: {0}")]
+    Document(#[from] XmlError),
+    /// A node cannot be started.
+    #[error("{name} cannot be started: {source}", name = name(*number))]
+    Start {
+        /// Which.
+        number: usize,
+        /// Why.
+        source: io::Error,
+    },
+    /// There are no signal handlers.
+    #[error("signals cannot be listened for: {0}")]
+    Signals(#[source] io::Error),
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    let settings = match load(arguments.config.as_deref()) {
+        Ok(loaded) => loaded.settings,
+        Err(error) => {
+            complain!("{}", error.log_line());
+            return ExitCode::from(error.exit_code());
+        }
+    };
+    match run_cluster(arguments, &settings) {
+        Ok(exit_code) => output::finish(exit_code),
+        Err(error) => {
+            complain!("{error}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn run_cluster(arguments: &Arguments, settings: &Settings) -> Result<ExitCode, ClusterError> {
+    let nodes = usize::from(arguments.nodes);
+    let usual = REPLICAS.min(nodes);
+    let configured = arguments.config.is_some();
+    let directory = Directory::open(arguments.directory.clone(), nodes)?;
+    let layout = Layout {
+        nodes,
+        first_address: arguments.first_address,
+        thrift_port: arguments.thrift_port,
+        storage_port: arguments.storage_port,
+        admin_port: arguments.admin_port,
+        directory: directory.path().to_owned(),
+        replication_factor: match arguments.replication_factor {
+            Some(factor) => Some(usize::from(factor)),
+            None => (!configured).then_some(usual),
+        },
+        divides_evenly: !settings.partitioner.preserves_order(),
+        memory_megabytes: ((machine::memory_bytes() >> 20) / 4 / nodes as u64).max(LEAST_MEGABYTES),
+    };
+    check_addresses(&layout)?;
+    let document = Element::parse(&settings.text)?;
+    for number in 0..nodes {
+        let configuration = layout.configure(document.clone(), number).to_string();
+        write_configuration(&layout.directory_of(number), &configuration)?;
+    }
+    let (sender, happenings) = mpsc::channel();
+    listen_for_signals(&sender)?;
+    let start = |number| {
+        let started = Process::start(number, &layout.directory_of(number), &sender);
+        started.map_err(|source| ClusterError::Start { number, source })
+    };
+    let processes = (0..nodes).map(start).collect::<Result<Vec<Process>, _>>()?;
+    Ok(Cluster::new(layout, processes, happenings, directory.is_temporary()).run())
+}
+
+/// Takes all hosts for this machine: those of a configuration give way to our own addresses, and
+/// may be out of reach here.
+struct AnyHost;
+
+impl Resolver for AnyHost {
+    fn local_host_name(&self) -> io::Result<String> {
+        Ok("localhost".to_owned())
+    }
+
+    fn resolve(&self, _host: &str) -> io::Result<Vec<IpAddr>> {
+        Ok(vec![Ipv4Addr::LOCALHOST.into()])
+    }
+}
+
+fn load(file: Option<&Path>) -> Result<Loaded, ConfigError> {
+    let comparators = ComparatorRegistry::default();
+    match file {
+        Some(file) => Loader { comparators: &comparators, resolver: &AnyHost }.load(file),
+        None => Settings::embedded(&comparators),
+    }
+}
+
+/// Whether all nodes will find their addresses and ports, which is more easily said before they
+/// are started.
+fn check_addresses(layout: &Layout) -> Result<(), ClusterError> {
+    for address in (0..layout.nodes).map(|number| layout.address(number)) {
+        for port in [layout.thrift_port, layout.storage_port, layout.admin_port] {
+            let listen = SocketAddr::from((address, port));
+            match TcpListener::bind(listen) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
+                    return Err(ClusterError::Address(address));
+                }
+                Err(source) => return Err(ClusterError::Listen { address: listen, source }),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Tells of each signal that is to end this process, on a thread that ends with it.
+fn listen_for_signals(happenings: &Sender<Happening>) -> Result<(), ClusterError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(ClusterError::Signals)?;
+    for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
+        let inside = runtime.enter();
+        let mut signals = signal(kind).map_err(ClusterError::Signals)?;
+        drop(inside);
+        let happenings = happenings.clone();
+        runtime.spawn(async move {
+            while signals.recv().await.is_some() && happenings.send(Happening::Stop).is_ok() {}
+        });
+    }
+    thread::spawn(move || runtime.block_on(std::future::pending::<()>()));
+    Ok(())
+}
