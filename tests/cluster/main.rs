@@ -5,6 +5,7 @@
 
 mod damage;
 mod dev_cluster;
+mod disturbances;
 mod failures;
 mod nodes;
 mod repair;
