@@ -51,6 +51,12 @@ fn a_paused_node_holds_up_nobody() {
             soon(|| write(client, &key)).unwrap();
             assert!(soon(|| finds(client, &key)).unwrap(), "{key}");
             assert!(soon(|| finds(client, "before 7")).unwrap());
+            if rows % 25 == 0 {
+                assert_eq!(soon(|| client.page(STANDARD, "", 40)).unwrap().len(), 40);
+                let several = [key, "before 7".to_owned(), "before 8".to_owned()];
+                let found = soon(|| client.multiget(&several, STANDARD)).unwrap();
+                assert_eq!(found.iter().filter(|(_, columns)| columns.len() == 1).count(), 3);
+            }
         }
         // Not to bury the machine.
         thread::sleep(Duration::from_millis(5));
@@ -114,6 +120,26 @@ fn a_killed_node_is_missed_by_nobody_and_misses_nothing() {
         for row in 0..ROWS {
             let key = format!("{phase} {row}");
             assert!(finds(&mut client, &key).unwrap(), "{key} is not found at ONE");
+        }
+    }
+}
+
+#[test]
+fn nodes_that_are_all_killed_at_once_have_what_they_acknowledged() {
+    const ROWS: usize = 300;
+    let mut cluster = Cluster::start(3, replicated(3));
+    let mut clients = [0, 1, 2].map(|number| cluster.client(number).at(Level::Quorum));
+    for row in 0..ROWS {
+        write(&mut clients[row % 3], &format!("row {row}")).unwrap();
+    }
+    for number in 0..3 {
+        cluster.kill(number);
+    }
+    cluster.launch(&[0, 1, 2]);
+    for number in 0..3 {
+        let mut client = cluster.client(number).at(Level::Quorum);
+        for row in 0..ROWS {
+            assert!(finds(&mut client, &format!("row {row}")).unwrap(), "{row} by node {number}");
         }
     }
 }
