@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_on_its_own_has_no_left_end() {
+    fn a_share_that_depends_on_the_data_is_not_told() {
         let mut alone = endpoint(11, RingState::Normal, "7");
         alone.owns = None;
         let text = render(&ring(vec![alone]));
