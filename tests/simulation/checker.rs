@@ -80,6 +80,7 @@ impl<'a> Checker<'a> {
                 Event::Begin(number, call) => checker.begin(*number, call, &refused),
                 Event::End(number, outcome) => checker.end(*number, outcome)?,
                 Event::Fault(_) => {}
+                Event::Settled => checker.settle(),
             }
         }
         Ok(checker.checked)
@@ -172,6 +173,13 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
+    /// What only a hint may have held has reached a replica.
+    fn settle(&mut self) {
+        for (place, rank) in std::mem::take(&mut self.at_replicas[0]) {
+            raise(&mut self.at_replicas[1], place, rank);
+        }
+    }
+
     fn replicas_of(&self, level: ConsistencyLevel) -> usize {
         match level {
             ConsistencyLevel::Zero | ConsistencyLevel::Any => 0,
@@ -182,6 +190,10 @@ impl<'a> Checker<'a> {
     }
 
     fn acknowledge(&mut self, call: &Call, rows: &[RowChange]) {
+        // Nobody promises anything at ZERO.
+        if call.level == ConsistencyLevel::Zero {
+            return;
+        }
         let have = self.replicas_of(call.level);
         for (place, rank) in rows.iter().flat_map(RowChange::effects) {
             raise(&mut self.at_replicas[have], place, rank);

@@ -2,7 +2,7 @@
 
 use alexandra::base::clock::Clock;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -15,7 +15,7 @@ const EPOCH: i64 = 1_300_000_000_000_000;
 #[derive(Debug)]
 pub(crate) struct NodeClock {
     /// How far the wall clock is off, in microseconds.
-    skew: i64,
+    skew: AtomicI64,
     /// What the monotonic clock said when the simulation began.
     uptime: Duration,
     /// The time of the simulation that the simulator told last, in milliseconds.
@@ -26,7 +26,13 @@ pub(crate) struct NodeClock {
 
 impl NodeClock {
     pub(crate) fn new(skew: i64, uptime: Duration, now_ms: u64) -> Self {
-        Self { skew, uptime, told: AtomicU64::new(now_ms), started: OnceLock::new() }
+        let (skew, told) = (AtomicI64::new(skew), AtomicU64::new(now_ms));
+        Self { skew, uptime, told, started: OnceLock::new() }
+    }
+
+    /// Somebody sets the wall clock, by so many microseconds.
+    pub(crate) fn set(&self, by: i64) {
+        self.skew.fetch_add(by, Ordering::SeqCst);
     }
 
     /// To be called within the new runtime of the node.
@@ -50,7 +56,7 @@ impl NodeClock {
 
 impl Clock for NodeClock {
     fn now_micros(&self) -> i64 {
-        EPOCH + self.skew + self.elapsed().as_micros() as i64
+        EPOCH + self.skew.load(Ordering::SeqCst) + self.elapsed().as_micros() as i64
     }
 
     fn monotonic(&self) -> Duration {

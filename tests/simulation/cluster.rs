@@ -3,7 +3,8 @@
 use crate::defects::Defect;
 use crate::history::{Family, ROWS};
 use crate::network::Network;
-use crate::node::{Node, address};
+use crate::node::{Behind, Node, address};
+use alexandra::config::settings::CacheSize;
 use alexandra::model::comparator::Comparator;
 use alexandra::model::key::RowKey;
 use alexandra::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
@@ -29,11 +30,13 @@ pub(crate) enum Profile {
     WholeRows,
     /// Nothing is killed, and at the end hints alone have made all replicas equal.
     HintsAlone,
+    /// One node is killed again and again, and messages take long detours.
+    Restarts,
 }
 
 impl Profile {
-    pub(crate) const ALL: [Self; 4] =
-        [Self::Kills, Self::PowerLosses, Self::WholeRows, Self::HintsAlone];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Kills, Self::PowerLosses, Self::WholeRows, Self::HintsAlone, Self::Restarts];
 
     pub(crate) fn loses_power(self) -> bool {
         self == Self::PowerLosses
@@ -56,7 +59,9 @@ pub(crate) struct Setup {
     pub(crate) tokens: Vec<Token>,
     pub(crate) schema: Arc<Schema>,
     pub(crate) repair_chance: f64,
-    pub(crate) speculates: bool,
+    pub(crate) speculative_percentile: Option<f64>,
+    pub(crate) has_dynamic_snitch: bool,
+    pub(crate) rows_cached: CacheSize,
     pub(crate) defect: Option<Defect>,
 }
 
@@ -82,8 +87,10 @@ impl Setup {
             partitioner,
             tokens: (0..nodes).map(token).collect(),
             schema: schema(),
-            repair_chance: if rng.bool() { 0.1 } else { 0.0 },
-            speculates: rng.bool(),
+            repair_chance: [0.0, 0.1, 1.0][rng.usize(..3)],
+            speculative_percentile: [None, Some(50.0), Some(99.0)][rng.usize(..3)],
+            has_dynamic_snitch: rng.bool(),
+            rows_cached: if rng.bool() { CacheSize::Entries(4) } else { CacheSize::Off },
             defect,
         }
     }
@@ -238,6 +245,15 @@ impl Cluster {
             }
         }
         found
+    }
+
+    /// What all nodes have done behind the backs of clients.
+    pub(crate) fn behind_the_scenes(&self) -> Behind {
+        let mut sum = Behind::default();
+        for node in &self.nodes {
+            sum.add(node.behind_the_scenes());
+        }
+        sum
     }
 
     /// Ends all nodes.

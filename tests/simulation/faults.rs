@@ -21,6 +21,8 @@ pub(crate) enum Fault {
     PowerLoss(usize),
     Start(usize),
     Slow(usize, u64),
+    /// Somebody sets a wall clock, by so many milliseconds.
+    SetClock(usize, i64),
     Flush(usize),
     Compact(usize),
 }
@@ -41,6 +43,7 @@ impl Fault {
             Self::PowerLoss(_) => "power losses",
             Self::Start(_) => "restarts",
             Self::Slow(..) => "changes of speed",
+            Self::SetClock(..) => "set clocks",
             Self::Flush(_) => "flushes",
             Self::Compact(_) => "compactions",
         }
@@ -92,6 +95,11 @@ impl Saboteur {
         let now = cluster.now_ms;
         let nodes = cluster.nodes.len();
         let node = self.rng.usize(..nodes);
+        if cluster.setup.profile == Profile::Restarts && self.rng.u32(..100) < 70 {
+            cluster.network.set_weather(DETOURS);
+            self.plan(now, 200, Fault::Start(0));
+            return Some(Fault::Kill(0));
+        }
         let kills = cluster.setup.profile != Profile::HintsAlone;
         let fault = match self.rng.u32(..100) {
             0..25 => Fault::Flush(node),
@@ -112,7 +120,8 @@ impl Saboteur {
                 self.plan(now, 4000, Fault::Resume(node));
                 Fault::Pause(node)
             }
-            72..78 => {
+            72..74 => Fault::SetClock(node, self.rng.i64(-5000..5000)),
+            74..78 => {
                 self.plan(now, 4000, Fault::Slow(node, 0));
                 Fault::Slow(node, self.rng.u64(10..600))
             }
@@ -157,6 +166,7 @@ impl Saboteur {
             }
             Fault::Mend => cluster.network.mend(),
             Fault::Slow(node, by) => cluster.network.set_slow(crate::node::address(*node), *by),
+            Fault::SetClock(node, by) => cluster.nodes[*node].set_clock(by * 1000),
             Fault::Pause(node) => {
                 let node = &mut cluster.nodes[*node];
                 let can = node.is_up() && !node.is_paused;
@@ -224,6 +234,9 @@ impl Saboteur {
         }
     }
 }
+
+/// Nothing is lost, and much comes when nobody waits for it any more.
+const DETOURS: Weather = Weather { lost: 0, doubled: 600, strayed: 100, damaged: 0 };
 
 fn weather(kind: u32) -> Weather {
     match kind {

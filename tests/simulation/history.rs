@@ -211,6 +211,8 @@ pub(crate) enum Event {
     End(usize, Outcome),
     /// A node went down, paused, was cut off: for people who read the history.
     Fault(String),
+    /// All hints have been delivered.
+    Settled,
 }
 
 /// All that happened, with the times in milliseconds.

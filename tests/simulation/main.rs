@@ -28,10 +28,11 @@ mod simulation;
 mod store;
 
 use cluster::{Profile, Setup};
-use simulation::{Simulation, Summary};
+use defects::Defect;
+use simulation::{Failure, Simulation, Summary};
 
 /// Runs that are made when nobody asks for more.
-const SEEDS: u64 = 40;
+const SEEDS: u64 = 400;
 
 fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
@@ -60,7 +61,7 @@ fn clusters_keep_what_they_promise() {
     let seeds = number("ALEXANDRA_SEEDS").unwrap_or(SEEDS);
     let runs = std::thread::scope(|scope| {
         let halves = [0, 1].map(|half| {
-            let own = move || (0..seeds).filter(|seed| seed / 4 % 2 == half).map(run).collect();
+            let own = move || (0..seeds).filter(|seed| seed / 5 % 2 == half).map(run).collect();
             scope.spawn(own)
         });
         let join = |half: std::thread::ScopedJoinHandle<'_, Vec<Summary>>| half.join();
@@ -68,6 +69,47 @@ fn clusters_keep_what_they_promise() {
     });
     let runs: Vec<Summary> = runs.into_iter().flatten().collect();
     eprintln!("{} runs: {}", runs.len(), Summary::sum(&runs));
+}
+
+/// Each defect, and a profile in which clients can see it.
+const DEFECTS: [(Defect, Profile); 13] = [
+    (Defect::AcknowledgedBeforeWritten, Profile::Kills),
+    (Defect::WritesForgotten, Profile::Kills),
+    (Defect::SyncSkipped, Profile::PowerLosses),
+    (Defect::RowsTorn, Profile::WholeRows),
+    (Defect::ReadsOfNothing, Profile::Kills),
+    (Defect::DeletionsUntold, Profile::Kills),
+    (Defect::PagesCutShort, Profile::Kills),
+    (Defect::HintsOff, Profile::HintsAlone),
+    (Defect::RepairsOff, Profile::Kills),
+    (Defect::ReplicationFactorWrong, Profile::Kills),
+    (Defect::GraceOfNothing, Profile::Kills),
+    (Defect::MessageIdsRepeat, Profile::Restarts),
+    (Defect::ChecksumsIgnored, Profile::Kills),
+];
+
+/// By so many seeds each of them has to be found.
+const SEEDS_FOR_A_DEFECT: u64 = 200;
+
+#[test]
+fn every_defect_is_found() {
+    let mut missed = Vec::new();
+    for (defect, profile) in DEFECTS {
+        // Without hints nothing is wrong for clients, but replicas stay different.
+        let shows = |failure: &Failure| failure.is_seen || defect == Defect::HintsOff;
+        let found = (0..SEEDS_FOR_A_DEFECT).find_map(|seed| {
+            let failure = Simulation::run(Setup::new(seed, profile, Some(defect))).err()?;
+            shows(&failure).then_some((seed, failure))
+        });
+        match found {
+            Some((seed, failure)) => {
+                let what: String = failure.what.lines().next().unwrap_or_default().into();
+                eprintln!("{defect:?} is found by seed {seed}: {what}");
+            }
+            None => missed.push(defect),
+        }
+    }
+    assert!(missed.is_empty(), "not found: {missed:?}");
 }
 
 #[test]

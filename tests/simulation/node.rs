@@ -14,7 +14,7 @@ use alexandra::model::schema::{FamilyId, Schema};
 use alexandra::net::Inbound;
 use alexandra::node::{Member, MemberOptions};
 use alexandra::replica::{HintOptions, HintStore, Replica, ReplicaOptions};
-use alexandra::ring::{ReplicaPlacement, ReplicationStrategy, Snitch, Token};
+use alexandra::ring::{DynamicSnitch, ReplicaPlacement, ReplicationStrategy, Snitch, Token};
 use alexandra::storage::commitlog::SyncPolicy;
 use alexandra::storage::engine::Components;
 use alexandra::storage::store::Store;
@@ -50,6 +50,26 @@ pub(crate) struct Node {
     at_ms: u64,
     pub(crate) is_paused: bool,
     starts: u64,
+    /// By earlier starts.
+    behind: Behind,
+}
+
+/// What nodes do behind the backs of clients.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Behind {
+    hints_kept: u64,
+    hints_read: u64,
+    repairs: u64,
+    speculations: u64,
+}
+
+impl Behind {
+    pub(crate) fn add(&mut self, more: Self) {
+        self.hints_kept += more.hints_kept;
+        self.hints_read += more.hints_read;
+        self.repairs += more.repairs;
+        self.speculations += more.speculations;
+    }
 }
 
 /// A node that runs. What must end first stands first.
@@ -79,6 +99,23 @@ impl Node {
             at_ms: 0,
             is_paused: false,
             starts: 0,
+            behind: Behind::default(),
+        }
+    }
+
+    pub(crate) fn behind_the_scenes(&self) -> Behind {
+        let mut sum = self.behind;
+        if let Some(running) = &self.running {
+            sum.add(running.behind_the_scenes());
+        }
+        sum
+    }
+
+    /// Somebody sets the wall clock, by so many microseconds.
+    pub(crate) fn set_clock(&mut self, by: i64) {
+        self.skew += by;
+        if let Some(running) = &self.running {
+            running.clock.set(by);
         }
     }
 
@@ -131,10 +168,12 @@ impl Node {
             hints_wait_for_sync: setup.is_batch(),
             handoff_pause: Duration::ZERO,
             reads: ReadOptions {
-                speculative_percentile: setup.speculates.then_some(99.0),
+                speculative_percentile: setup.speculative_percentile,
                 repairs: setup.defect != Some(Defect::RepairsOff),
                 repair_chances: vec![setup.repair_chance; 2],
-                dynamic_snitch: None,
+                dynamic_snitch: setup
+                    .has_dynamic_snitch
+                    .then(|| Arc::new(DynamicSnitch::default())),
             },
             transport: Arc::new(transport),
             clock: Arc::clone(&clock) as _,
@@ -180,7 +219,7 @@ impl Node {
         };
         let options = Options {
             sync: SyncPolicy::Periodic { every: NEVER },
-            segment_bytes: 256 << 10,
+            segment_bytes: 16 << 10,
             memtable_budget_bytes: 64 << 20,
             block_cache_bytes: 1 << 20,
             ..Options::new("/data", "/log")
@@ -197,6 +236,7 @@ impl Node {
             min_compaction_threshold: 0,
             max_compaction_threshold: 0,
             gc_grace_seconds,
+            rows_cached: setup.rows_cached,
             ..FamilyOptions::default()
         };
         let schema: Arc<Schema> = Arc::clone(&setup.schema);
@@ -272,6 +312,7 @@ impl Node {
     /// Ends the node at once; what it would still write must have been cut off.
     pub(crate) fn stop(&mut self) {
         self.is_paused = false;
+        self.behind = self.behind_the_scenes();
         if let Some(Running { runtime, member, storage, .. }) = self.running.take() {
             drop(runtime);
             drop(member);
@@ -314,6 +355,17 @@ impl Running {
                 hints.sync().expect("the disk is sound");
             }
         });
+    }
+
+    fn behind_the_scenes(&self) -> Behind {
+        let hints = self.hints.as_ref().map(|hints| hints.stats());
+        let reads = self.member.coordinator().stats();
+        Behind {
+            hints_kept: hints.as_ref().map_or(0, |hints| hints.stored),
+            hints_read: hints.as_ref().map_or(0, |hints| hints.read),
+            repairs: reads.repairs,
+            speculations: reads.speculations,
+        }
     }
 
     pub(crate) fn catch_up(&self) {

@@ -7,6 +7,7 @@ use crate::cluster::{Cluster, Profile, Setup};
 use crate::faults::{FaultCounts, Saboteur};
 use crate::history::{Call, Event, Family, History, Operation, Outcome, ROWS, Selection};
 use crate::network::NetworkStats;
+use crate::node::Behind;
 use alexandra::coordinator::ConsistencyLevel;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,6 +34,7 @@ pub(crate) struct Summary {
     pub(crate) trace: u64,
     checked: Checked,
     network: NetworkStats,
+    behind: Behind,
     faults: FaultCounts,
 }
 
@@ -40,6 +42,8 @@ pub(crate) struct Summary {
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) what: String,
+    /// Whether it shows in what clients were told.
+    pub(crate) is_seen: bool,
     history: String,
 }
 
@@ -99,10 +103,10 @@ impl Simulation {
         if self.setup.profile == Profile::HintsAlone {
             self.compare()?;
         }
+        self.history.push(self.cluster.now_ms, Event::Settled);
         self.read_everything()?;
         self.compare()?;
-        let checked = Checker::check(&self.setup, &self.history);
-        let checked = checked.map_err(|violation| self.violated(&violation))?;
+        let checked = self.judge()?;
         let mut trace = DefaultHasher::new();
         self.cluster.network.trace().hash(&mut trace);
         for (at, event) in &self.history.events {
@@ -114,8 +118,14 @@ impl Simulation {
             trace: trace.finish(),
             checked,
             network: self.cluster.network.stats(),
+            behind: self.cluster.behind_the_scenes(),
             faults: saboteur.counts,
         })
+    }
+
+    fn judge(&self) -> Result<Checked, Failure> {
+        let checked = Checker::check(&self.setup, &self.history);
+        checked.map_err(|violation| self.violated(&violation))
     }
 
     /// Waits until all nodes know each other, which they then have on disk.
@@ -161,7 +171,8 @@ impl Simulation {
     }
 
     fn choose_node(&mut self) -> Option<usize> {
-        let node = self.rng.usize(..self.setup.nodes);
+        let victim = self.setup.profile == Profile::Restarts && self.rng.bool();
+        let node = if victim { 0 } else { self.rng.usize(..self.setup.nodes) };
         self.cluster.nodes[node].serves().then_some(node)
     }
 
@@ -237,9 +248,11 @@ impl Simulation {
         Ok(())
     }
 
+    /// Replicas must be equal. If they are not, clients may have seen why.
     fn compare(&self) -> Result<(), Failure> {
         let differences = self.cluster.differences();
         let Some((family, row, versions)) = differences.into_iter().next() else { return Ok(()) };
+        self.judge()?;
         let what = format!("the replicas of row {row} differ in the end:{versions}");
         Err(self.failure(&what, Some((family, row))))
     }
@@ -250,7 +263,8 @@ impl Simulation {
 
     fn violated(&self, violation: &Violation) -> Failure {
         let Violation { call, row, what } = violation;
-        self.failure(&format!("call #{call}: {what}"), *row)
+        let failure = self.failure(&format!("call #{call}: {what}"), *row);
+        Failure { is_seen: true, ..failure }
     }
 
     fn failure(&self, what: &str, row: Option<(Family, u8)>) -> Failure {
@@ -265,7 +279,7 @@ impl Simulation {
             setup.partitioner,
             setup.defect,
         );
-        Failure { what, history: self.history.tell(row) }
+        Failure { what, is_seen: false, history: self.history.tell(row) }
     }
 }
 
@@ -287,6 +301,7 @@ impl Summary {
             to.strayed += from.strayed;
             to.damaged += from.damaged;
             to.cut_off += from.cut_off;
+            sum.behind.add(run.behind);
             for (kind, count) in &run.faults {
                 *sum.faults.entry(kind).or_default() += count;
             }
@@ -299,7 +314,11 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Checked { writes, acknowledged, reads, answered, columns } = self.checked;
         write!(f, "{acknowledged} of {writes} writes acknowledged, {answered} of {reads} reads ")?;
-        write!(f, "answered with {columns} columns; messages: {:?}; faults:", self.network)?;
+        write!(
+            f,
+            "answered with {columns} columns; messages: {:?}; {:?}; faults:",
+            self.network, self.behind
+        )?;
         self.faults.iter().try_for_each(|(kind, count)| write!(f, " {count} {kind},"))
     }
 }
