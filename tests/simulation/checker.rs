@@ -263,7 +263,7 @@ impl<'a> Checker<'a> {
             self.check_whole(&told, &shown)?;
         }
         if self.setup.profile.loses_power() {
-            // What was read may not have been on disk yet.
+            // Reads show what is not on disk yet, and with several machines that can go again.
             return Ok(());
         }
         let have = self.replicas_of(call.level);

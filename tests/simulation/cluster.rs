@@ -62,6 +62,8 @@ pub(crate) struct Setup {
     pub(crate) speculative_percentile: Option<f64>,
     pub(crate) has_dynamic_snitch: bool,
     pub(crate) rows_cached: CacheSize,
+    /// For how long at most who waits for the disk waits, in milliseconds.
+    pub(crate) longest_sync_ms: u64,
     pub(crate) defect: Option<Defect>,
 }
 
@@ -91,6 +93,7 @@ impl Setup {
             speculative_percentile: [None, Some(50.0), Some(99.0)][rng.usize(..3)],
             has_dynamic_snitch: rng.bool(),
             rows_cached: if rng.bool() { CacheSize::Entries(4) } else { CacheSize::Off },
+            longest_sync_ms: [60, 900][rng.usize(..2)],
             defect,
         }
     }

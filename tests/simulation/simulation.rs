@@ -160,7 +160,7 @@ impl Simulation {
                 }
             }
             if now >= next_upkeep {
-                next_upkeep = now + self.rng.u64(5..60);
+                next_upkeep = now + self.rng.u64(5..self.setup.longest_sync_ms);
                 self.cluster.upkeep();
             }
             let soonest = next_call.iter().filter(|at| **at > now).min().copied();
