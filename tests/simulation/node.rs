@@ -313,8 +313,11 @@ impl Node {
     pub(crate) fn stop(&mut self) {
         self.is_paused = false;
         self.behind = self.behind_the_scenes();
-        if let Some(Running { runtime, member, storage, .. }) = self.running.take() {
+        if let Some(Running { runtime, member, storage, clock, .. }) = self.running.take() {
             drop(runtime);
+            // Requests that are under way hold on to all of the node, until they are given up.
+            clock.tell(NEVER.as_millis() as u64);
+            member.coordinator().upkeep(clock.monotonic());
             drop(member);
             storage.close();
         }
