@@ -254,3 +254,6 @@ impl RowRead {
         to.into_iter().filter_map(|to| self.ask(to, Ask::Data)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -73,8 +73,13 @@ impl MemoryStore {
 
     /// All that is stored of a row, deletions included.
     pub(crate) fn stored(&self, family: FamilyId, key: &str) -> RowVersion {
-        let (key, all, room) = (RowKey::from(key), Slice::all(None), AnswerRoom::default());
-        self.read_version(family, &key, &all, &room, Access::Cached).unwrap()
+        self.version(family, key, &Slice::all(None))
+    }
+
+    /// What a replica tells of a slice.
+    pub(crate) fn version(&self, family: FamilyId, key: &str, slice: &Slice) -> RowVersion {
+        let (key, room) = (RowKey::from(key), AnswerRoom::default());
+        self.read_version(family, &key, slice, &room, Access::Cached).unwrap()
     }
 
     /// From now on everything blocks, and whoever may block waits for the end of this.

@@ -1,0 +1,183 @@
+//! Reads of rows that differ, over replicas that answer in any order, or not at all.
+
+use super::*;
+use crate::coordinator::tests::MemoryStore;
+use crate::model::comparator::Comparator;
+use crate::model::deletion::Deletion;
+use crate::model::key::RowKey;
+use crate::model::mutation::MutationBuilder;
+use crate::model::schema::{ColumnFamilyKind, FamilyId, Schema};
+use crate::replica::LocalStore;
+use crate::ring::Partitioner;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+const KEY: &str = "row";
+
+/// What happened to a row at one replica: a kind, a super column, a column and a timestamp.
+type Change = (u8, u8, u8, i64);
+
+#[derive(Debug, Clone)]
+struct Case {
+    family: FamilyId,
+    /// What each replica has heard of, and whether it takes full digests.
+    replicas: Vec<(Vec<Change>, bool)>,
+    needed: usize,
+    slice: Slice,
+    /// Decide which message is next, and which are lost.
+    choices: Vec<u8>,
+}
+
+fn schema() -> Schema {
+    let columns = Comparator::Bytes;
+    let supers =
+        ColumnFamilyKind::Super { super_columns: Comparator::Bytes, columns: columns.clone() };
+    let kinds = [ColumnFamilyKind::Standard { columns }, supers];
+    Schema::new(kinds.into_iter().zip(["Rows", "Supers"]).map(|(kind, name)| {
+        let (keyspace, name) = ("Blog".to_owned(), name.to_owned());
+        Arc::new(ColumnFamilySchema { keyspace, name, kind, comment: None })
+    }))
+}
+
+fn slices(is_super: bool) -> BoxedStrategy<Slice> {
+    let parent = proptest::option::of(0..2u8)
+        .prop_map(move |name| name.filter(|_| is_super).map(|name| vec![b's', name]));
+    let range = (any::<bool>(), 0..5usize, proptest::option::of((0..3u8, 0..3u8)));
+    (parent, range, proptest::option::weighted(0.2, vec(0..3u8, 0..3)))
+        .prop_map(move |(parent, (reversed, limit, bounds), names)| {
+            let prefix = if is_super && parent.is_none() { b's' } else { b'n' };
+            let parent = parent.as_deref();
+            if let Some(names) = names {
+                let names: Vec<[u8; 2]> = names.into_iter().map(|name| [prefix, name]).collect();
+                let family = schema();
+                let family = family.family(FamilyId(u32::from(is_super)));
+                return Slice::names(family, parent, names.iter().map(|name| &name[..]));
+            }
+            let (mut start, mut finish) = bounds.map_or((vec![], vec![]), |(a, b)| {
+                (vec![prefix, a.min(b)], vec![prefix, a.max(b)])
+            });
+            if reversed {
+                std::mem::swap(&mut start, &mut finish);
+            }
+            Slice::range(parent, &start, &finish, reversed, limit)
+        })
+        .boxed()
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    let change = || (0..10u8, 0..2u8, 0..3u8, 0..5i64);
+    // Most have heard of most: else digests are never alike.
+    let replicas = (vec(change(), 0..10), vec((vec(change(), 0..3), any::<bool>()), 1..5));
+    let rest = (1..4usize, vec(any::<u8>(), 1..40));
+    (any::<bool>(), replicas, rest).prop_flat_map(|(is_super, (common, own), (needed, choices))| {
+        let replicas: Vec<_> = own
+            .into_iter()
+            .map(|(own, full)| (common.iter().copied().chain(own).collect::<Vec<_>>(), full))
+            .collect();
+        let needed = needed.min(replicas.len());
+        let family = FamilyId(u32::from(is_super));
+        slices(is_super).prop_map(move |slice| {
+            let (replicas, choices) = (replicas.clone(), choices.clone());
+            Case { family, replicas, needed, slice, choices }
+        })
+    })
+}
+
+fn endpoint(place: usize) -> IpAddr {
+    [127, 0, 0, place as u8].into()
+}
+
+fn store_of(schema: &Arc<Schema>, family: FamilyId, changes: &[Change]) -> MemoryStore {
+    let store = MemoryStore::new(Arc::clone(schema), Partitioner::OrderPreserving);
+    let is_super = schema.family(family).is_super();
+    for (kind, group, name, at) in changes {
+        let super_name: &[u8] = if is_super { &[b's', *group] } else { b"" };
+        let place = (super_name, &[b'n', *name][..]);
+        let mut builder = MutationBuilder::new(schema, "Blog", KEY.as_bytes());
+        let row = builder.family(family);
+        match kind {
+            0 => row.delete_row(Deletion::at(*at, 1)),
+            1 if is_super => row.delete_super_column(super_name, Deletion::at(*at, 1)),
+            2..4 => row.delete_column(place, Deletion::at(*at, i32::from(*kind))),
+            kind => row.insert(place, &[*kind], *at),
+        };
+        store.apply(&[builder.finish()], true).unwrap();
+    }
+    store
+}
+
+/// Carries messages until the read is done, or nothing helps any more.
+fn carry(case: &Case, schema: &Schema, stores: &[MemoryStore]) -> (Option<Resolved>, bool) {
+    let family = schema.family(case.family);
+    let candidates = case.replicas.iter().enumerate();
+    let candidates = candidates.map(|(place, (_, full))| (endpoint(place), *full));
+    let requirement = Requirement::any(case.needed);
+    let mut read = RowRead::new(Arc::clone(family), case.slice.clone(), requirement, candidates);
+    let (mut on_its_way, mut is_any_lost) = (read.begin(), false);
+    let mut choices = case.choices.iter().cycle().map(|choice| usize::from(*choice));
+    for _ in 0..200 {
+        if read.is_resolved() {
+            return (read.resolved(), is_any_lost);
+        }
+        let choice = choices.next().unwrap();
+        if on_its_way.is_empty() || choice % 5 == 0 {
+            on_its_way.extend(read.on_slow());
+            if on_its_way.is_empty() {
+                break;
+            }
+        }
+        let Request { to, ask, slice, round } = on_its_way.swap_remove(choice % on_its_way.len());
+        if choice % 11 == 10 {
+            is_any_lost = true;
+            continue;
+        }
+        let place = stores.iter().enumerate().position(|(place, _)| endpoint(place) == to).unwrap();
+        let version = stores[place].version(case.family, KEY, &slice);
+        let reply = match ask {
+            Ask::Data => Reply::Data(version),
+            Ask::Digest if case.replicas[place].1 => Reply::Digest(version.full_digest(family)),
+            Ask::Digest => Reply::Digest(version.digest(family)),
+        };
+        on_its_way.extend(read.on_reply(round, to, reply));
+    }
+    (None, is_any_lost)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn a_read_sees_all_that_those_know_who_took_part(case in cases()) {
+        let schema = Arc::new(schema());
+        let family = schema.family(case.family);
+        let stores: Vec<MemoryStore> = case
+            .replicas
+            .iter()
+            .map(|(changes, _)| store_of(&schema, case.family, changes))
+            .collect();
+        let (resolved, is_any_lost) = carry(&case, &schema, &stores);
+        let Some(Resolved { version, consistent, repairs }) = resolved else {
+            prop_assert!(is_any_lost, "all have answered");
+            return Ok(());
+        };
+        let repaired = repairs.iter().map(|(endpoint, _)| *endpoint);
+        let took_part: Vec<IpAddr> = consistent.iter().copied().chain(repaired).collect();
+        prop_assert!(took_part.len() >= case.needed);
+        let place = |of: &IpAddr| (0..stores.len()).position(|it| endpoint(it) == *of).unwrap();
+        let all: Vec<RowVersion> =
+            took_part.iter().map(|it| stores[place(it)].stored(case.family, KEY)).collect();
+        let seen = version.resolve(family, &case.slice);
+        let mut whole = RowVersion::merge(family, &all);
+        whole.keep_within(family, &case.slice);
+        prop_assert_eq!(&seen, &whole.resolve(family, &case.slice));
+        for (endpoint, lacking) in &repairs {
+            let key = RowKey::from(KEY);
+            let mutation = lacking.to_mutation(&schema, case.family, &key);
+            stores[place(endpoint)].apply(&[mutation], true).unwrap();
+        }
+        for endpoint in &took_part {
+            let own = stores[place(endpoint)].version(case.family, KEY, &case.slice);
+            prop_assert_eq!(&own.resolve(family, &case.slice), &seen, "{}", endpoint);
+        }
+    }
+}
