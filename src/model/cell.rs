@@ -233,14 +233,7 @@ impl Cell {
         let (Some(mine), Some(theirs)) = (self.deletion(), other.deletion()) else {
             return self;
         };
-        let merged = mine.merge(theirs);
-        if merged == mine {
-            self
-        } else if merged == theirs {
-            other
-        } else {
-            Self::super_tombstone(self.super_name(), merged)
-        }
+        if mine.merge(theirs) == mine { self } else { other }
     }
 }
 

@@ -18,13 +18,13 @@ impl Deletion {
         Self { marked_for_delete_at, local_deletion_time }
     }
 
-    /// Both halves grow independently, as in 0.6: merging commutes and never forgets a deletion.
+    /// The one that deletes more; of two that delete the same, the one that was made later. 0.6
+    /// takes the greater of each half: then what is left depends on whether a compaction has
+    /// dropped the one before it could meet the other, and replicas differ for ever.
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
-        Self {
-            marked_for_delete_at: self.marked_for_delete_at.max(other.marked_for_delete_at),
-            local_deletion_time: self.local_deletion_time.max(other.local_deletion_time),
-        }
+        let rank = |it: &Self| (it.marked_for_delete_at, it.local_deletion_time);
+        if rank(&self) < rank(&other) { other } else { self }
     }
 
     /// Whether a column of this timestamp is deleted. Equal means deleted.

@@ -374,6 +374,22 @@ mod tests {
         assert_eq!(kept(&supers, &columns, &groups), "r ra");
     }
 
+    /// Clocks of coordinators differ: the later deletion may have been made at an earlier time.
+    #[test]
+    fn a_compaction_between_two_deletions_changes_nothing() {
+        let (old, row, new) = (Deletion::at(1, 300), Deletion::at(2, 100), Deletion::at(3, 200));
+        let marker = |deletion| Cell::super_tombstone(b"s", deletion);
+        let told = |row, cells| {
+            let mut told = RowVersion { deletion: row, cells };
+            told.drop_covered(&family(true));
+            told
+        };
+        let together = told(row, vec![marker(old).reconcile(marker(new))]);
+        let compacted = told(row, vec![marker(old)]);
+        let versions = [compacted, told(Deletion::NONE, vec![marker(new)])];
+        assert_eq!(RowVersion::merge(&family(true), &versions), together);
+    }
+
     /// Cells of few names, timestamps and values, so that they collide; in any order.
     fn cells(is_super: bool) -> impl Strategy<Value = Vec<Cell>> {
         let cell = (0..3u8, 0..3u8, 0..4i64, 0..4u8).prop_map(move |(group, name, at, kind)| {

@@ -90,11 +90,11 @@ pub(crate) struct Row {
 const NEVER: i64 = i64::MIN;
 
 impl Row {
-    /// Greatest timestamp and greatest local time of the deletions of a target.
+    /// Timestamp and local time of the deletion that counts for a target: the one that deletes
+    /// most, and of those the latest.
     fn deletion(&self, target: &Target) -> Option<(i64, i32)> {
-        let of = || self.writes.iter().filter(|w| w.target == *target && w.value.is_none());
-        let timestamp = of().map(|w| w.timestamp).max()?;
-        Some((timestamp, of().map(|w| w.deleted_at).max()?))
+        let of = self.writes.iter().filter(|w| w.target == *target && w.value.is_none());
+        of.map(|w| (w.timestamp, w.deleted_at)).max()
     }
 
     fn deleted_up_to(&self, target: &Target) -> i64 {
