@@ -7,8 +7,8 @@
 
 use crate::cluster::Setup;
 use crate::history::{
-    COLUMNS, Call, Event, Family, History, Operation, Outcome, Place, ROWS, Rank, RowAnswer,
-    RowChange, Selection,
+    COLUMNS, Call, Event, Family, GROUPS, History, Operation, Outcome, Place, ROWS, Rank,
+    RowAnswer, RowChange, Selection,
 };
 use alexandra::coordinator::ConsistencyLevel;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,6 +30,7 @@ pub(crate) struct Violation {
 pub(crate) struct Checked {
     pub(crate) writes: u64,
     pub(crate) acknowledged: u64,
+    pub(crate) unavailable: u64,
     pub(crate) reads: u64,
     pub(crate) answered: u64,
     pub(crate) columns: u64,
@@ -125,6 +126,7 @@ impl<'a> Checker<'a> {
         if let Outcome::Nonsense(what) | Outcome::Failed(what) = outcome {
             return Err(fail(None, what.clone()));
         }
+        self.checked.unavailable += u64::from(matches!(outcome, Outcome::Unavailable));
         match &call.operation {
             Operation::Write(rows) => {
                 self.checked.writes += 1;
@@ -156,12 +158,13 @@ impl<'a> Checker<'a> {
                         .map_err(|what| fail(Some((*family, answer.0)), what))?;
                 }
             }
-            Operation::Scan { family, behind, max_rows, selection } => {
+            Operation::Scan { family, behind, wraps, max_rows, selection } => {
                 self.checked.reads += 1;
                 let Outcome::Rows(answers) = outcome else { return Ok(()) };
                 self.checked.answered += 1;
-                let rows =
-                    self.scanned(*behind, *max_rows, answers).map_err(|it| fail(None, it))?;
+                let rows = self
+                    .scanned((*behind, *wraps), *max_rows, answers)
+                    .map_err(|it| fail(None, it))?;
                 for row in rows {
                     let empty = (row, Vec::new());
                     let answer = answers.iter().find(|it| it.0 == row).unwrap_or(&empty);
@@ -207,15 +210,15 @@ impl<'a> Checker<'a> {
     /// The rows that a scan has told of, be it by leaving them out.
     fn scanned(
         &self,
-        behind: Option<u8>,
+        (behind, wraps): (Option<u8>, bool),
         max_rows: usize,
         answers: &[RowAnswer],
     ) -> Result<Vec<u8>, String> {
         let mut in_order: Vec<u8> = (0..ROWS).collect();
         in_order.sort_by_key(|row| self.setup.row_token(*row));
-        let start = behind.map(|row| self.setup.row_token(row));
-        in_order
-            .retain(|row| start.as_ref().is_none_or(|start| self.setup.row_token(*row) > *start));
+        let start = behind.and_then(|behind| in_order.iter().position(|row| *row == behind));
+        let before: Vec<u8> = in_order.drain(..start.map_or(0, |start| start + 1)).collect();
+        in_order.extend(before.into_iter().filter(|_| wraps));
         let mut rest = in_order.iter();
         for (row, _) in answers {
             if !rest.any(|it| it == row) {
@@ -398,14 +401,21 @@ fn told(
             names.iter().flat_map(|group| Place::of_group(family, row, *group)).collect()
         }
         Selection::Names(names) => names.iter().map(|column| standard(*column)).collect(),
-        Selection::Range { start, finish, reversed, .. } => {
+        Selection::Range { group, start, finish, reversed, .. } => {
+            let is_of_groups = family == Family::Super && group.is_none();
+            let end = if is_of_groups { GROUPS - 1 } else { COLUMNS - 1 };
             let (least, greatest) = if *reversed { (finish, start) } else { (start, finish) };
-            let range = least.unwrap_or(0)..=greatest.unwrap_or(COLUMNS - 1);
-            let mut columns: Vec<Place> = range.map(standard).collect();
+            let mut names: Vec<u8> = (least.unwrap_or(0)..=greatest.unwrap_or(end)).collect();
             if *reversed {
-                columns.reverse();
+                names.reverse();
             }
-            columns
+            let places = |name| -> Vec<Place> {
+                if is_of_groups {
+                    return Place::of_group(family, row, name).collect();
+                }
+                vec![Place { family, row, group: group.unwrap_or(0), column: name }]
+            };
+            names.into_iter().flat_map(places).collect()
         }
     };
     let mut rest = told.iter();
@@ -414,14 +424,18 @@ fn told(
             return Err(format!("{place} is out of order, or was not asked for"));
         }
     }
-    if let Selection::Range { limit, .. } = selection {
-        if shown.len() > *limit {
+    if let Selection::Range { group, limit, .. } = selection {
+        let is_of_groups = family == Family::Super && group.is_none();
+        let unit = |place: &Place| (place.group, (!is_of_groups).then_some(place.column));
+        let mut units: Vec<_> = shown.iter().map(|(place, _)| unit(place)).collect();
+        units.dedup();
+        if units.len() > *limit {
             return Err("more columns than were asked for".into());
         }
-        if shown.len() == *limit
-            && let Some((last, _)) = shown.last()
+        if units.len() == *limit
+            && let Some(last) = units.last()
         {
-            let end = told.iter().position(|place| place == last).map_or(0, |at| at + 1);
+            let end = told.iter().rposition(|place| unit(place) == *last).map_or(0, |at| at + 1);
             told.truncate(end);
         }
     }

@@ -121,8 +121,9 @@ impl Inventor {
             }
             10..25 => {
                 let behind = self.rng.bool().then(|| self.rng.u8(..ROWS));
+                let (wraps, selection) = (self.rng.bool(), self.selection(family));
                 let max_rows = if self.rng.bool() { 100 } else { self.rng.usize(1..5) };
-                Operation::Scan { family, behind, max_rows, selection: self.selection(family) }
+                Operation::Scan { family, behind, wraps, max_rows, selection }
             }
             _ => {
                 let rows = self.rows();
@@ -136,26 +137,34 @@ impl Inventor {
             return Selection::Whole;
         }
         let all = if family == Family::Super { GROUPS } else { COLUMNS };
-        match (family, self.rng.bool()) {
-            (_, true) => {
+        match self.rng.u32(..10) {
+            0..4 => {
                 let mut names: Vec<u8> = (0..all).collect();
                 self.rng.shuffle(&mut names);
                 names.truncate(self.rng.usize(1..3));
                 names.sort_unstable();
                 Selection::Names(names)
             }
-            (Family::Super, false) => Selection::Group(self.rng.u8(..GROUPS)),
-            (Family::Standard, false) => {
-                let bounds = [self.rng.u8(..COLUMNS), self.rng.u8(..COLUMNS)];
-                let (least, greatest) = (bounds[0].min(bounds[1]), bounds[0].max(bounds[1]));
-                let reversed = self.rng.bool();
-                let (start, finish) = if reversed { (greatest, least) } else { (least, greatest) };
-                let mut bound = |it| self.rng.bool().then_some(it);
-                let (start, finish) = (bound(start), bound(finish));
-                let limit = self.rng.usize(1..5);
-                Selection::Range { start, finish, reversed, limit }
+            4..6 if family == Family::Super => Selection::Group(self.rng.u8(..GROUPS)),
+            6..8 if family == Family::Super => self.range(None, GROUPS),
+            _ if family == Family::Super => {
+                let group = self.rng.u8(..GROUPS);
+                self.range(Some(group), COLUMNS)
             }
+            _ => self.range(None, COLUMNS),
         }
+    }
+
+    /// A range of so many names.
+    fn range(&mut self, group: Option<u8>, names: u8) -> Selection {
+        let bounds = [self.rng.u8(..names), self.rng.u8(..names)];
+        let (least, greatest) = (bounds[0].min(bounds[1]), bounds[0].max(bounds[1]));
+        let reversed = self.rng.bool();
+        let (start, finish) = if reversed { (greatest, least) } else { (least, greatest) };
+        let mut bound = |it| self.rng.bool().then_some(it);
+        let (start, finish) = (bound(start), bound(finish));
+        let limit = self.rng.usize(1..usize::from(names));
+        Selection::Range { group, start, finish, reversed, limit }
     }
 }
 
@@ -181,15 +190,18 @@ pub(crate) async fn call(
             let count = coordinator.count(id, &row, group.as_deref(), call.level).await;
             count.map(Outcome::Counted)
         }
-        Operation::Scan { family, behind, max_rows, selection } => {
-            let start = behind.map(|row| setup.partitioner.token(key(row).as_bytes()));
-            let range = RowRange {
-                start: start.map_or(Bound::Unbounded, Bound::Excluded),
-                end: Bound::Unbounded,
+        Operation::Scan { family, behind, wraps, max_rows, selection } => {
+            let behind = behind.map(|row| setup.row_token(row));
+            let range = |start: Option<Bound<_>>, end: Option<Bound<_>>| RowRange {
+                start: start.unwrap_or(Bound::Unbounded),
+                end: end.unwrap_or(Bound::Unbounded),
             };
+            let mut ranges = vec![range(behind.clone().map(Bound::Excluded), None)];
+            let rest = behind.filter(|_| *wraps).map(|token| Some(Bound::Included(token)));
+            ranges.extend(rest.map(|end| range(None, end)));
             let (slice, mut ticket) = (slice(&setup, *family, selection), coordinator.ticket());
             let (id, level) = (family_id(*family), call.level);
-            let rows = coordinator.scan(id, &[range], &slice, *max_rows, level, &mut ticket).await;
+            let rows = coordinator.scan(id, &ranges, &slice, *max_rows, level, &mut ticket).await;
             rows.map(|rows| answers(*family, rows))
         }
     };
@@ -231,9 +243,11 @@ fn slice(setup: &Setup, family: Family, selection: &Selection) -> Slice {
             let names: Vec<Vec<u8>> = names.iter().map(|it| name(*it)).collect();
             Slice::names(schema, None, names.iter().map(Vec::as_slice))
         }
-        Selection::Range { start, finish, reversed, limit } => {
+        Selection::Range { group, start, finish, reversed, limit } => {
+            let name = |it| if group.is_some() { column_name(it) } else { name(it) };
             let bound = |it: Option<u8>| it.map(name).unwrap_or_default();
-            Slice::range(None, &bound(*start), &bound(*finish), *reversed, *limit)
+            let group = group.map(group_name);
+            Slice::range(group.as_deref(), &bound(*start), &bound(*finish), *reversed, *limit)
         }
     }
 }

@@ -101,23 +101,25 @@ impl Saboteur {
             return Some(Fault::Kill(0));
         }
         let kills = cluster.setup.profile != Profile::HintsAlone;
+        // Long enough to be taken for dead.
+        let longest_cut = if kills { 8000 } else { 40_000 };
         let fault = match self.rng.u32(..100) {
             0..25 => Fault::Flush(node),
             25..35 => Fault::Compact(node),
             35..45 => Fault::Weather(self.rng.u32(..4)),
             45..55 => {
-                self.plan(now, 8000, Fault::Mend);
+                self.plan(now, longest_cut, Fault::Mend);
                 let mut all: Vec<usize> = (0..nodes).collect();
                 self.rng.shuffle(&mut all);
                 all.truncate(self.rng.usize(1..=nodes / 2));
                 Fault::Partition(all)
             }
             55..62 => {
-                self.plan(now, 8000, Fault::Mend);
+                self.plan(now, longest_cut, Fault::Mend);
                 Fault::OneWay(node, (node + self.rng.usize(1..nodes)) % nodes)
             }
             62..72 => {
-                self.plan(now, 4000, Fault::Resume(node));
+                self.plan(now, longest_cut / 2, Fault::Resume(node));
                 Fault::Pause(node)
             }
             72..74 => Fault::SetClock(node, self.rng.i64(-5000..5000)),

@@ -143,8 +143,9 @@ pub(crate) enum Selection {
     Whole,
     /// Columns of the standard family, or whole super columns, by name.
     Names(Vec<u8>),
-    /// Columns of the standard family.
+    /// Columns of the standard family or of a super column, or super columns.
     Range {
+        group: Option<u8>,
         start: Option<u8>,
         finish: Option<u8>,
         reversed: bool,
@@ -168,10 +169,11 @@ pub(crate) enum Operation {
         row: u8,
         group: Option<u8>,
     },
-    /// The first rows behind the token of this one.
+    /// The first rows behind the token of this one, and perhaps on from the beginning of the ring.
     Scan {
         family: Family,
         behind: Option<u8>,
+        wraps: bool,
         max_rows: usize,
         selection: Selection,
     },

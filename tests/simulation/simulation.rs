@@ -291,6 +291,7 @@ impl Summary {
             let (to, from) = (&mut sum.checked, &run.checked);
             to.writes += from.writes;
             to.acknowledged += from.acknowledged;
+            to.unavailable += from.unavailable;
             to.reads += from.reads;
             to.answered += from.answered;
             to.columns += from.columns;
@@ -312,13 +313,10 @@ impl Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Checked { writes, acknowledged, reads, answered, columns } = self.checked;
+        let Checked { writes, acknowledged, unavailable, reads, answered, columns } = self.checked;
         write!(f, "{acknowledged} of {writes} writes acknowledged, {answered} of {reads} reads ")?;
-        write!(
-            f,
-            "answered with {columns} columns; messages: {:?}; {:?}; faults:",
-            self.network, self.behind
-        )?;
+        write!(f, "answered with {columns} columns, {unavailable} calls refused; ")?;
+        write!(f, "messages: {:?}; {:?}; faults:", self.network, self.behind)?;
         self.faults.iter().try_for_each(|(kind, count)| write!(f, " {count} {kind},"))
     }
 }
