@@ -127,6 +127,10 @@ impl Saboteur {
                 self.plan(now, 4000, Fault::Slow(node, 0));
                 Fault::Slow(node, self.rng.u64(10..600))
             }
+            78..85 if cluster.setup.profile.loses_power() => {
+                self.black_out(now, nodes);
+                return None;
+            }
             78.. if kills => {
                 self.plan(now, 15_000, Fault::Start(node));
                 let loses_power = cluster.setup.profile.loses_power() && self.rng.bool();
@@ -135,6 +139,14 @@ impl Saboteur {
             _ => return None,
         };
         Some(fault)
+    }
+
+    /// All machines lose power at once.
+    fn black_out(&mut self, now: u64, nodes: usize) {
+        for node in 0..nodes {
+            self.planned.entry(now).or_default().push(Fault::PowerLoss(node));
+            self.plan(now, 3000, Fault::Start(node));
+        }
     }
 
     /// Mostly short.
