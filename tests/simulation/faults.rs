@@ -27,6 +27,9 @@ pub(crate) enum Fault {
     Compact(usize),
 }
 
+/// Nodes are taken for dead after some twenty seconds.
+const LONGEST_SLEEP_MS: u64 = 38_000;
+
 /// How often there was what.
 pub(crate) type FaultCounts = BTreeMap<&'static str, u64>;
 
@@ -60,9 +63,20 @@ pub(crate) struct Saboteur {
 }
 
 impl Saboteur {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64, cluster: &Cluster) -> Self {
         let (rng, planned) = (fastrand::Rng::with_seed(seed), BTreeMap::new());
-        Self { rng, planned, next_ms: 0, counts: FaultCounts::new() }
+        let mut saboteur = Self { rng, planned, next_ms: 0, counts: FaultCounts::new() };
+        let sleepy = [Profile::HintsAlone, Profile::PowerLosses];
+        if sleepy.contains(&cluster.setup.profile) && saboteur.rng.bool() {
+            saboteur.put_to_sleep(cluster.now_ms);
+        }
+        saboteur
+    }
+
+    /// The first node stands still for so long that all others take it for dead.
+    fn put_to_sleep(&mut self, now: u64) {
+        self.planned.entry(now + 1000).or_default().push(Fault::Pause(0));
+        self.planned.entry(now + LONGEST_SLEEP_MS).or_default().push(Fault::Resume(0));
     }
 
     /// When it does something next.
@@ -119,6 +133,8 @@ impl Saboteur {
                 Fault::OneWay(node, (node + self.rng.usize(1..nodes)) % nodes)
             }
             62..72 => {
+                // The first node may be in a sleep that is to be long.
+                let node = if kills { node } else { node.max(1) };
                 self.plan(now, longest_cut / 2, Fault::Resume(node));
                 Fault::Pause(node)
             }

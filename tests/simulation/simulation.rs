@@ -15,7 +15,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, mpsc};
 
 /// How long clients work, in milliseconds.
-const WORK_MS: u64 = 30_000;
+const WORK_MS: u64 = 40_000;
 
 /// How long it takes at most until all nodes know each other.
 const MEETING_MS: u64 = 120_000;
@@ -94,7 +94,7 @@ impl Simulation {
             self.cluster.start(node);
         }
         self.meet()?;
-        let mut saboteur = Saboteur::new(self.rng.u64(..));
+        let mut saboteur = Saboteur::new(self.rng.u64(..), &self.cluster);
         self.work(&mut saboteur);
         saboteur.heal(&mut self.cluster);
         self.fault("all is put right");
