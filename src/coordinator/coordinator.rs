@@ -15,9 +15,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Waker};
 use std::time::Duration;
+use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use super::ConsistencyLevel;
+
+/// Rows whose replicas are compared at a time, behind the backs of clients.
+const MAX_COMPARES: usize = 256;
 
 /// What a coordinator needs to know.
 #[derive(Debug)]
@@ -77,6 +81,8 @@ pub struct Coordinator {
     pub(super) hinting: Option<Arc<Hinting>>,
     pub(super) latencies: Latencies,
     pub(super) repairs_reads: bool,
+    /// Comparisons of replicas that go on at a time; more are left out, since each reads a row.
+    pub(super) compares: Arc<Semaphore>,
     pub(super) tasks: TaskTracker,
     pub(super) counters: Counters,
 }
@@ -143,6 +149,7 @@ impl Coordinator {
                 reads.dynamic_snitch,
             ),
             repairs_reads: reads.repairs,
+            compares: Arc::new(Semaphore::new(MAX_COMPARES)),
             tasks: TaskTracker::new(),
             counters: Counters::default(),
         };

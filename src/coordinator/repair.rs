@@ -194,6 +194,7 @@ impl Coordinator {
         if replicas.live.len() < 2 || !self.repairs_reads || !self.is_chosen(wanted.family) {
             return;
         }
+        let Ok(permit) = Arc::clone(&self.compares).try_acquire_owned() else { return };
         let (coordinator, view) = (Arc::clone(self), Arc::clone(view));
         let (key, slice): (RowKey, _) = (wanted.key.clone(), wanted.slice.clone());
         let (family, live) = (wanted.family, replicas.live.clone());
@@ -202,6 +203,7 @@ impl Coordinator {
             if let Err(error) = coordinator.compare(&view, wanted, live).await {
                 log::debug!("the replicas of row {key} could not be compared: {error}");
             }
+            drop(permit);
         });
     }
 

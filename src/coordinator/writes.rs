@@ -115,9 +115,15 @@ impl Coordinator {
         replicas: &[WriteReplicas],
     ) -> Result<(), CoordinatorError> {
         let replies: Arc<dyn Replies> = Arc::clone(request) as _;
-        for (row, (mutation, replicas)) in request.rows().iter().zip(replicas).enumerate() {
-            if !replicas.live.is_empty() {
-                let body = bodies::encode_mutation(mutation, &self.schema)?;
+        // A row that cannot be sent is found before any other was.
+        let rows = request.rows().iter().zip(replicas);
+        let encode = |(mutation, replicas): (_, &WriteReplicas)| {
+            let body = || bodies::encode_mutation(mutation, &self.schema);
+            (!replicas.live.is_empty()).then(body).transpose()
+        };
+        let bodies = rows.map(encode).collect::<Result<Vec<_>, _>>()?;
+        for (row, (body, replicas)) in bodies.into_iter().zip(replicas).enumerate() {
+            if let Some(body) = body {
                 let (verb, tag) = (Verb::Mutation, row as u32);
                 let message = Request { verb, headers: Vec::new(), body: &body, tag };
                 self.messenger.request(message, &replicas.live, &replies)?;

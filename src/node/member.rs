@@ -28,6 +28,7 @@ use crate::storage::saved_ring::{RingNote, SavedRing};
 use crate::storage::system::{self, IdentityError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
@@ -105,6 +106,8 @@ pub struct Member {
     hints: Option<Arc<HintStore>>,
     handoff: Option<Arc<Handoff>>,
     drops: Arc<Drops>,
+    /// The time of what was noted last of the ring, in milliseconds since 1970.
+    last_note: AtomicU64,
     /// One lock for all, held while a message is worked on; nothing waits under it.
     gossip: Mutex<Gossip>,
 }
@@ -200,6 +203,7 @@ impl Member {
             hints,
             handoff,
             drops,
+            last_note: AtomicU64::new(0),
             gossip,
         }))
     }
@@ -445,7 +449,12 @@ impl Member {
 
     /// Writes something down for the next start. Without it that start learns it from others.
     fn note(&self, note: &RingNote) {
-        let written: Result<(), WriteError> = note.write(&self.storage, self.clock.coarse_millis());
+        // Of two notes about one node the later one counts, also if both are of one millisecond.
+        let now = self.clock.coarse_millis();
+        let later = |last: u64| Some(now.max(last + 1));
+        let order = Ordering::Relaxed;
+        let last = self.last_note.fetch_update(order, order, later).unwrap_or_default();
+        let written: Result<(), WriteError> = note.write(&self.storage, now.max(last + 1));
         if let Err(error) = written {
             log::warn!("the ring is not saved: {error}");
         }

@@ -37,6 +37,9 @@ const NEVER: Duration = Duration::from_hours(10_000);
 /// Never reached in a simulation.
 const ENDLESS: u64 = 1 << 40;
 
+/// Where the commit log is.
+const LOG: &str = "/log";
+
 /// The machine of a node, whether the node runs or not.
 pub(crate) struct Node {
     pub(crate) number: usize,
@@ -219,10 +222,11 @@ impl Node {
         };
         let options = Options {
             sync: SyncPolicy::Periodic { every: NEVER },
-            segment_bytes: 16 << 10,
+            // Large enough for a life: a thread in the background makes the next one.
+            segment_bytes: 1 << 20,
             memtable_budget_bytes: 64 << 20,
             block_cache_bytes: 1 << 20,
-            ..Options::new("/data", "/log")
+            ..Options::new("/data", LOG)
         };
         let gc_grace_seconds =
             if setup.defect == Some(Defect::GraceOfNothing) { 0 } else { 864_000 };

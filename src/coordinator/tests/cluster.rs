@@ -226,6 +226,16 @@ impl Cluster {
         self.nodes[place].coordinator.write(&[mutation], level).await
     }
 
+    /// Writes rows by a node.
+    pub(super) async fn write_all(
+        &self,
+        place: usize,
+        rows: &[RowMutation],
+        level: ConsistencyLevel,
+    ) -> Result<(), CoordinatorError> {
+        self.nodes[place].coordinator.write(rows, level).await
+    }
+
     /// A write of one column, with a value that tells its timestamp.
     pub(super) fn insert(&self, key: &str, column: &str, at: i64) -> RowMutation {
         let mut builder = MutationBuilder::new(&self.schema, "Blog", key.as_bytes());

@@ -3,6 +3,7 @@
 use super::cluster::{Cluster, ClusterOptions, Fate, ROWS, Sent, TIMEOUT, address};
 use crate::coordinator::{ConsistencyLevel, CoordinatorError};
 use crate::model::key::RowKey;
+use crate::model::mutation::MutationBuilder;
 use crate::model::slice::Slice;
 use crate::net::Verb;
 use std::sync::atomic::Ordering;
@@ -245,7 +246,8 @@ async fn what_is_unanswered_at_the_end_becomes_hints() {
     assert_eq!(cluster.nodes[0].messenger.pending(), 0);
 }
 
-#[tokio::test(start_paused = true)]
+/// By the real clock: a paused one would run on while the threads of the replica are at work.
+#[tokio::test]
 async fn others_are_asked_for_what_this_node_cannot_read() {
     let cluster = Cluster::start(3, &ClusterOptions { runs_inline: false, ..Default::default() });
     cluster.write(0, "c", 1, All).await.unwrap();
@@ -264,4 +266,16 @@ async fn others_are_asked_for_what_this_node_cannot_read() {
     cluster.set_live(&[0]);
     let read = cluster.read(0, "a", &all, One).await;
     assert!(matches!(read, Err(CoordinatorError::Failed(_))), "{read:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_that_cannot_be_sent_is_found_before_any_was() {
+    let cluster = Cluster::start(3, &ClusterOptions::default());
+    let mut nameless = MutationBuilder::new(&cluster.schema, "Blog", b"\xff");
+    nameless.family(ROWS).insert((b"", b"c"), b"", 1);
+    let batch = [cluster.insert("a", "c", 1), nameless.finish()];
+    let written = cluster.write_all(0, &batch, Quorum).await;
+    assert!(matches!(written, Err(CoordinatorError::Unsendable(_))), "{written:?}");
+    assert_eq!(cluster.network.take_sent().len(), 0);
+    assert_eq!([0, 1, 2].map(|place| cluster.columns(place)), ["", "", ""]);
 }
