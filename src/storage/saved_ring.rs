@@ -9,11 +9,10 @@
 use super::engine::{Storage, WriteError};
 use super::error::ReadError;
 use super::sstable::Access;
-use super::system::{KEYSPACE, LOCATION_INFO, ROW};
+use super::system::{KEYSPACE, ROW, location_info};
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
 use crate::model::mutation::{MutationBuilder, RowMutation};
-use crate::model::schema::FamilyId;
 use crate::model::slice::{AnswerCells, Slice};
 use crate::ring::Token;
 use std::net::IpAddr;
@@ -90,7 +89,7 @@ impl RingNote {
             Self::Removed(..) | Self::Readmitted(..) => REMOVED,
         };
         let mut row = MutationBuilder::new(storage.schema(), KEYSPACE, key.as_bytes());
-        row.family(family(storage));
+        row.family(location_info(storage));
         let note = |endpoint: IpAddr, token: &Token| {
             let address = bytes(endpoint);
             let token = partitioner.token_to_bytes(token);
@@ -112,14 +111,9 @@ impl RingNote {
     }
 }
 
-fn family(storage: &Storage) -> FamilyId {
-    let family = storage.schema().family_id(KEYSPACE, LOCATION_INFO);
-    family.expect("every schema has the system keyspace")
-}
-
 fn row(storage: &Storage, key: &str) -> Result<AnswerCells, ReadError> {
     let all = Slice::all(None);
-    Ok(storage.read(family(storage), &RowKey::from(key), &all, Access::Cached)?.cells)
+    Ok(storage.read(location_info(storage), &RowKey::from(key), &all, Access::Cached)?.cells)
 }
 
 fn bytes(address: IpAddr) -> Vec<u8> {
@@ -139,6 +133,7 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
 mod tests {
     use super::super::engine::Components;
     use super::super::options::{FamilyOptions, Options};
+    use super::super::system::LOCATION_INFO;
     use super::*;
     use crate::base::clock::ManualClock;
     use crate::base::events::Events;
@@ -217,7 +212,7 @@ mod tests {
             (REMOVED, &[&[4, 10, 0, 0, 3][..], &note].concat(), &[0, 1]),
         ] {
             let mut builder = MutationBuilder::new(storage.schema(), KEYSPACE, row.as_bytes());
-            builder.family(family(&storage)).insert((b"", column), value, 1);
+            builder.family(location_info(&storage)).insert((b"", column), value, 1);
             storage.apply_own(&builder.finish()).unwrap();
         }
         let saved = SavedRing::read(&storage).unwrap();

@@ -70,10 +70,7 @@ pub fn establish_identity(
     now_secs: i32,
     first_token: impl FnOnce() -> Token,
 ) -> Result<Identity, IdentityError> {
-    let family = storage
-        .schema()
-        .family_id(KEYSPACE, LOCATION_INFO)
-        .expect("every schema has the system keyspace");
+    let family = location_info(storage);
     let partitioner = storage.partitioner();
     let saved = Saved::read(storage, family)?;
     if let Some(saved) = &saved.cluster_name
@@ -105,12 +102,17 @@ pub fn establish_identity(
 
 /// Saves a generation that others have made necessary, durably.
 pub fn save_generation(storage: &Storage, generation: i32) -> Result<(), WriteError> {
-    let family = storage.schema().family_id(KEYSPACE, LOCATION_INFO);
     let mut row = MutationBuilder::new(storage.schema(), KEYSPACE, ROW.as_bytes());
-    row.family(family.expect("every schema has the system keyspace"));
+    row.family(location_info(storage));
     row.insert((b"", GENERATION), &generation.to_be_bytes(), i64::from(generation));
     storage.apply_own(&row.finish())?;
     storage.sync().map_err(WriteError::from)
+}
+
+/// The column family for facts about the node.
+pub(super) fn location_info(storage: &Storage) -> FamilyId {
+    let family = storage.schema().family_id(KEYSPACE, LOCATION_INFO);
+    family.expect("every schema has the system keyspace")
 }
 
 /// What the last start has left.
