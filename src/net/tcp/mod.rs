@@ -8,8 +8,11 @@
 //!
 //! A few threads carry all connections, each with a runtime of its own. What waits for a peer
 //! stands in a `queue` with bounds in number, bytes and time, and a `writer` sends all that
-//! waits in one write. A `reader` hands messages on where it reads them.
+//! waits in one write. A thread that serves clients sends by itself what the system takes at once,
+//! as waking another thread would cost more than that. A `reader` hands messages on where it reads
+//! them, and answers to them are left to the writer, who sends those of one read together.
 
+mod batch;
 mod listener;
 mod peer;
 mod queue;

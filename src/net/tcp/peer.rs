@@ -2,6 +2,7 @@
 
 use super::Shared;
 use super::queue::{Pushed, Queue, QueueLimits, Queued};
+use super::{worker, writer};
 use crate::net::frame::MAX_FRAME_BYTES;
 use crate::net::transport::PeerStats;
 use crate::net::verb::Channel;
@@ -73,7 +74,7 @@ impl Peer {
         }
     }
 
-    /// Queues a message. True if a writer has to be started for it.
+    /// Queues a message, or sends it. True if a writer has to be started for it.
     pub(super) fn push(
         &self,
         channel: Channel,
@@ -93,10 +94,17 @@ impl Peer {
             bytes: shared.options.max_queued_bytes,
         };
         let now = shared.clock.monotonic();
-        let (pushed, late) = self.queue(channel).push(Queued { message, deadline }, now, limits);
+        let queue = self.queue(channel);
+        let may_send = !worker::is_current();
+        let (pushed, late) = queue.push(Queued { message, deadline }, now, limits, may_send);
         self.dropped_late.add(late);
-        self.dropped_full.add(u64::from(pushed == Pushed::Full));
-        pushed == Pushed::First
+        match pushed {
+            Pushed::Queued => {}
+            Pushed::First => return true,
+            Pushed::Yours(turn) => writer::send_here(shared, self, queue, turn),
+            Pushed::Full => self.dropped_full.add(1),
+        }
+        false
     }
 
     pub(super) fn stats(&self) -> PeerStats {

@@ -1,8 +1,10 @@
-//! What waits to be sent to one peer on one channel.
+//! What waits to be sent to one peer on one channel, and whose turn it is to send it.
 
+use super::batch::{BATCH_BYTES, Batch};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 
 /// A message that waits.
@@ -20,18 +22,28 @@ pub(super) struct QueueLimits {
     pub(super) bytes: usize,
 }
 
+/// The right to send what waits, and the only one there is, until it is given back.
+#[derive(Debug)]
+pub(super) struct Turn {
+    pub(super) stream: Arc<TcpStream>,
+    pub(super) batch: Batch,
+}
+
 /// What became of a message that was to be queued.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Pushed {
     /// It waits, and somebody sends.
     Queued,
     /// It waits, and nobody sends yet: the caller has to start a writer.
     First,
+    /// It waits, and the caller has to send it.
+    Yours(Turn),
     /// There was no room.
     Full,
 }
 
-/// A bounded queue with one writer, who takes from its front.
+/// A bounded queue with one writer, who dials and sends. While there is a connection on which
+/// nothing is left to write, whoever queues a message may send it: that saves waking the writer.
 #[derive(Debug)]
 pub(super) struct Queue {
     state: Mutex<State>,
@@ -41,20 +53,22 @@ pub(super) struct Queue {
     disconnects: watch::Sender<u64>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     messages: VecDeque<Queued>,
     bytes: usize,
     phase: Phase,
-    is_connected: bool,
-    /// Whether the writer waits for the first message.
+    /// The connection, as long as there is one.
+    stream: Option<Arc<TcpStream>>,
+    /// What is being written, unless somebody has the turn.
+    batch: Option<Batch>,
+    /// Whether the writer waits for something to do.
     is_waiting: bool,
 }
 
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// Nobody sends yet.
-    #[default]
     New,
     /// Somebody sends.
     Open,
@@ -64,8 +78,16 @@ enum Phase {
 
 impl Queue {
     pub(super) fn new() -> Self {
+        let state = State {
+            messages: VecDeque::new(),
+            bytes: 0,
+            phase: Phase::New,
+            stream: None,
+            batch: Some(Batch::default()),
+            is_waiting: false,
+        };
         let (disconnects, _) = watch::channel(0);
-        Self { state: Mutex::default(), wake: Notify::new(), disconnects }
+        Self { state: Mutex::new(state), wake: Notify::new(), disconnects }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -73,8 +95,14 @@ impl Queue {
     }
 
     /// Queues a message. When there is no room, first those at the front go whose time is over;
-    /// the second value is how many.
-    pub(super) fn push(&self, queued: Queued, now: Duration, limits: QueueLimits) -> (Pushed, u64) {
+    /// the second value is how many. If the caller `may_send`, it may become its turn.
+    pub(super) fn push(
+        &self,
+        queued: Queued,
+        now: Duration,
+        limits: QueueLimits,
+        may_send: bool,
+    ) -> (Pushed, u64) {
         let mut state = self.state();
         let length = queued.message.len();
         let is_full = |state: &State| {
@@ -95,23 +123,60 @@ impl Queue {
         }
         state.bytes += length;
         state.messages.push_back(queued);
-        let is_first = std::mem::replace(&mut state.phase, Phase::Open) == Phase::New;
-        if std::mem::take(&mut state.is_waiting) {
-            self.wake.notify_one();
+        if std::mem::replace(&mut state.phase, Phase::Open) == Phase::New {
+            return (Pushed::First, late);
         }
-        (if is_first { Pushed::First } else { Pushed::Queued }, late)
+        if may_send
+            && state.batch.as_ref().is_some_and(Batch::is_empty)
+            && let Some(turn) = state.take_turn()
+        {
+            return (Pushed::Yours(turn), late);
+        }
+        // Whoever has the turn looks for more before giving it back.
+        if state.batch.is_some() {
+            self.wake_writer(state);
+        }
+        (Pushed::Queued, late)
     }
 
-    /// Waits until there is a message. False when there will be none any more.
+    /// Wakes the writer if it waits, and not under the lock, which it needs at once.
+    fn wake_writer(&self, mut state: MutexGuard<'_, State>) {
+        if std::mem::take(&mut state.is_waiting) {
+            drop(state);
+            self.wake.notify_one();
+        }
+    }
+
+    /// Waits until there is something to dial for. False when there will be nothing any more.
     pub(super) async fn wait(&self) -> bool {
+        let something = self.wait_for(|state| {
+            let is_closed = state.phase == Phase::Closed;
+            (is_closed || !state.messages.is_empty()).then_some(!is_closed)
+        });
+        something.await
+    }
+
+    /// Waits until there is something to send on the connection, and nobody else sends it. `None`
+    /// when there will be nothing any more.
+    pub(super) async fn turn(&self) -> Option<Turn> {
+        let turn = self.wait_for(|state| {
+            if state.phase == Phase::Closed || state.stream.is_none() {
+                return Some(None);
+            }
+            let unsent = state.batch.as_ref().is_some_and(|batch| !batch.is_empty());
+            let something = unsent || !state.messages.is_empty();
+            if something { state.take_turn().map(Some) } else { None }
+        });
+        turn.await
+    }
+
+    /// Waits until a question about the state has an answer.
+    async fn wait_for<T>(&self, mut question: impl FnMut(&mut State) -> Option<T>) -> T {
         loop {
             {
                 let mut state = self.state();
-                if state.phase == Phase::Closed {
-                    return false;
-                }
-                if !state.messages.is_empty() {
-                    return true;
+                if let Some(answer) = question(&mut state) {
+                    return answer;
                 }
                 state.is_waiting = true;
             }
@@ -119,12 +184,47 @@ impl Queue {
         }
     }
 
-    /// Takes messages from the front, up to about so many bytes and at least one. Those whose time
-    /// is over are left out; how many is the second value.
-    pub(super) fn take(&self, now: Duration, bytes: usize) -> (Vec<Queued>, u64) {
+    /// Gives a turn back. If the batch is written and more messages wait, `None` is returned only
+    /// to those who may not go on; the writer does then.
+    pub(super) fn give_back(&self, turn: Turn, may_go_on: bool) -> Option<Turn> {
+        let mut state = self.state();
+        let is_sent = turn.batch.is_empty();
+        if is_sent && may_go_on && !state.messages.is_empty() && state.stream.is_some() {
+            return Some(turn);
+        }
+        state.batch = Some(turn.batch);
+        if !is_sent || !state.messages.is_empty() || state.stream.is_none() {
+            self.wake_writer(state);
+        }
+        None
+    }
+
+    /// From now on there is a connection.
+    pub(super) fn connected(&self, stream: Arc<TcpStream>) {
+        self.state().stream = Some(stream);
+    }
+
+    /// From now on there is no connection. Waits until nobody writes on it; what was not written
+    /// comes first again. Its bytes were in memory all the time, so that no limit is asked.
+    pub(super) async fn disconnected(&self) {
+        self.state().stream = None;
+        let ended = self.wait_for(|state| {
+            let batch = state.batch.as_mut()?;
+            for queued in batch.unsent().rev() {
+                state.bytes += queued.message.len();
+                state.messages.push_front(queued);
+            }
+            Some(())
+        });
+        ended.await;
+    }
+
+    /// Takes messages from the front, about as many as a batch should have and at least one. Those
+    /// whose time is over are left out; how many is the second value.
+    pub(super) fn take(&self, now: Duration) -> (Vec<Queued>, u64) {
         let (mut taken, mut taken_bytes, mut late) = (Vec::new(), 0, 0);
         let mut state = self.state();
-        while taken_bytes < bytes
+        while taken_bytes < BATCH_BYTES
             && let Some(front) = state.messages.pop_front()
         {
             state.bytes -= front.message.len();
@@ -136,16 +236,6 @@ impl Queue {
             }
         }
         (taken, late)
-    }
-
-    /// Puts messages back to the front, which were taken and not sent. Their bytes were in memory
-    /// all the time, so that no limit is asked.
-    pub(super) fn put_back(&self, unsent: impl DoubleEndedIterator<Item = Queued>) {
-        let mut state = self.state();
-        for queued in unsent.rev() {
-            state.bytes += queued.message.len();
-            state.messages.push_front(queued);
-        }
     }
 
     /// Drops the messages whose time is over, and says how many these were.
@@ -163,14 +253,16 @@ impl Queue {
         (state.messages.len(), state.bytes)
     }
 
+    /// Whether anything is not with the system yet.
+    pub(super) fn has_unsent(&self) -> bool {
+        let state = self.state();
+        !state.messages.is_empty() || !state.batch.as_ref().is_some_and(Batch::is_empty)
+    }
+
     /// Whether nothing waits and nothing is open.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.state();
-        state.messages.is_empty() && !state.is_connected
-    }
-
-    pub(super) fn set_connected(&self, is_connected: bool) {
-        self.state().is_connected = is_connected;
+        state.messages.is_empty() && state.stream.is_none()
     }
 
     /// Takes no more messages, and lets the writer end.
@@ -190,6 +282,14 @@ impl Queue {
     }
 }
 
+impl State {
+    /// The turn, if there is a connection and nobody has it.
+    fn take_turn(&mut self) -> Option<Turn> {
+        let stream = Arc::clone(self.stream.as_ref()?);
+        Some(Turn { stream, batch: self.batch.take()? })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,44 +302,90 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    #[test]
-    fn what_does_not_fit_is_refused_and_what_is_late_makes_room() {
+    fn push(queue: &Queue, queued: Queued, now: u64) -> (&'static str, u64) {
         let limits = QueueLimits { messages: 3, bytes: 10 };
-        let queue = Queue::new();
-        // One that is too large may go alone.
-        assert_eq!(queue.push(queued(50, 1), at(0), limits), (Pushed::First, 0));
-        assert_eq!(queue.push(queued(1, 9), at(1), limits), (Pushed::Full, 0));
-        assert_eq!(queue.push(queued(1, 9), at(2), limits), (Pushed::Queued, 1));
-        assert_eq!(queue.push(queued(9, 2), at(2), limits), (Pushed::Queued, 0));
-        assert_eq!(queue.push(queued(1, 9), at(3), limits), (Pushed::Full, 0));
-        assert_eq!(queue.waiting(), (2, 10));
-        assert_eq!(queue.expire(at(3)), 1);
-        for _ in 0..2 {
-            assert_eq!(queue.push(queued(1, 9), at(3), limits), (Pushed::Queued, 0));
-        }
-        assert_eq!(queue.push(queued(1, 9), at(3), limits), (Pushed::Full, 0));
-        queue.close();
-        let (taken, late) = queue.take(at(3), 100);
-        assert_eq!((taken.len(), late, queue.waiting()), (3, 0, (0, 0)));
-        assert_eq!(queue.push(queued(1, 9), at(3), limits), (Pushed::Full, 0));
+        let (pushed, late) = queue.push(queued, at(now), limits, true);
+        let pushed = match pushed {
+            Pushed::Queued => "queued",
+            Pushed::First => "first",
+            Pushed::Yours(_) => "yours",
+            Pushed::Full => "full",
+        };
+        (pushed, late)
+    }
+
+    fn lengths(taken: &[Queued]) -> Vec<usize> {
+        taken.iter().map(|queued| queued.message.len()).collect()
     }
 
     #[test]
-    fn what_was_not_sent_comes_first_again() {
-        let limits = QueueLimits { messages: 9, bytes: 99 };
+    fn what_does_not_fit_is_refused_and_what_is_late_makes_room() {
         let queue = Queue::new();
-        for length in 1..=4 {
-            queue.push(queued(length, length as u64), at(0), limits);
+        // One that is too large may go alone.
+        assert_eq!(push(&queue, queued(50, 1), 0), ("first", 0));
+        assert_eq!(push(&queue, queued(1, 9), 1), ("full", 0));
+        assert_eq!(push(&queue, queued(1, 9), 2), ("queued", 1));
+        assert_eq!(push(&queue, queued(9, 2), 2), ("queued", 0));
+        assert_eq!(push(&queue, queued(1, 9), 3), ("full", 0));
+        assert_eq!(queue.waiting(), (2, 10));
+        assert_eq!(queue.expire(at(3)), 1);
+        for _ in 0..2 {
+            assert_eq!(push(&queue, queued(1, 9), 3), ("queued", 0));
         }
-        let lengths = |taken: &[Queued]| -> Vec<usize> {
-            taken.iter().map(|queued| queued.message.len()).collect()
+        assert_eq!(push(&queue, queued(1, 9), 3), ("full", 0));
+        queue.close();
+        let (taken, late) = queue.take(at(3));
+        assert_eq!((taken.len(), late, queue.waiting()), (3, 0, (0, 0)));
+        assert_eq!(push(&queue, queued(1, 9), 3), ("full", 0));
+    }
+
+    #[tokio::test]
+    async fn one_at_a_time_sends_and_what_was_not_sent_comes_first_again() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let limits = QueueLimits { messages: 9, bytes: 99 };
+        let push = |queue: &Queue, length: usize| {
+            queue.push(queued(length, length as u64), at(0), limits, true).0
         };
-        let (taken, _) = queue.take(at(0), 3);
-        assert_eq!(lengths(&taken), [1, 2]);
-        queue.put_back(taken.into_iter());
-        assert_eq!(queue.waiting(), (4, 10));
-        let (taken, late) = queue.take(at(2), 100);
-        assert_eq!((lengths(&taken), late), (vec![2, 3, 4], 1));
-        assert!(queue.is_idle());
+        let queue = Queue::new();
+        assert!(matches!(push(&queue, 1), Pushed::First));
+        assert!(matches!(push(&queue, 2), Pushed::Queued), "nothing is connected yet");
+        queue.connected(Arc::new(stream));
+        let Pushed::Yours(mut turn) = push(&queue, 3) else { panic!("nobody sends") };
+        assert!(matches!(push(&queue, 4), Pushed::Queued), "somebody sends");
+        let (taken, _) = queue.take(at(0));
+        assert_eq!(lengths(&taken), [1, 2, 3, 4]);
+        turn.batch.fill(taken, false);
+        // The first was written, the second in part.
+        turn.batch.note_written(12 + 1 + 12 + 1);
+        assert!(matches!(push(&queue, 5), Pushed::Queued));
+        assert!(queue.give_back(turn, true).is_none(), "the rest is the writer's");
+        assert!(matches!(push(&queue, 6), Pushed::Queued));
+        let turn = queue.turn().await.unwrap();
+        assert!(queue.give_back(turn, true).is_none());
+        queue.disconnected().await;
+        let (taken, late) = queue.take(at(4));
+        assert_eq!((lengths(&taken), late), (vec![4, 5, 6], 2));
+        assert!(queue.is_idle() && !queue.has_unsent());
+    }
+
+    #[tokio::test]
+    async fn whoever_has_the_turn_sends_what_others_queue_meanwhile() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let queue = Queue::new();
+        assert_eq!(push(&queue, queued(1, 1), 0).0, "first");
+        queue.take(at(0));
+        queue.connected(Arc::new(stream));
+        let limits = QueueLimits { messages: 9, bytes: 99 };
+        let (Pushed::Yours(turn), _) = queue.push(queued(1, 1), at(0), limits, true) else {
+            panic!("nobody sends")
+        };
+        let turn = queue.give_back(turn, true).expect("it still waits");
+        queue.take(at(0));
+        assert!(queue.give_back(turn, true).is_none());
+        // Not everybody may send.
+        assert!(matches!(queue.push(queued(1, 1), at(0), limits, false), (Pushed::Queued, 0)));
+        assert!(queue.turn().await.is_some());
     }
 }

@@ -147,6 +147,37 @@ fn messages_arrive_in_order_on_each_channel() {
 }
 
 #[test]
+fn what_several_threads_send_arrives_in_the_order_of_each() {
+    const THREADS: u8 = 4;
+    const COUNT: u32 = 3000;
+    let (a, b) = pair(11);
+    // Some are larger than what the system takes at once.
+    let message = |thread: u8, i: u32| {
+        let length = if i % 500 == 77 { 1 << 20 } else { 50 };
+        [&[thread][..], &i.to_be_bytes(), &vec![thread; length]].concat()
+    };
+    let mut next = [0; THREADS as usize];
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (a, to) = (&a.transport, b.ip());
+            scope.spawn(move || {
+                for i in 0..COUNT {
+                    a.send(to, Channel::Command, message(thread, i).into(), NEVER);
+                }
+            });
+        }
+        for _ in 0..u32::from(THREADS) * COUNT {
+            let heard = b.hear();
+            let i = &mut next[usize::from(heard[0])];
+            assert_eq!(heard, message(heard[0], *i));
+            *i += 1;
+        }
+    });
+    until(|| a.stats(b.ip()).sent == u64::from(THREADS) * u64::from(COUNT));
+    assert_eq!((a.stats(b.ip()).connects, a.stats(b.ip()).queued), (1, 0));
+}
+
+#[test]
 fn a_peer_that_does_not_read_takes_no_memory_without_bound() {
     const BYTES: usize = 1 << 20;
     let (a, socket) = node_and_socket(2, |options| options.max_queued_bytes = 4 * BYTES);
@@ -301,7 +332,7 @@ fn too_many_peers_make_room_for_others() {
     assert_eq!(node.transport.stats().len(), 2);
     for i in 0..2 {
         let peer = node.transport.shared.peers.find(peer(i)).unwrap();
-        assert_eq!(peer.queue(Channel::Ack).take(Duration::ZERO, 1).0.len(), 1);
+        assert_eq!(peer.queue(Channel::Ack).take(Duration::ZERO).0.len(), 1);
     }
     node.transport.send(peer(5), Channel::Ack, [1].into(), NEVER);
     let peers: Vec<IpAddr> = node.transport.stats().into_iter().map(|(peer, _)| peer).collect();

@@ -1,9 +1,9 @@
 //! Sends what is queued for a peer on one channel.
 
 use super::Shared;
+use super::batch::Batch;
 use super::peer::Peer;
-use super::queue::{Queue, Queued};
-use crate::net::frame::put_frame;
+use super::queue::{Queue, Turn};
 use crate::net::verb::Channel;
 use std::io;
 use std::net::SocketAddr;
@@ -12,11 +12,9 @@ use std::sync::atomic::Ordering;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::watch;
 
-/// About how many bytes are written at a time.
-const BATCH_BYTES: usize = 256 << 10;
-
-/// A buffer larger than this is given back when it has been written.
-const KEPT_BYTES: usize = 4 * BATCH_BYTES;
+/// How many batches a thread sends that only wanted to send one message; others may queue as fast
+/// as it sends.
+const MOST_ROUNDS: usize = 4;
 
 /// Dials when there is something to send, and sends, until the queue is closed or the node stops.
 pub(super) async fn run(
@@ -27,7 +25,6 @@ pub(super) async fn run(
 ) {
     let queue = peer.queue(channel);
     let mut disconnects = queue.disconnects();
-    let mut batch = Batch::default();
     let stop = shared.stop.clone();
     while let Some(true) = stop.run_until_cancelled(queue.wait()).await {
         let dialled = stop.run_until_cancelled(dial(&shared, &peer, queue, address)).await;
@@ -35,12 +32,12 @@ pub(super) async fn run(
         // What was to be closed before is closed.
         disconnects.borrow_and_update();
         log::debug!("connected to {address} ({channel})");
-        queue.set_connected(true);
-        let mut sender = Sender { shared: &shared, peer: &peer, queue, batch: &mut batch };
+        let stream = Arc::new(stream);
+        queue.connected(Arc::clone(&stream));
+        let sender = Sender { shared: &shared, peer: &peer, queue };
         let end = sender.send_all(&stream, &mut disconnects).await;
         log::debug!("the connection to {address} ({channel}) has ended: {end}");
-        queue.put_back(batch.unsent());
-        queue.set_connected(false);
+        queue.disconnected().await;
         if !matches!(end, End::Disconnected) {
             // A peer that closes whatever it accepts is not dialled all the time.
             let pause = tokio::time::sleep(shared.options.least_backoff);
@@ -89,55 +86,6 @@ async fn connect(listen: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
     socket.connect(to).await
 }
 
-/// Messages in their frames, which are being written.
-#[derive(Debug, Default)]
-struct Batch {
-    bytes: Vec<u8>,
-    /// The messages, each with the place where its frame ends.
-    messages: Vec<(Queued, usize)>,
-    written: usize,
-}
-
-impl Batch {
-    fn fill(&mut self, messages: Vec<Queued>, checksums: bool) {
-        self.clear();
-        for queued in messages {
-            // What no frame can hold was not queued.
-            if put_frame(&mut self.bytes, &queued.message, checksums).is_ok() {
-                self.messages.push((queued, self.bytes.len()));
-            }
-        }
-    }
-
-    fn clear(&mut self) {
-        self.messages.clear();
-        self.bytes.clear();
-        self.bytes.shrink_to(KEPT_BYTES);
-        self.written = 0;
-    }
-
-    /// The messages that were not written, or not to their end. The batch is empty then.
-    fn unsent(&mut self) -> std::vec::IntoIter<Queued> {
-        let written = self.written;
-        let unsent = self.messages.drain(..).filter(|(_, end)| *end > written);
-        let unsent: Vec<Queued> = unsent.map(|(queued, _)| queued).collect();
-        self.clear();
-        unsent.into_iter()
-    }
-
-    async fn write(&mut self, stream: &TcpStream) -> io::Result<()> {
-        while self.written < self.bytes.len() {
-            stream.writable().await?;
-            match stream.try_write(&self.bytes[self.written..]) {
-                Ok(count) => self.written += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-}
-
 /// Why nothing is sent any more on a connection.
 #[derive(Debug, thiserror::Error)]
 enum End {
@@ -151,69 +99,91 @@ enum End {
     Io(#[from] io::Error),
 }
 
+/// Sends what is queued, on the thread that has queued it, if nobody else does. What the system
+/// does not take at once is left to the writer.
+pub(super) fn send_here(shared: &Shared, peer: &Peer, queue: &Queue, turn: Turn) {
+    let sender = Sender { shared, peer, queue };
+    let mut next = Some(turn);
+    for rounds_left in (0..MOST_ROUNDS).rev() {
+        let Some(mut turn) = next else { return };
+        sender.fill(&mut turn.batch);
+        if let Ok(true) = turn.batch.try_write(&turn.stream) {
+            sender.count(&mut turn.batch);
+        }
+        // An error is the writer's, who gets it too.
+        next = queue.give_back(turn, rounds_left > 0);
+    }
+}
+
 /// Sends on one connection.
 struct Sender<'a> {
     shared: &'a Shared,
     peer: &'a Peer,
     queue: &'a Queue,
-    batch: &'a mut Batch,
 }
 
 impl Sender<'_> {
-    async fn send_all(
-        &mut self,
-        stream: &TcpStream,
-        disconnects: &mut watch::Receiver<u64>,
-    ) -> End {
+    async fn send_all(&self, stream: &TcpStream, disconnects: &mut watch::Receiver<u64>) -> End {
         let stop = self.shared.stop.clone();
         loop {
-            tokio::select! {
+            let turn = tokio::select! {
                 biased;
-                () = stop.cancelled() => return self.send_last(stream).await,
+                () = stop.cancelled() => return self.send_last().await,
                 _ = disconnects.changed() => return End::Disconnected,
                 end = closed(stream) => return end,
-                more = self.queue.wait() => if !more { return End::Stopped },
-            }
-            self.take();
-            tokio::select! {
+                turn = self.queue.turn() => turn,
+            };
+            let Some(mut turn) = turn else { return End::Stopped };
+            self.fill(&mut turn.batch);
+            let end = tokio::select! {
                 biased;
-                written = self.batch.write(stream) => if let Err(error) = written {
-                    return End::Io(error);
-                },
-                _ = disconnects.changed() => return End::Disconnected,
-                () = stop.cancelled() => return self.send_last(stream).await,
+                written = turn.batch.write(stream) => written.err().map(End::Io),
+                _ = disconnects.changed() => Some(End::Disconnected),
+                () = stop.cancelled() => None,
+            };
+            if end.is_none() && turn.batch.is_written() {
+                self.count(&mut turn.batch);
             }
-            self.count();
+            self.queue.give_back(turn, false);
+            if let Some(end) = end {
+                return end;
+            }
         }
     }
 
-    fn take(&mut self) {
-        let (messages, late) = self.queue.take(self.shared.clock.monotonic(), BATCH_BYTES);
-        self.peer.dropped_late.add(late);
-        self.batch.fill(messages, self.peer.checksums.load(Ordering::Relaxed));
+    /// Takes further messages if all before are written.
+    fn fill(&self, batch: &mut Batch) {
+        if batch.is_empty() {
+            let (messages, late) = self.queue.take(self.shared.clock.monotonic());
+            self.peer.dropped_late.add(late);
+            batch.fill(messages, self.peer.checksums.load(Ordering::Relaxed));
+        }
     }
 
     /// Counts a batch that was written.
-    fn count(&mut self) {
-        self.peer.sent.add(self.batch.messages.len() as u64);
-        self.peer.sent_bytes.add(self.batch.bytes.len() as u64);
-        self.batch.clear();
+    fn count(&self, batch: &mut Batch) {
+        let (messages, bytes) = batch.finish();
+        self.peer.sent.add(messages as u64);
+        self.peer.sent_bytes.add(bytes as u64);
     }
 
     /// Sends the rest of the batch and what is queued, for as long as a node may take to stop.
-    async fn send_last(&mut self, stream: &TcpStream) -> End {
-        let drain = self.shared.options.drain;
+    async fn send_last(&self) -> End {
         let rest = async {
-            while self.batch.write(stream).await.is_ok() {
-                self.count();
-                if self.queue.waiting().0 == 0 {
+            while self.queue.has_unsent()
+                && let Some(mut turn) = self.queue.turn().await
+            {
+                self.fill(&mut turn.batch);
+                let written = turn.batch.write(&turn.stream).await;
+                self.count(&mut turn.batch);
+                self.queue.give_back(turn, false);
+                if written.is_err() {
                     break;
                 }
-                self.take();
             }
         };
         // What takes longer is lost, as if the node had been killed.
-        let _ = tokio::time::timeout(drain, rest).await;
+        let _ = tokio::time::timeout(self.shared.options.drain, rest).await;
         End::Stopped
     }
 }
