@@ -22,7 +22,8 @@ pub enum ConsistencyLevel {
 impl ConsistencyLevel {
     /// How many acknowledgements a write waits for that goes to so many replicas, and to so many
     /// endpoints that are about to become some. Writes count the endpoints that exist, so that a
-    /// ring smaller than the replication factor takes them.
+    /// ring smaller than the replication factor takes them; where there is no endpoint at all they
+    /// are too few.
     ///
     /// With several pending endpoints more than half of all, as in 0.6, might be few replicas, and
     /// a read at `Quorum` would miss them. Whichever of the endpoints are replicas in the end, half
@@ -33,7 +34,7 @@ impl ConsistencyLevel {
             Self::Zero => 0,
             Self::Any | Self::One => 1,
             Self::Quorum => (endpoints / 2 + 1).max(natural.div_ceil(2) + pending),
-            Self::DcQuorum | Self::DcQuorumSync | Self::All => endpoints,
+            Self::DcQuorum | Self::DcQuorumSync | Self::All => endpoints.max(1),
         }
     }
 
@@ -43,7 +44,7 @@ impl ConsistencyLevel {
         match self {
             Self::Zero | Self::Any | Self::One => 1,
             Self::Quorum => replication_factor / 2 + 1,
-            Self::DcQuorum | Self::DcQuorumSync | Self::All => replication_factor,
+            Self::DcQuorum | Self::DcQuorumSync | Self::All => replication_factor.max(1),
         }
     }
 }
@@ -80,5 +81,8 @@ mod tests {
             assert_eq!((level.block_for_write(3, 1), level.block_for_read(3)), (1, 1), "{level:?}");
         }
         assert_eq!(Zero.block_for_write(4, 0), 0);
+        for level in [Any, One, Quorum, DcQuorum, DcQuorumSync, All] {
+            assert_eq!((level.block_for_write(0, 0), level.block_for_read(0)), (1, 1), "{level:?}");
+        }
     }
 }

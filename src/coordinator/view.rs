@@ -3,7 +3,9 @@
 
 use super::consistency::ConsistencyLevel;
 use super::requirement::Requirement;
-use crate::ring::{DynamicSnitch, ReplicaPlacement, ReplicaSets, Token, TokenMetadata};
+use crate::ring::{
+    DynamicSnitch, ReplicaPlacement, ReplicaSets, ReplicationStrategy, Token, TokenMetadata,
+};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -82,6 +84,16 @@ impl ReadReplicas {
     }
 }
 
+impl KeyspaceView {
+    /// Whether any node is a replica if it is the only one. With replicas by data centre it depends
+    /// on the data centre of the node.
+    fn is_held_by_any(&self) -> bool {
+        let placement = &self.placement;
+        !matches!(placement.strategy, ReplicationStrategy::PerDataCenter(_))
+            && placement.replication_factor > 0
+    }
+}
+
 impl View {
     pub(super) fn new<'p>(
         ring: Arc<TokenMetadata>,
@@ -94,8 +106,11 @@ impl View {
             sets: ReplicaSets::new(placement, &ring),
             placement: placement.clone(),
         };
-        let keyspaces = placements.map(keyspace).collect();
-        let is_alone = ring.len() == 1 && ring.token(local).is_some() && ring.is_settled();
+        let keyspaces: Vec<KeyspaceView> = placements.map(keyspace).collect();
+        let is_alone = ring.len() == 1
+            && ring.token(local).is_some()
+            && ring.is_settled()
+            && keyspaces.iter().all(|keyspace| keyspace.is_held_by_any());
         Self { ring, keyspaces, peers, local, is_alone, dynamic_snitch }
     }
 
@@ -113,7 +128,8 @@ impl View {
         endpoint == self.local || self.peers.full_digests.contains(&endpoint)
     }
 
-    /// Whether every row has this node as its only replica, whatever its token.
+    /// Whether every row has this node as its only replica, whatever its token, and no level asks
+    /// for others that could be replicas.
     pub(super) fn is_alone(&self) -> bool {
         self.is_alone
     }
@@ -207,5 +223,48 @@ impl View {
         let own = (factor > 0).then_some(self.local);
         let requirement = Requirement::any(level.block_for_read(factor));
         ReadReplicas { live: own.into_iter().collect(), requirement }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::Snitch;
+    use ConsistencyLevel::{All, Any, DcQuorum, DcQuorumSync, One, Quorum};
+
+    fn alone(placement: ReplicaPlacement) -> View {
+        let local = IpAddr::from([10, 2, 0, 1]);
+        let mut ring = TokenMetadata::default();
+        ring.insert(Token::ordered(b"t".as_slice().into()), local);
+        View::new(Arc::new(ring), [&placement].into_iter(), Peers::default(), local, None)
+    }
+
+    #[test]
+    fn the_only_node_that_is_known_takes_nothing_that_is_kept_elsewhere() {
+        let elsewhere = [("1".to_owned(), 3), ("2".to_owned(), 0)].into();
+        let view = alone(ReplicaPlacement::per_data_center(elsewhere, Snitch::EndPoint));
+        assert!(!view.is_alone());
+        let token = Token::ordered(b"x".as_slice().into());
+        for level in [Any, One, Quorum, DcQuorum, DcQuorumSync, All] {
+            let (write, read) =
+                (view.write_replicas(0, &token, level), view.read_replicas(0, &token, level));
+            assert!(!write.is_local && !write.are_enough(view.local), "{level:?}");
+            assert!(!read.are_enough(), "{level:?}");
+        }
+    }
+
+    #[test]
+    fn the_only_node_of_its_data_center_is_not_a_majority_of_three() {
+        let here = [("2".to_owned(), 3)].into();
+        let view = alone(ReplicaPlacement::per_data_center(here, Snitch::EndPoint));
+        let token = Token::ordered(b"x".as_slice().into());
+        let is_enough = |level| view.write_replicas(0, &token, level).are_enough(view.local);
+        assert_eq!([One, DcQuorum, DcQuorumSync].map(is_enough), [true, false, false]);
+        let unaware = ReplicaPlacement {
+            strategy: ReplicationStrategy::RackUnaware,
+            replication_factor: 3,
+            snitch: Snitch::EndPoint,
+        };
+        assert!(alone(unaware).is_alone());
     }
 }
