@@ -232,17 +232,17 @@ mod tests {
     use crate::ring::Snitch;
     use ConsistencyLevel::{All, Any, DcQuorum, DcQuorumSync, One, Quorum};
 
-    fn alone(placement: ReplicaPlacement) -> View {
+    fn alone(placement: &ReplicaPlacement) -> View {
         let local = IpAddr::from([10, 2, 0, 1]);
         let mut ring = TokenMetadata::default();
         ring.insert(Token::ordered(b"t".as_slice().into()), local);
-        View::new(Arc::new(ring), [&placement].into_iter(), Peers::default(), local, None)
+        View::new(Arc::new(ring), [placement].into_iter(), Peers::default(), local, None)
     }
 
     #[test]
     fn the_only_node_that_is_known_takes_nothing_that_is_kept_elsewhere() {
         let elsewhere = [("1".to_owned(), 3), ("2".to_owned(), 0)].into();
-        let view = alone(ReplicaPlacement::per_data_center(elsewhere, Snitch::EndPoint));
+        let view = alone(&ReplicaPlacement::per_data_center(elsewhere, Snitch::EndPoint));
         assert!(!view.is_alone());
         let token = Token::ordered(b"x".as_slice().into());
         for level in [Any, One, Quorum, DcQuorum, DcQuorumSync, All] {
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn the_only_node_of_its_data_center_is_not_a_majority_of_three() {
         let here = [("2".to_owned(), 3)].into();
-        let view = alone(ReplicaPlacement::per_data_center(here, Snitch::EndPoint));
+        let view = alone(&ReplicaPlacement::per_data_center(here, Snitch::EndPoint));
         let token = Token::ordered(b"x".as_slice().into());
         let is_enough = |level| view.write_replicas(0, &token, level).are_enough(view.local);
         assert_eq!([One, DcQuorum, DcQuorumSync].map(is_enough), [true, false, false]);
@@ -265,6 +265,6 @@ mod tests {
             replication_factor: 3,
             snitch: Snitch::EndPoint,
         };
-        assert!(alone(unaware).is_alone());
+        assert!(alone(&unaware).is_alone());
     }
 }

@@ -8,9 +8,9 @@
 //!
 //! A few threads carry all connections, each with a runtime of its own. What waits for a peer
 //! stands in a `queue` with bounds in number, bytes and time, and a `writer` sends all that
-//! waits in one write. A thread that serves clients sends by itself what the system takes at once,
-//! as waking another thread would cost more than that. A `reader` hands messages on where it reads
-//! them, and answers to them are left to the writer, who sends those of one read together.
+//! waits in one write. While it has nothing to do, whoever queues a message also sends it, together
+//! with what others queue until then: to wake the writer would cost more than that. A `reader`
+//! hands messages on where it reads them.
 
 mod batch;
 mod listener;
@@ -27,14 +27,17 @@ use super::transport::{Inbound, PeerStats, Transport};
 use super::verb::Channel;
 use crate::base::clock::Clock;
 use peer::{Peer, Peers};
+use queue::Pushed;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use worker::Workers;
+use writer::Flush;
 
 /// What the transport needs to know, and what it may take of the machine.
 #[derive(Debug, Clone)]
@@ -188,8 +191,18 @@ impl Transport for TcpTransport {
             self.shared.reporter.warn(to, format_args!("{line}"));
             return;
         };
-        if peer.push(channel, message, deadline, &self.shared) {
-            self.connect_to(&peer, channel);
+        match peer.push(channel, message, deadline, &self.shared) {
+            Pushed::Queued | Pushed::Full => {}
+            Pushed::First => self.connect_to(&peer, channel),
+            Pushed::Yours(turn) => {
+                let shared = Arc::clone(&self.shared);
+                let flush = Flush { shared, peer, channel, turn: Some(turn) };
+                match Handle::try_current() {
+                    // Those tasks go first that can run now: they may have more to send.
+                    Ok(runtime) => drop(runtime.spawn(async { flush.run() })),
+                    Err(_) => flush.run(),
+                }
+            }
         }
     }
 

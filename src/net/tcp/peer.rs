@@ -2,7 +2,6 @@
 
 use super::Shared;
 use super::queue::{Pushed, Queue, QueueLimits, Queued};
-use super::{worker, writer};
 use crate::net::frame::MAX_FRAME_BYTES;
 use crate::net::transport::PeerStats;
 use crate::net::verb::Channel;
@@ -74,37 +73,30 @@ impl Peer {
         }
     }
 
-    /// Queues a message, or sends it. True if a writer has to be started for it.
+    /// Queues a message, unless it is dropped.
     pub(super) fn push(
         &self,
         channel: Channel,
         message: Arc<[u8]>,
         deadline: Duration,
         shared: &Shared,
-    ) -> bool {
+    ) -> Pushed {
         if message.len() > MAX_FRAME_BYTES - CHECKSUM_BYTES {
             self.dropped_large.add(1);
             let (bytes, address) = (message.len(), self.address);
             let line = format_args!("dropping a message of {bytes} bytes to {address}: too large");
             shared.reporter.warn(address, line);
-            return false;
+            return Pushed::Full;
         }
         let limits = QueueLimits {
             messages: shared.options.max_queued_messages,
             bytes: shared.options.max_queued_bytes,
         };
         let now = shared.clock.monotonic();
-        let queue = self.queue(channel);
-        let may_send = !worker::is_current();
-        let (pushed, late) = queue.push(Queued { message, deadline }, now, limits, may_send);
+        let (pushed, late) = self.queue(channel).push(Queued { message, deadline }, now, limits);
         self.dropped_late.add(late);
-        match pushed {
-            Pushed::Queued => {}
-            Pushed::First => return true,
-            Pushed::Yours(turn) => writer::send_here(shared, self, queue, turn),
-            Pushed::Full => self.dropped_full.add(1),
-        }
-        false
+        self.dropped_full.add(u64::from(matches!(pushed, Pushed::Full)));
+        pushed
     }
 
     pub(super) fn stats(&self) -> PeerStats {

@@ -95,14 +95,8 @@ impl Queue {
     }
 
     /// Queues a message. When there is no room, first those at the front go whose time is over;
-    /// the second value is how many. If the caller `may_send`, it may become its turn.
-    pub(super) fn push(
-        &self,
-        queued: Queued,
-        now: Duration,
-        limits: QueueLimits,
-        may_send: bool,
-    ) -> (Pushed, u64) {
+    /// the second value is how many.
+    pub(super) fn push(&self, queued: Queued, now: Duration, limits: QueueLimits) -> (Pushed, u64) {
         let mut state = self.state();
         let length = queued.message.len();
         let is_full = |state: &State| {
@@ -126,8 +120,7 @@ impl Queue {
         if std::mem::replace(&mut state.phase, Phase::Open) == Phase::New {
             return (Pushed::First, late);
         }
-        if may_send
-            && state.batch.as_ref().is_some_and(Batch::is_empty)
+        if state.batch.as_ref().is_some_and(Batch::is_empty)
             && let Some(turn) = state.take_turn()
         {
             return (Pushed::Yours(turn), late);
@@ -184,8 +177,8 @@ impl Queue {
         }
     }
 
-    /// Gives a turn back. If the batch is written and more messages wait, `None` is returned only
-    /// to those who may not go on; the writer does then.
+    /// Gives a turn back, unless the batch is written, more messages wait and the caller may go on:
+    /// then the turn is still its own. Otherwise the writer sends what is left.
     pub(super) fn give_back(&self, turn: Turn, may_go_on: bool) -> Option<Turn> {
         let mut state = self.state();
         let is_sent = turn.batch.is_empty();
@@ -304,7 +297,7 @@ mod tests {
 
     fn push(queue: &Queue, queued: Queued, now: u64) -> (&'static str, u64) {
         let limits = QueueLimits { messages: 3, bytes: 10 };
-        let (pushed, late) = queue.push(queued, at(now), limits, true);
+        let (pushed, late) = queue.push(queued, at(now), limits);
         let pushed = match pushed {
             Pushed::Queued => "queued",
             Pushed::First => "first",
@@ -345,7 +338,7 @@ mod tests {
         let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let limits = QueueLimits { messages: 9, bytes: 99 };
         let push = |queue: &Queue, length: usize| {
-            queue.push(queued(length, length as u64), at(0), limits, true).0
+            queue.push(queued(length, length as u64), at(0), limits).0
         };
         let queue = Queue::new();
         assert!(matches!(push(&queue, 1), Pushed::First));
@@ -378,14 +371,12 @@ mod tests {
         queue.take(at(0));
         queue.connected(Arc::new(stream));
         let limits = QueueLimits { messages: 9, bytes: 99 };
-        let (Pushed::Yours(turn), _) = queue.push(queued(1, 1), at(0), limits, true) else {
+        let (Pushed::Yours(turn), _) = queue.push(queued(1, 1), at(0), limits) else {
             panic!("nobody sends")
         };
         let turn = queue.give_back(turn, true).expect("it still waits");
         queue.take(at(0));
         assert!(queue.give_back(turn, true).is_none());
-        // Not everybody may send.
-        assert!(matches!(queue.push(queued(1, 1), at(0), limits, false), (Pushed::Queued, 0)));
-        assert!(queue.turn().await.is_some());
+        assert_eq!(push(&queue, queued(1, 1), 0).0, "yours");
     }
 }

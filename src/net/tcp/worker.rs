@@ -1,6 +1,5 @@
 //! The threads that carry connections.
 
-use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -12,15 +11,6 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-
-thread_local! {
-    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether the caller is on a thread that carries connections.
-pub(super) fn is_current() -> bool {
-    IS_WORKER.get()
-}
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -64,7 +54,6 @@ impl Workers {
             let (inbox, tasks) = mpsc::unbounded_channel();
             let stop = stop.clone();
             let work = move || {
-                IS_WORKER.set(true);
                 runtime.block_on(work(tasks, stop, drain));
                 runtime.shutdown_background();
             };

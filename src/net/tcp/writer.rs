@@ -99,19 +99,36 @@ enum End {
     Io(#[from] io::Error),
 }
 
-/// Sends what is queued, on the thread that has queued it, if nobody else does. What the system
-/// does not take at once is left to the writer.
-pub(super) fn send_here(shared: &Shared, peer: &Peer, queue: &Queue, turn: Turn) {
-    let sender = Sender { shared, peer, queue };
-    let mut next = Some(turn);
-    for rounds_left in (0..MOST_ROUNDS).rev() {
-        let Some(mut turn) = next else { return };
-        sender.fill(&mut turn.batch);
-        if let Ok(true) = turn.batch.try_write(&turn.stream) {
-            sender.count(&mut turn.batch);
+/// Sends what is queued for a peer, without waiting: what the system does not take at once is left
+/// to the writer. So is all if this is dropped before.
+pub(super) struct Flush {
+    pub(super) shared: Arc<Shared>,
+    pub(super) peer: Arc<Peer>,
+    pub(super) channel: Channel,
+    pub(super) turn: Option<Turn>,
+}
+
+impl Flush {
+    pub(super) fn run(mut self) {
+        let queue = self.peer.queue(self.channel);
+        let sender = Sender { shared: &self.shared, peer: &self.peer, queue };
+        for rounds_left in (0..MOST_ROUNDS).rev() {
+            let Some(mut turn) = self.turn.take() else { return };
+            sender.fill(&mut turn.batch);
+            if let Ok(true) = turn.batch.try_write(&turn.stream) {
+                sender.count(&mut turn.batch);
+            }
+            // An error is the writer's, who gets it too.
+            self.turn = queue.give_back(turn, rounds_left > 0);
         }
-        // An error is the writer's, who gets it too.
-        next = queue.give_back(turn, rounds_left > 0);
+    }
+}
+
+impl Drop for Flush {
+    fn drop(&mut self) {
+        if let Some(turn) = self.turn.take() {
+            self.peer.queue(self.channel).give_back(turn, false);
+        }
     }
 }
 
