@@ -80,8 +80,7 @@ impl Handoff {
     /// Begins to deliver what there is for a node that is back, unless that is under way. Must be
     /// called within a tokio runtime.
     pub(super) fn begin(self: &Arc<Self>, target: IpAddr) {
-        let has_any = self.options.hints.targets().iter().any(|it| it.target == target);
-        if !has_any || !self.lock().running.insert(target) {
+        if !self.options.hints.has(target) || !self.lock().running.insert(target) {
             return;
         }
         let handoff = Arc::clone(self);
@@ -96,14 +95,14 @@ impl Handoff {
         });
     }
 
-    /// Nodes that have hints waiting, are not being given any, and may be tried at this monotonic
+    /// Whether a node has hints waiting, is not being given any, and may be tried at this monotonic
     /// time.
-    pub(super) fn due(&self, now: Duration) -> Vec<IpAddr> {
-        let targets = self.options.hints.targets();
-        let mut state = self.lock();
-        state.put_off.retain(|_, until| *until > now);
-        let is_due = |it: &IpAddr| !state.running.contains(it) && !state.put_off.contains_key(it);
-        targets.into_iter().map(|it| it.target).filter(is_due).collect()
+    pub(super) fn is_due(&self, target: IpAddr, now: Duration) -> bool {
+        if !self.options.hints.has(target) {
+            return false;
+        }
+        let state = self.lock();
+        !state.running.contains(&target) && state.put_off.get(&target).is_none_or(|it| *it <= now)
     }
 
     /// Lets a node be tried again at once. Whether it was put off.

@@ -348,13 +348,12 @@ impl Member {
         let mut gossip = self.lock();
         let effects = gossip.gossiper.tick(self.clock.monotonic());
         self.act(&mut gossip, effects);
-        let waiting: Vec<IpAddr> = match &self.handoff {
-            Some(handoff) => handoff.due(self.clock.monotonic()),
-            None => Vec::new(),
-        };
-        let is_back = |it: &IpAddr| gossip.gossiper.is_alive(*it);
-        for endpoint in waiting.into_iter().filter(is_back) {
-            self.hand_off(endpoint);
+        let Some(handoff) = &self.handoff else { return };
+        let now = self.clock.monotonic();
+        for (endpoint, _) in gossip.gossiper.endpoints() {
+            if gossip.gossiper.is_alive(endpoint) && handoff.is_due(endpoint, now) {
+                handoff.begin(endpoint);
+            }
         }
     }
 
@@ -463,7 +462,7 @@ impl Member {
     /// Nobody will come back for these.
     fn discard_hints(&self, endpoint: IpAddr) {
         let Some(hints) = &self.hints else { return };
-        if hints.targets().iter().any(|it| it.target == endpoint) {
+        if hints.has(endpoint) {
             log::info!(
                 "Hints found for endpoint {endpoint} which is not part of the gossip network.  \
                  discarding."

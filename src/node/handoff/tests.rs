@@ -125,7 +125,7 @@ impl Rig {
     }
 
     fn is_due(&self) -> bool {
-        self.handoff.due(self.messenger.now()) == [target()]
+        self.handoff.is_due(target(), self.messenger.now())
     }
 }
 

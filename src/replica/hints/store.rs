@@ -174,6 +174,11 @@ impl HintStore {
         log.map_or(Ok(()), |log| log.wait_durable((position.segment, position.offset)))
     }
 
+    /// Whether there are hints for a target. To be asked often: no other log is looked at.
+    pub fn has(&self, target: IpAddr) -> bool {
+        self.log(target.to_canonical()).is_some_and(|log| !log.lock().segments.is_empty())
+    }
+
     /// Targets that there are hints for, in the order of their addresses.
     pub fn targets(&self) -> Vec<TargetStats> {
         self.all().iter().filter_map(|log| log.stats()).collect()

@@ -47,6 +47,17 @@ fn a_real_disk_does_the_same() {
 }
 
 #[test]
+fn whether_there_are_hints_for_a_target_is_known_at_once() {
+    let store = Rig::new().open();
+    assert!(!store.has(ada()));
+    store_all(&store, ada(), 0..20);
+    let mapped: IpAddr = "::ffff:10.0.0.1".parse().unwrap();
+    assert_eq!((store.has(ada()), store.has(mapped), store.has(bob())), (true, true, false));
+    drain(&store, ada());
+    assert!(!store.has(ada()));
+}
+
+#[test]
 fn an_address_is_one_target_however_it_is_written() {
     let store = Rig::new().open();
     let mapped: IpAddr = "::ffff:10.0.0.1".parse().unwrap();
