@@ -111,9 +111,9 @@ impl TargetLog {
         self.lock().segment(number).is_some()
     }
 
-    /// Everything before `end` was delivered. What is delivered as a whole goes.
+    /// Everything before `end` was delivered. What is delivered as a whole is no part of the log any
+    /// more; its files go with the next sync, which this does not wait for.
     pub(super) fn acknowledge(&self, end: Place) {
-        let turn = self.upkeep.lock().expect("nothing panics while it syncs hints");
         let mut state = self.lock();
         let Some(last) = state.segments.last().map(|segment| (segment.number, segment.end)) else {
             return;
@@ -126,20 +126,19 @@ impl TargetLog {
         state.is_progress_new = true;
         let is_done = |segment: &Segment| (segment.number, segment.hints_end()) <= end;
         let done = state.segments.iter().take_while(|segment| is_done(segment)).count();
-        let answers = self.drop_first(&mut state, done, &Ok(()));
-        drop((state, turn));
+        let answers = state.take_first(done, &Ok(()));
+        drop(state);
         answers.tell();
     }
 
-    /// Throws away everything that is there now.
+    /// Throws away everything that is there now, as [`TargetLog::acknowledge`] does.
     pub(super) fn discard(&self) {
-        let turn = self.upkeep.lock().expect("nothing panics while it syncs hints");
         let mut state = self.lock();
         count(&self.shared.counters.discarded_bytes, state.bytes);
         let all = state.segments.len();
         let discarded = Err(HintError::Discarded { target: self.target });
-        let answers = self.drop_first(&mut state, all, &discarded);
-        drop((state, turn));
+        let answers = state.take_first(all, &discarded);
+        drop(state);
         answers.tell();
     }
 
@@ -147,7 +146,6 @@ impl TargetLog {
     /// stay. They are in the order of their age.
     pub(super) fn drop_expired(&self) {
         let now_ms = self.shared.clock.coarse_millis();
-        let turn = self.upkeep.lock().expect("nothing panics while it syncs hints");
         let mut state = self.lock();
         let terms = &self.shared.terms;
         let is_expired = |segment: &&Segment| terms.is_expired(segment.newest_ms, now_ms);
@@ -158,44 +156,49 @@ impl TargetLog {
             let from = if extent.number == state.delivered.0 { state.delivered.1 } else { 0 };
             reading.pass_expired(extent, (extent.number, from));
         }
-        let answers = self.drop_first(&mut state, expired.len(), &Ok(()));
-        drop((state, turn));
+        let answers = state.take_first(expired.len(), &Ok(()));
+        drop(state);
         answers.tell();
     }
 
-    /// Takes the first segments off the log and removes their files; the folder too, when it was
-    /// the last one. Whoever waited for something in them gets this answer.
-    fn drop_first(
-        &self,
-        state: &mut State,
-        number: usize,
-        answer: &Result<(), HintError>,
-    ) -> Answers {
-        let mut last = None;
-        for segment in state.segments.drain(..number) {
-            state.bytes -= segment.end;
-            remove(self.fs(), &self.path(segment.number));
-            last = Some((segment.number, segment.end));
+    /// Removes the files that are no part of the log any more; the folder too, if nothing is left
+    /// in it. For who has the turn of the log: nobody syncs a file that goes.
+    pub(super) fn remove_gone(&self) {
+        let gone = std::mem::take(&mut self.lock().gone);
+        for number in gone {
+            remove(self.fs(), &self.path(number));
         }
-        let Some(last) = last else { return Answers::default() };
-        state.delivered = state.delivered.max(last);
-        if state.segments.is_empty() {
-            state.close();
-            self.remove_folder(state);
+        let mut state = self.lock();
+        if !state.has_folder || !state.segments.is_empty() || !state.gone.is_empty() {
+            return;
         }
-        let gone = state.waiters.extract_if(.., |waiter| waiter.place <= last);
-        Answers::all(gone, answer)
-    }
-
-    fn remove_folder(&self, state: &mut State) {
         let progress = files::progress(&self.folder);
         if self.fs().exists(&progress) {
             remove(self.fs(), &progress);
         }
-        state.is_progress_new = false;
         // A folder with something else in it stays; whether it is there is asked anew.
         let _ = self.fs().remove_dir(&self.folder);
         state.has_folder = false;
+    }
+}
+
+impl State {
+    /// Takes the first segments off the log. Whoever waited for something in them gets this answer.
+    fn take_first(&mut self, number: usize, answer: &Result<(), HintError>) -> Answers {
+        let mut last = None;
+        for segment in self.segments.drain(..number) {
+            self.bytes -= segment.end;
+            self.gone.push(segment.number);
+            last = Some((segment.number, segment.end));
+        }
+        let Some(last) = last else { return Answers::default() };
+        self.delivered = self.delivered.max(last);
+        if self.segments.is_empty() {
+            self.close();
+            self.is_progress_new = false;
+        }
+        let done = self.waiters.extract_if(.., |waiter| waiter.place <= last);
+        Answers::all(done, answer)
     }
 }
 

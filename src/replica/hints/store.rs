@@ -154,8 +154,8 @@ impl HintStore {
     pub fn sync(&self) -> Result<(), HintError> {
         let mut result = Ok(());
         for log in self.all() {
-            result = result.and(log.sync());
             log.drop_expired();
+            result = result.and(log.sync());
         }
         result
     }
@@ -195,15 +195,15 @@ impl HintStore {
         self.log(target.to_canonical()).map_or(Ok(None), |log| log.read_batch(max_bytes))
     }
 
-    /// Everything up to the end of this batch was delivered, and goes. After a crash some of it
-    /// may be there again.
+    /// Everything up to the end of this batch was delivered, and goes; its files do with the next
+    /// [`HintStore::sync`], which is not waited for. After a crash some of it may be there again.
     pub fn acknowledge(&self, end: HintPosition) {
         if let Some(log) = self.log(end.target) {
             log.acknowledge((end.segment, end.offset));
         }
     }
 
-    /// Throws away all hints for a target, because it will not come back.
+    /// Throws away all hints for a target, because it will not come back. Waits for no sync.
     pub fn discard(&self, target: IpAddr) {
         if let Some(log) = self.log(target.to_canonical()) {
             log.discard();
@@ -227,7 +227,7 @@ impl HintStore {
         self.shared.counters.read_all()
     }
 
-    fn log(&self, target: IpAddr) -> Option<Arc<TargetLog>> {
+    pub(super) fn log(&self, target: IpAddr) -> Option<Arc<TargetLog>> {
         self.lock().get(&target).cloned()
     }
 

@@ -43,7 +43,8 @@ pub(super) struct TargetLog {
     pub(super) shared: Arc<Shared>,
     pub(super) target: IpAddr,
     pub(super) folder: PathBuf,
-    /// Held by who syncs or removes files; taken before the state.
+    /// Held by who syncs or removes files; taken before the state. Who may not wait for a disk must
+    /// not ask for it.
     pub(super) upkeep: Mutex<()>,
     state: Mutex<State>,
 }
@@ -77,6 +78,8 @@ pub(super) struct Segment {
 pub(super) struct State {
     /// In the order of their numbers. Each has hints.
     pub(super) segments: Vec<Segment>,
+    /// Numbers of segments that are no part of the log any more, but whose files are there yet.
+    pub(super) gone: Vec<u64>,
     /// Sum of the ends of the segments.
     pub(super) bytes: u64,
     /// Whether the last segment takes hints.

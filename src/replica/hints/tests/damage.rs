@@ -20,6 +20,7 @@ fn survivors(rig: &Rig) -> (Vec<u64>, HintStats) {
     assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
     assert!(numbers.iter().all(|number| *number < HINTS), "{numbers:?}");
     assert_eq!(store.targets(), []);
+    store.sync().unwrap();
     (numbers, store.stats())
 }
 

@@ -1,6 +1,7 @@
 use super::*;
 use crate::base::fs::OsFileSystem;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::thread;
 
 #[test]
@@ -17,6 +18,7 @@ fn hints_are_delivered_in_order_and_leave_nothing_behind() {
         assert_eq!(targets[0].oldest_ms, Some(1_290_000_000_000));
         assert_eq!(drain_by(&store, ada(), max_bytes), range(0..40));
         assert_eq!(store.targets().len(), 1);
+        store.sync().unwrap();
         assert!(!rig.fs.exists(&Path::new(DIRECTORY).join("10.0.0.1")));
         assert_eq!(drain(&store, bob()), range(100..103));
         assert_eq!((store.stats().stored, store.stats().read), (43, 43));
@@ -43,6 +45,7 @@ fn a_real_disk_does_the_same() {
     let store = open();
     assert_eq!(drain(&store, ada()), range(1..20));
     assert_eq!(drain(&store, v6), [7]);
+    store.sync().unwrap();
     assert_eq!(std::fs::read_dir(&rig.options.directory).unwrap().count(), 0);
 }
 
@@ -55,6 +58,32 @@ fn whether_there_are_hints_for_a_target_is_known_at_once() {
     assert_eq!((store.has(ada()), store.has(mapped), store.has(bob())), (true, true, false));
     drain(&store, ada());
     assert!(!store.has(ada()));
+}
+
+#[test]
+fn an_acknowledgement_waits_for_no_sync() {
+    let rig = Rig::new();
+    let store = rig.open();
+    store_all(&store, ada(), 0..40);
+    let log = store.log(ada()).unwrap();
+    let syncing = log.upkeep.lock().unwrap();
+    thread::scope(|scope| {
+        let (sender, done) = mpsc::channel();
+        let store = &store;
+        scope.spawn(move || {
+            let delivered = drain(store, ada());
+            store_all(store, ada(), 40..42);
+            store.discard(ada());
+            sender.send(delivered).unwrap();
+        });
+        let delivered = done.recv_timeout(Duration::from_secs(60));
+        drop(syncing);
+        assert_eq!(delivered, Ok(range(0..40)));
+    });
+    assert!(!store.has(ada()));
+    assert!(!rig.files(ada()).is_empty(), "who syncs removes them");
+    store.sync().unwrap();
+    assert!(!rig.fs.exists(&Path::new(DIRECTORY).join("10.0.0.1")));
 }
 
 #[test]
@@ -104,7 +133,7 @@ fn delivery_goes_on_after_a_restart_where_it_was() {
         }
         store_all(&store, ada(), 20..23);
         assert_eq!(drain_by(&store, ada(), 1), range(7..23));
-        drop(store);
+        store.sync().unwrap();
         assert_eq!(rig.open().targets(), []);
     }
 }
