@@ -1,15 +1,15 @@
 //! Delivers hints to nodes that are back.
 
-use crate::model::schema::Schema;
-use crate::net::Verb;
-use crate::net::bodies;
-use crate::net::messenger::{Messenger, Replies, Request};
-use crate::replica::{HintError, HintStore};
+mod delivery;
+
+use self::delivery::{Delivery, Ended};
+use crate::model::schema::{FamilyId, Schema};
+use crate::net::messenger::Messenger;
+use crate::replica::HintStore;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -19,6 +19,10 @@ const BATCH_BYTES: u64 = 128 << 10;
 
 /// After a delivery that failed although the node seems alive, how long it is left alone.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
+
+/// How long a node is left alone at most that does not take some of its hints. Those that come
+/// behind wait as long.
+const LONGEST_PAUSE: Duration = Duration::from_secs(240);
 
 /// What a [`Handoff`] works with.
 #[derive(Debug)]
@@ -47,28 +51,16 @@ struct State {
     running: BTreeSet<IpAddr>,
     /// Nodes that are not tried before this monotonic time.
     put_off: BTreeMap<IpAddr, Duration>,
+    troubles: BTreeMap<IpAddr, Trouble>,
 }
 
-/// Tells a delivery who has acknowledged.
-#[derive(Debug)]
-struct Acknowledged(mpsc::UnboundedSender<bool>);
-
-impl Replies for Acknowledged {
-    fn on_reply(&self, _tag: u32, _from: IpAddr, _body: &[u8], _took: Duration) {
-        // The delivery may have been given up.
-        let _ = self.0.send(true);
-    }
-
-    fn on_timeout(&self, _tag: u32, _missing: &[IpAddr]) {
-        let _ = self.0.send(false);
-    }
-}
-
-/// How a delivery ended.
-enum Ended {
-    AllDelivered,
-    TargetIsSilent,
-    Failed(HintError),
+/// A node that does not take some of its hints, although it takes others.
+#[derive(Debug, Default)]
+struct Trouble {
+    /// Column families that these were for, and that were told in the log.
+    families: BTreeSet<FamilyId>,
+    /// How long the node was left alone for it the last time.
+    pause: Duration,
 }
 
 impl Handoff {
@@ -119,64 +111,43 @@ impl Handoff {
 
     async fn deliver(&self, target: IpAddr) {
         log::info!("Started hinted handoff for endPoint {target}");
-        let mut rows = 0;
-        let ended = loop {
-            match self.deliver_batch(target).await {
-                Ok(Some(delivered)) => rows += delivered,
-                Ok(None) => break Ended::AllDelivered,
-                Err(ended) => break ended,
-            }
-        };
+        let mut delivery = Delivery::new(self, target);
+        let ended = delivery.run().await;
+        let Delivery { rows, aside, .. } = delivery;
         match ended {
-            Ended::AllDelivered => {}
+            Ended::AllDelivered => {
+                self.lock().troubles.remove(&target);
+            }
+            Ended::RestIsAside => {
+                let pause = self.next_pause(target);
+                log::info!(
+                    "{aside} hints that {target} does not acknowledge are tried again in {} s",
+                    pause.as_secs()
+                );
+                self.put_off(target, pause);
+            }
             Ended::TargetIsSilent => {
                 log::info!("{target} does not acknowledge its hints; the rest waits");
-                self.put_off(target);
+                self.put_off(target, RETRY_AFTER);
             }
             Ended::Failed(error) => {
                 log::warn!("the hints for {target} cannot be delivered: {error}");
-                self.put_off(target);
+                self.put_off(target, RETRY_AFTER);
             }
         }
         log::info!("Finished hinted handoff of {rows} rows to endpoint {target}");
     }
 
-    /// Delivers some hints; `None` if there are none left.
-    async fn deliver_batch(&self, target: IpAddr) -> Result<Option<usize>, Ended> {
-        let HandoffOptions { hints, schema, messenger, pause } = &self.options;
-        let batch = hints.read_batch(target, BATCH_BYTES).map_err(Ended::Failed)?;
-        let Some(batch) = batch else { return Ok(None) };
-        let (sender, mut acknowledged) = mpsc::unbounded_channel();
-        let replies: Arc<dyn Replies> = Arc::new(Acknowledged(sender));
-        let mut sent = 0;
-        for hint in &batch.hints {
-            let body = match bodies::encode_mutation(&hint.mutation, schema) {
-                Ok(body) => body,
-                Err(error) => {
-                    log::warn!("a hint for {target} is left out: {error}");
-                    continue;
-                }
-            };
-            let (verb, headers) = (Verb::Mutation, Vec::new());
-            let message = Request { verb, headers, body: &body, tag: 0 };
-            if messenger.request(message, &[target], &replies).is_ok() {
-                sent += 1;
-            }
-            if !pause.is_zero() {
-                tokio::time::sleep(*pause).await;
-            }
-        }
-        for _ in 0..sent {
-            if acknowledged.recv().await != Some(true) {
-                return Err(Ended::TargetIsSilent);
-            }
-        }
-        hints.acknowledge(batch.end);
-        Ok(Some(sent))
+    /// How long a node is left alone that does not take some hints: longer each time.
+    fn next_pause(&self, target: IpAddr) -> Duration {
+        let mut state = self.lock();
+        let trouble = state.troubles.entry(target).or_default();
+        trouble.pause = (trouble.pause * 2).clamp(RETRY_AFTER, LONGEST_PAUSE);
+        trouble.pause
     }
 
-    fn put_off(&self, target: IpAddr) {
-        let until = self.options.messenger.now() + RETRY_AFTER;
+    fn put_off(&self, target: IpAddr, pause: Duration) {
+        let until = self.options.messenger.now() + pause;
         self.lock().put_off.insert(target, until);
     }
 

@@ -6,6 +6,8 @@ use crate::base::sim_fs::SimFileSystem;
 use crate::model::comparator::Comparator;
 use crate::model::mutation::{MutationBuilder, RowMutation};
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId};
+use crate::net::Verb;
+use crate::net::bodies;
 use crate::net::message::Message;
 use crate::net::{Channel, Transport};
 use crate::replica::{HINT_SEGMENT_BYTES, HintOptions};
@@ -23,6 +25,8 @@ fn target() -> IpAddr {
 #[derive(Debug, Default)]
 struct Target {
     takes: AtomicUsize,
+    /// Row keys of what it never acknowledges.
+    refused: Mutex<BTreeSet<String>>,
     /// Row keys, as they came.
     taken: Mutex<Vec<String>>,
     unacknowledged: Mutex<Vec<Arc<[u8]>>>,
@@ -107,7 +111,13 @@ impl Rig {
                 let message = Message::decode(&bytes).unwrap();
                 assert_eq!(message.verb, Verb::Mutation);
                 let mutation = bodies::decode_mutation(message.body, &self.schema).unwrap();
-                self.target.taken.lock().unwrap().push(mutation.key.to_string());
+                let key = mutation.key.to_string();
+                if !mutation.families.is_empty() {
+                    if self.target.refused.lock().unwrap().contains(&key) {
+                        continue;
+                    }
+                    self.target.taken.lock().unwrap().push(key);
+                }
                 let reply = Message::new(message.id.clone(), target(), Verb::ReadResponse, b"");
                 self.messenger.on_response(&reply);
             }
@@ -156,7 +166,11 @@ async fn what_was_not_acknowledged_comes_again_after_a_while() {
     rig.settle().await;
     let left = rig.left();
     assert!((20..40).contains(&left), "whole batches are done: {left}");
-    rig.pass(TIMEOUT).await;
+    // The rest of the batch, that again, and whether anything else is acknowledged.
+    for _ in 0..3 {
+        assert!(!rig.is_due(), "it is under way");
+        rig.pass(TIMEOUT).await;
+    }
     assert_eq!(rig.left(), left);
     assert!(!rig.is_due(), "it is left alone for a while");
     rig.pass(RETRY_AFTER).await;
@@ -168,6 +182,67 @@ async fn what_was_not_acknowledged_comes_again_after_a_while() {
     let taken = rig.target.taken.lock().unwrap().clone();
     assert!((0..40).all(|number| taken.contains(&format!("{number:03}"))));
     assert!(taken.len() < 60, "only one batch came twice: {}", taken.len());
+}
+
+fn keys(numbers: impl IntoIterator<Item = usize>) -> Vec<String> {
+    numbers.into_iter().map(|number| format!("{number:03}")).collect()
+}
+
+#[tokio::test]
+async fn what_is_never_acknowledged_does_not_hold_up_what_comes_behind() {
+    // One among others; a whole batch and more; the last one.
+    for refused in [3..4, 0..30, 39..40] {
+        let rig = Rig::new();
+        (0..40).for_each(|number| rig.keep(number));
+        rig.target.takes.store(1000, Ordering::SeqCst);
+        rig.target.refused.lock().unwrap().extend(keys(refused.clone()));
+        rig.handoff.begin(target());
+        rig.settle().await;
+        for _ in 0..20 {
+            rig.pass(TIMEOUT).await;
+        }
+        let others = (0..40).filter(|number| !refused.contains(number));
+        assert_eq!(*rig.target.taken.lock().unwrap(), keys(others), "each once, in order");
+        assert_eq!(rig.left(), refused.len() as u64);
+        // What comes later is delivered, too, and so are those when the node takes them.
+        rig.keep(40);
+        rig.pass(LONGEST_PAUSE).await;
+        assert!(rig.is_due());
+        rig.handoff.begin(target());
+        rig.settle().await;
+        for _ in 0..20 {
+            rig.pass(TIMEOUT).await;
+        }
+        assert_eq!(rig.target.taken.lock().unwrap().last(), keys([40]).last());
+        assert_eq!(rig.left(), refused.len() as u64);
+        rig.target.refused.lock().unwrap().clear();
+        rig.pass(LONGEST_PAUSE).await;
+        rig.handoff.begin(target());
+        rig.settle().await;
+        assert_eq!(rig.left(), 0);
+        let mut last = rig.target.taken.lock().unwrap().split_off(41 - refused.len());
+        last.sort();
+        assert_eq!(last, keys(refused));
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_put_aside_for_who_acknowledges_nothing() {
+    let rig = Rig::new();
+    (0..40).for_each(|number| rig.keep(number));
+    for _ in 0..5 {
+        rig.handoff.begin(target());
+        rig.settle().await;
+        rig.pass(TIMEOUT).await;
+        rig.pass(TIMEOUT).await;
+        assert!(!rig.is_due());
+        rig.pass(RETRY_AFTER).await;
+        assert!(rig.is_due());
+    }
+    rig.target.takes.store(100, Ordering::SeqCst);
+    rig.handoff.begin(target());
+    rig.settle().await;
+    assert_eq!(*rig.target.taken.lock().unwrap(), keys(0..40));
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use crate::storage::error::FileError;
 
 use super::error::HintError;
 use super::files;
-use super::format::HEADER_BYTES;
+use super::format::{HEADER_BYTES, hint_bytes};
 use super::reader::{Item, SegmentReader};
 use super::stats::count;
 use super::target::{HintPosition, Place, Segment, State, TargetLog, remove};
@@ -131,6 +131,19 @@ impl TargetLog {
         answers.tell();
     }
 
+    /// Appends hints that were read from it once more.
+    pub(super) fn put_aside(&self, hints: &[Hint]) -> Result<HintPosition, HintError> {
+        let mut first = None;
+        for hint in hints {
+            let record = hint.mutation.record();
+            let HintPosition { segment, offset, .. } =
+                self.append(record, hint.created_ms, u64::MAX)?;
+            first.get_or_insert((segment, offset - hint_bytes(record)));
+            self.lock().aside = Some((segment, offset));
+        }
+        Ok(self.position(first.unwrap_or((u64::MAX, 0))))
+    }
+
     /// Throws away everything that is there now, as [`TargetLog::acknowledge`] does.
     pub(super) fn discard(&self) {
         let mut state = self.lock();
@@ -164,7 +177,10 @@ impl TargetLog {
     /// Removes the files that are no part of the log any more; the folder too, if nothing is left
     /// in it. For who has the turn of the log: nobody syncs a file that goes.
     pub(super) fn remove_gone(&self) {
-        let gone = std::mem::take(&mut self.lock().gone);
+        let gone = {
+            let mut state = self.lock();
+            if state.may_forget() { std::mem::take(&mut state.gone) } else { Vec::new() }
+        };
         for number in gone {
             remove(self.fs(), &self.path(number));
         }

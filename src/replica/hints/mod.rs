@@ -55,6 +55,11 @@
 //! not before; the next hint begins another. Progress of a delivery is written down now and then:
 //! after a crash some hints are delivered once more, which changes nothing.
 //!
+//! A hint that its target does not take is put aside: it stands once more at the end of the log, as
+//! old as it was, and its first place goes from the disk when the second one is durable. So the
+//! places of a log are not in the order of age where hints were put aside, and each is judged for
+//! itself.
+//!
 //! Damage costs the hints that it hit and no others. It is told in the log, and never keeps a node
 //! from starting.
 

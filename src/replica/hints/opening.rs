@@ -166,9 +166,8 @@ fn survey(log: &TargetLog, file: Arc<dyn File>, mut segment: Segment) -> io::Res
     while let Some(item) = reader.next()? {
         match item {
             Item::Hint { created_ms, .. } => {
-                if segment.hints == 0 {
-                    segment.oldest_ms = created_ms;
-                }
+                let is_older = segment.hints == 0 || created_ms < segment.oldest_ms;
+                segment.oldest_ms = if is_older { created_ms } else { segment.oldest_ms };
                 segment.newest_ms = segment.newest_ms.max(created_ms);
                 segment.hints += 1;
             }

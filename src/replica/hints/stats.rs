@@ -30,7 +30,7 @@ pub struct HintStats {
     pub refused_no_space: u64,
     /// Hints that were not stored for another reason.
     pub failed: u64,
-    /// Hints that were handed out for delivery, each counted once.
+    /// Hints that were handed out for delivery, each counted once, and again when it was put aside.
     pub read: u64,
     /// Hints that were too old to be delivered. Where whole segments expire, about so many.
     pub expired: u64,

@@ -17,7 +17,7 @@ use crate::storage::directory::{self, DirectorySync};
 use crate::storage::error::{FileContext, FileError};
 use crate::storage::files::LOCK_FILE;
 
-use super::delivery::{HintBatch, hints_from};
+use super::delivery::{Hint, HintBatch, hints_from};
 use super::error::HintError;
 use super::files;
 use super::format::hint_bytes;
@@ -126,7 +126,8 @@ impl HintStore {
     /// Keeps a mutation for a target. It is durable after the next [`HintStore::sync`].
     pub fn store(&self, target: IpAddr, mutation: &RowMutation) -> Result<HintPosition, HintError> {
         let log = self.log_or_new(target.to_canonical());
-        let stored = log.append(mutation.record(), self.shared.clock.coarse_millis());
+        let (now_ms, limit) = (self.shared.clock.coarse_millis(), self.shared.max_bytes_per_target);
+        let stored = log.append(mutation.record(), now_ms, limit);
         let counters = &self.shared.counters;
         match &stored {
             Ok(_) => {
@@ -203,6 +204,15 @@ impl HintStore {
         }
     }
 
+    /// Takes hints that the target does not accept out of the way of those behind them: each is
+    /// appended once more, as old as it is, whatever the limit of the log is. Returns where the
+    /// first of them begins now. When all are there the batch that they come from is to be
+    /// acknowledged; it does not go from the disk before they are durable at their new place. After
+    /// an error, and after a crash, some may be there twice.
+    pub fn put_aside(&self, target: IpAddr, hints: &[Hint]) -> Result<HintPosition, HintError> {
+        self.log_or_new(target.to_canonical()).put_aside(hints)
+    }
+
     /// Throws away all hints for a target, because it will not come back. Waits for no sync.
     pub fn discard(&self, target: IpAddr) {
         if let Some(log) = self.log(target.to_canonical()) {
@@ -272,7 +282,8 @@ impl TargetLog {
             target: self.target,
             bytes: state.bytes.saturating_sub(delivered),
             hints: hints_from(first.hints, first.hints_end(), delivered) + others,
-            oldest_ms: (first.hints > 0).then_some(first.oldest_ms),
+            // Those that were put aside are not in the first one.
+            oldest_ms: state.segments.iter().map(|segment| segment.oldest_ms).min(),
         })
     }
 }

@@ -60,7 +60,8 @@ pub(super) struct Segment {
     pub(super) is_sealed: bool,
     /// Number of hints.
     pub(super) hints: u64,
-    /// When the first and the newest hint were stored, in milliseconds since the Unix epoch.
+    /// When the oldest and the newest hint were stored, in milliseconds since the Unix epoch. After
+    /// a start the first one is taken for the oldest.
     pub(super) oldest_ms: u64,
     pub(super) newest_ms: u64,
     /// Whether all bytes up to the end are known to have been written. Otherwise unreadable ones
@@ -91,7 +92,10 @@ pub(super) struct State {
     pub(super) names_synced: u64,
     /// Everything before this was delivered.
     pub(super) delivered: Place,
-    /// Whether that is not on disk.
+    /// Where the hints end that were put aside last. They stand before that, too, and as long as it
+    /// may be that they are on disk only there, nothing before it goes from there.
+    pub(super) aside: Option<Place>,
+    /// Whether the progress of the delivery is not on disk.
     pub(super) is_progress_new: bool,
     /// What lies before this was counted when it was read, and warned about.
     pub(super) judged: Place,
@@ -123,11 +127,12 @@ impl TargetLog {
         HintPosition { target: self.target, segment, offset }
     }
 
-    /// Appends a hint, by one write.
+    /// Appends a hint, by one write, unless the log would become larger than `limit`.
     pub(super) fn append(
         &self,
         mutation: &[u8],
         created_ms: u64,
+        limit: u64,
     ) -> Result<HintPosition, HintError> {
         if mutation.len() as u64 > MAX_MUTATION_BYTES {
             let bytes = mutation.len() as u64;
@@ -142,7 +147,6 @@ impl TargetLog {
             self.seal(&mut state);
         }
         let header_bytes = if state.is_open { 0 } else { HEADER_BYTES };
-        let limit = self.shared.max_bytes_per_target;
         if state.bytes + header_bytes + bytes + SEAL_BYTES > limit {
             return Err(HintError::Full { target: self.target, limit });
         }
@@ -156,9 +160,8 @@ impl TargetLog {
             encode_hint(segment.salt, segment.end, created_ms, mutation)
         })?;
         let segment = state.segments.last_mut().expect("the hint was written to the last one");
-        if segment.hints == 0 {
-            segment.oldest_ms = created_ms;
-        }
+        let is_older = segment.hints == 0 || created_ms < segment.oldest_ms;
+        segment.oldest_ms = if is_older { created_ms } else { segment.oldest_ms };
         segment.newest_ms = segment.newest_ms.max(created_ms);
         segment.hints += 1;
         Ok(self.position((number, start + bytes)))

@@ -189,6 +189,9 @@ impl TargetLog {
     fn write_progress(&self) {
         let progress = {
             let mut state = self.lock();
+            if !state.may_forget() {
+                return;
+            }
             let (segment, offset) = state.delivered;
             let salt = state.segment(segment).map(|segment| segment.salt);
             let Some(salt) = salt.filter(|_| state.is_progress_new) else { return };
@@ -210,6 +213,12 @@ impl State {
             return Some(Ok(()));
         }
         segment.failed.clone().map(Err)
+    }
+
+    /// Whether what was delivered may go from the disk. A failed sync has told already that hints
+    /// may be lost.
+    pub(super) fn may_forget(&self) -> bool {
+        self.aside.is_none_or(|place| self.durability(place).is_some())
     }
 
     /// Takes out those who need not wait any longer. Nobody does if names cannot be made durable.

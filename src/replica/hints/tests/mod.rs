@@ -1,5 +1,6 @@
 //! Tests of the whole store on a disk in memory.
 
+mod aside;
 mod crashes;
 mod damage;
 mod delivery;
