@@ -3,6 +3,7 @@
 use super::error::CoordinatorError;
 use super::hinting::Hinting;
 use super::latencies::Latencies;
+use super::unacknowledged::{MAX_UNACKNOWLEDGED, Unacknowledged};
 use super::view::{Peers, View};
 use crate::model::mutation::RowMutation;
 use crate::model::schema::{FamilyId, Schema};
@@ -79,6 +80,7 @@ pub struct Coordinator {
     pub(super) replica: Arc<Replica>,
     pub(super) messenger: Arc<Messenger>,
     pub(super) hinting: Option<Arc<Hinting>>,
+    pub(super) unacknowledged: Arc<Unacknowledged>,
     pub(super) latencies: Latencies,
     pub(super) repairs_reads: bool,
     /// Comparisons of replicas that go on at a time; more are left out, since each reads a row.
@@ -143,6 +145,7 @@ impl Coordinator {
             replica: options.replica,
             messenger,
             hinting: options.hinting,
+            unacknowledged: Arc::new(Unacknowledged::new(MAX_UNACKNOWLEDGED)),
             latencies: Latencies::new(
                 reads.speculative_percentile,
                 rpc_timeout,

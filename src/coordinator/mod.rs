@@ -7,6 +7,7 @@
 //!     consistency, requirement    whose answers a level needs
 //!     writes         write: replicas, hints, acknowledgements
 //!       write_request    counts acknowledgements; whoever is missing at the end gets a hint
+//!       unacknowledged   how much a silent node may have waiting
 //!       hinting          what is kept for replicas that were not there
 //!     reads          read and count
 //!       row_read     one row, asked of several replicas: no network in it, and no clock
@@ -32,6 +33,7 @@ mod row_read;
 mod scans;
 #[cfg(test)]
 pub(crate) mod tests;
+mod unacknowledged;
 mod view;
 mod write_request;
 mod writes;

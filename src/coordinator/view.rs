@@ -47,7 +47,7 @@ pub(super) struct KeyspaceView {
 pub(super) struct WriteReplicas {
     /// Those that seem alive, without this node.
     pub(super) live: Endpoints,
-    /// Those that do not.
+    /// Those that do not, or are as good as silent. They get hints.
     pub(super) dead: Endpoints,
     /// Whether this node is one.
     pub(super) is_local: bool,

@@ -2,6 +2,7 @@
 
 use super::hinting::Hinting;
 use super::requirement::Requirement;
+use super::unacknowledged::Unacknowledged;
 use super::view::Endpoints;
 use crate::model::mutation::RowMutation;
 use crate::net::messenger::Replies;
@@ -51,6 +52,8 @@ impl Acknowledgements {
 pub(super) struct WriteRequest {
     rows: Arc<[RowMutation]>,
     hints: Option<Arc<Hinting>>,
+    /// Has counted each row for each of those it was sent to.
+    unacknowledged: Arc<Unacknowledged>,
     state: Mutex<State>,
 }
 
@@ -68,12 +71,13 @@ impl WriteRequest {
         rows: Arc<[RowMutation]>,
         requirements: impl Iterator<Item = Requirement>,
         hints: Option<Arc<Hinting>>,
+        unacknowledged: Arc<Unacknowledged>,
     ) -> (Arc<Self>, oneshot::Receiver<()>) {
         let (done, is_done) = oneshot::channel();
         let states: Vec<Acknowledgements> = requirements.map(Acknowledgements::new).collect();
         let unmet = states.iter().filter(|row| !row.are_enough()).count();
         let state = State { rows: states, unmet, done: Some(done) };
-        let request = Self { rows, hints, state: Mutex::new(state) };
+        let request = Self { rows, hints, unacknowledged, state: Mutex::new(state) };
         request.update(|_| {});
         (Arc::new(request), is_done)
     }
@@ -113,6 +117,15 @@ impl WriteRequest {
         }
     }
 
+    /// These need not acknowledge a row any more that was counted for them.
+    pub(super) fn settle(&self, row: usize, nodes: &[IpAddr]) {
+        if let Some(mutation) = self.rows.get(row) {
+            for node in nodes {
+                self.unacknowledged.settle(*node, mutation);
+            }
+        }
+    }
+
     fn hint(&self, row: usize, targets: &[IpAddr]) {
         if let (Some(hints), Some(mutation)) = (&self.hints, self.rows.get(row)) {
             for target in targets {
@@ -133,11 +146,13 @@ impl State {
 impl Replies for WriteRequest {
     /// Whatever the body says: a replica that did not write does not answer.
     fn on_reply(&self, row: u32, from: IpAddr, _body: &[u8], _took: Duration) {
+        self.settle(row as usize, &[from]);
         self.acknowledge(row as usize, from);
     }
 
     fn on_timeout(&self, row: u32, missing: &[IpAddr]) {
         self.hint(row as usize, missing);
+        self.settle(row as usize, missing);
     }
 }
 

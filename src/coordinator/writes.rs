@@ -9,6 +9,7 @@ use crate::model::mutation::RowMutation;
 use crate::net::messenger::{Replies, Request};
 use crate::net::{Verb, bodies};
 use crate::replica::{Answer, HintPosition};
+use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
@@ -27,7 +28,7 @@ impl Coordinator {
             return self.write_here(mutations, level).await;
         }
         let replicas = mutations.iter().map(|it| self.write_replicas(&view, it, level));
-        let replicas: Vec<WriteReplicas> = replicas.collect();
+        let mut replicas: Vec<WriteReplicas> = replicas.collect();
         if !replicas.iter().all(|replicas| self.may_write(replicas, level)) {
             return Err(CoordinatorError::Unavailable);
         }
@@ -35,8 +36,9 @@ impl Coordinator {
         let rows = mutations.to_vec().into();
         let requirements = replicas.iter().map(|replicas| replicas.requirement.clone());
         let hinting = self.hinting.clone();
-        let (request, done) = WriteRequest::new(rows, requirements, hinting);
-        self.send_mutations(&request, &replicas)?;
+        let waiting = Arc::clone(&self.unacknowledged);
+        let (request, done) = WriteRequest::new(rows, requirements, hinting, waiting);
+        self.send_mutations(&request, &mut replicas)?;
         let hints = self.hint_the_dead(&request, &replicas, level);
         let own = own_rows(&request, &replicas);
         if level == ConsistencyLevel::Zero {
@@ -109,24 +111,30 @@ impl Coordinator {
         }
     }
 
+    /// Sends the rows to replicas that seem alive. Those that have too much to acknowledge already
+    /// are taken for dead: they get nothing, and do not answer.
     fn send_mutations(
         &self,
         request: &Arc<WriteRequest>,
-        replicas: &[WriteReplicas],
+        replicas: &mut [WriteReplicas],
     ) -> Result<(), CoordinatorError> {
         let replies: Arc<dyn Replies> = Arc::clone(request) as _;
         // A row that cannot be sent is found before any other was.
-        let rows = request.rows().iter().zip(replicas);
+        let rows = request.rows().iter().zip(&*replicas);
         let encode = |(mutation, replicas): (_, &WriteReplicas)| {
             let body = || bodies::encode_mutation(mutation, &self.schema);
             (!replicas.live.is_empty()).then(body).transpose()
         };
         let bodies = rows.map(encode).collect::<Result<Vec<_>, _>>()?;
-        for (row, (body, replicas)) in bodies.into_iter().zip(replicas).enumerate() {
-            if let Some(body) = body {
-                let (verb, tag) = (Verb::Mutation, row as u32);
-                let message = Request { verb, headers: Vec::new(), body: &body, tag };
-                self.messenger.request(message, &replicas.live, &replies)?;
+        let rows = request.rows().iter().zip(replicas).zip(bodies);
+        for (row, ((mutation, replicas), body)) in rows.enumerate() {
+            let Some(body) = body else { continue };
+            replicas.set_aside(|endpoint| self.unacknowledged.admit(endpoint, mutation));
+            let (verb, tag) = (Verb::Mutation, row as u32);
+            let message = Request { verb, headers: Vec::new(), body: &body, tag };
+            if !replicas.live.is_empty() {
+                let sent = self.messenger.request(message, &replicas.live, &replies);
+                sent.inspect_err(|_| request.settle(row, &replicas.live))?;
             }
         }
         Ok(())
@@ -232,6 +240,18 @@ fn own_rows(request: &WriteRequest, replicas: &[WriteReplicas]) -> Arc<[RowMutat
 }
 
 impl WriteReplicas {
+    /// Takes those for dead that are not admitted.
+    fn set_aside(&mut self, admit: impl Fn(IpAddr) -> bool) {
+        let Self { live, dead, .. } = self;
+        live.retain(|endpoint| {
+            let is_admitted = admit(*endpoint);
+            if !is_admitted {
+                dead.push(*endpoint);
+            }
+            is_admitted
+        });
+    }
+
     /// Those of what this node keeps for itself.
     fn local(level: ConsistencyLevel) -> Self {
         Self {

@@ -1,6 +1,7 @@
 //! Coordinators that need each other.
 
 use super::cluster::{Cluster, ClusterOptions, Fate, ROWS, Sent, TIMEOUT, address};
+use crate::coordinator::unacknowledged::MAX_UNACKNOWLEDGED;
 use crate::coordinator::{ConsistencyLevel, CoordinatorError};
 use crate::model::key::RowKey;
 use crate::model::mutation::MutationBuilder;
@@ -50,6 +51,33 @@ async fn a_silent_replica_gets_a_hint_when_the_time_is_over() {
     let written = cluster.write(0, "e", 3, All).await;
     assert!(matches!(written, Err(CoordinatorError::Unavailable)));
     assert_eq!(cluster.columns(1), "c=1 d=2", "nothing was sent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_silent_replica_has_to_acknowledge_is_bounded() {
+    let cluster = Cluster::start(3, &ClusterOptions::default());
+    cluster.network.rule(lose_all_to(2));
+    let value = vec![b'v'; MAX_UNACKNOWLEDGED / 4];
+    let large = |key: &str| {
+        let mut builder = MutationBuilder::new(&cluster.schema, "Blog", key.as_bytes());
+        builder.family(ROWS).insert((b"", b"c"), &value, 1);
+        [builder.finish()]
+    };
+    for key in ["a1", "a2", "a3", "a4"] {
+        cluster.write_all(0, &large(key), Quorum).await.unwrap();
+    }
+    assert_eq!((cluster.hints(0, 1), cluster.hints(0, 2)), (0, 0));
+    cluster.network.take_sent();
+    cluster.write(0, "c", 1, Quorum).await.unwrap();
+    assert_eq!((cluster.hints(0, 1), cluster.hints(0, 2)), (0, 1), "at once");
+    assert!(cluster.network.take_sent().iter().all(|sent| sent.to != address(2)));
+    let written = cluster.write(0, "d", 2, All).await;
+    assert!(matches!(written, Err(CoordinatorError::TimedOut)), "a hint does not count");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(cluster.hints(0, 2), 6, "the time of the others is over as well");
+    cluster.network.rule(|_| Fate::Arrives);
+    cluster.write(0, "e", 3, All).await.unwrap();
+    assert_eq!(cluster.columns(2), "e=3");
 }
 
 #[tokio::test(start_paused = true)]
