@@ -137,11 +137,15 @@ impl Coordinator {
             for (key, replicas) in keys.iter().zip(&replicas) {
                 self.check_in_background(&view, Wanted { family, key, slice }, replicas);
             }
-            let work = self.read_many_here(family, keys, slice, ticket);
+            let mut here = ticket.passing();
+            let work = self.read_many_here(family, keys, slice, &mut here);
             match self.in_time(self.read_timeout(level), work).await {
                 // Each row on its own: one may be damaged, and the others at hand.
-                Err(CoordinatorError::Failed(_)) => ticket.release(),
-                read => return read,
+                Err(CoordinatorError::Failed(_)) => {}
+                read => {
+                    *ticket = here;
+                    return read;
+                }
             }
         }
         let reads = keys.iter().zip(replicas).map(|(key, replicas)| {
@@ -266,10 +270,13 @@ impl Coordinator {
     ) -> Result<RowSlice, CoordinatorError> {
         let deadline = Instant::now() + self.rpc_timeout;
         self.check_in_background(view, wanted, &replicas);
-        let resolved = self.resolve(view, wanted, &replicas, deadline, ticket).await?;
+        let mut passing = ticket.passing();
+        let resolved = self.resolve(view, wanted, &replicas, deadline, &mut passing).await?;
         let family = self.schema.family(wanted.family);
         let answer = resolved.version.resolve(family, wanted.slice);
         self.repair(wanted, resolved, &replicas, deadline).await?;
+        drop(passing);
+        ticket.take_room_for_row(wanted.key, &answer)?;
         Ok(answer)
     }
 
@@ -306,6 +313,8 @@ impl Coordinator {
             tokio::select! {
                 biased;
                 Some(Arrival { round, from, reply }) = inbox.recv() => match reply {
+                    // Takes no room: it is dropped here.
+                    _ if round != read.round() => {}
                     Some(Ok(reply)) => {
                         if from != self.local {
                             take_room(&reply, wanted.key, ticket)?;
@@ -313,6 +322,7 @@ impl Coordinator {
                         requests = read.on_reply(round, from, reply);
                         if !requests.is_empty() {
                             // Another round, in which others may be slow.
+                            ticket.renew();
                             next_slow = patience.map(|patience| Instant::now() + patience);
                         }
                     }

@@ -162,6 +162,11 @@ impl RowRead {
         self.resolved
     }
 
+    /// The number of this round. Answers to earlier ones count no more.
+    pub(super) fn round(&self) -> u32 {
+        self.round
+    }
+
     /// Whether enough replicas have answered.
     pub(super) fn is_resolved(&self) -> bool {
         self.resolved.is_some()

@@ -105,27 +105,43 @@ impl Coordinator {
         let scan = Scan { family, slice, level };
         let mut pieces = self.pieces(&view, scan, ranges);
         let mut rows: Vec<Row> = Vec::new();
-        let mut at_once = 1;
+        let (mut at_once, mut most_at_once) = (1, MAX_CONCURRENT);
         while rows.len() < max_rows && !pieces.is_empty() {
             let wanted = max_rows - rows.len();
             let batch: Vec<Piece> = pieces.drain(..at_once.min(pieces.len())).collect();
             let count = batch.len();
             let before = rows.len();
-            let tickets: Vec<Ticket> = batch.iter().map(|_| ticket.part()).collect();
-            let reads = batch.into_iter().zip(tickets).map(|(piece, mut part)| {
+            let tickets: Vec<Ticket> = batch.iter().map(|_| ticket.passing()).collect();
+            let reads = batch.iter().cloned().zip(tickets).map(|(piece, mut part)| {
                 let (coordinator, view) = (Arc::clone(self), Arc::clone(&view));
-                async move { coordinator.scan_piece(&view, scan, piece, wanted, &mut part).await }
+                async move {
+                    let found = coordinator.scan_piece(&view, scan, piece, wanted, &mut part).await;
+                    part.release();
+                    (found, part)
+                }
             });
-            for found in super::concurrently::all(reads).await {
+            let found = super::concurrently::all(reads).await;
+            for (place, (found, part)) in found.into_iter().enumerate() {
                 if rows.len() >= max_rows {
                     // What lies behind is not wanted, and neither are its errors.
                     break;
                 }
-                rows.extend(found?.into_iter().take(max_rows - rows.len()));
+                if matches!(found, Err(CoordinatorError::TooLarge(_))) && count > 1 {
+                    // Perhaps only together with what is not wanted.
+                    batch[place..].iter().rev().for_each(|it| pieces.push_front(it.clone()));
+                    most_at_once = 1;
+                    break;
+                }
+                let found = found?;
+                drop(part);
+                for (key, row) in found.into_iter().take(max_rows - rows.len()) {
+                    ticket.take_room_for_row(&key, &row)?;
+                    rows.push((key, row));
+                }
             }
             let found = rows.len() - before;
             let rest = max_rows - rows.len();
-            at_once = (rest * count).div_ceil(found.max(1)).clamp(1, MAX_CONCURRENT);
+            at_once = (rest * count).div_ceil(found.max(1)).clamp(1, most_at_once);
         }
         Ok(rows)
     }
@@ -185,20 +201,26 @@ impl Coordinator {
         let mut rows = Vec::new();
         loop {
             let wanted = max_rows - rows.len();
-            let pages = self.pages(scan, &range, &replicas, wanted, deadline, ticket).await?;
+            let passing = ticket.passing();
+            let pages = self.pages(scan, &range, &replicas, wanted, deadline, &passing).await?;
             let family = self.schema.family(scan.family);
             let merged = range_read::merge(family, self.partitioner, scan.slice, wanted, pages);
             let MergedRows { rows: found, goes_on_behind } = merged;
             let mut found = found.into_iter().take(wanted).peekable();
+            let before = rows.len();
             while found.peek().is_some() {
                 // Each may have to wait for a repair.
                 let some = found.by_ref().take(REPAIRED_AT_A_TIME).map(|row| {
-                    let part = ticket.part();
+                    let part = passing.passing();
                     self.finish_row(view, scan, row, &replicas, deadline, part)
                 });
                 for row in super::concurrently::all(some).await {
                     rows.push(row?);
                 }
+            }
+            drop(passing);
+            for (key, row) in &rows[before..] {
+                ticket.take_room_for_row(key, row)?;
             }
             match goes_on_behind {
                 Some(token) if rows.len() < max_rows => range.start = Bound::Excluded(token),
@@ -237,7 +259,7 @@ impl Coordinator {
         replicas: &ReadReplicas,
         max_rows: usize,
         deadline: Instant,
-        ticket: &mut Ticket,
+        ticket: &Ticket,
     ) -> Result<Vec<Page>, CoordinatorError> {
         let requirement: &Requirement = &replicas.requirement;
         let (arrivals, mut inbox) = mpsc::unbounded_channel();

@@ -115,9 +115,12 @@ impl Ticket {
         key: &RowKey,
         version: &RowVersion,
     ) -> Result<(), ReplicaError> {
-        let encoded = version.cells.iter().map(Cell::encoded_length).sum();
-        let cells = answer::cells_cost(version.cells.len(), encoded);
-        Ok(self.room.take(answer::row_cost(key.as_bytes()) + cells)?)
+        Ok(self.room.take(cost(key, &version.cells))?)
+    }
+
+    /// Takes room for a row of the answer that was put together of what other tickets have read.
+    pub fn take_room_for_row(&self, key: &RowKey, row: &RowSlice) -> Result<(), ReplicaError> {
+        Ok(self.room.take(cost(key, &row.cells))?)
     }
 
     /// Lets others read, as long as this request only waits for other nodes.
@@ -130,6 +133,25 @@ impl Ticket {
     pub fn part(&self) -> Self {
         Self { permit: None, room: Arc::clone(&self.room) }
     }
+
+    /// A ticket for what is read on the way to the answer, and is no part of it: the room that it
+    /// has taken is given back when it and all its parts are gone.
+    #[must_use]
+    pub fn passing(&self) -> Self {
+        Self { permit: None, room: Arc::new(AnswerRoom::passing(&self.room)) }
+    }
+
+    /// Gives back what a passing ticket has taken, since that was dropped and is read anew.
+    pub fn renew(&mut self) {
+        if let Some(whole) = self.room.whole() {
+            self.room = Arc::new(AnswerRoom::passing(whole));
+        }
+    }
+}
+
+fn cost(key: &RowKey, cells: &[Cell]) -> usize {
+    let encoded = cells.iter().map(Cell::encoded_length).sum();
+    answer::row_cost(key.as_bytes()) + answer::cells_cost(cells.len(), encoded)
 }
 
 /// Rows that are written without leaving the thread of the connection, which others need too.

@@ -1,6 +1,7 @@
 //! How large the answer to one request may become, however many reads it takes.
 
 use super::error::ReadError;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Most bytes that any answer may have: a client that asks for a whole column family by one call is
@@ -31,16 +32,33 @@ pub fn row_cost(key: &[u8]) -> usize {
 pub struct AnswerRoom {
     limit: usize,
     left: AtomicUsize,
+    /// What it takes its bytes from, and gives them back to when it is dropped.
+    whole: Option<Arc<AnswerRoom>>,
 }
 
 impl AnswerRoom {
     /// Room for an answer of so many bytes.
     pub fn new(limit: usize) -> Self {
-        Self { limit, left: AtomicUsize::new(limit) }
+        Self { limit, left: AtomicUsize::new(limit), whole: None }
+    }
+
+    /// Room for what is in memory only for a while: all that was taken of it goes back to the whole
+    /// room when this is dropped.
+    pub fn passing(whole: &Arc<Self>) -> Self {
+        let (limit, left) = (whole.limit, AtomicUsize::new(whole.limit));
+        Self { limit, left, whole: Some(Arc::clone(whole)) }
+    }
+
+    /// The room of which this is a passing part.
+    pub fn whole(&self) -> Option<&Arc<Self>> {
+        self.whole.as_ref()
     }
 
     /// Takes so many bytes, or none.
     pub fn take(&self, bytes: usize) -> Result<(), ReadError> {
+        if let Some(whole) = &self.whole {
+            whole.take(bytes)?;
+        }
         let (relaxed, less) = (Ordering::Relaxed, |left: usize| left.checked_sub(bytes));
         let taken = self.left.fetch_update(relaxed, relaxed, less);
         taken.map(drop).map_err(|_| ReadError::TooLarge { limit: self.limit })
@@ -48,6 +66,17 @@ impl AnswerRoom {
 
     fn give_back(&self, bytes: usize) {
         self.left.fetch_add(bytes, Ordering::Relaxed);
+        if let Some(whole) = &self.whole {
+            whole.give_back(bytes);
+        }
+    }
+}
+
+impl Drop for AnswerRoom {
+    fn drop(&mut self) {
+        if let Some(whole) = &self.whole {
+            whole.give_back(self.limit - *self.left.get_mut());
+        }
     }
 }
 
@@ -126,5 +155,21 @@ mod tests {
         first.grow(PIECE / 4).unwrap();
         drop(first);
         assert_eq!(room.left.load(Ordering::Relaxed), 3 * PIECE - 3 * PIECE / 4);
+    }
+
+    #[test]
+    fn what_was_taken_for_a_while_goes_back() {
+        let whole = Arc::new(AnswerRoom::new(10));
+        let first = Arc::new(AnswerRoom::passing(&whole));
+        let second = AnswerRoom::passing(&first);
+        whole.take(2).unwrap();
+        first.take(3).unwrap();
+        second.take(4).unwrap();
+        assert!(second.take(2).is_err() && whole.take(2).is_err());
+        drop(second);
+        first.take(2).unwrap();
+        drop(first);
+        whole.take(8).unwrap();
+        assert!(whole.take(1).is_err());
     }
 }

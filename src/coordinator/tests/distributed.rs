@@ -237,12 +237,47 @@ async fn a_scan_repairs_its_rows_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_counts_once_towards_its_size() {
-    let options = ClusterOptions { max_answer_bytes: 400, ..ClusterOptions::default() };
+    let options = ClusterOptions { max_answer_bytes: 600, ..ClusterOptions::default() };
     let cluster = Cluster::start(3, &options);
     let columns = "c".repeat(200);
     cluster.write(0, &columns, 1, All).await.unwrap();
     let all = Slice::all(None);
     assert!(cluster.read(0, "a", &all, Quorum).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn rounds_that_are_over_take_no_room() {
+    let options = ClusterOptions { max_answer_bytes: 1000, ..ClusterOptions::default() };
+    let cluster = Cluster::start(4, &options);
+    let columns = "c".repeat(200);
+    cluster.write(0, &columns, 1, All).await.unwrap();
+    cluster.put(1, &cluster.insert("a", &columns, 2));
+    // The data of one replica, then that of two.
+    assert!(cluster.read(3, "a", &Slice::all(None), Quorum).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn pieces_that_are_too_large_together_are_read_one_by_one() {
+    let options = ClusterOptions {
+        max_answer_bytes: 2500,
+        replication_factor: 1,
+        ..ClusterOptions::default()
+    };
+    let cluster = Cluster::start(4, &options);
+    let column = "c".repeat(200);
+    let keys = ["a", "c1", "c2", "c3", "d1", "d2", "d3", "e1", "e2", "e3"];
+    let rows = keys.map(|key| cluster.insert(key, &column, 1));
+    cluster.write_all(0, &rows, All).await.unwrap();
+    // What is wanted comes last.
+    cluster.network.rule(|sent| match sent.from == address(2) {
+        true => Fate::ArrivesAfter(Duration::from_secs(1)),
+        false => Fate::Arrives,
+    });
+    let scanned = cluster.scan(0, 4, One).await.unwrap();
+    assert!(scanned.iter().zip(keys).all(|(row, key)| row.starts_with(key)));
+    assert_eq!(scanned.len(), 4);
+    let refused = cluster.scan(0, 10, One).await;
+    assert!(matches!(refused, Err(CoordinatorError::TooLarge(_))), "{refused:?}");
 }
 
 #[tokio::test(start_paused = true)]
