@@ -271,7 +271,8 @@ impl Coordinator {
         let deadline = Instant::now() + self.rpc_timeout;
         self.check_in_background(view, wanted, &replicas);
         let mut passing = ticket.passing();
-        let resolved = self.resolve(view, wanted, &replicas, deadline, &mut passing).await?;
+        let read = self.row_read(view, wanted, &replicas);
+        let resolved = self.resolve(view, wanted, read, deadline, &mut passing).await?;
         let family = self.schema.family(wanted.family);
         let answer = resolved.version.resolve(family, wanted.slice);
         self.repair(wanted, resolved, &replicas, deadline).await?;
@@ -280,20 +281,28 @@ impl Coordinator {
         Ok(answer)
     }
 
-    /// Asks replicas until enough have answered and agree.
+    /// A read that may ask these replicas.
+    pub(super) fn row_read(
+        &self,
+        view: &View,
+        wanted: Wanted<'_>,
+        replicas: &ReadReplicas,
+    ) -> RowRead {
+        let family = Arc::clone(self.schema.family(wanted.family));
+        let candidates = replicas.live.iter().map(|it| (*it, view.takes_full_digests(*it)));
+        RowRead::new(family, wanted.slice.clone(), replicas.requirement.clone(), candidates)
+    }
+
+    /// Asks replicas until enough have answered and agree. Rounds that are over give back the room
+    /// that they have taken by a passing ticket.
     pub(super) async fn resolve(
         self: &Arc<Self>,
         view: &View,
         wanted: Wanted<'_>,
-        replicas: &ReadReplicas,
-        deadline: Instant,
+        mut read: RowRead,
+        mut deadline: Instant,
         ticket: &mut Ticket,
     ) -> Result<Resolved, CoordinatorError> {
-        let family = Arc::clone(self.schema.family(wanted.family));
-        let is_only_one = replicas.live.len() == 1;
-        let candidates = replicas.live.iter().map(|it| (*it, view.takes_full_digests(*it)));
-        let requirement = replicas.requirement.clone();
-        let mut read = RowRead::new(family, wanted.slice.clone(), requirement, candidates);
         let (arrivals, mut inbox) = mpsc::unbounded_channel();
         let replies = Arc::new(Inbox {
             coordinator: Arc::clone(self),
@@ -326,7 +335,7 @@ impl Coordinator {
                             next_slow = patience.map(|patience| Instant::now() + patience);
                         }
                     }
-                    Some(Err(error)) if is_only_one || error.is_too_large() => {
+                    Some(Err(error)) if read.has_only_one() || error.is_too_large() => {
                         return Err(error.into());
                     }
                     Some(Err(error)) => {
@@ -337,10 +346,14 @@ impl Coordinator {
                 },
                 () = sleep_until(until) => {
                     if Instant::now() >= deadline {
-                        return Err(CoordinatorError::TimedOut);
+                        requests = read.on_deadline().ok_or(CoordinatorError::TimedOut)?;
+                        ticket.renew();
+                        deadline = Instant::now() + self.rpc_timeout;
+                    } else {
+                        requests = read.on_slow();
+                        let speculations = &self.counters.speculations;
+                        speculations.fetch_add(requests.len() as u64, Ordering::Relaxed);
                     }
-                    requests = read.on_slow();
-                    self.counters.speculations.fetch_add(requests.len() as u64, Ordering::Relaxed);
                     // One after the other: if all are slow, asking all of them helps nobody.
                     next_slow = patience
                         .filter(|_| !read.is_exhausted())

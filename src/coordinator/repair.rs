@@ -215,9 +215,10 @@ impl Coordinator {
     ) -> Result<(), CoordinatorError> {
         let deadline = Instant::now() + self.rpc_timeout;
         let requirement = Requirement::any(live.len());
-        let mut ticket = self.ticket();
+        let mut ticket = self.ticket().passing();
         let all = ReadReplicas { live, requirement };
-        let resolved = self.resolve(view, wanted, &all, deadline, &mut ticket).await?;
+        let read = self.row_read(view, wanted, &all).making_do();
+        let resolved = self.resolve(view, wanted, read, deadline, &mut ticket).await?;
         for (endpoint, lacking) in resolved.repairs {
             self.counters.repairs.fetch_add(1, Ordering::Relaxed);
             self.repair_unwaited(wanted, endpoint, &lacking)?;

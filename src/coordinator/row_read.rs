@@ -91,6 +91,7 @@ pub(super) struct RowRead {
     candidates: Vec<Candidate>,
     round: u32,
     compares_digests: bool,
+    makes_do: bool,
     resolved: Option<Resolved>,
 }
 
@@ -112,8 +113,24 @@ impl RowRead {
         };
         let candidates = candidates.into_iter().map(candidate).collect();
         let wanted = slice.clone();
-        let (round, compares_digests, resolved) = (1, true, None);
-        Self { family, wanted, slice, requirement, candidates, round, compares_digests, resolved }
+        Self {
+            family,
+            wanted,
+            slice,
+            requirement,
+            candidates,
+            round: 1,
+            compares_digests: true,
+            makes_do: false,
+            resolved: None,
+        }
+    }
+
+    /// The same read for who compares as many replicas as there are: those that do not answer in
+    /// time are left out.
+    pub(super) fn making_do(mut self) -> Self {
+        self.makes_do = true;
+        self
     }
 
     /// The first requests.
@@ -157,6 +174,25 @@ impl RowRead {
         next.and_then(|to| self.ask(to, ask)).into_iter().collect()
     }
 
+    /// To be called when the time is over. `None` if the read has failed; else it goes on with
+    /// those who have answered, and has as much time again.
+    pub(super) fn on_deadline(&mut self) -> Option<Vec<Request>> {
+        if !self.makes_do {
+            return None;
+        }
+        self.candidates.retain(Candidate::has_answered);
+        if self.candidates.len() < 2 {
+            return None;
+        }
+        self.requirement = Requirement::any(self.candidates.len());
+        if self.has_enough() {
+            return Some(self.resolve());
+        }
+        // Nobody has sent more than a digest.
+        self.compares_digests = false;
+        Some(self.next_round())
+    }
+
     /// What came out of it, once enough replicas have answered.
     pub(super) fn resolved(self) -> Option<Resolved> {
         self.resolved
@@ -170,6 +206,11 @@ impl RowRead {
     /// Whether enough replicas have answered.
     pub(super) fn is_resolved(&self) -> bool {
         self.resolved.is_some()
+    }
+
+    /// Whether there is nobody else to ask.
+    pub(super) fn has_only_one(&self) -> bool {
+        self.candidates.len() == 1
     }
 
     /// Whether everybody was asked for everything.

@@ -244,7 +244,8 @@ impl Coordinator {
         let mut resolved = Resolved { version, consistent, repairs };
         if is_short {
             // Some columns were cut off that are wanted now: seldom, so that the row is read anew.
-            resolved = self.resolve(view, wanted, replicas, deadline, &mut ticket).await?;
+            let read = self.row_read(view, wanted, replicas);
+            resolved = self.resolve(view, wanted, read, deadline, &mut ticket).await?;
         }
         let slice: RowSlice = resolved.version.resolve(self.schema.family(scan.family), scan.slice);
         self.repair(wanted, resolved, replicas, deadline).await?;

@@ -246,6 +246,22 @@ async fn an_answer_counts_once_towards_its_size() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn replicas_are_compared_in_the_background_although_one_is_silent() {
+    for (silent, percentile) in [(2, None), (0, Some(99.0)), (1, Some(99.0)), (2, Some(99.0))] {
+        let speculative_percentile = percentile;
+        let options =
+            ClusterOptions { repair_chance: 1.0, speculative_percentile, ..Default::default() };
+        let cluster = Cluster::start(4, &options);
+        cluster.network.rule(lose_all_to(silent));
+        let others: Vec<usize> = (0..3).filter(|place| *place != silent).collect();
+        cluster.put(others[0], &cluster.insert("a", "c", 1));
+        cluster.read(3, "a", &Slice::all(None), One).await.unwrap();
+        tokio::time::sleep(TIMEOUT + Duration::from_secs(1)).await;
+        assert_eq!(cluster.columns(others[1]), "c=1", "{silent} is silent");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn rounds_that_are_over_take_no_room() {
     let options = ClusterOptions { max_answer_bytes: 1000, ..ClusterOptions::default() };
     let cluster = Cluster::start(4, &options);
