@@ -5,7 +5,7 @@ use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::Slice;
 use crate::model::version::RowVersion;
 use crate::replica::VersionedRow;
-use crate::ring::{DecoratedKey, Partitioner, RowRange, Token};
+use crate::ring::{DecoratedKey, Partitioner, RowRange};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::RangeBounds;
@@ -34,15 +34,6 @@ pub(super) struct MergedRow {
     pub(super) repairs: Vec<(IpAddr, RowVersion)>,
 }
 
-/// What several pages come to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct MergedRows {
-    /// The rows, in the order of their tokens.
-    pub(super) rows: Vec<MergedRow>,
-    /// Behind this token there may be more; `None` if the range was read to its end.
-    pub(super) goes_on_behind: Option<Token>,
-}
-
 /// Whether a page is what was asked for: so many rows at most, of the range, in their order.
 pub(super) fn is_sound(
     partitioner: Partitioner,
@@ -60,14 +51,16 @@ pub(super) fn is_sound(
         })
 }
 
-/// Merges pages of one range that were asked for at most `max_rows` rows each.
+/// Merges pages of one range that were asked for at most `max_rows` rows each. So many rows come
+/// out of it, or more, unless the range has fewer: all pages count up to the end of the first that
+/// ends, which is full.
 pub(super) fn merge(
     family: &ColumnFamilySchema,
     partitioner: Partitioner,
     slice: &Slice,
     max_rows: usize,
     pages: Vec<Page>,
-) -> MergedRows {
+) -> Vec<MergedRow> {
     let cut = pages.iter().filter(|page| page.rows.len() >= max_rows);
     let ends = cut.filter_map(|page| page.rows.last());
     // A page says nothing of what lies behind its last row, if it is full.
@@ -82,10 +75,10 @@ pub(super) fn merge(
             }
         }
     }
-    let merged = by_key
+    by_key
         .into_iter()
-        .map(|(key, versions)| merge_row(family, slice, &endpoints, key.key().clone(), &versions));
-    MergedRows { rows: merged.collect(), goes_on_behind: end.map(|end| end.token().clone()) }
+        .map(|(key, versions)| merge_row(family, slice, &endpoints, key.into_key(), &versions))
+        .collect()
 }
 
 fn merge_row(
@@ -149,8 +142,8 @@ mod tests {
         Page { from: node(last), rows: rows.to_vec() }
     }
 
-    fn keys(merged: &MergedRows) -> Vec<String> {
-        merged.rows.iter().map(|row| row.key.to_string()).collect()
+    fn keys(merged: &[MergedRow]) -> Vec<String> {
+        merged.iter().map(|row| row.key.to_string()).collect()
     }
 
     #[test]
@@ -163,11 +156,10 @@ mod tests {
         let slice = Slice::all(None);
         let merged = merge(&family(), ORDERED, &slice, 2, pages.clone());
         assert_eq!(keys(&merged), ["a", "b", "c"]);
-        assert_eq!(merged.goes_on_behind, Some(ORDERED.token(b"c")));
-        assert_eq!(merged.rows[0].consistent, [node(1)]);
-        assert_eq!(merged.rows[0].repairs.len(), 2);
+        assert_eq!(merged[0].consistent, [node(1)]);
+        assert_eq!(merged[0].repairs.len(), 2);
         let merged = merge(&family(), ORDERED, &slice, 3, pages);
-        assert_eq!((keys(&merged).join(""), merged.goes_on_behind), ("abcdz".to_owned(), None));
+        assert_eq!(keys(&merged), ["a", "b", "c", "d", "z"]);
     }
 
     #[test]
@@ -177,10 +169,10 @@ mod tests {
         let slice = Slice::range(None, b"", b"", false, 1);
         let pages = vec![page(1, &[row("a", "x", 1)]), page(2, &[deleted])];
         let merged = merge(&family(), ORDERED, &slice, 10, pages);
-        assert!(merged.rows[0].is_short);
+        assert!(merged[0].is_short);
         let pages = vec![page(1, &[row("a", "x", 1)]), page(2, &[row("a", "x", 1)])];
         let merged = merge(&family(), ORDERED, &slice, 10, pages);
-        assert!(!merged.rows[0].is_short && merged.rows[0].repairs.is_empty());
+        assert!(!merged[0].is_short && merged[0].repairs.is_empty());
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Reads of ranges of rows.
 //!
-//! A range is cut where the ring changes hands, and each piece is asked of its own replicas. Rows
-//! come a page at a time, and of what several replicas send only as much counts as all of them have
-//! told of: so rows that one of them lacks do not make the answer too short, or end it early. Where
-//! the first piece has brought few rows, several pieces are read at once.
+//! A range is cut where the ring changes hands, and each piece is asked of its own replicas. Of
+//! what several replicas send only as much counts as all of them have told of: so rows that one of
+//! them lacks do not make the answer too short, or end it early. Where the first piece has brought
+//! few rows, several pieces are read at once.
 
 use super::coordinator::Coordinator;
-use super::range_read::{self, MergedRow, MergedRows, Page};
+use super::range_read::{self, MergedRow, Page};
 use super::reads::Wanted;
 use super::requirement::Requirement;
 use super::row_read::Resolved;
@@ -184,7 +184,7 @@ impl Coordinator {
         max_rows: usize,
         ticket: &mut Ticket,
     ) -> Result<Vec<Row>, CoordinatorError> {
-        let Piece { mut range, mut replicas } = piece;
+        let Piece { range, mut replicas } = piece;
         if !replicas.are_enough() {
             return Err(CoordinatorError::Unavailable);
         }
@@ -198,35 +198,27 @@ impl Coordinator {
             ticket.release();
         }
         let deadline = Instant::now() + self.rpc_timeout;
+        let passing = ticket.passing();
+        let pages = self.pages(scan, &range, &replicas, max_rows, deadline, &passing).await?;
+        let family = self.schema.family(scan.family);
+        let merged = range_read::merge(family, self.partitioner, scan.slice, max_rows, pages);
+        let mut merged = merged.into_iter().take(max_rows).peekable();
         let mut rows = Vec::new();
-        loop {
-            let wanted = max_rows - rows.len();
-            let passing = ticket.passing();
-            let pages = self.pages(scan, &range, &replicas, wanted, deadline, &passing).await?;
-            let family = self.schema.family(scan.family);
-            let merged = range_read::merge(family, self.partitioner, scan.slice, wanted, pages);
-            let MergedRows { rows: found, goes_on_behind } = merged;
-            let mut found = found.into_iter().take(wanted).peekable();
-            let before = rows.len();
-            while found.peek().is_some() {
-                // Each may have to wait for a repair.
-                let some = found.by_ref().take(REPAIRED_AT_A_TIME).map(|row| {
-                    let part = passing.passing();
-                    self.finish_row(view, scan, row, &replicas, deadline, part)
-                });
-                for row in super::concurrently::all(some).await {
-                    rows.push(row?);
-                }
-            }
-            drop(passing);
-            for (key, row) in &rows[before..] {
-                ticket.take_room_for_row(key, row)?;
-            }
-            match goes_on_behind {
-                Some(token) if rows.len() < max_rows => range.start = Bound::Excluded(token),
-                _ => return Ok(rows),
+        while merged.peek().is_some() {
+            // Each may have to wait for a repair.
+            let some = merged.by_ref().take(REPAIRED_AT_A_TIME).map(|row| {
+                let part = passing.passing();
+                self.finish_row(view, scan, row, &replicas, deadline, part)
+            });
+            for row in super::concurrently::all(some).await {
+                rows.push(row?);
             }
         }
+        drop(passing);
+        for (key, row) in &rows {
+            ticket.take_room_for_row(key, row)?;
+        }
+        Ok(rows)
     }
 
     /// What the client sees of a merged row; replicas that lack something of it get that.
