@@ -8,13 +8,12 @@ use super::levels::range_level;
 use super::paths::check_parent;
 use super::predicates::check_predicate;
 use super::reads::grouped_by;
-use crate::coordinator::{ConsistencyLevel, CoordinatorError};
+use crate::coordinator::{ConsistencyLevel, CoordinatorError, RowCursor};
 use crate::model::slice::Slice;
 use crate::ring::{KeyBounds, Partitioner, RowRange, TokenRange};
 use crate::wire::service::{GetKeyRangeArgs, GetRangeSliceArgs, GetRangeSlicesArgs};
 use crate::wire::types::{ColumnParent, KeyRange, SlicePredicate};
 use crate::wire::{ApiVersion, Each, Encode, Failure, List, Text};
-use std::ops::Bound;
 
 /// Rows that `get_key_range` reads at a time while it looks for rows that are not empty.
 const KEY_RANGE_PAGE: usize = 256;
@@ -68,28 +67,23 @@ pub(super) async fn get_key_range(
     let mut keys = Vec::new();
     // A range that ends before it begins is empty here, and no error.
     let Ok(bounds) = KeyBounds::new(start, finish) else { return Ok(Each(keys)) };
-    let mut range = bounds.row_range();
+    let mut cursor = RowCursor::new(partitioner, bounds.row_range());
     let slice = Slice::range(None, b"", b"", false, 1);
     let whole = api.coordinator.ticket();
-    loop {
-        let ranges = std::slice::from_ref(&range);
+    while !cursor.is_at_end() && keys.len() < wanted {
+        let ranges = std::slice::from_ref(cursor.range());
         let level = ConsistencyLevel::One;
         let mut ticket = api.coordinator.ticket();
-        let scan = api.coordinator.scan(family, ranges, &slice, KEY_RANGE_PAGE, level, &mut ticket);
+        let max = cursor.rows_for(KEY_RANGE_PAGE);
+        let scan = api.coordinator.scan(family, ranges, &slice, max, level, &mut ticket);
         let page = scan.await?;
-        let is_last = page.len() < KEY_RANGE_PAGE;
-        let next = page.last().map(|(key, _)| partitioner.token(key.as_bytes()));
-        let visible = page.into_iter().filter(|(_, row)| row.count > 0);
+        let visible = cursor.take(max, page).filter(|(_, row)| row.count > 0);
         for (key, _) in visible.take(wanted - keys.len()) {
             whole.take_room_for(&key).map_err(CoordinatorError::from)?;
             keys.push(KeyText(key));
         }
-        match next {
-            // Rows of equal tokens are one place of the order, as in the original.
-            Some(token) if !is_last && keys.len() < wanted => range.start = Bound::Excluded(token),
-            _ => return Ok(Each(keys)),
-        }
     }
+    Ok(Each(keys))
 }
 
 /// Which rows, and how many of them.

@@ -14,6 +14,7 @@
 //!       latencies    how long replicas take, and when one more is asked
 //!     scans          ranges of rows
 //!       range_read   the pages of several replicas, merged
+//!       row_cursor   where a scan goes on that is made a page at a time
 //!     repair         replicas that lack something get it
 //!     concurrently   several futures at once
 //! ```
@@ -29,6 +30,7 @@ mod range_read;
 mod reads;
 mod repair;
 mod requirement;
+mod row_cursor;
 mod row_read;
 mod scans;
 #[cfg(test)]
@@ -43,4 +45,5 @@ pub use consistency::ConsistencyLevel;
 pub use coordinator::{Coordinator, CoordinatorOptions, CoordinatorStats, ReadOptions};
 pub use error::CoordinatorError;
 pub use hinting::Hinting;
+pub use row_cursor::RowCursor;
 pub use view::Peers;

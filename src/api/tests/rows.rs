@@ -2,6 +2,7 @@
 
 use super::fixture::*;
 use crate::api::{Api, ranges, reads};
+use crate::ring::Partitioner;
 use crate::wire::service::{
     GetArgs, GetCountArgs, GetKeyRangeArgs, GetRangeSlicesArgs, MultigetArgs, MultigetSliceArgs,
 };
@@ -184,6 +185,32 @@ async fn key_ranges_go_on_behind_a_page_of_ghosts() {
     };
     let keys: List<Text<'static>> = transfer(ranges::get_key_range(&api, args).await.unwrap());
     assert_eq!(keys, ["k299", "k599"]);
+}
+
+#[tokio::test]
+async fn key_ranges_go_on_inside_of_a_token() {
+    let partitioner = Partitioner::CollatingOrderPreserving;
+    let token = partitioner.token(b"k");
+    let api = Node { partitioner, token, version: ApiVersion::V05, ..Node::default() }.api();
+    let mut expected = Vec::new();
+    for number in 0..600 {
+        // Control characters count for nothing in the order.
+        let digit = |place: u32| if number >> place & 1 == 0 { '\u{1}' } else { '\u{2}' };
+        let key: String = std::iter::once('k').chain((0..10).rev().map(digit)).collect();
+        let mutation = if number % 300 == 299 { set("x", 1) } else { delete(1, None, None) };
+        mutate(&api, &[(&key, "Bytes", vec![mutation])]).await.unwrap();
+        expected.extend((number % 300 == 299).then_some(key));
+    }
+    let args = GetKeyRangeArgs {
+        keyspace: "Blog".into(),
+        column_family: "Bytes".into(),
+        start: "".into(),
+        finish: "".into(),
+        count: 100,
+        consistency_level: ONE,
+    };
+    let keys: List<Text<'static>> = transfer(ranges::get_key_range(&api, args).await.unwrap());
+    assert_eq!(keys, expected);
 }
 
 #[tokio::test]
