@@ -23,12 +23,10 @@ use crate::net::{Drops, Inbound, Transport, Verb, extensions};
 use crate::replica::{HintStore, Replica, Responder, ResponderOptions};
 use crate::ring::{ReplicaPlacement, Token, TokenMetadata};
 use crate::storage::Storage;
-use crate::storage::engine::WriteError;
 use crate::storage::saved_ring::{RingNote, SavedRing};
 use crate::storage::system::{self, IdentityError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
@@ -106,8 +104,9 @@ pub struct Member {
     hints: Option<Arc<HintStore>>,
     handoff: Option<Arc<Handoff>>,
     drops: Arc<Drops>,
-    /// The time of what was noted last of the ring, in milliseconds since 1970.
-    last_note: AtomicU64,
+    /// The time of what was noted last of the ring, in milliseconds since 1970. Held while notes
+    /// are written, so that they keep their order, and taken before that of gossip.
+    last_note: Mutex<u64>,
     /// One lock for all, held while a message is worked on; nothing waits under it.
     gossip: Mutex<Gossip>,
 }
@@ -117,6 +116,8 @@ struct Gossip {
     gossiper: Gossiper,
     membership: Membership,
     has_started: bool,
+    /// What is to be written down as soon as the lock is free.
+    notes: Vec<RingNote>,
 }
 
 impl Gossip {
@@ -145,7 +146,7 @@ impl Gossip {
         let rng = fastrand::Rng::with_seed(options.seed);
         let mut gossiper = Gossiper::new(gossiper_options, rng, clock.monotonic());
         gossiper.preload(membership.members().endpoints());
-        Ok(Self { gossiper, membership, has_started: false })
+        Ok(Self { gossiper, membership, has_started: false, notes: Vec::new() })
     }
 }
 
@@ -203,7 +204,7 @@ impl Member {
             hints,
             handoff,
             drops,
-            last_note: AtomicU64::new(0),
+            last_note: Mutex::new(0),
             gossip,
         }))
     }
@@ -338,7 +339,7 @@ impl Member {
         gossip.has_started = true;
         let effects = gossip.gossiper.start(self.clock.monotonic());
         self.act(&mut gossip, effects);
-        drop(gossip);
+        self.write_notes(gossip);
         for target in self.hints.iter().flat_map(|hints| hints.targets()) {
             log::info!("there are hints for {}: {} bytes", target.target, target.bytes);
         }
@@ -355,6 +356,7 @@ impl Member {
                 handoff.begin(endpoint);
             }
         }
+        self.write_notes(gossip);
     }
 
     fn on_gossip(&self, kind: MessageKind, message: &Message<'_>) {
@@ -366,6 +368,7 @@ impl Member {
                     let now = self.clock.monotonic();
                     let effects = gossip.gossiper.receive(from, decoded, now);
                     self.act(&mut gossip, effects);
+                    self.write_notes(gossip);
                 }
             }
             Err(error) => {
@@ -382,7 +385,7 @@ impl Member {
         for event in events {
             log::log!(event.level(), "{event}");
             for change in gossip.membership.follow(&event) {
-                is_changed |= self.follow(&mut gossip.gossiper, change);
+                is_changed |= self.follow(gossip, change);
             }
             is_changed |= self.notice(&event);
         }
@@ -424,38 +427,44 @@ impl Member {
     }
 
     /// Does what a change of the ring asks for. Whether the ring is another now.
-    fn follow(&self, gossiper: &mut Gossiper, change: MembershipChange) -> bool {
+    fn follow(&self, gossip: &mut Gossip, change: MembershipChange) -> bool {
         match change {
             MembershipChange::Ring => return true,
             MembershipChange::SaveToken { endpoint, token } => {
-                self.note(&RingNote::Owns(endpoint, token));
+                gossip.notes.push(RingNote::Owns(endpoint, token));
             }
             MembershipChange::ForgetToken { endpoint } => {
-                self.note(&RingNote::OwnsNothing(endpoint));
+                gossip.notes.push(RingNote::OwnsNothing(endpoint));
             }
             MembershipChange::Removed(RemovedNode { endpoint, token, generation }) => {
-                gossiper.forget(endpoint, self.clock.monotonic());
-                self.note(&RingNote::Removed(endpoint, token, generation));
+                gossip.gossiper.forget(endpoint, self.clock.monotonic());
+                gossip.notes.push(RingNote::Removed(endpoint, token, generation));
                 self.discard_hints(endpoint);
             }
             MembershipChange::Readmitted { endpoint, token } => {
-                self.note(&RingNote::Readmitted(endpoint, token));
+                gossip.notes.push(RingNote::Readmitted(endpoint, token));
             }
             MembershipChange::Notice(notice) => log::log!(notice.level(), "{notice}"),
         }
         false
     }
 
-    /// Writes something down for the next start. Without it that start learns it from others.
-    fn note(&self, note: &RingNote) {
-        // Of two notes about one node the later one counts, also if both are of one millisecond.
-        let now = self.clock.coarse_millis();
-        let later = |last: u64| Some(now.max(last + 1));
-        let order = Ordering::Relaxed;
-        let last = self.last_note.fetch_update(order, order, later).unwrap_or_default();
-        let written: Result<(), WriteError> = note.write(&self.storage, now.max(last + 1));
-        if let Err(error) = written {
-            log::warn!("the ring is not saved: {error}");
+    /// Lets go of the lock, and writes down what was noted under it for the next start. Without it
+    /// that start learns it from others.
+    fn write_notes(&self, gossip: MutexGuard<'_, Gossip>) {
+        let is_any = !gossip.notes.is_empty();
+        drop(gossip);
+        if !is_any {
+            return;
+        }
+        let mut last = self.last_note.lock().unwrap_or_else(PoisonError::into_inner);
+        let notes = std::mem::take(&mut self.lock().notes);
+        for note in notes {
+            // Of two notes about one node the later one counts, also if both are of one millisecond.
+            *last = self.clock.coarse_millis().max(*last + 1);
+            if let Err(error) = note.write(&self.storage, *last) {
+                log::warn!("the ring is not saved: {error}");
+            }
         }
     }
 
@@ -562,3 +571,6 @@ impl Inbound for Member {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

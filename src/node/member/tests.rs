@@ -1,0 +1,144 @@
+//! Two nodes that tell each other where they are.
+
+use super::*;
+use crate::base::clock::ManualClock;
+use crate::base::events::Events;
+use crate::base::sim_fs::SimFileSystem;
+use crate::model::comparator::Comparator;
+use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
+use crate::net::Channel;
+use crate::replica::ReplicaOptions;
+use crate::ring::Partitioner;
+use crate::storage::engine::Components;
+use crate::storage::options::{FamilyOptions, Options};
+use std::sync::Weak;
+
+/// Keeps what is sent until the test delivers it.
+#[derive(Debug, Default)]
+struct Wire(Mutex<Vec<(IpAddr, Arc<[u8]>)>>);
+
+impl Transport for Wire {
+    fn send(&self, to: IpAddr, _channel: Channel, message: Arc<[u8]>, _deadline: Duration) {
+        self.0.lock().unwrap().push((to, message));
+    }
+
+    fn disconnect(&self, _peer: IpAddr) {}
+
+    fn set_checksums(&self, _peer: IpAddr, _checksums: bool) {}
+}
+
+/// Looks whether the lock of gossip is free whenever a note is written, which asks for this time.
+#[derive(Debug, Default)]
+struct Watch {
+    clock: ManualClock,
+    member: Mutex<Weak<Member>>,
+    /// For each note whether it was free.
+    notes: Mutex<Vec<bool>>,
+}
+
+impl Clock for Watch {
+    fn now_micros(&self) -> i64 {
+        self.clock.now_micros()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
+    fn coarse_millis(&self) -> u64 {
+        if let Some(member) = self.member.lock().unwrap().upgrade() {
+            self.notes.lock().unwrap().push(member.gossip.try_lock().is_ok());
+        }
+        7
+    }
+}
+
+fn address(last: u8) -> IpAddr {
+    [10, 0, 0, last].into()
+}
+
+fn open_storage(seed: u64) -> Arc<Storage> {
+    let components = Components {
+        fs: Arc::new(SimFileSystem::new(seed)),
+        clock: Arc::new(ManualClock::default()),
+        events: Events::ignored(),
+    };
+    let family = ColumnFamilySchema {
+        keyspace: system::KEYSPACE.into(),
+        name: system::LOCATION_INFO.into(),
+        kind: ColumnFamilyKind::Standard { columns: Comparator::Bytes },
+        comment: None,
+    };
+    let (options, schema) = (Options::new("/data", "/log"), Arc::new(Schema::new([family.into()])));
+    let family = |_| FamilyOptions::default();
+    let storage = Storage::open(components, options, Partitioner::Random, schema, family);
+    Arc::new(storage.unwrap())
+}
+
+fn member(last: u8, wire: &Arc<Wire>) -> (Arc<Member>, Arc<Watch>) {
+    let (storage, clock) = (open_storage(u64::from(last)), Arc::new(Watch::default()));
+    let replica = ReplicaOptions {
+        concurrent_reads: 1,
+        concurrent_writes: 1,
+        max_answer_bytes: 1 << 20,
+        runs_inline: true,
+    };
+    let member = Member::new(MemberOptions {
+        local: address(last),
+        cluster_name: "Test".to_owned(),
+        seeds: vec![address(1)],
+        token: Partitioner::Random.token(&[last]),
+        generation: 1,
+        phi_convict_threshold: 8.0,
+        rpc_timeout: Duration::from_secs(10),
+        placements: BTreeMap::new(),
+        storage: Arc::clone(&storage),
+        replica: Arc::new(Replica::start(storage, replica).unwrap()),
+        hints: None,
+        hints_wait_for_sync: false,
+        handoff_pause: Duration::ZERO,
+        reads: ReadOptions {
+            speculative_percentile: None,
+            repairs: true,
+            repair_chances: Vec::new(),
+            dynamic_snitch: None,
+        },
+        transport: Arc::clone(wire) as _,
+        clock: Arc::clone(&clock) as _,
+        seed: 1,
+    });
+    let member = member.unwrap();
+    *clock.member.lock().unwrap() = Arc::downgrade(&member);
+    (member, clock)
+}
+
+#[test]
+fn notes_of_the_ring_are_written_when_gossip_may_go_on() {
+    let wire = Arc::new(Wire::default());
+    let members = [member(1, &wire), member(2, &wire)];
+    members.iter().for_each(|(member, _)| member.begin());
+    for _ in 0..4 {
+        for (member, clock) in &members {
+            clock.clock.advance(GOSSIP_INTERVAL);
+            member.gossip_round();
+        }
+        loop {
+            let sent = std::mem::take(&mut *wire.0.lock().unwrap());
+            if sent.is_empty() {
+                break;
+            }
+            for (to, message) in sent {
+                members
+                    .iter()
+                    .filter(|(it, _)| it.local == to)
+                    .for_each(|(it, _)| it.receive(&message));
+            }
+        }
+    }
+    for (place, (member, clock)) in members.iter().enumerate() {
+        assert_eq!(*clock.notes.lock().unwrap(), [true]);
+        let last = 2 - place as u8;
+        let other = (address(last), Partitioner::Random.token(&[last]));
+        assert_eq!(SavedRing::read(&member.storage).unwrap().members, [other]);
+    }
+}
