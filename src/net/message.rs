@@ -119,6 +119,9 @@ impl From<Malformed> for MessageError {
 /// Fewest bytes that a header takes.
 const LEAST_HEADER_BYTES: usize = 2 + 4;
 
+/// Most headers of a message: a node of 0.6 puts in one, of which the value names all targets.
+const MAX_HEADERS: usize = 64;
+
 impl<'a> Message<'a> {
     /// A message without headers.
     pub fn new(id: MessageId, from: IpAddr, verb: Verb, body: &'a [u8]) -> Self {
@@ -134,8 +137,13 @@ impl<'a> Message<'a> {
         reader.utf()?;
         let ordinal = reader.i32()?;
         let verb = Verb::from_ordinal(ordinal).ok_or(MessageError::UnknownVerb(ordinal))?;
-        let mut headers = Vec::new();
-        for _ in 0..reader.count(LEAST_HEADER_BYTES)? {
+        let at = reader.position();
+        let count = reader.count(LEAST_HEADER_BYTES)?;
+        if count > MAX_HEADERS {
+            return Err(Malformed(at).into());
+        }
+        let mut headers = Vec::with_capacity(count);
+        for _ in 0..count {
             headers.push(Header { name: reader.utf()?, value: reader.bytes()? });
         }
         Ok(Self { id, from, verb, headers, body: reader.bytes()? })
@@ -228,5 +236,19 @@ mod tests {
         fn any_bytes_are_read_without_panic(bytes: Vec<u8>) {
             let _ = Message::decode(&bytes);
         }
+    }
+
+    #[test]
+    fn headers_are_not_without_number() {
+        let header = Header { name: "H".into(), value: b"v" };
+        let message = |count: usize| {
+            let from = IpAddr::from([127, 0, 0, 1]);
+            let id = MessageId::from("1");
+            let headers = vec![header.clone(); count];
+            Message { id, from, verb: Verb::Mutation, headers, body: b"body" }.encode().unwrap()
+        };
+        assert_eq!(Message::decode(&message(MAX_HEADERS)).unwrap().headers.len(), MAX_HEADERS);
+        let many = message(MAX_HEADERS + 1);
+        assert!(matches!(Message::decode(&many), Err(MessageError::Malformed(_))));
     }
 }

@@ -52,11 +52,11 @@ pub(super) fn read_bounds(
     let form = reader.i32()?;
     let start = partitioner.token_from_bytes(reader.bytes()?)?;
     let end = partitioner.token_from_bytes(reader.bytes()?)?;
+    // Up to 0.6.8 the minimum of `RandomPartitioner` was 0, which no key has.
+    let is_old_minimum = end == Token::Random(0) && start >= end;
+    let end = if is_old_minimum { Token::Minimum } else { end };
     match form {
         RANGE => {
-            // Up to 0.6.8 the minimum of `RandomPartitioner` was 0, which no key has.
-            let is_old_minimum = end == Token::Random(0) && start >= end;
-            let end = if is_old_minimum { Token::Minimum } else { end };
             let range = TokenRange { start, end };
             if range.wraps() && !range.end.is_minimum() {
                 return Err(BodyError::RangeWraps);

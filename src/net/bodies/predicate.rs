@@ -10,7 +10,7 @@
 //! The range counts if both are there.
 
 use super::error::BodyError;
-use super::slice::{Parent, WireRange, limit_from_wire, limit_to_wire};
+use super::slice::{Parent, WireRange, count_names, limit_from_wire, limit_to_wire};
 use crate::base::bytes::{ByteReader, Malformed};
 use crate::base::java::{JavaReader, JavaWriter};
 use crate::model::slice::Slice;
@@ -86,7 +86,7 @@ fn read_names<'a>(reader: &mut ByteReader<'a>) -> Result<Vec<&'a [u8]>, Malforme
     if reader.u8()? != STRING {
         return Err(Malformed(at));
     }
-    let count = reader.count(4)?;
+    let count = count_names(reader, 4)?;
     let mut names = Vec::with_capacity(count);
     for _ in 0..count {
         names.push(read_name(reader)?);

@@ -12,7 +12,7 @@
 
 use super::error::{BodyError, EncodeError};
 use super::key::{check_end, put_key, read_key};
-use super::slice::{Parent, WireRange, limit_from_wire, limit_to_wire};
+use super::slice::{Parent, WireRange, count_names, limit_from_wire, limit_to_wire};
 use crate::base::bytes::{ByteReader, ByteWriter};
 use crate::base::java::{JavaReader, JavaWriter};
 use crate::model::key::RowKey;
@@ -88,7 +88,7 @@ impl ReadCommand {
 }
 
 fn read_names(reader: &mut ByteReader<'_>, parent: Parent<'_>) -> Result<Slice, BodyError> {
-    let count = reader.count(2)?;
+    let count = count_names(reader, 2)?;
     let names = (0..count).map(|_| reader.prefixed()).collect::<Result<Vec<_>, _>>()?;
     parent.names(&names)
 }

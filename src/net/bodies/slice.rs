@@ -1,6 +1,8 @@
 //! The columns that a command asks for, checked.
 
 use super::error::BodyError;
+use crate::base::bytes::{ByteReader, Malformed};
+use crate::base::java::JavaReader;
 use crate::model::comparator::Comparator;
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::Slice;
@@ -14,6 +16,17 @@ pub(super) fn limit_to_wire(limit: usize) -> i32 {
 /// The limit that was sent; `None` for a negative one.
 pub(super) fn limit_from_wire(limit: i32) -> Option<usize> {
     if limit == i32::MAX { Some(usize::MAX) } else { usize::try_from(limit).ok() }
+}
+
+/// Most names of one command: what is made of a name takes some times the bytes that it has in a
+/// message.
+const MAX_NAMES: usize = 1 << 22;
+
+/// Reads the number of names, each of which takes at least `least` bytes.
+pub(super) fn count_names(reader: &mut ByteReader<'_>, least: usize) -> Result<usize, Malformed> {
+    let at = reader.position();
+    let count = reader.count(least)?;
+    if count > MAX_NAMES { Err(Malformed(at)) } else { Ok(count) }
 }
 
 /// Where the columns of a slice are: in a row, or in one of its super columns.
@@ -76,5 +89,19 @@ impl<'a> Parent<'a> {
             return Err(BodyError::EmptySlice { family: self.family.to_string() });
         }
         Ok(Slice::range(self.super_name, start, finish, reversed, limit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_not_without_number() {
+        let bytes =
+            |count: usize| [&(count as u32).to_be_bytes()[..], &vec![0; 2 * count]].concat();
+        let count = |count: usize| count_names(&mut ByteReader::new(&bytes(count)), 2);
+        assert_eq!(count(MAX_NAMES), Ok(MAX_NAMES));
+        assert_eq!(count(MAX_NAMES + 1), Err(Malformed(0)));
     }
 }

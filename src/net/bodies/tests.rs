@@ -218,6 +218,13 @@ fn ranges_of_older_nodes_end_with_the_ring() {
     (body[at], body[at - 5]) = (0, 0xff);
     let end = Bound::Included(Token::Random(0));
     assert_eq!(decode(&body).unwrap().range, RowRange { start: Bound::Unbounded, end });
+    // The last piece of a range that begins with a key.
+    let start = Bound::Included(Token::Random(5));
+    let range = RowRange { start, end: Bound::Unbounded };
+    let command = RangeCommand { family: STANDARD, slice: Slice::all(None), range, max_rows };
+    let mut body = command.encode(&schema, Partitioner::Random).unwrap();
+    body[at] = 0;
+    assert_eq!(decode(&body), Ok(command));
 }
 
 /// Replaces a text by one of the same length.

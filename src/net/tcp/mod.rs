@@ -73,8 +73,9 @@ impl TcpOptions {
         Self {
             listen,
             threads: 2,
-            max_queued_messages: 65536,
-            max_queued_bytes: 64 << 20,
+            // More than the largest call of a client takes, be it for one peer.
+            max_queued_messages: 1 << 20,
+            max_queued_bytes: 160 << 20,
             max_peers: 1024,
             max_inbound: 4096,
             receive_budget_bytes: 512 << 20,

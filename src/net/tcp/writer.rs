@@ -9,8 +9,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::watch;
+
+/// How long what was written may stay without acknowledgement of the other machine before the
+/// connection counts as broken. Something on the way may have forgotten it, while others between
+/// the same machines work, so that the peer seems alive; the system alone would take 15 minutes.
+#[cfg(target_os = "linux")]
+const MAX_UNANSWERED: Duration = Duration::from_secs(20);
 
 /// How many batches a thread sends that only wanted to send one message; others may queue as fast
 /// as it sends.
@@ -83,6 +90,8 @@ async fn connect(listen: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
     }
     socket.set_nodelay(true)?;
     socket.set_keepalive(true)?;
+    #[cfg(target_os = "linux")]
+    rustix::net::sockopt::set_tcp_user_timeout(&socket, MAX_UNANSWERED.as_millis() as u32)?;
     socket.connect(to).await
 }
 
