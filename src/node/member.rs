@@ -460,7 +460,8 @@ impl Member {
         let mut last = self.last_note.lock().unwrap_or_else(PoisonError::into_inner);
         let notes = std::mem::take(&mut self.lock().notes);
         for note in notes {
-            // Of two notes about one node the later one counts, also if both are of one millisecond.
+            // Of two notes about one node the later one counts, also if both are of one
+            // millisecond.
             *last = self.clock.coarse_millis().max(*last + 1);
             if let Err(error) = note.write(&self.storage, *last) {
                 log::warn!("the ring is not saved: {error}");

@@ -285,9 +285,9 @@ async fn pieces_that_are_too_large_together_are_read_one_by_one() {
     let rows = keys.map(|key| cluster.insert(key, &column, 1));
     cluster.write_all(0, &rows, All).await.unwrap();
     // What is wanted comes last.
-    cluster.network.rule(|sent| match sent.from == address(2) {
-        true => Fate::ArrivesAfter(Duration::from_secs(1)),
-        false => Fate::Arrives,
+    cluster.network.rule(|sent| match sent {
+        Sent { from, .. } if from == address(2) => Fate::ArrivesAfter(Duration::from_secs(1)),
+        _ => Fate::Arrives,
     });
     let scanned = cluster.scan(0, 4, One).await.unwrap();
     assert!(scanned.iter().zip(keys).all(|(row, key)| row.starts_with(key)));

@@ -116,7 +116,9 @@ fn member(last: u8, wire: &Arc<Wire>) -> (Arc<Member>, Arc<Watch>) {
 fn notes_of_the_ring_are_written_when_gossip_may_go_on() {
     let wire = Arc::new(Wire::default());
     let members = [member(1, &wire), member(2, &wire)];
-    members.iter().for_each(|(member, _)| member.begin());
+    for (member, _) in &members {
+        member.begin();
+    }
     for _ in 0..4 {
         for (member, clock) in &members {
             clock.clock.advance(GOSSIP_INTERVAL);
