@@ -226,15 +226,17 @@ impl RowVersion {
     /// the same: else replicas would differ that hold the same and were not compacted together.
     pub fn drop_covered(&mut self, family: &ColumnFamilySchema) {
         let row = self.deletion;
-        let mut super_deletion: Option<(Vec<u8>, Deletion)> = None;
+        // Of the super column that the next cells may be in.
+        let mut marker: Option<Cell> = None;
         self.cells.retain(|cell| {
             if cell.state() == CellState::SuperTombstone {
-                let deletion = cell.deletion().unwrap_or(Deletion::NONE);
-                super_deletion = Some((cell.super_name().to_vec(), deletion));
+                marker = Some(cell.clone());
                 return row.is_none() || !row.covers(cell.timestamp());
             }
-            let by_super = super_deletion.as_ref().is_some_and(|(name, deletion)| {
-                family.is_super() && *name == cell.super_name() && deletion.covers(cell.timestamp())
+            let by_super = marker.as_ref().is_some_and(|marker| {
+                family.is_super()
+                    && marker.super_name() == cell.super_name()
+                    && marker.deletion().is_some_and(|it| it.covers(cell.timestamp()))
             });
             !by_super && !row.covers(cell.timestamp())
         });
