@@ -2,14 +2,16 @@
 //! keyspace `system`, so that it knows them at its next start before it has heard of them.
 //!
 //! ```text
-//! row L         address (4 or 16 bytes)                        token bytes, as 0.6 has them
-//! row Removed   address length (1), address, token bytes       generation (4), of ours
+//! row L         ADDR without its length (4 or 16 bytes)    token bytes, as 0.6 has them
+//! row Removed   ADDR, token bytes                          generation (4), of ours
 //! ```
 
 use super::engine::{Storage, WriteError};
 use super::error::ReadError;
 use super::sstable::Access;
 use super::system::{KEYSPACE, ROW, location_info};
+use crate::base::bytes::ByteReader;
+use crate::base::java::{JavaReader, JavaWriter};
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
 use crate::model::mutation::{MutationBuilder, RowMutation};
@@ -46,27 +48,26 @@ impl SavedRing {
     pub fn read(storage: &Storage) -> Result<Self, ReadError> {
         let mut saved = Self::default();
         for cell in row(storage, ROW)? {
-            let address = match cell.name().len() {
-                4 | 16 => address(cell.name()),
+            let with_length = [&[cell.name().len() as u8], cell.name()].concat();
+            let mut reader = ByteReader::new(&with_length);
+            let Some(address) = reader.address().ok().filter(|_| reader.is_empty()) else {
                 // The columns of the node itself.
-                _ => continue,
+                continue;
             };
-            let token = storage.partitioner().token_from_bytes(cell.value());
-            match (address, token) {
-                (Some(address), Ok(token)) => saved.members.push((address, token)),
+            match storage.partitioner().token_from_bytes(cell.value()) {
+                Ok(token) => saved.members.push((address, token)),
                 _ => log::warn!("a saved token of another node cannot be read and is left out"),
             }
         }
         for cell in row(storage, REMOVED)? {
-            let split = cell.name().split_first().and_then(|(length, rest)| {
-                let (address, token) = rest.split_at_checked(usize::from(*length))?;
-                let token = storage.partitioner().token_from_bytes(token).ok()?;
-                let generation = i32::from_be_bytes(*cell.value().first_chunk()?);
-                Some((self::address(address)?, token, generation))
-            });
-            match split {
-                Some(removed) => saved.removed.push(removed),
-                None => log::warn!("a note of a removed node cannot be read and is left out"),
+            let mut reader = ByteReader::new(cell.name());
+            let address = reader.address();
+            let token = storage.partitioner().token_from_bytes(reader.rest());
+            match (address, token, cell.value().first_chunk()) {
+                (Ok(address), Ok(token), Some(generation)) => {
+                    saved.removed.push((address, token, i32::from_be_bytes(*generation)));
+                }
+                _ => log::warn!("a note of a removed node cannot be read and is left out"),
             }
         }
         Ok(saved)
@@ -90,16 +91,20 @@ impl RingNote {
         };
         let mut row = MutationBuilder::new(storage.schema(), KEYSPACE, key.as_bytes());
         row.family(location_info(storage));
+        let with_length = |endpoint: IpAddr| {
+            let mut address = Vec::new();
+            address.put_address(endpoint);
+            address
+        };
+        let name = |endpoint: IpAddr| with_length(endpoint).split_off(1);
         let note = |endpoint: IpAddr, token: &Token| {
-            let address = bytes(endpoint);
-            let token = partitioner.token_to_bytes(token);
-            [&[address.len() as u8][..], &address, &token].concat()
+            [with_length(endpoint), partitioner.token_to_bytes(token)].concat()
         };
         match self {
             Self::Owns(endpoint, token) => {
-                row.insert((b"", &bytes(*endpoint)), &partitioner.token_to_bytes(token), at)
+                row.insert((b"", &name(*endpoint)), &partitioner.token_to_bytes(token), at)
             }
-            Self::OwnsNothing(endpoint) => row.delete_column((b"", &bytes(*endpoint)), deleted),
+            Self::OwnsNothing(endpoint) => row.delete_column((b"", &name(*endpoint)), deleted),
             Self::Removed(endpoint, token, generation) => {
                 row.insert((b"", &note(*endpoint, token)), &generation.to_be_bytes(), at)
             }
@@ -114,19 +119,6 @@ impl RingNote {
 fn row(storage: &Storage, key: &str) -> Result<AnswerCells, ReadError> {
     let all = Slice::all(None);
     Ok(storage.read(location_info(storage), &RowKey::from(key), &all, Access::Cached)?.cells)
-}
-
-fn bytes(address: IpAddr) -> Vec<u8> {
-    match address {
-        IpAddr::V4(address) => address.octets().to_vec(),
-        IpAddr::V6(address) => address.octets().to_vec(),
-    }
-}
-
-fn address(bytes: &[u8]) -> Option<IpAddr> {
-    let four = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
-    let either = four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from));
-    either.ok().map(|address| address.to_canonical())
 }
 
 #[cfg(test)]
@@ -196,6 +188,22 @@ mod tests {
         );
         assert_eq!(saved.members, [(ada, token("d"))]);
         assert_eq!(saved.removed, [(bob, token("c"), 7)]);
+    }
+
+    #[test]
+    fn notes_have_the_form_of_0_6_and_that_of_ours() {
+        let storage = open(&SimFileSystem::new(1));
+        let token = Partitioner::Random.token(b"a");
+        let bytes = Partitioner::Random.token_to_bytes(&token);
+        let ada: IpAddr = [10, 0, 0, 1].into();
+        for note in [RingNote::Owns(ada, token.clone()), RingNote::Removed(ada, token, 7)] {
+            note.write(&storage, 1000).unwrap();
+        }
+        let cell = |name: &str| row(&storage, name).unwrap().remove(0);
+        let (owns, removed) = (cell(ROW), cell(REMOVED));
+        assert_eq!((owns.name(), owns.value()), (&[10, 0, 0, 1][..], &bytes[..]));
+        let name = [&[4, 10, 0, 0, 1][..], &bytes].concat();
+        assert_eq!((removed.name(), removed.value()), (&name[..], &[0, 0, 0, 7][..]));
     }
 
     #[test]
