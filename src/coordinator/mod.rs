@@ -16,9 +16,11 @@
 //!       range_read   the pages of several replicas, merged
 //!       row_cursor   where a scan goes on that is made a page at a time
 //!     repair         replicas that lack something get it
+//!     answers        waiting for the answers of replicas
 //!     concurrently   several futures at once
 //! ```
 
+mod answers;
 mod concurrently;
 mod consistency;
 #[allow(clippy::module_inception, reason = "named after its one type")]

@@ -1,5 +1,6 @@
 //! Reads of rows by key.
 
+use super::answers::{Answers, Next};
 use super::coordinator::Coordinator;
 use super::requirement::Requirement;
 use super::row_read::{Ask, Reply, Request, Resolved, RowRead};
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 /// Rows of one request that are read before other requests on the thread get their turn.
 const ROWS_AT_A_TIME: usize = 32;
@@ -300,10 +301,10 @@ impl Coordinator {
         view: &View,
         wanted: Wanted<'_>,
         mut read: RowRead,
-        mut deadline: Instant,
+        deadline: Instant,
         ticket: &mut Ticket,
     ) -> Result<Resolved, CoordinatorError> {
-        let (arrivals, mut inbox) = mpsc::unbounded_channel();
+        let (arrivals, mut answers) = Answers::new(self.latencies.patience(), deadline);
         let replies = Arc::new(Inbox {
             coordinator: Arc::clone(self),
             family: wanted.family,
@@ -311,53 +312,43 @@ impl Coordinator {
             slice: wanted.slice.clone(),
             arrivals,
         });
-        let patience = self.latencies.patience();
-        let mut next_slow = patience.map(|patience| Instant::now() + patience);
         let mut requests = read.begin();
         loop {
             for request in std::mem::take(&mut requests) {
                 self.carry(view, wanted, &request, &replies, ticket)?;
             }
-            let until = next_slow.map_or(deadline, |at| at.min(deadline));
-            tokio::select! {
-                biased;
-                Some(Arrival { round, from, reply }) = inbox.recv() => match reply {
-                    // Takes no room: it is dropped here.
-                    _ if round != read.round() => {}
-                    Some(Ok(reply)) => {
-                        if from != self.local {
-                            take_room(&reply, wanted.key, ticket)?;
-                        }
-                        requests = read.on_reply(round, from, reply);
-                        if !requests.is_empty() {
-                            // Another round, in which others may be slow.
-                            ticket.renew();
-                            next_slow = patience.map(|patience| Instant::now() + patience);
-                        }
+            match answers.next().await {
+                // Takes no room: it is dropped here.
+                Next::Arrived(Arrival { round, .. }) if round != read.round() => {}
+                Next::Arrived(Arrival { round, from, reply: Some(Ok(reply)) }) => {
+                    if from != self.local {
+                        take_room(&reply, wanted.key, ticket)?;
                     }
-                    Some(Err(error)) if read.has_only_one() || error.is_too_large() => {
+                    requests = read.on_reply(round, from, reply);
+                    if !requests.is_empty() {
+                        ticket.renew();
+                        answers.begin_round();
+                    }
+                }
+                Next::Arrived(Arrival { reply: Some(Err(error)), .. }) => {
+                    if read.has_only_one() || error.is_too_large() {
                         return Err(error.into());
                     }
-                    Some(Err(error)) => {
-                        self.warn_of_own(&error);
-                        requests = read.on_slow();
+                    self.warn_of_own(&error);
+                    requests = read.on_slow();
+                }
+                Next::Arrived(Arrival { reply: None, .. }) => requests = read.on_slow(),
+                Next::AreSlow => {
+                    requests = read.on_slow();
+                    self.counters.speculations.fetch_add(requests.len() as u64, Ordering::Relaxed);
+                    if read.is_exhausted() {
+                        answers.ask_no_more();
                     }
-                    None => requests = read.on_slow(),
-                },
-                () = sleep_until(until) => {
-                    if Instant::now() >= deadline {
-                        requests = read.on_deadline().ok_or(CoordinatorError::TimedOut)?;
-                        ticket.renew();
-                        deadline = Instant::now() + self.rpc_timeout;
-                    } else {
-                        requests = read.on_slow();
-                        let speculations = &self.counters.speculations;
-                        speculations.fetch_add(requests.len() as u64, Ordering::Relaxed);
-                    }
-                    // One after the other: if all are slow, asking all of them helps nobody.
-                    next_slow = patience
-                        .filter(|_| !read.is_exhausted())
-                        .map(|patience| Instant::now() + patience);
+                }
+                Next::IsOver => {
+                    requests = read.on_deadline().ok_or(CoordinatorError::TimedOut)?;
+                    ticket.renew();
+                    answers.extend(Instant::now() + self.rpc_timeout);
                 }
             }
             if read.is_resolved() {

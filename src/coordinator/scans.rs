@@ -5,6 +5,7 @@
 //! them lacks do not make the answer too short, or end it early. Where the first piece has brought
 //! few rows, several pieces are read at once.
 
+use super::answers::{Answers, Next};
 use super::coordinator::Coordinator;
 use super::range_read::{self, MergedRow, Page};
 use super::reads::Wanted;
@@ -26,7 +27,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 /// Pieces of a range that are read at once at most.
 const MAX_CONCURRENT: usize = 16;
@@ -255,61 +256,47 @@ impl Coordinator {
         ticket: &Ticket,
     ) -> Result<Vec<Page>, CoordinatorError> {
         let requirement: &Requirement = &replicas.requirement;
-        let (arrivals, mut inbox) = mpsc::unbounded_channel();
+        let (arrivals, mut answers) = Answers::new(self.latencies.range_patience(), deadline);
         let (coordinator, family, slice) = (Arc::clone(self), scan.family, scan.slice.clone());
         let replies = Arc::new(Inbox { coordinator, family, slice, arrivals });
         let mut ask: Vec<IpAddr> = requirement.choose(&replicas.live);
         let mut unasked: Endpoints =
             replicas.live.iter().copied().filter(|endpoint| !ask.contains(endpoint)).collect();
         let (mut pages, began) = (Vec::<Page>::new(), Instant::now());
-        let patience = self.latencies.range_patience();
-        let mut next_slow = patience.map(|patience| Instant::now() + patience);
         loop {
-            for endpoint in std::mem::take(&mut ask) {
-                self.ask_for_page(scan, range, max_rows, endpoint, &replies, ticket)?;
-            }
-            let until = next_slow.map_or(deadline, |at| at.min(deadline));
-            let mut is_slow = false;
-            tokio::select! {
-                biased;
-                Some(Arrival { from, rows }) = inbox.recv() => match rows {
-                    Some(Ok(rows))
-                        if range_read::is_sound(self.partitioner, range, max_rows, &rows) =>
-                    {
-                        for (key, version) in rows.iter().filter(|_| from != self.local) {
-                            ticket.take_room_for_version(key, version)?;
-                        }
-                        pages.push(Page { from, rows });
-                    }
-                    Some(Ok(_)) => {
-                        let line = format_args!("{from} has answered a range read with other rows");
-                        self.messenger.warn(from, line);
-                        is_slow = true;
-                    }
-                    Some(Err(error)) if replicas.live.len() == 1 || error.is_too_large() => {
-                        return Err(error.into());
-                    }
-                    Some(Err(error)) => {
-                        self.warn_of_own(&error);
-                        is_slow = true;
-                    }
-                    None => is_slow = true,
-                },
-                () = sleep_until(until) => {
-                    if Instant::now() >= deadline {
-                        return Err(CoordinatorError::TimedOut);
-                    }
-                    is_slow = true;
-                    next_slow = patience.map(|patience| Instant::now() + patience);
-                }
-            }
             if requirement.is_met_by(pages.iter().map(|page| page.from)) {
                 self.latencies.record_range(began.elapsed());
                 return Ok(pages);
             }
-            if is_slow {
-                ask.extend((!unasked.is_empty()).then(|| unasked.remove(0)));
-                next_slow = next_slow.filter(|_| !unasked.is_empty());
+            for endpoint in std::mem::take(&mut ask) {
+                self.ask_for_page(scan, range, max_rows, endpoint, &replies, ticket)?;
+            }
+            match answers.next().await {
+                Next::Arrived(Arrival { from, rows: Some(Ok(rows)) })
+                    if range_read::is_sound(self.partitioner, range, max_rows, &rows) =>
+                {
+                    for (key, version) in rows.iter().filter(|_| from != self.local) {
+                        ticket.take_room_for_version(key, version)?;
+                    }
+                    pages.push(Page { from, rows });
+                    continue;
+                }
+                Next::Arrived(Arrival { from, rows: Some(Ok(_)) }) => {
+                    let line = format_args!("{from} has answered a range read with other rows");
+                    self.messenger.warn(from, line);
+                }
+                Next::Arrived(Arrival { rows: Some(Err(error)), .. }) => {
+                    if replicas.live.len() == 1 || error.is_too_large() {
+                        return Err(error.into());
+                    }
+                    self.warn_of_own(&error);
+                }
+                Next::Arrived(Arrival { rows: None, .. }) | Next::AreSlow => {}
+                Next::IsOver => return Err(CoordinatorError::TimedOut),
+            }
+            ask.extend((!unasked.is_empty()).then(|| unasked.remove(0)));
+            if unasked.is_empty() {
+                answers.ask_no_more();
             }
         }
     }
