@@ -111,8 +111,8 @@ impl TargetLog {
         self.lock().segment(number).is_some()
     }
 
-    /// Everything before `end` was delivered. What is delivered as a whole is no part of the log any
-    /// more; its files go with the next sync, which this does not wait for.
+    /// Everything before `end` was delivered. What is delivered as a whole is no part of the log
+    /// any more; its files go with the next sync, which this does not wait for.
     pub(super) fn acknowledge(&self, end: Place) {
         let mut state = self.lock();
         let Some(last) = state.segments.last().map(|segment| (segment.number, segment.end)) else {

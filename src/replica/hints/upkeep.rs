@@ -59,8 +59,8 @@ impl Answers {
 }
 
 impl TargetLog {
-    /// Makes everything durable that is there now, tells who waited, and removes what was delivered.
-    /// Returns the first failure and does the rest all the same.
+    /// Makes everything durable that is there now, tells who waited, and removes what was
+    /// delivered. Returns the first failure and does the rest all the same.
     pub(super) fn sync(&self) -> Result<(), HintError> {
         let turn = self.upkeep.lock().expect("nothing panics while it syncs hints");
         let (unsynced, names_made) = self.unsynced();

@@ -67,8 +67,9 @@ fn lose_power(seed: u64) {
     let mut delivered = Vec::new();
     for _ in 0..30 {
         if rng.u8(..4) == 0 {
-            if rng.bool() {
-                rig.fs.inject(Fault::next(Operation::SyncDir, Errno::MFILE));
+            if rng.u8(..4) == 0 {
+                // Their names may be lost then, at once and for good.
+                rig.fs.inject(Fault::next(Operation::SyncDir, Errno::IO));
             }
             let _ = store.sync();
         }
