@@ -40,6 +40,10 @@ pub(super) struct Arguments {
     /// Starts although a part of the commit log is damaged, without what is lost
     #[arg(long)]
     accept_commitlog_loss: bool,
+
+    /// Stops when standard input ends, as it does when whoever holds its other end is gone
+    #[arg(long, hide = true)]
+    until_input_ends: bool,
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
@@ -66,7 +70,12 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
         log::debug!("{files} files may be open at a time");
     }
     let pid_file = arguments.pid_file.clone().or_else(|| properties.pid_file());
-    let result = serve(loaded.settings, arguments.accept_commitlog_loss, properties, pid_file);
+    let options = NodeOptions {
+        accept_commitlog_loss: arguments.accept_commitlog_loss,
+        properties,
+        seed: fastrand::u64(..),
+    };
+    let result = serve(loaded.settings, &options, pid_file, arguments.until_input_ends);
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -132,16 +141,15 @@ impl ServeError {
 
 fn serve(
     settings: Settings,
-    accept_commitlog_loss: bool,
-    properties: Properties,
+    options: &NodeOptions,
     pid_file: Option<PathBuf>,
+    until_input_ends: bool,
 ) -> Result<(), ServeError> {
     let components = Components {
         fs: Arc::new(OsFileSystem),
         clock: Arc::new(SystemClock::new()),
         events: Events::logging(),
     };
-    let options = NodeOptions { accept_commitlog_loss, properties, seed: fastrand::u64(..) };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -150,7 +158,10 @@ fn serve(
     runtime.block_on(async {
         // Before anything that takes time, so that an early signal ends the start in order.
         let signals = stop_on_signals(stop.clone()).map_err(ServeError::Runtime)?;
-        let mut node = Node::start(settings, &options, components)?;
+        if until_input_ends {
+            stop_with_input(stop.clone());
+        }
+        let mut node = Node::start(settings, options, components)?;
         let _pid_file = pid_file.map(PidFile::write).transpose()?;
         tokio::select! {
             biased;
@@ -190,6 +201,19 @@ fn stop_on_signals(stop: CancellationToken) -> io::Result<tokio::task::JoinHandl
         log::info!("{name}: stopping");
         stop.cancel();
     }))
+}
+
+/// Stops when standard input ends. What stands in it is of no interest.
+fn stop_with_input(stop: CancellationToken) {
+    // It ends with the process.
+    std::thread::spawn(move || {
+        let ended = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        if let Err(error) = ended {
+            log::warn!("cannot read standard input: {error}");
+        }
+        log::info!("whoever has started this node is gone: stopping");
+        stop.cancel();
+    });
 }
 
 /// Whether whoever has started the server made it ignore SIGHUP.

@@ -1,12 +1,12 @@
 //! `alexandra dev-cluster`: what it starts, tells, and leaves behind.
 
-use crate::nodes::{PATIENCE, free_network};
+use crate::nodes::{PATIENCE, free_network, wait_until};
 use crate::server::client::{Client, Value};
 use crate::server::{program, refused};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -140,6 +140,21 @@ fn a_named_directory_keeps_a_cluster() {
 }
 
 #[test]
+fn nodes_end_in_order_when_the_command_is_killed() {
+    let temporary = tempfile::tempdir().unwrap();
+    let arguments = ["--nodes", "2", "--replication-factor", "5"];
+    let mut cluster = Running::start(&arguments, temporary.path());
+    let told = cluster.until("2 of 2 nodes are up").join("\n");
+    assert!(told.contains("rows are to have 5 replicas, and there are 2 nodes"), "{told}");
+    cluster.signal(Signal::KILL);
+    cluster.process.wait().unwrap();
+    for number in 0..2 {
+        let address = Ipv4Addr::from_bits(cluster.first.to_bits() + number);
+        wait_until("the node to end", || TcpListener::bind((address, 9160)).is_ok());
+    }
+}
+
+#[test]
 fn addresses_that_are_not_there_are_told_of() {
     let directory = tempfile::tempdir().unwrap();
     let mut command = Command::new(program());
@@ -149,4 +164,8 @@ fn addresses_that_are_not_there_are_told_of() {
     assert_eq!(refusal.exit_code, Some(1));
     assert!(refusal.text.contains("192.0.2.1 is not an address"), "{}", refusal.text);
     assert!(refusal.text.contains("ifconfig lo0 alias 192.0.2.1"), "{}", refusal.text);
+    let mut command = Command::new(program());
+    command.args(["dev-cluster", "--first-address", "0.0.0.0"]);
+    let refusal = refused(command.current_dir(directory.path()));
+    assert!(refusal.text.contains("0.0.0.0 is not an address"), "{}", refusal.text);
 }

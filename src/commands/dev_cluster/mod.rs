@@ -128,6 +128,12 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
 fn run_cluster(arguments: &Arguments, settings: &Settings) -> Result<ExitCode, ClusterError> {
     let nodes = usize::from(arguments.nodes);
     let usual = REPLICAS.min(nodes);
+    if let Some(factor) = arguments.replication_factor.filter(|&factor| factor > arguments.nodes) {
+        complain!(
+            "rows are to have {factor} replicas, and there are {nodes} nodes: reads count all \
+             {factor}, so that ALL, and perhaps QUORUM, will be unavailable"
+        );
+    }
     let configured = arguments.config.is_some();
     let directory = Directory::open(arguments.directory.clone(), nodes)?;
     let layout = Layout {
@@ -185,6 +191,9 @@ fn load(file: Option<&Path>) -> Result<Loaded, ConfigError> {
 /// Whether all nodes will find their addresses and ports, which is more easily said before they
 /// are started.
 fn check_addresses(layout: &Layout) -> Result<(), ClusterError> {
+    if layout.first_address.is_unspecified() {
+        return Err(ClusterError::Address(layout.first_address));
+    }
     for address in (0..layout.nodes).map(|number| layout.address(number)) {
         for port in [layout.thrift_port, layout.storage_port, layout.admin_port] {
             let listen = SocketAddr::from((address, port));

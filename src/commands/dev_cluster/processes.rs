@@ -37,7 +37,8 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts a node on the configuration in its directory. It does not hear of the Ctrl-C at our
-    /// terminal, so that nodes end when they are told to.
+    /// terminal, so that nodes end when they are told to; or when this process is gone, however it
+    /// went, as then their input ends.
     pub(super) fn start(
         number: usize,
         directory: &Path,
@@ -45,7 +46,8 @@ impl Process {
     ) -> io::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("serve").arg("--config").arg(directory.join(FILE_NAME));
-        command.current_dir(directory).process_group(0).stdin(Stdio::null());
+        command.arg("--until-input-ends").stdin(Stdio::piped());
+        command.current_dir(directory).process_group(0);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         if let Some(errors) = child.stderr.take() {
             thread::spawn(move || {

@@ -3,6 +3,7 @@
 use super::configuration::{Layout, name};
 use super::processes::{Happening, Process};
 use crate::admin::ring_report::{Ring, RingEndpoint, Status};
+use crate::base::clock::{Clock, SystemClock};
 use crate::commands::nodetool::Client;
 use crate::commands::offline::FAILED;
 use rustix::process::Signal;
@@ -16,6 +17,9 @@ const POLL: Duration = Duration::from_millis(200);
 
 /// After so many times the cluster is introduced as it is.
 const POLLS: u32 = 150;
+
+/// Two signals within this time are one: some send theirs to a process and to its group.
+const ONCE: Duration = Duration::from_millis(500);
 
 /// How long a node may take to tell.
 const ASK_TIMEOUT: Duration = Duration::from_secs(2);
@@ -71,6 +75,8 @@ impl Cluster {
     /// Ends all nodes in order; not in order if somebody wants it once more.
     fn stop(mut self) -> ExitCode {
         say!("stopping all nodes; once more to kill them");
+        let clock = SystemClock::new();
+        let began = clock.monotonic();
         let mut result = ExitCode::SUCCESS;
         for process in self.processes.iter().rev() {
             process.signal(Signal::TERM);
@@ -84,12 +90,12 @@ impl Cluster {
                         result = ExitCode::from(FAILED);
                     }
                 }
-                Ok(Happening::Stop) => {
+                Ok(Happening::Stop) if clock.monotonic() >= began + ONCE => {
                     for process in &self.processes {
                         process.signal(Signal::KILL);
                     }
                 }
-                Ok(Happening::Serves(_)) => {}
+                Ok(Happening::Stop | Happening::Serves(_)) => {}
                 Err(_) => break,
             }
         }

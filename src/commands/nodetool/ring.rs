@@ -18,7 +18,8 @@ fn render(ring: &Ring) -> String {
     let mut text = String::new();
     let mut line = |cells: [&str; 5], art: &str| {
         let [address, status, load, owns, token] = cells;
-        let _ = writeln!(text, "{address:<14}{status:<11}{load:<14}{owns:<8}{token:<43}{art}");
+        // The longest addresses move the rest by one or two places.
+        let _ = writeln!(text, "{address:<13} {status:<11}{load:<14}{owns:<8}{token:<43}{art}");
     };
     line(["Address", "Status", "Load", "Owns", "Range"], "Ring");
     let token = |endpoint: &RingEndpoint| endpoint.token.clone().unwrap_or_default();
