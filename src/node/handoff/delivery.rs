@@ -195,8 +195,8 @@ impl<'a> Delivery<'a> {
             "{target} does not acknowledge a hint for {keyspace}.{family}, row {key}, although it \
              acknowledges other writes. It is put aside and tried again until it is too old, as \
              are others like it; those behind go on. See what the log of {target} says of it and \
-             whether {target} has this column family; repair it if the hint is not delivered \
-             before its age is over (nodetool repair)"
+             whether {target} has this column family; what is not delivered before its age is \
+             over, reads at QUORUM or ALL will have to repair"
         );
     }
 }

@@ -265,7 +265,7 @@ impl HintStore {
         if state.warned.is_none_or(|last| now.saturating_sub(last) >= WARNING_PERIOD) {
             state.warned = Some(now);
             let target = log.target;
-            warn!("{target} misses writes until it is repaired (nodetool repair): {error}");
+            warn!("{target} misses writes until reads at QUORUM or ALL repair them: {error}");
         }
     }
 }
