@@ -20,6 +20,7 @@ use crate::net::bodies::{RangeCommand, RangeReply};
 use crate::net::messenger::{Replies, Request};
 use crate::replica::{ReplicaError, Row, Ticket, VersionedRow};
 use crate::ring::RowRange;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::fmt;
 use std::net::IpAddr;
@@ -45,9 +46,37 @@ struct Scan<'a> {
 
 /// A stretch of the ring whose rows all have the same replicas.
 #[derive(Debug, Clone)]
-struct Piece {
+struct Stretch {
     range: RowRange,
     replicas: ReadReplicas,
+}
+
+/// What is read in one go: mostly one stretch. Those in a row that this node answers alone are read
+/// together, since one scan is cheaper than several; what it cannot read is asked of the others of
+/// each stretch, who know nothing of the rest.
+#[derive(Debug, Clone)]
+struct Piece {
+    range: RowRange,
+    stretches: SmallVec<[Stretch; 1]>,
+}
+
+impl From<Stretch> for Piece {
+    fn from(stretch: Stretch) -> Self {
+        Self { range: stretch.range.clone(), stretches: SmallVec::from_iter([stretch]) }
+    }
+}
+
+impl Piece {
+    /// Whether this node alone can answer.
+    fn is_answered_by(&self, local: IpAddr) -> bool {
+        self.stretches.iter().all(|stretch| stretch.replicas.is_answered_by(local))
+    }
+
+    /// Takes what comes behind it.
+    fn append(&mut self, stretch: Stretch) {
+        self.range.end = stretch.range.end.clone();
+        self.stretches.push(stretch);
+    }
 }
 
 #[derive(Debug)]
@@ -150,27 +179,27 @@ impl Coordinator {
     fn pieces(&self, view: &View, scan: Scan<'_>, ranges: &[RowRange]) -> VecDeque<Piece> {
         let Some(keyspace) = self.keyspace_of(scan.family) else {
             let replicas = ReadReplicas::only(self.local);
-            let piece =
-                |range: &RowRange| Piece { range: range.clone(), replicas: replicas.clone() };
-            return ranges.iter().map(piece).collect();
+            let own =
+                |range: &RowRange| Stretch { range: range.clone(), replicas: replicas.clone() };
+            return ranges.iter().map(|range| Piece::from(own(range))).collect();
         };
         let mut pieces: VecDeque<Piece> = VecDeque::new();
         for range in ranges {
-            // One node's pieces of a range make up the range, and one scan is cheaper than several.
             let cut =
                 if view.ring.len() <= 1 { vec![range.clone()] } else { view.ring.split(range) };
             for range in cut {
                 let replicas = view.read_replicas(keyspace, range.right_token(), scan.level);
                 let is_own = replicas.is_answered_by(self.local);
+                let stretch = Stretch { range, replicas };
                 match pieces.back_mut() {
                     Some(last)
-                        if follows(&range, &last.range)
-                            && is_own
-                            && last.replicas.is_answered_by(self.local) =>
+                        if is_own
+                            && last.is_answered_by(self.local)
+                            && follows(&stretch.range, &last.range) =>
                     {
-                        last.range.end = range.end;
+                        last.append(stretch);
                     }
-                    _ => pieces.push_back(Piece { range, replicas }),
+                    _ => pieces.push_back(Piece::from(stretch)),
                 }
             }
         }
@@ -185,7 +214,42 @@ impl Coordinator {
         max_rows: usize,
         ticket: &mut Ticket,
     ) -> Result<Vec<Row>, CoordinatorError> {
-        let Piece { range, mut replicas } = piece;
+        let Piece { range, stretches } = piece;
+        if stretches.len() == 1 {
+            let mut rows = Vec::new();
+            for stretch in stretches {
+                rows = self.scan_stretch(view, scan, stretch, max_rows, ticket).await?;
+            }
+            return Ok(rows);
+        }
+        let work = self.replica.scan(scan.family, &range, scan.slice, max_rows, ticket);
+        let work = async { work.await.wait().await };
+        match self.in_time(Some(self.rpc_timeout), work).await {
+            Err(CoordinatorError::Failed(error)) => self.warn_of_own(&error),
+            scanned => return scanned,
+        }
+        // One may be damaged, and the others at hand.
+        let mut rows = Vec::new();
+        for stretch in stretches {
+            let rest = max_rows - rows.len();
+            if rest == 0 {
+                break;
+            }
+            ticket.release();
+            rows.extend(self.scan_stretch(view, scan, stretch, rest, ticket).await?);
+        }
+        Ok(rows)
+    }
+
+    async fn scan_stretch(
+        self: &Arc<Self>,
+        view: &Arc<View>,
+        scan: Scan<'_>,
+        stretch: Stretch,
+        max_rows: usize,
+        ticket: &mut Ticket,
+    ) -> Result<Vec<Row>, CoordinatorError> {
+        let Stretch { range, mut replicas } = stretch;
         if !replicas.are_enough() {
             return Err(CoordinatorError::Unavailable);
         }

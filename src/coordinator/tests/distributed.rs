@@ -347,6 +347,26 @@ async fn others_are_asked_for_what_this_node_cannot_read() {
     assert!(matches!(read, Err(CoordinatorError::Failed(_))), "{read:?}");
 }
 
+/// Stretches that a node reads together have other replicas, each its own.
+#[tokio::test]
+async fn what_this_node_cannot_scan_is_asked_of_those_who_have_it() {
+    let (replication_factor, runs_inline) = (2, false);
+    let options = ClusterOptions { replication_factor, runs_inline, ..Default::default() };
+    let cluster = Cluster::start(3, &options);
+    let keys = ["a", "b1", "c1", "d1"];
+    let rows = keys.map(|key| cluster.insert(key, "c", 1));
+    cluster.write_all(0, &rows, All).await.unwrap();
+    let store = &cluster.nodes[0].store;
+    store.blocks.store(true, Ordering::SeqCst);
+    store.panics.store(true, Ordering::SeqCst);
+    let expected = keys.map(|key| format!("{key}: c=1"));
+    assert_eq!(cluster.scan(0, 10, One).await.unwrap(), expected);
+    assert_eq!(cluster.scan(0, 3, One).await.unwrap(), expected[..3]);
+    cluster.set_live(&[0, 1]);
+    let scanned = cluster.scan(0, 10, One).await;
+    assert!(matches!(scanned, Err(CoordinatorError::Failed(_))), "{scanned:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_row_that_cannot_be_sent_is_found_before_any_was() {
     let cluster = Cluster::start(3, &ClusterOptions::default());
