@@ -319,7 +319,7 @@ impl Replica {
             return Ok(job());
         }
         self.admit(ticket).await;
-        let receiver = self.reads.submit(job).await?;
+        let receiver = self.reads.ask(job).await?;
         Ok(receiver.await.map_err(|_| Abandoned)?)
     }
 
@@ -351,7 +351,7 @@ impl Replica {
         }
         self.admit(ticket).await;
         let (store, job) = (Arc::clone(&self.store), job());
-        match self.reads.submit(move || job(&*store).map_err(ReplicaError::from)).await {
+        match self.reads.ask(move || job(&*store).map_err(ReplicaError::from)).await {
             Ok(receiver) => Answer::Working(receiver),
             Err(abandoned) => Answer::Ready(Err(abandoned.into())),
         }

@@ -61,17 +61,37 @@ impl WorkerPool {
         Ok(pool)
     }
 
-    /// Queues a job, as soon as there is room. The receiver gets its result.
+    /// Queues a job, as soon as there is room. The receiver gets its result. The job is done also
+    /// if nobody listens any more.
     pub async fn submit<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<oneshot::Receiver<T>, Abandoned> {
-        let room = Arc::clone(&self.room).acquire_owned().await.map_err(|_| Abandoned)?;
         let (sender, receiver) = oneshot::channel();
         // Nobody listens any more when the caller has given up waiting.
-        let run = Box::new(move || drop(sender.send(job())));
-        self.queue.push(Job { run, room })?;
+        self.queue(Box::new(move || drop(sender.send(job())))).await?;
         Ok(receiver)
+    }
+
+    /// Queues a job whose result is all that it is for: it is left out if nobody listens any more
+    /// when its turn comes, so that what was given up holds up nobody.
+    pub async fn ask<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<oneshot::Receiver<T>, Abandoned> {
+        let (sender, receiver) = oneshot::channel();
+        let run = move || {
+            if !sender.is_closed() {
+                drop(sender.send(job()));
+            }
+        };
+        self.queue(Box::new(run)).await?;
+        Ok(receiver)
+    }
+
+    async fn queue(&self, run: Box<dyn FnOnce() + Send>) -> Result<(), Abandoned> {
+        let room = Arc::clone(&self.room).acquire_owned().await.map_err(|_| Abandoned)?;
+        self.queue.push(Job { run, room })
     }
 
     /// Takes no more jobs, finishes those that are queued, and joins the threads. Blocks.
@@ -189,6 +209,25 @@ mod tests {
             assert_eq!(receiver.await, Ok(number));
         }
         assert_eq!(pool.submit(|| 1).await.unwrap().await, Ok(1), "there is room again");
+    }
+
+    #[tokio::test]
+    async fn what_nobody_waits_for_is_left_out_unless_it_changes_something() {
+        let pool = WorkerPool::start("test", 1).unwrap();
+        let (go_on, gate) = mpsc::channel::<()>();
+        let first = pool.ask(move || gate.recv().unwrap()).await.unwrap();
+        let done = Arc::new(Mutex::new(Vec::new()));
+        let note = |name: &'static str| {
+            let done = Arc::clone(&done);
+            move || lock(&done).push(name)
+        };
+        drop(pool.ask(note("a read that was given up")).await.unwrap());
+        drop(pool.submit(note("a write that was given up")).await.unwrap());
+        let last = pool.ask(note("a read")).await.unwrap();
+        go_on.send(()).unwrap();
+        first.await.unwrap();
+        last.await.unwrap();
+        assert_eq!(*lock(&done), ["a write that was given up", "a read"]);
     }
 
     #[tokio::test]
