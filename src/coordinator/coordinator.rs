@@ -3,6 +3,7 @@
 use super::error::CoordinatorError;
 use super::hinting::Hinting;
 use super::latencies::Latencies;
+use super::own_reads::poll_once;
 use super::unacknowledged::{MAX_UNACKNOWLEDGED, Unacknowledged};
 use super::view::{Peers, View};
 use crate::model::mutation::RowMutation;
@@ -12,14 +13,13 @@ use crate::replica::{Replica, ReplicaError, Ticket};
 use crate::ring::{DynamicSnitch, Partitioner, ReplicaPlacement, Token, TokenMetadata};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
-
-use super::ConsistencyLevel;
 
 /// Rows whose replicas are compared at a time, behind the backs of clients.
 const MAX_COMPARES: usize = 256;
@@ -252,12 +252,6 @@ impl Coordinator {
         before.checked_add(chance).is_none()
     }
 
-    /// How long a read may take. One at ONE on this node itself takes as long as it takes, as in
-    /// 0.6: there is nobody else to ask.
-    pub(super) fn read_timeout(&self, level: ConsistencyLevel) -> Option<Duration> {
-        (level != ConsistencyLevel::One).then_some(self.rpc_timeout)
-    }
-
     /// Begins this node's own part of a request. What memory does is done when this returns; the
     /// rest goes on behind the caller, who waits for it no longer than for other replicas, and is
     /// given up when the time of the request is over.
@@ -269,16 +263,18 @@ impl Coordinator {
         }
     }
 
+    /// Waits for this node's own part as long as replicas may take. What is at hand costs no look
+    /// at a clock.
     pub(super) async fn in_time<T>(
         &self,
-        timeout: Option<Duration>,
         work: impl Future<Output = Result<T, ReplicaError>>,
     ) -> Result<T, CoordinatorError> {
-        let done = match timeout {
-            Some(timeout) => {
-                tokio::time::timeout(timeout, work).await.map_err(|_| CoordinatorError::TimedOut)?
-            }
-            None => work.await,
+        let mut work = pin!(work);
+        let done = match poll_once(work.as_mut()).await {
+            Poll::Ready(done) => done,
+            Poll::Pending => tokio::time::timeout(self.rpc_timeout, work)
+                .await
+                .map_err(|_| CoordinatorError::TimedOut)?,
         };
         done.map_err(CoordinatorError::from)
     }

@@ -10,6 +10,7 @@
 //!       unacknowledged   how much a silent node may have waiting
 //!       hinting          what is kept for replicas that were not there
 //!     reads          read and count
+//!       own_reads    what this node reads by itself, and when others are asked in its place
 //!       row_read     one row, asked of several replicas: no network in it, and no clock
 //!       latencies    how long replicas take, and when one more is asked
 //!     scans          ranges of rows
@@ -28,6 +29,7 @@ mod coordinator;
 mod error;
 mod hinting;
 mod latencies;
+mod own_reads;
 mod range_read;
 mod reads;
 mod repair;

@@ -2,6 +2,7 @@
 
 use super::answers::{Answers, Next};
 use super::coordinator::Coordinator;
+use super::own_reads::{Reading, Reason};
 use super::requirement::Requirement;
 use super::row_read::{Ask, Reply, Request, Resolved, RowRead};
 use super::view::{Endpoints, ReadReplicas, View};
@@ -34,6 +35,13 @@ pub(super) struct Wanted<'a> {
     pub(super) family: FamilyId,
     pub(super) key: &'a RowKey,
     pub(super) slice: &'a Slice,
+}
+
+/// Who has read a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    Own,
+    Others,
 }
 
 /// What comes in for a read.
@@ -106,17 +114,28 @@ impl Coordinator {
     ) -> Result<RowSlice, CoordinatorError> {
         let view = self.view();
         let wanted = Wanted { family, key, slice };
-        let mut replicas = self.read_replicas(&view, wanted, level)?;
-        if replicas.is_answered_by(self.local) {
-            self.check_in_background(&view, wanted, &replicas);
-            let work = async { self.replica.read(family, key, slice, ticket).await.wait().await };
-            let read = self.in_time(self.read_timeout(level), work).await;
-            if let Some(read) = self.unless_others_may_do(read, &mut replicas) {
-                return read;
-            }
-            ticket.release();
+        let replicas = self.read_replicas(&view, wanted, level)?;
+        self.check_in_background(&view, wanted, &replicas);
+        if !replicas.is_answered_by(self.local) {
+            return self.read_from(&view, wanted, replicas, ticket).await;
         }
-        self.read_from(&view, wanted, replicas, ticket).await
+        let own = async {
+            let row = self.replica.read(family, key, slice, ticket).await.wait().await?;
+            Ok((row, Reader::Own))
+        };
+        let has_others = replicas.are_several();
+        let others = |_| async {
+            // The own one may be held by a read that stands still.
+            let (replicas, mut theirs) = (replicas.others(self.local), self.ticket());
+            let row = self.read_from(&view, wanted, replicas, &mut theirs).await?;
+            Ok((row, Reader::Others))
+        };
+        let (row, reader) = self.own_or_others(Reading::Rows, has_others, own, others).await?;
+        if reader == Reader::Others {
+            ticket.release();
+            ticket.take_room_for_row(key, &row)?;
+        }
+        Ok(row)
     }
 
     /// Reads the same slice of several rows, in the order of the keys. Nothing is read unless
@@ -134,30 +153,45 @@ impl Coordinator {
         for key in keys {
             replicas.push(self.read_replicas(&view, Wanted { family, key, slice }, level)?);
         }
-        if replicas.iter().all(|replicas| replicas.is_answered_by(self.local)) {
-            for (key, replicas) in keys.iter().zip(&replicas) {
-                self.check_in_background(&view, Wanted { family, key, slice }, replicas);
-            }
-            let mut here = ticket.passing();
-            let work = self.read_many_here(family, keys, slice, &mut here);
-            match self.in_time(self.read_timeout(level), work).await {
-                // Each row on its own: one may be damaged, and the others at hand.
-                Err(CoordinatorError::Failed(_)) => {}
-                read => {
-                    *ticket = here;
-                    return read;
+        let view = &view;
+        let each_of = |replicas: Vec<ReadReplicas>, ticket: Ticket| {
+            let reads = keys.iter().zip(replicas).map(move |(key, replicas)| {
+                let (coordinator, view) = (Arc::clone(self), Arc::clone(view));
+                let (key, slice, mut part) = (key.clone(), slice.clone(), ticket.part());
+                async move {
+                    let wanted = Wanted { family, key: &key, slice: &slice };
+                    coordinator.read_from(&view, wanted, replicas, &mut part).await
                 }
-            }
+            });
+            async { super::concurrently::all(reads).await.into_iter().collect() }
+        };
+        for (key, replicas) in keys.iter().zip(&replicas) {
+            self.check_in_background(view, Wanted { family, key, slice }, replicas);
         }
-        let reads = keys.iter().zip(replicas).map(|(key, replicas)| {
-            let (coordinator, view) = (Arc::clone(self), Arc::clone(&view));
-            let (key, slice, mut part) = (key.clone(), slice.clone(), ticket.part());
-            async move {
-                let wanted = Wanted { family, key: &key, slice: &slice };
-                coordinator.read_from(&view, wanted, replicas, &mut part).await
-            }
-        });
-        super::concurrently::all(reads).await.into_iter().collect()
+        if !replicas.iter().all(|replicas| replicas.is_answered_by(self.local)) {
+            return each_of(replicas, ticket.part()).await;
+        }
+        let has_others = replicas.iter().any(ReadReplicas::are_several);
+        let mut here = ticket.passing();
+        // What fails lets others read.
+        let own = async move {
+            let rows = self.read_many_here(family, keys, slice, &mut here).await?;
+            Ok((rows, Some(here)))
+        };
+        let others = |reason| {
+            // Each row on its own: one may be damaged, and the others at hand.
+            let replicas = match reason {
+                Reason::Failed => replicas,
+                Reason::Slow => replicas.into_iter().map(|it| it.others(self.local)).collect(),
+            };
+            let rows = each_of(replicas, ticket.part());
+            async { rows.await.map(|rows| (rows, None)) }
+        };
+        let (rows, here) = self.own_or_others(Reading::Rows, has_others, own, others).await?;
+        if let Some(here) = here {
+            *ticket = here;
+        }
+        Ok(rows)
     }
 
     async fn read_many_here(
@@ -193,20 +227,32 @@ impl Coordinator {
         let view = self.view();
         let all = Slice::all(super_name);
         let wanted = Wanted { family, key, slice: &all };
-        let mut replicas = self.read_replicas(&view, wanted, level)?;
-        if replicas.is_answered_by(self.local) {
-            self.check_in_background(&view, wanted, &replicas);
-            let work = async { self.replica.count(family, key, &all).await.wait().await };
-            let counted = self.in_time(self.read_timeout(level), work).await;
-            if let Some(counted) = self.unless_others_may_do(counted, &mut replicas) {
-                return counted;
-            }
+        let replicas = self.read_replicas(&view, wanted, level)?;
+        self.check_in_background(&view, wanted, &replicas);
+        if !replicas.is_answered_by(self.local) {
+            return self.count_of(&view, wanted, replicas).await;
         }
-        // Columns are compared a page at a time: there may be more than fit into memory.
+        let own = async { self.replica.count(family, key, &all).await.wait().await };
+        let has_others = replicas.are_several();
+        let others = |_| self.count_of(&view, wanted, replicas.others(self.local));
+        self.own_or_others(Reading::Rows, has_others, own, others).await
+    }
+
+    /// Counts what replicas know together, a page at a time: there may be more columns than fit
+    /// into memory.
+    async fn count_of(
+        self: &Arc<Self>,
+        view: &Arc<View>,
+        wanted: Wanted<'_>,
+        replicas: ReadReplicas,
+    ) -> Result<usize, CoordinatorError> {
+        let Wanted { family, key, slice: all } = wanted;
+        let super_name = all.super_name();
         let (mut count, mut start) = (0, Vec::new());
         loop {
             let page = Slice::range(super_name, &start, b"", false, COUNTED_AT_A_TIME);
-            let row = self.read(family, key, &page, level, &mut self.ticket()).await?;
+            let (wanted, mut ticket) = (Wanted { family, key, slice: &page }, self.ticket());
+            let row = self.read_from(view, wanted, replicas.clone(), &mut ticket).await?;
             count += row.count;
             let Some(last) = row.cells.last().filter(|_| row.count >= COUNTED_AT_A_TIME) else {
                 return Ok(count);
@@ -215,23 +261,6 @@ impl Coordinator {
             start = if is_group { last.super_name() } else { last.name() }.to_vec();
             // The last one is the first of the next page.
             count -= 1;
-        }
-    }
-
-    /// What this node has read, unless it failed at it, as with a damaged file, and there are
-    /// others who may be asked instead.
-    pub(super) fn unless_others_may_do<T>(
-        &self,
-        read: Result<T, CoordinatorError>,
-        replicas: &mut ReadReplicas,
-    ) -> Option<Result<T, CoordinatorError>> {
-        match read {
-            Err(CoordinatorError::Failed(error)) if replicas.live.len() > 1 => {
-                self.warn_of_own(&error);
-                replicas.live.retain(|replica| *replica != self.local);
-                None
-            }
-            read => Some(read),
         }
     }
 
@@ -270,7 +299,6 @@ impl Coordinator {
         ticket: &mut Ticket,
     ) -> Result<RowSlice, CoordinatorError> {
         let deadline = Instant::now() + self.rpc_timeout;
-        self.check_in_background(view, wanted, &replicas);
         let mut passing = ticket.passing();
         let read = self.row_read(view, wanted, &replicas);
         let resolved = self.resolve(view, wanted, read, deadline, &mut passing).await?;

@@ -7,6 +7,7 @@
 
 use super::answers::{Answers, Next};
 use super::coordinator::Coordinator;
+use super::own_reads::{Reading, Reason};
 use super::range_read::{self, MergedRow, Page};
 use super::reads::Wanted;
 use super::requirement::Requirement;
@@ -58,6 +59,14 @@ struct Stretch {
 struct Piece {
     range: RowRange,
     stretches: SmallVec<[Stretch; 1]>,
+}
+
+impl Stretch {
+    /// The same without this node, if there are others.
+    fn of_others(self, local: IpAddr) -> Self {
+        let Self { range, replicas } = self;
+        Self { range, replicas: replicas.others(local) }
+    }
 }
 
 impl From<Stretch> for Piece {
@@ -214,30 +223,38 @@ impl Coordinator {
         max_rows: usize,
         ticket: &mut Ticket,
     ) -> Result<Vec<Row>, CoordinatorError> {
-        let Piece { range, stretches } = piece;
-        if stretches.len() == 1 {
-            let mut rows = Vec::new();
+        let Piece { range, mut stretches } = piece;
+        let are_together = stretches.len() > 1;
+        if !are_together && let Some(stretch) = stretches.pop() {
+            return self.scan_stretch(view, scan, stretch, max_rows, ticket).await;
+        }
+        let has_others = stretches.iter().any(|it| it.replicas.are_several());
+        let own = self.scan_here(scan, &range, max_rows, ticket.part());
+        let theirs = ticket.part();
+        let others = |reason| async move {
+            let (mut rows, mut theirs) = (Vec::new(), theirs);
             for stretch in stretches {
-                rows = self.scan_stretch(view, scan, stretch, max_rows, ticket).await?;
+                let rest = max_rows - rows.len();
+                if rest == 0 {
+                    break;
+                }
+                theirs.release();
+                rows.extend(match reason {
+                    // One may be damaged, and the others at hand.
+                    Reason::Failed => {
+                        self.scan_stretch(view, scan, stretch, rest, &mut theirs).await?
+                    }
+                    Reason::Slow => {
+                        let stretch = stretch.of_others(self.local);
+                        self.scan_elsewhere(view, scan, stretch, rest, &mut theirs).await?
+                    }
+                });
             }
-            return Ok(rows);
-        }
-        let work = self.replica.scan(scan.family, &range, scan.slice, max_rows, ticket);
-        let work = async { work.await.wait().await };
-        match self.in_time(Some(self.rpc_timeout), work).await {
-            Err(CoordinatorError::Failed(error)) => self.warn_of_own(&error),
-            scanned => return scanned,
-        }
-        // One may be damaged, and the others at hand.
-        let mut rows = Vec::new();
-        for stretch in stretches {
-            let rest = max_rows - rows.len();
-            if rest == 0 {
-                break;
-            }
-            ticket.release();
-            rows.extend(self.scan_stretch(view, scan, stretch, rest, ticket).await?);
-        }
+            Ok((rows, theirs))
+        };
+        let found = self.own_or_others(Reading::Range, has_others, own, others).await?;
+        let rows;
+        (rows, *ticket) = found;
         Ok(rows)
     }
 
@@ -249,19 +266,48 @@ impl Coordinator {
         max_rows: usize,
         ticket: &mut Ticket,
     ) -> Result<Vec<Row>, CoordinatorError> {
-        let Stretch { range, mut replicas } = stretch;
-        if !replicas.are_enough() {
+        if !stretch.replicas.are_enough() {
             return Err(CoordinatorError::Unavailable);
         }
-        if replicas.is_answered_by(self.local) {
-            let work = self.replica.scan(scan.family, &range, scan.slice, max_rows, ticket);
-            let work = async { work.await.wait().await };
-            let scanned = self.in_time(Some(self.rpc_timeout), work).await;
-            if let Some(scanned) = self.unless_others_may_do(scanned, &mut replicas) {
-                return scanned;
-            }
-            ticket.release();
+        if !stretch.replicas.is_answered_by(self.local) {
+            return self.scan_elsewhere(view, scan, stretch, max_rows, ticket).await;
         }
+        let (has_others, range) = (stretch.replicas.are_several(), stretch.range.clone());
+        let own = self.scan_here(scan, &range, max_rows, ticket.part());
+        let mut theirs = ticket.part();
+        let others = |_| async move {
+            let stretch = stretch.of_others(self.local);
+            let rows = self.scan_elsewhere(view, scan, stretch, max_rows, &mut theirs).await?;
+            Ok((rows, theirs))
+        };
+        let found = self.own_or_others(Reading::Range, has_others, own, others).await?;
+        let rows;
+        (rows, *ticket) = found;
+        Ok(rows)
+    }
+
+    /// What this node has. Gives the ticket back; if it fails, others may read.
+    async fn scan_here(
+        &self,
+        scan: Scan<'_>,
+        range: &RowRange,
+        max_rows: usize,
+        mut ticket: Ticket,
+    ) -> Result<(Vec<Row>, Ticket), ReplicaError> {
+        let own = self.replica.scan(scan.family, range, scan.slice, max_rows, &mut ticket).await;
+        Ok((own.wait().await?, ticket))
+    }
+
+    /// Asks replicas for their rows, also if this node could answer.
+    async fn scan_elsewhere(
+        self: &Arc<Self>,
+        view: &Arc<View>,
+        scan: Scan<'_>,
+        stretch: Stretch,
+        max_rows: usize,
+        ticket: &mut Ticket,
+    ) -> Result<Vec<Row>, CoordinatorError> {
+        let Stretch { range, replicas } = stretch;
         let deadline = Instant::now() + self.rpc_timeout;
         let passing = ticket.passing();
         let pages = self.pages(scan, &range, &replicas, max_rows, deadline, &passing).await?;

@@ -1,6 +1,7 @@
 //! Writes.
 
 use super::coordinator::Coordinator;
+use super::own_reads::{Reading, poll_once};
 use super::requirement::Requirement;
 use super::view::{Endpoints, View, WriteReplicas};
 use super::write_request::WriteRequest;
@@ -10,9 +11,11 @@ use crate::net::messenger::{Replies, Request};
 use crate::net::{Verb, bodies};
 use crate::replica::{Answer, HintPosition};
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 impl Coordinator {
     /// Writes to rows. Nothing is sent unless enough replicas of all rows are alive. At
@@ -79,7 +82,7 @@ impl Coordinator {
             return Ok(());
         }
         let work = async { self.replica.apply(mutations).await.wait().await };
-        self.in_time(Some(self.rpc_timeout), work).await
+        self.in_time(work).await
     }
 
     fn write_replicas(
@@ -202,10 +205,18 @@ impl Coordinator {
             }
             Ok(())
         };
-        // Who writes and reads by one node at ONE reads what was written.
+        let mut own = pin!(own);
+        // Who writes and reads by one node at ONE reads what was written, unless the disk of the
+        // node is slower than others should show.
         if matches!(level, ConsistencyLevel::One | ConsistencyLevel::Any) {
-            own.await?;
-            return done.await.map_err(|_| CoordinatorError::TimedOut);
+            let applied = match poll_once(own.as_mut()).await {
+                Poll::Ready(applied) => Some(applied),
+                Poll::Pending => timeout(self.own_patience(Reading::Rows), own.as_mut()).await.ok(),
+            };
+            if let Some(applied) = applied {
+                applied?;
+                return done.await.map_err(|_| CoordinatorError::TimedOut);
+            }
         }
         let own = async {
             own.await?;

@@ -128,6 +128,54 @@ async fn a_quorum_does_not_wait_for_a_stalled_disk_of_the_coordinator() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_does_not_wait_for_a_stalled_disk_of_the_coordinator() {
+    for (percentile, patience) in [(None, TIMEOUT / 2), (Some(99.0), Duration::from_millis(51))] {
+        let cluster = stalled(percentile);
+        for place in 1..3 {
+            cluster.put(place, &cluster.insert("a", "c", 1));
+        }
+        let (all, key, coordinator) =
+            (Slice::all(None), RowKey::from("a"), &cluster.nodes[0].coordinator);
+        let began = Instant::now();
+        // More than the replica has tickets.
+        for _ in 0..3 {
+            assert_eq!(cluster.read(0, "a", &all, One).await.unwrap(), "c=1");
+        }
+        assert_eq!(coordinator.count(ROWS, &key, None, One).await.unwrap(), 1);
+        let keys = [key.clone(), RowKey::from("b")];
+        let mut ticket = coordinator.ticket();
+        let rows = coordinator.read_many(ROWS, &keys, &all, One, &mut ticket).await.unwrap();
+        assert_eq!(rows.iter().map(|row| row.count).collect::<Vec<_>>(), [1, 0]);
+        assert_eq!(cluster.scan(0, 10, One).await.unwrap(), ["a: c=1"]);
+        cluster.write(0, "d", 2, One).await.unwrap();
+        cluster.write(0, "e", 3, Any).await.unwrap();
+        assert!(began.elapsed() <= patience * 8, "{:?}", began.elapsed());
+        assert_eq!(cluster.columns(1), "c=1 d=2 e=3");
+        cluster.nodes[0].store.stall(false);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stalled_disk_that_is_the_only_one_times_out() {
+    let cluster = stalled(Some(99.0));
+    cluster.set_live(&[0]);
+    let (all, key, coordinator) =
+        (Slice::all(None), RowKey::from("a"), &cluster.nodes[0].coordinator);
+    let began = Instant::now();
+    let read = cluster.read(0, "a", &all, One).await;
+    assert!(matches!(read, Err(CoordinatorError::TimedOut)), "{read:?}");
+    let mut ticket = coordinator.ticket();
+    let read = coordinator.read_many(ROWS, std::slice::from_ref(&key), &all, One, &mut ticket);
+    assert!(matches!(read.await, Err(CoordinatorError::TimedOut)));
+    let counted = coordinator.count(ROWS, &key, None, One).await;
+    assert!(matches!(counted, Err(CoordinatorError::TimedOut)), "{counted:?}");
+    let scanned = cluster.scan(0, 10, One).await;
+    assert!(matches!(scanned, Err(CoordinatorError::TimedOut)), "{scanned:?}");
+    assert_eq!(began.elapsed(), TIMEOUT * 4);
+    cluster.nodes[0].store.stall(false);
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_takes_longer_than_the_timeout_if_the_disk_of_the_coordinator_stalls() {
     let cluster = stalled(None);
     cluster.put(1, &cluster.insert("a", "c", 1));

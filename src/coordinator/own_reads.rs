@@ -1,0 +1,125 @@
+//! What this node reads by itself, and when others are asked in its place.
+
+use super::CoordinatorError;
+use super::coordinator::Coordinator;
+use super::view::ReadReplicas;
+use crate::replica::ReplicaError;
+use std::pin::{Pin, pin};
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// What is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// Rows by their keys.
+    Rows,
+    /// A range of rows.
+    Range,
+}
+
+/// Why others are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// This node failed at it, as with a damaged file.
+    Failed,
+    /// It takes long.
+    Slow,
+}
+
+impl Coordinator {
+    /// What this node reads. If it fails and there are others, they are asked instead; if it takes
+    /// longer than is usual they are asked as well, and the first answer counts. What is at hand
+    /// costs no look at a clock.
+    pub(super) async fn own_or_others<T, O>(
+        &self,
+        reading: Reading,
+        has_others: bool,
+        own: impl Future<Output = Result<T, ReplicaError>>,
+        others: impl FnOnce(Reason) -> O,
+    ) -> Result<T, CoordinatorError>
+    where
+        O: Future<Output = Result<T, CoordinatorError>>,
+    {
+        let mut own = pin!(own);
+        let own_answer = if let Poll::Ready(answer) = poll_once(own.as_mut()).await {
+            answer
+        } else {
+            let began = Instant::now();
+            let deadline = began + self.rpc_timeout;
+            let patience = self.own_patience(reading);
+            let until = if has_others { began + patience } else { deadline };
+            let Ok(answer) = timeout_at(until, own.as_mut()).await else {
+                if !has_others {
+                    return Err(CoordinatorError::TimedOut);
+                }
+                self.counters.speculations.fetch_add(1, Ordering::Relaxed);
+                let first = self.first_of(own, others(Reason::Slow));
+                return timeout_at(deadline, first)
+                    .await
+                    .map_err(|_| CoordinatorError::TimedOut)?;
+            };
+            answer
+        };
+        match own_answer {
+            Err(error) if has_others && !error.is_too_large() => {
+                self.warn_of_own(&error);
+                others(Reason::Failed).await
+            }
+            answer => Ok(answer?),
+        }
+    }
+
+    /// The first answer, or the one that is no failure.
+    async fn first_of<T>(
+        &self,
+        mut own: Pin<&mut impl Future<Output = Result<T, ReplicaError>>>,
+        others: impl Future<Output = Result<T, CoordinatorError>>,
+    ) -> Result<T, CoordinatorError> {
+        let mut others = pin!(others);
+        tokio::select! {
+            biased;
+            answer = own.as_mut() => match answer {
+                Err(error) if !error.is_too_large() => {
+                    self.warn_of_own(&error);
+                    others.await
+                }
+                answer => Ok(answer?),
+            },
+            answer = others.as_mut() => match answer {
+                Ok(_) | Err(CoordinatorError::TooLarge(_)) => answer,
+                Err(_) => Ok(own.await?),
+            },
+        }
+    }
+
+    /// How long this node's own part is waited for alone.
+    pub(super) fn own_patience(&self, reading: Reading) -> Duration {
+        let patience = match reading {
+            Reading::Rows => self.latencies.patience(),
+            Reading::Range => self.latencies.range_patience(),
+        };
+        patience.unwrap_or(self.rpc_timeout / 2)
+    }
+}
+
+/// What is there without waiting.
+pub(super) async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
+    std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
+}
+
+impl ReadReplicas {
+    /// Whether there is more than one.
+    pub(super) fn are_several(&self) -> bool {
+        self.live.len() > 1
+    }
+
+    /// Those that are asked in the place of this node: the others, if there are any.
+    pub(super) fn others(mut self, local: std::net::IpAddr) -> Self {
+        if self.are_several() {
+            self.live.retain(|replica| *replica != local);
+        }
+        self
+    }
+}
