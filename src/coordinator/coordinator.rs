@@ -4,6 +4,7 @@ use super::error::CoordinatorError;
 use super::hinting::Hinting;
 use super::latencies::Latencies;
 use super::own_reads::poll_once;
+use super::own_writes::OwnWrites;
 use super::unacknowledged::{MAX_UNACKNOWLEDGED, Unacknowledged};
 use super::view::{Peers, View};
 use crate::model::mutation::RowMutation;
@@ -81,6 +82,7 @@ pub struct Coordinator {
     pub(super) messenger: Arc<Messenger>,
     pub(super) hinting: Option<Arc<Hinting>>,
     pub(super) unacknowledged: Arc<Unacknowledged>,
+    pub(super) own_writes: Arc<OwnWrites>,
     pub(super) latencies: Latencies,
     pub(super) repairs_reads: bool,
     /// Comparisons of replicas that go on at a time; more are left out, since each reads a row.
@@ -103,6 +105,8 @@ pub struct CoordinatorStats {
     pub speculations: u64,
     /// Replicas that got what a read found them to lack.
     pub repairs: u64,
+    /// Writes that this node did not apply although it is a replica, as with a full disk.
+    pub missed_writes: u64,
 }
 
 #[derive(Debug)]
@@ -134,6 +138,16 @@ impl Coordinator {
             local,
             reads.dynamic_snitch.clone(),
         );
+        let unacknowledged = Arc::new(Unacknowledged::new(MAX_UNACKNOWLEDGED));
+        let tasks = TaskTracker::new();
+        let own_writes = OwnWrites {
+            replica: Arc::clone(&options.replica),
+            messenger: Arc::clone(&messenger),
+            local,
+            unacknowledged: Arc::clone(&unacknowledged),
+            tasks: tasks.clone(),
+            missed: AtomicU64::new(0),
+        };
         let coordinator = Self {
             schema,
             partitioner: options.partitioner,
@@ -145,7 +159,8 @@ impl Coordinator {
             replica: options.replica,
             messenger,
             hinting: options.hinting,
-            unacknowledged: Arc::new(Unacknowledged::new(MAX_UNACKNOWLEDGED)),
+            unacknowledged,
+            own_writes: Arc::new(own_writes),
             latencies: Latencies::new(
                 reads.speculative_percentile,
                 rpc_timeout,
@@ -153,7 +168,7 @@ impl Coordinator {
             ),
             repairs_reads: reads.repairs,
             compares: Arc::new(Semaphore::new(MAX_COMPARES)),
-            tasks: TaskTracker::new(),
+            tasks,
             counters: Counters::default(),
         };
         Arc::new(coordinator)
@@ -219,13 +234,20 @@ impl Coordinator {
     pub fn stats(&self) -> CoordinatorStats {
         let Counters { speculations, repairs } = &self.counters;
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        CoordinatorStats { speculations: get(speculations), repairs: get(repairs) }
+        CoordinatorStats {
+            speculations: get(speculations),
+            repairs: get(repairs),
+            missed_writes: get(&self.own_writes.missed),
+        }
     }
 
-    /// Waits for what goes on behind the backs of clients.
+    /// Waits for what goes on behind the backs of clients, but not for ever: a disk may stand still.
     pub async fn drain(&self) {
         self.tasks.close();
-        self.tasks.wait().await;
+        if tokio::time::timeout(self.rpc_timeout, self.tasks.wait()).await.is_err() {
+            let left = self.tasks.len();
+            log::warn!("{left} tasks of the coordinator still wait for the disk of this node");
+        }
     }
 
     pub(super) fn view(&self) -> Arc<View> {

@@ -8,6 +8,7 @@
 //!     writes         write: replicas, hints, acknowledgements
 //!       write_request    counts acknowledgements; whoever is missing at the end gets a hint
 //!       unacknowledged   how much a silent node may have waiting
+//!       own_writes       what this node writes as one of the replicas
 //!       hinting          what is kept for replicas that were not there
 //!     reads          read and count
 //!       own_reads    what this node reads by itself, and when others are asked in its place
@@ -30,6 +31,7 @@ mod error;
 mod hinting;
 mod latencies;
 mod own_reads;
+mod own_writes;
 mod range_read;
 mod reads;
 mod repair;

@@ -45,14 +45,11 @@ impl Coordinator {
         let hints = self.hint_the_dead(&request, &replicas, level);
         let own = own_rows(&request, &replicas);
         if level == ConsistencyLevel::Zero {
-            let queued = self.replica.apply(&own);
             // Whoever does not wait for writes waits at least for their turn, but not for ever.
-            if let Ok(Answer::Ready(Err(error))) = timeout_at(deadline, queued).await {
-                log::warn!("a write at ZERO failed on this node: {error}");
-            }
+            self.own_writes.queue(&own, deadline).await;
             return Ok(());
         }
-        let own = self.apply_own(own);
+        let own = self.own_writes.begin(&own);
         let acknowledged = async {
             let accepted = async {
                 self.accept_hints(&request, hints).await;
@@ -164,20 +161,6 @@ impl Coordinator {
         kept
     }
 
-    /// Begins to apply the rows of which this node is a replica.
-    fn apply_own(&self, rows: Arc<[RowMutation]>) -> Answer<()> {
-        if rows.is_empty() {
-            return Answer::Ready(Ok(()));
-        }
-        let (replica, (sender, receiver)) = (Arc::clone(&self.replica), oneshot::channel());
-        self.begin(async move {
-            if let Err(Err(error)) = sender.send(replica.apply(&rows).await.wait().await) {
-                log::warn!("a write that nobody waits for failed: {error}");
-            }
-        });
-        Answer::Working(receiver)
-    }
-
     /// Waits until each row has the acknowledgements that it needs.
     async fn acknowledged(
         &self,
@@ -199,8 +182,6 @@ impl Coordinator {
                     if own_rows().any(|row| needs_own(&replicas[row])) {
                         return Err(CoordinatorError::from(error));
                     }
-                    let line = format_args!("this node could not write its own part: {error}");
-                    self.messenger.warn(self.local, line);
                 }
             }
             Ok(())

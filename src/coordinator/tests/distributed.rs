@@ -176,6 +176,49 @@ async fn a_stalled_disk_that_is_the_only_one_times_out() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_waits_for_a_stalled_disk_of_the_coordinator_is_written_when_it_goes_on() {
+    let cluster = stalled(Some(99.0));
+    // More than the pool for writes may have waiting.
+    for at in 0..200 {
+        let level = if at % 2 == 0 { Quorum } else { ConsistencyLevel::Zero };
+        cluster.write(0, &format!("c{at:03}"), at, level).await.unwrap();
+    }
+    tokio::time::sleep(TIMEOUT * 2).await;
+    cluster.nodes[0].store.stall(false);
+    // The threads of the replica know no paused clock.
+    tokio::time::resume();
+    cluster.nodes[0].coordinator.drain().await;
+    assert_eq!(cluster.nodes[0].store.stored(ROWS, "a").cells.len(), 200);
+    assert_eq!(cluster.nodes[0].coordinator.stats().missed_writes, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_stalled_disk_of_the_coordinator_is_bounded() {
+    let cluster = stalled(Some(99.0));
+    let value = vec![b'v'; MAX_UNACKNOWLEDGED / 4];
+    for at in 0..140 {
+        let mut builder = MutationBuilder::new(&cluster.schema, "Blog", b"a");
+        let value: &[u8] = if at < 4 { &value } else { b"" };
+        builder.family(ROWS).insert((b"", b"c"), value, at);
+        cluster.write_all(0, &[builder.finish()], Quorum).await.unwrap();
+    }
+    tokio::time::sleep(TIMEOUT * 2).await;
+    let missed = cluster.nodes[0].coordinator.stats().missed_writes;
+    assert!((1..=140 - 128).contains(&missed), "{missed}");
+    cluster.nodes[0].store.stall(false);
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_that_the_coordinator_refuses_itself_are_counted() {
+    let cluster = Cluster::start(3, &ClusterOptions::default());
+    cluster.nodes[0].store.refuses.store(true, Ordering::SeqCst);
+    cluster.write(0, "c", 1, Quorum).await.unwrap();
+    assert_eq!(cluster.nodes[0].coordinator.stats().missed_writes, 1);
+    cluster.write(0, "d", 2, ConsistencyLevel::Zero).await.unwrap();
+    assert_eq!(cluster.nodes[0].coordinator.stats().missed_writes, 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_takes_longer_than_the_timeout_if_the_disk_of_the_coordinator_stalls() {
     let cluster = stalled(None);
     cluster.put(1, &cluster.insert("a", "c", 1));
