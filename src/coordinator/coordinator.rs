@@ -281,7 +281,14 @@ impl Coordinator {
         let mut work = Box::pin(work);
         let mut context = Context::from_waker(Waker::noop());
         if work.as_mut().poll(&mut context).is_pending() {
-            self.tasks.spawn(tokio::time::timeout(self.rpc_timeout, work));
+            let (local, rpc_timeout) = (self.local, self.rpc_timeout);
+            let dynamic_snitch = self.latencies.dynamic_snitch().cloned();
+            self.tasks.spawn(async move {
+                let done = tokio::time::timeout(rpc_timeout, work).await;
+                if let (Err(_), Some(dynamic)) = (done, dynamic_snitch) {
+                    dynamic.record(local, rpc_timeout);
+                }
+            });
         }
     }
 

@@ -73,6 +73,12 @@ impl Latencies {
     /// Notes how long a replica took for a row.
     pub(super) fn record(&self, endpoint: IpAddr, took: Duration) {
         self.rows.recent.record(took);
+        self.record_answer(endpoint, took);
+    }
+
+    /// Notes how long a replica took for a range, or this node for what may have been at hand: that
+    /// sorts replicas, but is no measure of how long one should be given for a row.
+    pub(super) fn record_answer(&self, endpoint: IpAddr, took: Duration) {
         if let Some(dynamic) = &self.dynamic_snitch {
             dynamic.record(endpoint, took);
         }
@@ -81,9 +87,7 @@ impl Latencies {
     /// Notes that a replica has not answered at all within this time: others come before it, but
     /// that is no measure of how long those who do answer should be given.
     pub(super) fn record_silence(&self, endpoint: IpAddr, timeout: Duration) {
-        if let Some(dynamic) = &self.dynamic_snitch {
-            dynamic.record(endpoint, timeout);
-        }
+        self.record_answer(endpoint, timeout);
     }
 
     /// Notes how long the replicas of a range took.

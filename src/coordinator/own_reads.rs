@@ -51,6 +51,7 @@ impl Coordinator {
             let patience = self.own_patience(reading);
             let until = if has_others { began + patience } else { deadline };
             let Ok(answer) = timeout_at(until, own.as_mut()).await else {
+                self.latencies.record_silence(self.local, began.elapsed());
                 if !has_others {
                     return Err(CoordinatorError::TimedOut);
                 }
@@ -60,6 +61,9 @@ impl Coordinator {
                     .await
                     .map_err(|_| CoordinatorError::TimedOut)?;
             };
+            if answer.is_ok() {
+                self.record_own(reading, began.elapsed());
+            }
             answer
         };
         match own_answer {
@@ -91,6 +95,17 @@ impl Coordinator {
                 Ok(_) | Err(CoordinatorError::TooLarge(_)) => answer,
                 Err(_) => Ok(own.await?),
             },
+        }
+    }
+
+    /// What was at hand is not measured, since the clock would cost as much as the read.
+    fn record_own(&self, reading: Reading, took: Duration) {
+        match reading {
+            Reading::Rows => self.latencies.record(self.local, took),
+            Reading::Range => {
+                self.latencies.record_range(took);
+                self.latencies.record_answer(self.local, took);
+            }
         }
     }
 

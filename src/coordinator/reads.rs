@@ -397,14 +397,16 @@ impl Coordinator {
         let Wanted { family, key, .. } = wanted;
         let Request { to, ask, ref slice, round } = *request;
         if to == self.local {
-            let (replica, arrivals) = (Arc::clone(&self.replica), replies.arrivals.clone());
+            let (replica, replies) = (Arc::clone(&self.replica), Arc::clone(replies));
+            let began = Instant::now();
             // It holds up others only while it reads, not while the other replicas are waited for.
             let (key, slice, mut part) = (key.clone(), slice.clone(), ticket.part());
             self.begin(async move {
                 let read = replica.read_version(family, &key, &slice, &mut part).await;
                 let reply = Some(read.wait().await.map(Reply::Data));
+                replies.coordinator.latencies.record_answer(to, began.elapsed());
                 // The read may be done without it.
-                let _ = arrivals.send(Arrival { round, from: to, reply });
+                let _ = replies.arrivals.send(Arrival { round, from: to, reply });
             });
             return Ok(());
         }

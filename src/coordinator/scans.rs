@@ -104,7 +104,8 @@ struct Inbox {
 }
 
 impl Replies for Inbox {
-    fn on_reply(&self, _tag: u32, from: IpAddr, body: &[u8], _took: Duration) {
+    fn on_reply(&self, _tag: u32, from: IpAddr, body: &[u8], took: Duration) {
+        self.coordinator.latencies.record_answer(from, took);
         let family = self.coordinator.schema.family(self.family);
         let rows = RangeReply::decode(body, family).map(|mut reply| {
             reply.rows.iter_mut().for_each(|(_, row)| row.keep_within(family, &self.slice));
@@ -118,7 +119,11 @@ impl Replies for Inbox {
         let _ = self.arrivals.send(Arrival { from, rows: rows.ok() });
     }
 
-    fn on_timeout(&self, _tag: u32, _missing: &[IpAddr]) {}
+    fn on_timeout(&self, _tag: u32, missing: &[IpAddr]) {
+        for endpoint in missing {
+            self.coordinator.latencies.record_silence(*endpoint, self.coordinator.rpc_timeout);
+        }
+    }
 }
 
 impl fmt::Debug for Inbox {
@@ -422,13 +427,15 @@ impl Coordinator {
     ) -> Result<(), CoordinatorError> {
         let (family, range, slice) = (scan.family, range.clone(), scan.slice.clone());
         if endpoint == self.local {
-            let (replica, arrivals) = (Arc::clone(&self.replica), replies.arrivals.clone());
+            let (replica, replies) = (Arc::clone(&self.replica), Arc::clone(replies));
+            let began = Instant::now();
             let mut part = ticket.part();
             self.begin(async move {
                 let own = replica.scan_versions(family, &range, &slice, max_rows, &mut part).await;
                 let rows = Some(own.wait().await);
+                replies.coordinator.latencies.record_answer(endpoint, began.elapsed());
                 // The scan may be done without it.
-                let _ = arrivals.send(Arrival { from: endpoint, rows });
+                let _ = replies.arrivals.send(Arrival { from: endpoint, rows });
             });
             return Ok(());
         }

@@ -155,6 +155,7 @@ pub(super) struct ClusterOptions {
     pub(super) speculative_percentile: Option<f64>,
     /// Share of the reads that compare all replicas.
     pub(super) repair_chance: f64,
+    pub(super) has_dynamic_snitch: bool,
 }
 
 impl Default for ClusterOptions {
@@ -166,6 +167,7 @@ impl Default for ClusterOptions {
             max_answer_bytes: 1 << 20,
             speculative_percentile: None,
             repair_chance: 0.0,
+            has_dynamic_snitch: false,
         }
     }
 }
@@ -355,7 +357,7 @@ fn start_node(
             speculative_percentile: options.speculative_percentile,
             repairs: true,
             repair_chances: vec![options.repair_chance; 3],
-            dynamic_snitch: None,
+            dynamic_snitch: options.has_dynamic_snitch.then(Arc::default),
         },
     });
     let responder = Responder::new(ResponderOptions {

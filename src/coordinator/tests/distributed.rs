@@ -438,6 +438,57 @@ async fn others_are_asked_for_what_this_node_cannot_read() {
     assert!(matches!(read, Err(CoordinatorError::Failed(_))), "{read:?}");
 }
 
+/// By the real clock, as above.
+#[tokio::test]
+async fn the_dynamic_snitch_hears_of_ranges_and_of_this_node_too() {
+    let (runs_inline, has_dynamic_snitch) = (false, true);
+    let options = ClusterOptions { runs_inline, has_dynamic_snitch, ..Default::default() };
+    let cluster = Cluster::start(3, &options);
+    cluster.write(0, "c", 1, All).await.unwrap();
+    let (all, node) = (Slice::all(None), &cluster.nodes[0]);
+    let heard = || {
+        let snitch = node.coordinator.latencies.dynamic_snitch().unwrap();
+        [0, 1, 2].map(|place| snitch.latencies(address(place)).len())
+    };
+    cluster.read(0, "a", &all, One).await.unwrap();
+    assert_eq!(heard(), [0, 0, 0], "what is at hand is not measured");
+    cluster.read(0, "a", &all, All).await.unwrap();
+    assert_eq!(heard(), [1, 1, 1]);
+    cluster.scan(0, 10, All).await.unwrap();
+    let after_scan = heard();
+    assert!(after_scan.iter().all(|count| *count > 1), "{after_scan:?}");
+    let moment = Duration::from_millis(1);
+    node.store.stall(true);
+    let mut read = Box::pin(cluster.read(0, "a", &all, One));
+    assert!(tokio::time::timeout(moment, &mut read).await.is_err());
+    node.store.stall(false);
+    read.await.unwrap();
+    assert_eq!(heard()[0], after_scan[0] + 1, "it was queued");
+    node.store.stall(true);
+    let mut scan = Box::pin(cluster.scan(0, 10, One));
+    assert!(tokio::time::timeout(moment, &mut scan).await.is_err());
+    node.store.stall(false);
+    scan.await.unwrap();
+    assert_eq!(heard()[0], after_scan[0] + 2, "it was queued");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_dynamic_snitch_hears_of_a_disk_that_stands_still() {
+    let (runs_inline, has_dynamic_snitch) = (false, true);
+    let options = ClusterOptions { runs_inline, has_dynamic_snitch, ..Default::default() };
+    let cluster = Cluster::start(3, &options);
+    let (all, node) = (Slice::all(None), &cluster.nodes[0]);
+    node.store.stall(true);
+    let snitch = node.coordinator.latencies.dynamic_snitch().unwrap();
+    cluster.read(0, "a", &all, One).await.unwrap();
+    assert_eq!(snitch.latencies(address(0)), [TIMEOUT / 2]);
+    let read = cluster.read(0, "a", &all, All).await;
+    assert!(matches!(read, Err(CoordinatorError::TimedOut)), "{read:?}");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(snitch.latencies(address(0)), [TIMEOUT / 2, TIMEOUT]);
+    node.store.stall(false);
+}
+
 /// Stretches that a node reads together have other replicas, each its own.
 #[tokio::test]
 async fn what_this_node_cannot_scan_is_asked_of_those_who_have_it() {
