@@ -11,6 +11,7 @@ use super::own_reads::{Reading, Reason};
 use super::range_read::{self, MergedRow, Page};
 use super::reads::Wanted;
 use super::requirement::Requirement;
+use super::row_cursor::RowCursor;
 use super::row_read::Resolved;
 use super::view::{Endpoints, ReadReplicas, View};
 use super::{ConsistencyLevel, CoordinatorError};
@@ -36,6 +37,9 @@ const MAX_CONCURRENT: usize = 16;
 
 /// Rows of a page that are repaired at once at most, so that queues to other nodes hold them.
 const REPAIRED_AT_A_TIME: usize = 256;
+
+/// So many times fewer rows are read at a time where more are too large.
+const FEWER: usize = 16;
 
 /// What is read of each row of which ranges.
 #[derive(Debug, Clone, Copy)]
@@ -170,10 +174,17 @@ impl Coordinator {
                     // What lies behind is not wanted, and neither are its errors.
                     break;
                 }
-                if matches!(found, Err(CoordinatorError::TooLarge(_))) && count > 1 {
+                let is_too_large = matches!(found, Err(CoordinatorError::TooLarge(_)));
+                if is_too_large && count > 1 {
                     // Perhaps only together with what is not wanted.
                     batch[place..].iter().rev().for_each(|it| pieces.push_front(it.clone()));
                     most_at_once = 1;
+                    break;
+                }
+                if is_too_large && !batch[place].is_answered_by(self.local) {
+                    drop(part);
+                    let (piece, view) = (batch[place].clone(), &view);
+                    rows.extend(self.scan_by_fewer(view, scan, piece, wanted, ticket).await?);
                     break;
                 }
                 let found = found?;
@@ -260,6 +271,40 @@ impl Coordinator {
         let found = self.own_or_others(Reading::Range, has_others, own, others).await?;
         let rows;
         (rows, *ticket) = found;
+        Ok(rows)
+    }
+
+    /// Reads a piece by fewer rows at a time: what several replicas send takes more room than what
+    /// comes of it.
+    async fn scan_by_fewer(
+        self: &Arc<Self>,
+        view: &Arc<View>,
+        scan: Scan<'_>,
+        piece: Piece,
+        max_rows: usize,
+        ticket: &mut Ticket,
+    ) -> Result<Vec<Row>, CoordinatorError> {
+        let (mut rows, mut at_a_time) = (Vec::new(), max_rows / FEWER);
+        for Stretch { range, replicas } in piece.stretches {
+            let mut cursor = RowCursor::new(self.partitioner, range);
+            while rows.len() < max_rows && !cursor.is_at_end() {
+                at_a_time = at_a_time.min(max_rows - rows.len()).max(1);
+                let asked = cursor.rows_for(at_a_time);
+                let (range, replicas) = (cursor.range().clone(), replicas.clone());
+                let (stretch, mut part) = (Stretch { range, replicas }, ticket.passing());
+                let page = self.scan_stretch(view, scan, stretch, asked, &mut part).await;
+                if matches!(page, Err(CoordinatorError::TooLarge(_))) && at_a_time > 1 {
+                    at_a_time /= FEWER;
+                    continue;
+                }
+                let page = page?;
+                drop(part);
+                for (key, row) in cursor.take(asked, page).take(max_rows - rows.len()) {
+                    ticket.take_room_for_row(&key, &row)?;
+                    rows.push((key, row));
+                }
+            }
+        }
         Ok(rows)
     }
 

@@ -387,6 +387,52 @@ async fn pieces_that_are_too_large_together_are_read_one_by_one() {
     assert!(matches!(refused, Err(CoordinatorError::TooLarge(_))), "{refused:?}");
 }
 
+/// The first piece has one row, so that all the others are read at once, each for as many rows as
+/// are wanted.
+#[tokio::test(start_paused = true)]
+async fn a_scan_is_not_too_large_if_its_answer_is_not() {
+    for (replication_factor, level) in [(1, One), (3, One), (3, Quorum), (3, All)] {
+        let max_answer_bytes = 40_000;
+        let options = ClusterOptions { max_answer_bytes, replication_factor, ..Default::default() };
+        let cluster = Cluster::start(5, &options);
+        let column = "c".repeat(100);
+        let mut keys = vec!["a".to_owned()];
+        for piece in ["b1", "c1", "d1", "e1", "f1"] {
+            keys.extend((0..20).map(|row| format!("{piece}{row:02}")));
+        }
+        let rows: Vec<_> = keys.iter().map(|key| cluster.insert(key, &column, 1)).collect();
+        cluster.write_all(0, &rows, All).await.unwrap();
+        for asked in 0..5 {
+            // A row takes about 300 bytes of the answer.
+            for wanted in [100_000, 101, 60, 21, 2] {
+                let scanned = cluster.scan(asked, wanted, level).await;
+                let scanned = scanned.unwrap_or_else(|error| {
+                    panic!("{wanted} rows of {asked} at {level:?}: {error}")
+                });
+                assert_eq!(scanned.len(), wanted.min(keys.len()));
+            }
+        }
+    }
+}
+
+/// All rows are in one piece, of which each replica sends a page.
+#[tokio::test(start_paused = true)]
+async fn pages_that_are_too_large_together_are_read_by_fewer_rows() {
+    let options = ClusterOptions { max_answer_bytes: 40_000, ..Default::default() };
+    let cluster = Cluster::start(4, &options);
+    let column = "c".repeat(100);
+    let keys: Vec<String> = (0..100).map(|row| format!("c1{row:02}")).collect();
+    let rows: Vec<_> = keys.iter().map(|key| cluster.insert(key, &column, 1)).collect();
+    cluster.write_all(0, &rows, All).await.unwrap();
+    for asked in 0..4 {
+        for level in [One, Quorum, All] {
+            let scanned = cluster.scan(asked, 100_000, level).await.unwrap();
+            let found: Vec<&str> = scanned.iter().map(|row| &row[..4]).collect();
+            assert_eq!(found, keys, "of {asked} at {level:?}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn any_needs_no_disk_if_a_replica_has_the_write() {
     let options = ClusterOptions { hints_wait_for_sync: true, ..ClusterOptions::default() };
