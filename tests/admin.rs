@@ -6,6 +6,14 @@
 mod server;
 
 use alexandra::base::clock::{Clock, SystemClock};
+use alexandra::base::events::Events;
+use alexandra::base::fs::OsFileSystem;
+use alexandra::config::Settings;
+use alexandra::model::comparator::ComparatorRegistry;
+use alexandra::node::{NodeOptions, StorageSetup};
+use alexandra::ring::Partitioner;
+use alexandra::storage::engine::Components;
+use alexandra::storage::saved_ring::RingNote;
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 use server::calls::{
@@ -15,10 +23,11 @@ use server::client::Client;
 use server::{Options, Server, configure, program, refused, serve};
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a test waits for what happens in the background.
@@ -73,6 +82,35 @@ impl Node {
             let path = ColumnPath::column(family, b"column");
             client.insert(&format!("row {key}"), path, &[b'v'; 100], 1).unwrap();
         }
+    }
+
+    /// Starts it anew, with these notes of the ring as if it had made them before.
+    fn restart_with(&mut self, notes: &[RingNote]) {
+        assert!(self.server.stop().success());
+        let comparators = ComparatorRegistry::default();
+        let settings = Settings::load(self.directory.path(), &comparators).unwrap().settings;
+        let setup = StorageSetup::new(&settings, &NodeOptions::default()).unwrap();
+        let components = Components {
+            fs: Arc::new(OsFileSystem),
+            clock: Arc::new(SystemClock::new()),
+            events: Events::ignored(),
+        };
+        let storage = setup.open(components).unwrap();
+        for note in notes {
+            note.write(&storage, 1).unwrap();
+        }
+        storage.close();
+        // It holds the directories.
+        drop(storage);
+        self.server.restart();
+    }
+
+    /// Has it do something by a request with a body of JSON.
+    fn change(&self, line: &str, body: &str) -> (u16, Value) {
+        let head =
+            [&*format!("{line} HTTP/1.1"), "Host: localhost", "Content-Type: application/json"];
+        let (status, answer) = self.request(&head, body);
+        (status, serde_json::from_str(&answer).unwrap())
     }
 
     /// Sends a request and returns the status and the body of the answer.
@@ -205,6 +243,31 @@ fn ring_and_gossip_tell_of_a_node_on_its_own() {
     assert_eq!(ask("POST", "hints/deliver", r#"{"address": "127.0.0.2"}"#).0, 404);
     assert_eq!(ask("POST", "hints/deliver", r#"{"address": "somewhere"}"#).0, 400);
     assert_eq!(ask("POST", "rack-file", "").0, 404);
+}
+
+#[test]
+fn a_removed_node_is_told_and_may_be_taken_back() {
+    let mut node = Node::start(&plain_families());
+    assert_eq!(node.json(&["ring"])["removed"], json!([]));
+    let none = node.nodetool(&["allowreturn", "127.0.0.9"]);
+    assert_refused(&none, 1, "127.0.0.9 is not among the removed nodes");
+    assert_refused(&none, 1, "nodetool --json ring");
+    assert_refused(&node.nodetool(&["allowreturn", "somewhere"]), 1, "invalid");
+
+    let (address, token) = (IpAddr::from([127, 0, 0, 9]), Partitioner::Random.token(b"key"));
+    let text = Partitioner::Random.format_token(&token);
+    node.restart_with(&[RingNote::Removed(address, token, 7)]);
+    let removed = |may_return: bool| json!([{ "address": address, "token": text, "generation": 7, "may_return": may_return }]);
+    assert_eq!(node.json(&["ring"])["removed"], removed(false));
+    let allow = "POST /api/v1/ring/allow-return";
+    assert_eq!(node.change(allow, r#"{"address": "127.0.0.8"}"#).0, 404);
+    assert_eq!(node.change(allow, r#"{"address": "here"}"#).0, 400);
+    let answer = node.told(&["allowreturn", "127.0.0.9"]);
+    assert!(answer.starts_with("127.0.0.9 is taken back into the ring when"), "{answer}");
+    let expected = json!({ "address": address, "returned": false });
+    assert_eq!(node.change(allow, r#"{"address": "127.0.0.9"}"#), (200, expected));
+    node.restart_with(&[]);
+    assert_eq!(node.json(&["ring"])["removed"], removed(true), "it is remembered");
 }
 
 #[test]

@@ -98,6 +98,12 @@ pub(super) enum AdminError {
     /// There are no hints for this node.
     #[error("there are no hints for {0}")]
     NoHints(IpAddr),
+    /// No such node was removed from the ring, or it is back.
+    #[error(
+        "{0} is not among the removed nodes: those are told as `removed` by /api/v1/ring, or \
+         nodetool --json ring"
+    )]
+    NotRemoved(IpAddr),
     /// No snitch has a file of racks.
     #[error("no keyspace has a snitch that reads a rack file")]
     NoRackFile,
@@ -122,6 +128,7 @@ impl AdminError {
             | Self::NoFamily { .. }
             | Self::NoSnapshot(_)
             | Self::NoHints(_)
+            | Self::NotRemoved(_)
             | Self::NoRackFile
             | Self::Snapshot(SnapshotError::UnknownKeyspace(_)) => StatusCode::NOT_FOUND,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,

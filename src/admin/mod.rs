@@ -13,6 +13,7 @@
 //!   POST /api/v1/snapshots                  {"tag": "nightly"} and a keyspace, or all
 //!   DELETE /api/v1/snapshots                as GET, and no body
 //!   GET  /api/v1/ring                       the nodes, as this one knows them
+//!   POST /api/v1/ring/allow-return          {"address": "10.0.0.2"}: a removed node may come back
 //!   GET  /api/v1/gossip                     what they say of themselves
 //!   GET  /api/v1/messages                   what was sent to them, received and dropped
 //!   GET  /api/v1/hints                      what is kept for those that are down

@@ -158,6 +158,13 @@ pub(super) struct HintDelivery {
     pub(super) address: IpAddr,
 }
 
+/// The removed node that may come back.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AllowReturn {
+    pub(super) address: IpAddr,
+}
+
 /// A change that needs no words.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -2,10 +2,10 @@
 
 use super::context::AdminContext;
 use super::ring_report::{
-    GossipEndpoint, GossipState, HintTarget, Hints, Messages, PeerMessages, Ring, RingEndpoint,
-    RingState, Status,
+    GossipEndpoint, GossipState, HintTarget, Hints, Messages, PeerMessages, RemovedEndpoint, Ring,
+    RingEndpoint, RingState, Status,
 };
-use crate::gossip::{Gossiper, Members, Membership};
+use crate::gossip::{Gossiper, Members, Membership, RemovedNode};
 use crate::net::{PeerStats, Verb};
 use crate::replica::TargetStats;
 use crate::ring::{Partitioner, Token, Topology};
@@ -21,7 +21,7 @@ impl AdminContext {
         let topology = self.topology();
         let own_load = self.load_bytes();
         let now = self.clock.monotonic();
-        let endpoints = self.member.with_gossip(|gossiper, membership| {
+        let (endpoints, removed) = self.member.with_gossip(|gossiper, membership| {
             let members = membership.members();
             let shares = shares(partitioner, members);
             let describe = |(address, place): (IpAddr, Place)| {
@@ -42,9 +42,10 @@ impl AdminContext {
                     hint_bytes: hints.map_or(0, |target| target.bytes),
                 }
             };
-            places(gossiper, membership).into_iter().map(describe).collect()
+            let endpoints = places(gossiper, membership).into_iter().map(describe).collect();
+            (endpoints, membership.removed().map(|node| removed(partitioner, &node)).collect())
         });
-        Ring { local, partitioner: partitioner.class_name().to_owned(), endpoints }
+        Ring { local, partitioner: partitioner.class_name().to_owned(), endpoints, removed }
     }
 
     /// What nodes say of themselves: this one first, the others by address.
@@ -160,6 +161,16 @@ fn shares(partitioner: Partitioner, members: &Members) -> BTreeMap<IpAddr, f64> 
     let tokens: Vec<Token> = members.ring.tokens().cloned().collect();
     let shares = partitioner.ownership(&tokens).unwrap_or_default();
     members.ring.members().map(|(_, address)| address).zip(shares).collect()
+}
+
+fn removed(partitioner: Partitioner, node: &RemovedNode) -> RemovedEndpoint {
+    RemovedEndpoint {
+        address: node.endpoint,
+        token: partitioner.display_token(&node.token),
+        // The least stands for one that is not known.
+        generation: Some(node.generation).filter(|it| *it != i32::MIN),
+        may_return: node.may_return,
+    }
 }
 
 fn peer((address, stats): (IpAddr, PeerStats)) -> PeerMessages {

@@ -41,6 +41,31 @@ pub struct Ring {
     pub partitioner: String,
     /// Those with a token in the order of their tokens, then those without.
     pub endpoints: Vec<RingEndpoint>,
+    /// Those that were removed from it, and are not taken back as they are.
+    pub removed: Vec<RemovedEndpoint>,
+}
+
+/// A node that was removed from the ring because it was dead.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemovedEndpoint {
+    /// Where it listened for other nodes.
+    pub address: IpAddr,
+    /// The token that it owned.
+    pub token: String,
+    /// Number of its last start at that time; `None` if that was not known.
+    pub generation: Option<i32>,
+    /// Whether it is taken back when it has started anew.
+    pub may_return: bool,
+}
+
+/// A removed node that may come back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AllowedReturn {
+    /// Which one.
+    pub address: IpAddr,
+    /// Whether it is in the ring of the node that was asked; else it will be when it has started
+    /// anew.
+    pub returned: bool,
 }
 
 /// A node that another one knows.

@@ -8,10 +8,10 @@ use super::jobs::Jobs;
 use super::metrics;
 use super::report::{Caches, Compactions, Done, Info, KeyspaceReport, Snapshot, Thresholds};
 use super::request::{
-    CapacityChange, Change, HintDelivery, NewSnapshot, NoBody, Nothing, Selection, SelectionQuery,
-    SnapshotQuery, ThresholdsChange,
+    AllowReturn, CapacityChange, Change, HintDelivery, NewSnapshot, NoBody, Nothing, Selection,
+    SelectionQuery, SnapshotQuery, ThresholdsChange,
 };
-use super::ring_report::{Changed, GossipEndpoint, Hints, Messages, Ring};
+use super::ring_report::{AllowedReturn, Changed, GossipEndpoint, Hints, Messages, Ring};
 use crate::base::clock::Clock;
 use crate::model::schema::FamilyId;
 use crate::storage::Storage;
@@ -54,6 +54,7 @@ pub(super) fn router(context: Arc<AdminContext>, access: Access) -> Router {
         .route("/api/v1/compact", post(compact))
         .route("/api/v1/snapshots", snapshots)
         .route("/api/v1/ring", get(ring))
+        .route("/api/v1/ring/allow-return", post(allow_return))
         .route("/api/v1/gossip", get(gossip))
         .route("/api/v1/messages", get(messages))
         .route("/api/v1/hints", get(hints))
@@ -251,6 +252,18 @@ async fn clear_snapshots(
 
 async fn ring(State(Shared { context, .. }): State<Shared>) -> Json<Ring> {
     Json(context.ring())
+}
+
+async fn allow_return(
+    State(Shared { context, jobs, .. }): State<Shared>,
+    Change(AllowReturn { address }): Change<AllowReturn>,
+) -> Result<Json<AllowedReturn>, AdminError> {
+    let job = move || {
+        let returned = context.member.allow_return(address);
+        let returned = returned.ok_or(AdminError::NotRemoved(address))?;
+        Ok(Json(AllowedReturn { address, returned }))
+    };
+    jobs.run(job).await
 }
 
 async fn gossip(State(Shared { context, .. }): State<Shared>) -> Json<Vec<GossipEndpoint>> {

@@ -32,6 +32,17 @@ pub struct RemovedNode {
     pub token: Token,
     /// Its generation at that time, as far as it was known.
     pub generation: i32,
+    /// Whether it may come back with the data that it has.
+    pub may_return: bool,
+}
+
+/// What is remembered of a removal.
+#[derive(Debug, Clone, Copy)]
+struct Removal {
+    /// The generation of the node at that time.
+    generation: i32,
+    /// Whether an operator wants it back.
+    may_return: bool,
 }
 
 /// Follows what nodes say of their places.
@@ -51,10 +62,8 @@ pub struct Membership {
     generations: BTreeMap<IpAddr, i32>,
     /// Who of the others is alive.
     alive: BTreeSet<IpAddr>,
-    /// Removed nodes, with their generations.
-    removed: BTreeMap<(IpAddr, Token), i32>,
-    /// Removed nodes that may come back as they are.
-    allowed: BTreeSet<IpAddr>,
+    /// Removed nodes, by the tokens that they had.
+    removed: BTreeMap<(IpAddr, Token), Removal>,
 }
 
 impl Members {
@@ -84,15 +93,26 @@ impl Membership {
         generation: i32,
         removed: impl IntoIterator<Item = RemovedNode>,
     ) -> Self {
-        let removed = removed.into_iter();
+        let removed = removed.into_iter().map(|node| {
+            let RemovedNode { endpoint, token, generation, may_return } = node;
+            ((endpoint, token), Removal { generation, may_return })
+        });
         Self {
             partitioner,
             local,
             members: Members::default(),
             generations: BTreeMap::from([(local, generation)]),
             alive: BTreeSet::new(),
-            removed: removed.map(|node| ((node.endpoint, node.token), node.generation)).collect(),
-            allowed: BTreeSet::new(),
+            removed: removed.collect(),
+        }
+    }
+
+    /// Removed nodes that came back before this start, with their generations at that time: who
+    /// still tells of their removal means an earlier life of theirs.
+    pub fn remember_returned(&mut self, returned: impl IntoIterator<Item = (IpAddr, i32)>) {
+        for (endpoint, generation) in returned {
+            let known = self.generations.entry(endpoint).or_insert(generation);
+            *known = generation.max(*known);
         }
     }
 
@@ -114,29 +134,45 @@ impl Membership {
 
     /// The removed nodes that are remembered.
     pub fn removed(&self) -> impl Iterator<Item = RemovedNode> {
-        self.removed.iter().map(|((endpoint, token), &generation)| RemovedNode {
+        self.removed.iter().map(|((endpoint, token), removal)| RemovedNode {
             endpoint: *endpoint,
             token: token.clone(),
-            generation,
+            generation: removal.generation,
+            may_return: removal.may_return,
         })
     }
 
     /// An operator wants a removed node back with the data that it has. It is taken back when it
-    /// has started anew, which `known`, what gossip knows of it, may already tell.
+    /// has started anew, which `known`, what gossip knows of it, may already tell. `None` if no
+    /// such node was removed.
     pub fn allow_return(
         &mut self,
         endpoint: IpAddr,
         known: Option<&EndpointState>,
-    ) -> Vec<MembershipChange> {
-        self.allowed.insert(endpoint);
-        let Some(known) = known else { return Vec::new() };
-        let Some(state) = known.states.get(MOVE_STATE) else { return Vec::new() };
-        self.follow(&GossipEvent::StateChanged {
-            endpoint,
-            generation: known.generation,
-            name: MOVE_STATE.to_owned(),
-            state: state.clone(),
-        })
+    ) -> Option<Vec<MembershipChange>> {
+        let mut changes = Vec::new();
+        for ((removed, token), removal) in &mut self.removed {
+            if *removed == endpoint {
+                removal.may_return = true;
+                let (token, generation) = (token.clone(), removal.generation);
+                let node = RemovedNode { endpoint, token, generation, may_return: true };
+                changes.push(MembershipChange::MayReturn(node));
+            }
+        }
+        if changes.is_empty() {
+            return None;
+        }
+        if let Some(known) = known
+            && let Some(state) = known.states.get(MOVE_STATE)
+        {
+            changes.extend(self.follow(&GossipEvent::StateChanged {
+                endpoint,
+                generation: known.generation,
+                name: MOVE_STATE.to_owned(),
+                state: state.clone(),
+            }));
+        }
+        Some(changes)
     }
 
     /// This node takes its place, before it tells the others.
@@ -336,9 +372,10 @@ impl Membership {
         if self.removed.len() >= MAX_REMOVED {
             self.removed.pop_first();
         }
-        self.removed.insert((endpoint, token.clone()), generation);
+        let may_return = false;
+        self.removed.insert((endpoint, token.clone()), Removal { generation, may_return });
         self.leave(endpoint, changes);
-        let node = RemovedNode { endpoint, token: token.clone(), generation };
+        let node = RemovedNode { endpoint, token: token.clone(), generation, may_return };
         changes.push(MembershipChange::Removed(node));
     }
 
@@ -358,24 +395,28 @@ impl Membership {
         token: &Token,
         changes: &mut Vec<MembershipChange>,
     ) -> bool {
-        let Some(&generation) = self.removed.get(&(endpoint, token.clone())) else { return true };
+        let Some(&removal) = self.removed.get(&(endpoint, token.clone())) else { return true };
+        let Removal { generation, may_return } = removal;
         let is_new_start = self.started(endpoint).0 > generation;
-        if endpoint == self.local || is_new_start && self.allowed.contains(&endpoint) {
+        if endpoint == self.local || is_new_start && may_return {
             self.readmit(endpoint, token, changes);
             return true;
         }
         let text = self.partitioner.display_token(token);
-        let notice = MembershipNotice::ReturnRefused { endpoint, token: text };
+        let notice = if may_return {
+            MembershipNotice::ReturnAwaitsStart { endpoint, token: text }
+        } else {
+            MembershipNotice::ReturnRefused { endpoint, token: text }
+        };
         changes.push(MembershipChange::Notice(notice));
         false
     }
 
     /// A removal counts no more.
     fn readmit(&mut self, endpoint: IpAddr, token: &Token, changes: &mut Vec<MembershipChange>) {
-        self.allowed.remove(&endpoint);
         if self.removed.remove(&(endpoint, token.clone())).is_some() {
-            let token = token.clone();
-            changes.push(MembershipChange::Readmitted { endpoint, token });
+            let (token, generation) = (token.clone(), self.started(endpoint).0);
+            changes.push(MembershipChange::Readmitted { endpoint, token, generation });
         }
     }
 

@@ -27,12 +27,17 @@ pub enum MembershipChange {
     /// A dead node was removed by an operator. To be saved; gossip has to forget it, and the
     /// others have to take over what it held.
     Removed(RemovedNode),
-    /// A removed node is no longer to be remembered as such.
+    /// An operator wants a removed node back. To be saved: it may come back after the next start.
+    MayReturn(RemovedNode),
+    /// A removal counts no more. To be saved, with the generation: some may tell of the removal
+    /// for long.
     Readmitted {
-        /// Who.
+        /// Who was removed.
         endpoint: IpAddr,
         /// From which token it was removed.
         token: Token,
+        /// Its generation now.
+        generation: i32,
     },
     /// Something for the log.
     Notice(MembershipNotice),
@@ -92,6 +97,13 @@ pub enum MembershipNotice {
         /// Its token.
         token: String,
     },
+    /// A removed node that may come back was not started since.
+    ReturnAwaitsStart {
+        /// Who.
+        endpoint: IpAddr,
+        /// Its token.
+        token: String,
+    },
 }
 
 impl MembershipNotice {
@@ -99,9 +111,10 @@ impl MembershipNotice {
     pub fn level(&self) -> Level {
         match self {
             Self::Jump { .. } | Self::RemovalOfSelf => Level::Info,
-            Self::Mismatch { .. } | Self::SameToken { .. } | Self::RemovalIgnored { .. } => {
-                Level::Warn
-            }
+            Self::Mismatch { .. }
+            | Self::SameToken { .. }
+            | Self::RemovalIgnored { .. }
+            | Self::ReturnAwaitsStart { .. } => Level::Warn,
             Self::Collision { .. } | Self::ReturnRefused { .. } => Level::Error,
         }
     }
@@ -139,8 +152,14 @@ impl fmt::Display for MembershipNotice {
             Self::ReturnRefused { endpoint, token } => write!(
                 f,
                 "Node /{endpoint} was removed from token {token} and is back with its old data: \
-                 it is not taken into the ring. Let it bootstrap with empty directories, or allow \
-                 its return"
+                 it is not taken into the ring. Deletions that it missed may be forgotten by now. \
+                 Let it bootstrap with empty directories, or take it back as it is by `alexandra \
+                 nodetool allowreturn {endpoint}` at every node of the ring"
+            ),
+            Self::ReturnAwaitsStart { endpoint, token } => write!(
+                f,
+                "Node /{endpoint} was removed from token {token} and may come back: it is not taken \
+                 into the ring before it has been started anew"
             ),
         }
     }

@@ -23,7 +23,7 @@ use crate::net::{Drops, Inbound, Transport, Verb, extensions};
 use crate::replica::{HintStore, Replica, Responder, ResponderOptions};
 use crate::ring::{ReplicaPlacement, Token, TokenMetadata};
 use crate::storage::Storage;
-use crate::storage::saved_ring::{RingNote, SavedRing};
+use crate::storage::saved_ring::{RingNote, SavedRemoval, SavedRing};
 use crate::storage::system::{self, IdentityError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -125,13 +125,13 @@ impl Gossip {
     fn new(options: &MemberOptions, own: &Move) -> Result<Self, IdentityError> {
         let MemberOptions { local, storage, clock, generation, .. } = options;
         let partitioner = storage.partitioner();
-        let SavedRing { members, removed } = SavedRing::read(storage)?;
-        let removed = removed.into_iter().map(|(endpoint, token, generation)| RemovedNode {
-            endpoint,
-            token,
-            generation,
+        let SavedRing { members, removed, returned } = SavedRing::read(storage)?;
+        let removed = removed.into_iter().map(|saved| {
+            let SavedRemoval { endpoint, token, generation, may_return } = saved;
+            RemovedNode { endpoint, token, generation, may_return }
         });
         let mut membership = Membership::new(partitioner, *local, *generation, removed);
+        membership.remember_returned(returned);
         membership.preload(members);
         membership.announce(own);
         let gossiper_options = GossiperOptions {
@@ -238,6 +238,28 @@ impl Member {
     /// earlier delivery failed a moment ago. Whether they had to wait for that.
     pub fn hasten_hints(&self, endpoint: IpAddr) -> bool {
         self.handoff.as_ref().is_some_and(|handoff| handoff.hasten(endpoint))
+    }
+
+    /// Takes a node back that was removed from the ring, with the data that it has: at once if it
+    /// has been started since, else when it is. Only this node does so. Returns whether it is back
+    /// in the ring; `None` if no such node was removed. May wait for the disk.
+    pub fn allow_return(&self, endpoint: IpAddr) -> Option<bool> {
+        let mut gossip = self.lock();
+        let Gossip { gossiper, membership, .. } = &mut *gossip;
+        let changes = membership.allow_return(endpoint, gossiper.state(endpoint))?;
+        let mut is_changed = false;
+        for change in changes {
+            is_changed |= self.follow(&mut gossip, change);
+        }
+        if is_changed {
+            self.tell_of_ring(&mut gossip);
+        }
+        let is_back = gossip.membership.members().is_member(endpoint);
+        self.write_notes(gossip);
+        if let Err(error) = self.storage.sync() {
+            log::warn!("that {endpoint} may come back is not saved: {error}");
+        }
+        Some(is_back)
     }
 
     /// Looks at what gossip knows.
@@ -390,13 +412,18 @@ impl Member {
             is_changed |= self.notice(&event);
         }
         if is_changed {
-            let members = gossip.membership.members().endpoints();
-            gossip.gossiper.set_members(members);
-            self.publish(gossip);
+            self.tell_of_ring(gossip);
         }
         for (to, message) in messages {
             self.send(to, &message);
         }
+    }
+
+    /// The ring is another now, or somebody in it is.
+    fn tell_of_ring(&self, gossip: &mut Gossip) {
+        let members = gossip.membership.members().endpoints();
+        gossip.gossiper.set_members(members);
+        self.publish(gossip);
     }
 
     /// What an event means besides the ring. Whether it changes what coordinators have to know.
@@ -436,13 +463,16 @@ impl Member {
             MembershipChange::ForgetToken { endpoint } => {
                 gossip.notes.push(RingNote::OwnsNothing(endpoint));
             }
-            MembershipChange::Removed(RemovedNode { endpoint, token, generation }) => {
+            MembershipChange::Removed(RemovedNode { endpoint, token, generation, .. }) => {
                 gossip.gossiper.forget(endpoint, self.clock.monotonic());
                 gossip.notes.push(RingNote::Removed(endpoint, token, generation));
                 self.discard_hints(endpoint);
             }
-            MembershipChange::Readmitted { endpoint, token } => {
-                gossip.notes.push(RingNote::Readmitted(endpoint, token));
+            MembershipChange::MayReturn(RemovedNode { endpoint, token, generation, .. }) => {
+                gossip.notes.push(RingNote::MayReturn(endpoint, token, generation));
+            }
+            MembershipChange::Readmitted { endpoint, token, generation } => {
+                gossip.notes.push(RingNote::Readmitted(endpoint, token, generation));
             }
             MembershipChange::Notice(notice) => log::log!(notice.level(), "{notice}"),
         }

@@ -3,8 +3,11 @@
 //!
 //! ```text
 //! row L         ADDR without its length (4 or 16 bytes)    token bytes, as 0.6 has them
-//! row Removed   ADDR, token bytes                          generation (4), of ours
+//! row Removed   ADDR, token bytes                          generation (4) and stage, of ours
 //! ```
+//!
+//! The stage of a removal is a byte, which is left out if it is zero: 1 when the node may return, 2
+//! when it has done so, with the generation that it had then.
 
 use super::engine::{Storage, WriteError};
 use super::error::ReadError;
@@ -21,13 +24,32 @@ use std::net::IpAddr;
 
 const REMOVED: &str = "Removed";
 
+/// The stages of a removal. A node without one is out.
+const MAY_RETURN: u8 = 1;
+const RETURNED: u8 = 2;
+
 /// What was known of the ring when it was saved last.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SavedRing {
     /// Who owned which token.
     pub members: Vec<(IpAddr, Token)>,
-    /// Nodes that were removed from the ring, with their tokens and generations.
-    pub removed: Vec<(IpAddr, Token, i32)>,
+    /// Nodes that were removed from the ring.
+    pub removed: Vec<SavedRemoval>,
+    /// Nodes that were removed and came back, with the generations that they had then.
+    pub returned: Vec<(IpAddr, i32)>,
+}
+
+/// A node that was removed from the ring.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SavedRemoval {
+    /// Who.
+    pub endpoint: IpAddr,
+    /// From which token.
+    pub token: Token,
+    /// The generation that it had.
+    pub generation: i32,
+    /// Whether it may come back as it is.
+    pub may_return: bool,
 }
 
 /// Something about the ring that counts beyond the next start.
@@ -39,8 +61,10 @@ pub enum RingNote {
     OwnsNothing(IpAddr),
     /// The endpoint was removed from the token when it had this generation.
     Removed(IpAddr, Token, i32),
-    /// That counts no more.
-    Readmitted(IpAddr, Token),
+    /// The same, and it may come back as it is.
+    MayReturn(IpAddr, Token, i32),
+    /// That counts no more, since the endpoint has this generation.
+    Readmitted(IpAddr, Token, i32),
 }
 
 impl SavedRing {
@@ -63,9 +87,15 @@ impl SavedRing {
             let mut reader = ByteReader::new(cell.name());
             let address = reader.address();
             let token = storage.partitioner().token_from_bytes(reader.rest());
-            match (address, token, cell.value().first_chunk()) {
-                (Ok(address), Ok(token), Some(generation)) => {
-                    saved.removed.push((address, token, i32::from_be_bytes(*generation)));
+            let stage = cell.value().split_first_chunk();
+            match (address, token, stage) {
+                (Ok(endpoint), Ok(_), Some((generation, [RETURNED, ..]))) => {
+                    saved.returned.push((endpoint, i32::from_be_bytes(*generation)));
+                }
+                (Ok(endpoint), Ok(token), Some((generation, stage))) => {
+                    let generation = i32::from_be_bytes(*generation);
+                    let may_return = stage.first() == Some(&MAY_RETURN);
+                    saved.removed.push(SavedRemoval { endpoint, token, generation, may_return });
                 }
                 _ => log::warn!("a note of a removed node cannot be read and is left out"),
             }
@@ -87,7 +117,7 @@ impl RingNote {
         let partitioner = storage.partitioner();
         let key = match self {
             Self::Owns(..) | Self::OwnsNothing(_) => ROW,
-            Self::Removed(..) | Self::Readmitted(..) => REMOVED,
+            Self::Removed(..) | Self::MayReturn(..) | Self::Readmitted(..) => REMOVED,
         };
         let mut row = MutationBuilder::new(storage.schema(), KEYSPACE, key.as_bytes());
         row.family(location_info(storage));
@@ -100,16 +130,22 @@ impl RingNote {
         let note = |endpoint: IpAddr, token: &Token| {
             [with_length(endpoint), partitioner.token_to_bytes(token)].concat()
         };
+        let removal = |generation: i32, stage: &[u8]| [&generation.to_be_bytes(), stage].concat();
         match self {
             Self::Owns(endpoint, token) => {
                 row.insert((b"", &name(*endpoint)), &partitioner.token_to_bytes(token), at)
             }
             Self::OwnsNothing(endpoint) => row.delete_column((b"", &name(*endpoint)), deleted),
             Self::Removed(endpoint, token, generation) => {
-                row.insert((b"", &note(*endpoint, token)), &generation.to_be_bytes(), at)
+                row.insert((b"", &note(*endpoint, token)), &removal(*generation, &[]), at)
             }
-            Self::Readmitted(endpoint, token) => {
-                row.delete_column((b"", &note(*endpoint, token)), deleted)
+            Self::MayReturn(endpoint, token, generation) => {
+                let value = removal(*generation, &[MAY_RETURN]);
+                row.insert((b"", &note(*endpoint, token)), &value, at)
+            }
+            Self::Readmitted(endpoint, token, generation) => {
+                let value = removal(*generation, &[RETURNED]);
+                row.insert((b"", &note(*endpoint, token)), &value, at)
             }
         };
         row.finish()
@@ -177,17 +213,26 @@ mod tests {
             1000,
         );
         assert_eq!(saved.members, [(ada, token("a")), (bob, token("b"))]);
-        assert_eq!(saved.removed, [(ada, token("c"), 8), (bob, token("c"), 7)]);
+        let removed = |endpoint, generation, may_return| {
+            let token = token("c");
+            SavedRemoval { endpoint, token, generation, may_return }
+        };
+        assert_eq!(saved.removed, [removed(ada, 8, false), removed(bob, 7, false)]);
         let saved = read_after(
             &[
                 RingNote::Owns(ada, token("d")),
                 RingNote::OwnsNothing(bob),
-                RingNote::Readmitted(ada, token("c")),
+                RingNote::Readmitted(ada, token("c"), 9),
+                RingNote::MayReturn(bob, token("c"), 7),
             ],
             2000,
         );
         assert_eq!(saved.members, [(ada, token("d"))]);
-        assert_eq!(saved.removed, [(bob, token("c"), 7)]);
+        assert_eq!(saved.removed, [removed(bob, 7, true)]);
+        assert_eq!(saved.returned, [(ada, 9)]);
+        let saved = read_after(&[RingNote::Removed(ada, token("c"), 10)], 3000);
+        assert_eq!(saved.removed, [removed(ada, 10, false), removed(bob, 7, true)]);
+        assert_eq!(saved.returned, []);
     }
 
     #[test]

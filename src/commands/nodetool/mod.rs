@@ -1,6 +1,7 @@
 //! `alexandra nodetool`: asks the admin side of a running node, or has it do something. Command
 //! lines and outputs are those of 0.6 where it had them.
 
+mod allow_return;
 mod cache_capacity;
 mod cfstats;
 mod client;
@@ -74,6 +75,8 @@ enum Command {
     Info,
     /// Prints the nodes of the ring: who is up, with how much data, where
     Ring,
+    /// Takes a removed node back into the ring with the data that it has; for each node to be told
+    Allowreturn(allow_return::Arguments),
     /// Prints what the nodes say of themselves
     Gossipinfo,
     /// Prints the version of the server
@@ -104,7 +107,8 @@ impl Command {
     /// Whether it does something besides telling.
     fn changes(&self) -> bool {
         match self {
-            Self::Flush(_)
+            Self::Allowreturn(_)
+            | Self::Flush(_)
             | Self::Compact(_)
             | Self::Setcompactionthreshold(_)
             | Self::Setcachecapacity(_)
@@ -190,6 +194,7 @@ fn execute(arguments: &Arguments) -> Result<Output, NodetoolError> {
     match &arguments.command {
         Command::Info => info::run(&client),
         Command::Ring => ring::run(&client),
+        Command::Allowreturn(arguments) => allow_return::run(&client, arguments),
         Command::Gossipinfo => gossip_info::run(&client),
         Command::Version => version::run(&client),
         Command::Cfstats(arguments) => cfstats::run(&client, arguments),

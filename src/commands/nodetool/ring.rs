@@ -76,7 +76,7 @@ mod tests {
 
     fn ring(endpoints: Vec<RingEndpoint>) -> Ring {
         let local = IpAddr::from([127, 0, 0, 11]);
-        Ring { local, partitioner: "RandomPartitioner".to_owned(), endpoints }
+        Ring { local, partitioner: "RandomPartitioner".to_owned(), endpoints, removed: vec![] }
     }
 
     #[test]

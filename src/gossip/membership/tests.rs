@@ -165,7 +165,8 @@ fn after_removal() -> (Membership, Vec<MembershipChange>) {
 #[test]
 fn a_removed_node_returns_only_if_it_may_and_starts_anew() {
     let (mut m, changes) = after_removal();
-    let removed = RemovedNode { endpoint: ip(2), token: token(20), generation: 100 };
+    let removed =
+        RemovedNode { endpoint: ip(2), token: token(20), generation: 100, may_return: false };
     assert_eq!(
         changes,
         [forget(2), MembershipChange::Ring, MembershipChange::Removed(removed.clone())]
@@ -177,18 +178,29 @@ fn a_removed_node_returns_only_if_it_may_and_starts_anew() {
     };
     assert!(refused(&m.follow(&said(2, 200, 1, "NORMAL,20"))));
     assert!(refused(&m.follow(&said(2, 200, 1, "LEAVING,20"))));
-    assert_eq!(m.allow_return(ip(2), None), []);
-    assert!(refused(&m.follow(&said(2, 100, 9, "NORMAL,20"))), "this is no new start");
+    assert_eq!(m.allow_return(ip(3), None), None, "that one was not removed");
+    let allowed = RemovedNode { may_return: true, ..removed.clone() };
+    let may_return = MembershipChange::MayReturn(allowed.clone());
+    assert_eq!(m.allow_return(ip(2), None), Some(vec![may_return]));
+    let changes = m.follow(&said(2, 100, 9, "NORMAL,20"));
+    assert!(notices(&changes)[0].ends_with("before it has been started anew"), "{changes:?}");
+    assert!(m.removed().eq([allowed.clone()]));
     let changes = m.follow(&said(2, 300, 1, "NORMAL,20"));
-    let readmitted = MembershipChange::Readmitted { endpoint: ip(2), token: token(20) };
-    assert_eq!(changes, [readmitted, save(2, 20), MembershipChange::Ring]);
+    let readmitted =
+        MembershipChange::Readmitted { endpoint: ip(2), token: token(20), generation: 300 };
+    assert_eq!(changes, [readmitted.clone(), save(2, 20), MembershipChange::Ring]);
     assert_eq!(m.removed().count(), 0);
+    assert_eq!(m.allow_return(ip(2), None), None);
+
+    // The permission counts after a restart of this node, too.
+    let mut m = Membership::new(Partitioner::Random, ip(1), 1000, [allowed]);
+    assert_eq!(m.follow(&said(2, 300, 1, "NORMAL,20"))[0], readmitted);
 
     // One that has started already is back at once.
     let (mut m, _) = after_removal();
     let mut back = EndpointState::new(200);
     back.set(MOVE_STATE, "NORMAL,20");
-    assert_eq!(m.allow_return(ip(2), Some(&back)).len(), 3);
+    assert_eq!(m.allow_return(ip(2), Some(&back)).unwrap().len(), 4);
     assert_eq!(ring(&m), [(20, 2), (30, 3)]);
 
     // A saved removal counts for the saved ring and for what is heard.
@@ -200,10 +212,26 @@ fn a_removed_node_returns_only_if_it_may_and_starts_anew() {
 }
 
 #[test]
+fn who_has_returned_is_not_removed_anew_by_old_news_after_a_restart() {
+    let removal = said(3, 100, 50, "NORMAL,30,remove,20");
+    let saved = [(ip(2), token(20)), (ip(3), token(30))];
+    for (returned, expected) in
+        [(vec![(ip(2), 300)], vec![(20, 2), (30, 3)]), (vec![], vec![(30, 3)])]
+    {
+        let mut m = Membership::new(Partitioner::Random, ip(1), 1000, []);
+        m.remember_returned(returned);
+        m.preload(saved.clone());
+        m.follow(&removal);
+        assert_eq!(ring(&m), expected);
+    }
+}
+
+#[test]
 fn a_removed_node_returns_by_bootstrapping() {
     let (mut m, _) = after_removal();
     let changes = m.follow(&said(2, 200, 1, "BOOT,20"));
-    let readmitted = MembershipChange::Readmitted { endpoint: ip(2), token: token(20) };
+    let readmitted =
+        MembershipChange::Readmitted { endpoint: ip(2), token: token(20), generation: 200 };
     assert_eq!(changes, [readmitted, MembershipChange::Ring]);
     m.follow(&said(2, 200, 9, "NORMAL,20"));
     assert_eq!(ring(&m), [(20, 2), (30, 3)]);

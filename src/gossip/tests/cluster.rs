@@ -42,6 +42,7 @@ enum Input {
 struct Disk {
     ring: BTreeMap<IpAddr, Token>,
     removed: Vec<RemovedNode>,
+    returned: BTreeMap<IpAddr, i32>,
 }
 
 struct Node {
@@ -120,10 +121,11 @@ impl Cluster {
             now_secs: i64::from(generation),
         };
         let rng = fastrand::Rng::with_seed(self.rng.u64(..));
-        let Disk { ring, removed } = self.disks.entry(node).or_default();
+        let Disk { ring, removed, returned } = self.disks.entry(node).or_default();
         let mut gossiper = Gossiper::new(options, rng, self.now);
         let removed = removed.iter().cloned();
         let mut membership = Membership::new(Partitioner::Random, ip(node), generation, removed);
+        membership.remember_returned(returned.clone());
         membership.preload(ring.clone());
         gossiper.preload(membership.members().endpoints());
         self.nodes.insert(node, Node { gossiper, membership });
@@ -299,8 +301,13 @@ impl Cluster {
                     gossiper.forget(removed.endpoint, self.now);
                     disk.removed.push(removed);
                 }
-                MembershipChange::Readmitted { endpoint, .. } => {
+                MembershipChange::MayReturn(allowed) => {
+                    disk.removed.retain(|removed| removed.endpoint != allowed.endpoint);
+                    disk.removed.push(allowed);
+                }
+                MembershipChange::Readmitted { endpoint, generation, .. } => {
                     disk.removed.retain(|removed| removed.endpoint != endpoint);
+                    disk.returned.insert(endpoint, generation);
                 }
             }
         }

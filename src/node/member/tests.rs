@@ -4,6 +4,7 @@ use super::*;
 use crate::base::clock::ManualClock;
 use crate::base::events::Events;
 use crate::base::sim_fs::SimFileSystem;
+use crate::gossip::EndpointState;
 use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
 use crate::net::Channel;
@@ -12,6 +13,7 @@ use crate::ring::Partitioner;
 use crate::storage::engine::Components;
 use crate::storage::options::{FamilyOptions, Options};
 use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Keeps what is sent until the test delivers it.
 #[derive(Debug, Default)]
@@ -34,6 +36,7 @@ struct Watch {
     member: Mutex<Weak<Member>>,
     /// For each note whether it was free.
     notes: Mutex<Vec<bool>>,
+    millis: AtomicU64,
 }
 
 impl Clock for Watch {
@@ -49,7 +52,7 @@ impl Clock for Watch {
         if let Some(member) = self.member.lock().unwrap().upgrade() {
             self.notes.lock().unwrap().push(member.gossip.try_lock().is_ok());
         }
-        7
+        self.millis.load(Ordering::Relaxed)
     }
 }
 
@@ -57,9 +60,9 @@ fn address(last: u8) -> IpAddr {
     [10, 0, 0, last].into()
 }
 
-fn open_storage(seed: u64) -> Arc<Storage> {
+fn open_storage(fs: &SimFileSystem) -> Arc<Storage> {
     let components = Components {
-        fs: Arc::new(SimFileSystem::new(seed)),
+        fs: Arc::new(fs.clone()),
         clock: Arc::new(ManualClock::default()),
         events: Events::ignored(),
     };
@@ -76,7 +79,11 @@ fn open_storage(seed: u64) -> Arc<Storage> {
 }
 
 fn member(last: u8, wire: &Arc<Wire>) -> (Arc<Member>, Arc<Watch>) {
-    let (storage, clock) = (open_storage(u64::from(last)), Arc::new(Watch::default()));
+    member_on(&SimFileSystem::new(u64::from(last)), last, wire)
+}
+
+fn member_on(fs: &SimFileSystem, last: u8, wire: &Arc<Wire>) -> (Arc<Member>, Arc<Watch>) {
+    let (storage, clock) = (open_storage(fs), Arc::new(Watch::default()));
     let replica = ReplicaOptions {
         concurrent_reads: 1,
         concurrent_writes: 1,
@@ -143,4 +150,80 @@ fn notes_of_the_ring_are_written_when_gossip_may_go_on() {
         let other = (address(last), Partitioner::Random.token(&[last]));
         assert_eq!(SavedRing::read(&member.storage).unwrap().members, [other]);
     }
+}
+
+/// What another node says of itself.
+fn said(generation: i32, place: &str) -> EndpointState {
+    let mut state = EndpointState::new(generation);
+    state.set(MOVE_STATE, place);
+    state
+}
+
+/// A node hears this from another one.
+fn hear(member: &Member, from: u8, states: Vec<(u8, EndpointState)>) {
+    let states = states.into_iter().map(|(last, state)| (address(last), state)).collect();
+    let mut gossip = member.lock();
+    let now = member.clock.monotonic();
+    let effects = gossip.gossiper.receive(address(from), GossipMessage::Ack2 { states }, now);
+    member.act(&mut gossip, effects);
+    member.write_notes(gossip);
+}
+
+fn is_member(member: &Member, last: u8) -> bool {
+    member.with_gossip(|_, membership| membership.members().is_member(address(last)))
+}
+
+/// Starts node 1, with the clock at so many milliseconds, and ends it in order.
+fn during_a_start(fs: &SimFileSystem, millis: u64, act: impl FnOnce(&Member)) {
+    let (member, clock) = member_on(fs, 1, &Arc::new(Wire::default()));
+    clock.millis.store(millis, Ordering::Relaxed);
+    member.begin();
+    act(&member);
+    member.storage.close();
+}
+
+fn token(last: u8) -> String {
+    Partitioner::Random.format_token(&Partitioner::Random.token(&[last]))
+}
+
+#[test]
+fn a_removed_node_that_may_return_does_so_and_stays_over_restarts() {
+    for is_early in [true, false] {
+        removed_and_taken_back(is_early);
+    }
+}
+
+/// Node 2 is back before it may be, or after that.
+fn removed_and_taken_back(is_early: bool) {
+    let fs = SimFileSystem::new(1);
+    let normal = |number: u8| format!("NORMAL,{}", token(number));
+    let removal = || said(100, &format!("{},remove,{}", normal(3), token(2)));
+    during_a_start(&fs, 1_000, |member| {
+        hear(member, 3, vec![(2, said(100, &normal(2)))]);
+        assert_eq!(member.allow_return(address(2)), None, "it was not removed");
+        hear(member, 3, vec![(3, removal())]);
+        assert!(!is_member(member, 2));
+        assert_eq!(member.allow_return(address(3)), None);
+    });
+    during_a_start(&fs, 2_000, |member| {
+        if is_early {
+            hear(member, 2, vec![(2, said(200, &normal(2)))]);
+            assert!(!is_member(member, 2));
+        }
+        assert_eq!(member.allow_return(address(2)), Some(is_early));
+        assert_eq!(is_member(member, 2), is_early);
+    });
+    during_a_start(&fs, 3_000, |member| {
+        assert_eq!(is_member(member, 2), is_early);
+        hear(member, 2, vec![(2, said(200, &normal(2)))]);
+        assert!(is_member(member, 2));
+    });
+    during_a_start(&fs, 4_000, |member| {
+        // The one that has removed it still says so.
+        hear(member, 3, vec![(3, removal())]);
+        assert!(is_member(member, 2));
+        hear(member, 2, vec![(2, said(300, &normal(2)))]);
+        assert!(is_member(member, 2));
+        assert_eq!(member.allow_return(address(2)), None, "it is back");
+    });
 }
