@@ -122,10 +122,11 @@ struct Gossip {
 
 impl Gossip {
     /// What the last start has left: nothing was heard yet.
-    fn new(options: &MemberOptions, own: &Move) -> Result<Self, IdentityError> {
+    /// Besides, when the last start noted something last, in milliseconds since 1970.
+    fn new(options: &MemberOptions, own: &Move) -> Result<(Self, u64), IdentityError> {
         let MemberOptions { local, storage, clock, generation, .. } = options;
         let partitioner = storage.partitioner();
-        let SavedRing { members, removed, returned } = SavedRing::read(storage)?;
+        let SavedRing { members, removed, returned, noted_millis } = SavedRing::read(storage)?;
         let removed = removed.into_iter().map(|saved| {
             let SavedRemoval { endpoint, token, generation, may_return } = saved;
             RemovedNode { endpoint, token, generation, may_return }
@@ -146,7 +147,8 @@ impl Gossip {
         let rng = fastrand::Rng::with_seed(options.seed);
         let mut gossiper = Gossiper::new(gossiper_options, rng, clock.monotonic());
         gossiper.preload(membership.members().endpoints());
-        Ok(Self { gossiper, membership, has_started: false, notes: Vec::new() })
+        let gossip = Self { gossiper, membership, has_started: false, notes: Vec::new() };
+        Ok((gossip, noted_millis))
     }
 }
 
@@ -156,7 +158,7 @@ impl Member {
         let MemberOptions { local, storage, clock, transport, generation, hints, .. } = &options;
         let schema = storage.schema();
         let own_move = Move::Normal { token: options.token.clone(), removed: None };
-        let gossip = Gossip::new(&options, &own_move)?;
+        let (gossip, noted_millis) = Gossip::new(&options, &own_move)?;
         let timeout = options.rpc_timeout;
         let messenger = Messenger::new(*local, timeout, Arc::clone(clock), Arc::clone(transport));
         let messenger = Arc::new(messenger.starting_at(*generation));
@@ -204,7 +206,7 @@ impl Member {
             hints,
             handoff,
             drops,
-            last_note: Mutex::new(0),
+            last_note: Mutex::new(noted_millis),
             gossip,
         }))
     }
@@ -492,7 +494,7 @@ impl Member {
         for note in notes {
             // Of two notes about one node the later one counts, also if both are of one
             // millisecond.
-            *last = self.clock.coarse_millis().max(*last + 1);
+            *last = self.clock.coarse_millis().max(last.saturating_add(1));
             if let Err(error) = note.write(&self.storage, *last) {
                 log::warn!("the ring is not saved: {error}");
             }

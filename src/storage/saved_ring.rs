@@ -9,6 +9,7 @@
 //! The stage of a removal is a byte, which is left out if it is zero: 1 when the node may return, 2
 //! when it has done so, with the generation that it had then.
 
+use super::answer::AnswerRoom;
 use super::engine::{Storage, WriteError};
 use super::error::ReadError;
 use super::sstable::Access;
@@ -18,7 +19,8 @@ use crate::base::java::{JavaReader, JavaWriter};
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
 use crate::model::mutation::{MutationBuilder, RowMutation};
-use crate::model::slice::{AnswerCells, Slice};
+use crate::model::slice::Slice;
+use crate::model::version::RowVersion;
 use crate::ring::Token;
 use std::net::IpAddr;
 
@@ -37,6 +39,9 @@ pub struct SavedRing {
     pub removed: Vec<SavedRemoval>,
     /// Nodes that were removed and came back, with the generations that they had then.
     pub returned: Vec<(IpAddr, i32)>,
+    /// The time of the latest note, deletions included, in milliseconds since 1970: what is noted
+    /// from now on has to be later, also if the clock was set back.
+    pub noted_millis: u64,
 }
 
 /// A node that was removed from the ring.
@@ -71,19 +76,27 @@ impl SavedRing {
     /// Reads it. What makes no sense is left out, with a warning.
     pub fn read(storage: &Storage) -> Result<Self, ReadError> {
         let mut saved = Self::default();
-        for cell in row(storage, ROW)? {
+        for cell in row(storage, ROW)?.cells {
             let with_length = [&[cell.name().len() as u8], cell.name()].concat();
             let mut reader = ByteReader::new(&with_length);
             let Some(address) = reader.address().ok().filter(|_| reader.is_empty()) else {
                 // The columns of the node itself.
                 continue;
             };
+            saved.see(cell.timestamp());
+            if !cell.is_live() {
+                continue;
+            }
             match storage.partitioner().token_from_bytes(cell.value()) {
                 Ok(token) => saved.members.push((address, token)),
                 _ => log::warn!("a saved token of another node cannot be read and is left out"),
             }
         }
-        for cell in row(storage, REMOVED)? {
+        for cell in row(storage, REMOVED)?.cells {
+            saved.see(cell.timestamp());
+            if !cell.is_live() {
+                continue;
+            }
             let mut reader = ByteReader::new(cell.name());
             let address = reader.address();
             let token = storage.partitioner().token_from_bytes(reader.rest());
@@ -101,6 +114,11 @@ impl SavedRing {
             }
         }
         Ok(saved)
+    }
+
+    /// There is a note of this time.
+    fn see(&mut self, timestamp: i64) {
+        self.noted_millis = self.noted_millis.max(u64::try_from(timestamp).unwrap_or(0));
     }
 }
 
@@ -152,9 +170,11 @@ impl RingNote {
     }
 }
 
-fn row(storage: &Storage, key: &str) -> Result<AnswerCells, ReadError> {
-    let all = Slice::all(None);
-    Ok(storage.read(location_info(storage), &RowKey::from(key), &all, Access::Cached)?.cells)
+/// Columns and tombstones. Those tombstones that are left out are older than the clock, and so than
+/// what is noted by it.
+fn row(storage: &Storage, key: &str) -> Result<RowVersion, ReadError> {
+    let (family, key, all) = (location_info(storage), RowKey::from(key), Slice::all(None));
+    storage.read_version(family, &key, &all, &AnswerRoom::default(), Access::Cached)
 }
 
 #[cfg(test)]
@@ -233,6 +253,9 @@ mod tests {
         let saved = read_after(&[RingNote::Removed(ada, token("c"), 10)], 3000);
         assert_eq!(saved.removed, [removed(ada, 10, false), removed(bob, 7, true)]);
         assert_eq!(saved.returned, []);
+        assert_eq!(saved.noted_millis, 3000);
+        let saved = read_after(&[RingNote::OwnsNothing(ada)], 4000);
+        assert_eq!((saved.members, saved.noted_millis), (vec![], 4000));
     }
 
     #[test]
@@ -244,7 +267,7 @@ mod tests {
         for note in [RingNote::Owns(ada, token.clone()), RingNote::Removed(ada, token, 7)] {
             note.write(&storage, 1000).unwrap();
         }
-        let cell = |name: &str| row(&storage, name).unwrap().remove(0);
+        let cell = |name: &str| row(&storage, name).unwrap().cells.remove(0);
         let (owns, removed) = (cell(ROW), cell(REMOVED));
         assert_eq!((owns.name(), owns.value()), (&[10, 0, 0, 1][..], &bytes[..]));
         let name = [&[4, 10, 0, 0, 1][..], &bytes].concat();

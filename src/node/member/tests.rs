@@ -187,6 +187,26 @@ fn token(last: u8) -> String {
 }
 
 #[test]
+fn notes_count_although_the_clock_was_set_back() {
+    let fs = SimFileSystem::new(1);
+    let normal = |number: u8| format!("NORMAL,{}", token(number));
+    during_a_start(&fs, 9_000, |member| {
+        hear(member, 2, vec![(2, said(100, &normal(20)))]);
+        hear(member, 3, vec![(3, said(100, &normal(30)))]);
+        hear(member, 3, vec![(3, said(101, &format!("LEFT,{}", token(30))))]);
+    });
+    during_a_start(&fs, 5_000, |member| {
+        assert!(is_member(member, 2) && !is_member(member, 3));
+        hear(member, 2, vec![(2, said(200, &normal(21)))]);
+        hear(member, 3, vec![(3, said(200, &normal(31)))]);
+    });
+    let storage = open_storage(&fs);
+    let token = |number: u8| Partitioner::Random.token(&[number]);
+    let expected = [(address(2), token(21)), (address(3), token(31))];
+    assert_eq!(SavedRing::read(&storage).unwrap().members, expected);
+}
+
+#[test]
 fn a_removed_node_that_may_return_does_so_and_stays_over_restarts() {
     for is_early in [true, false] {
         removed_and_taken_back(is_early);
