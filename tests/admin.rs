@@ -271,6 +271,30 @@ fn a_removed_node_is_told_and_may_be_taken_back() {
 }
 
 #[test]
+fn the_failure_detector_may_be_made_more_or_less_suspicious() {
+    let mut node = Node::start(&plain_families());
+    let path = "/api/v1/failure-detector";
+    let put = |node: &Node, body: &str| node.change(&format!("PUT {path}"), body);
+    let get = |node: &Node| node.change(&format!("GET {path}"), "");
+    let is = |phi: f64| (200, json!({ "phi_convict_threshold": phi }));
+    assert_eq!(get(&node), is(8.0));
+    assert_eq!(put(&node, r#"{"phi_convict_threshold": 5}"#), is(5.0));
+    assert_eq!(put(&node, r#"{"phi_convict_threshold": 16}"#), is(16.0));
+    for phi in [0, 4, 17, u32::MAX] {
+        let (status, answer) = put(&node, &format!("{{\"phi_convict_threshold\": {phi}}}"));
+        let why = format!("must be between 5 and 16, as PhiConvictThreshold, and not {phi}");
+        let error = answer["error"].as_str().unwrap();
+        assert!(status == 400 && error.ends_with(&why), "{error}");
+    }
+    for body in ["{}", r#"{"phi": 8}"#, r#"{"phi_convict_threshold": -8}"#] {
+        assert_eq!(put(&node, body).0, 400, "{body}");
+    }
+    assert_eq!(get(&node), is(16.0));
+    node.restart_with(&[]);
+    assert_eq!(get(&node), is(8.0), "what the file says");
+}
+
+#[test]
 fn cfstats_counts_what_was_written_and_read() {
     let node = Node::start(&plain_families());
     node.insert(STANDARD, 0..500);

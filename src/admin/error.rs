@@ -3,6 +3,7 @@
 use super::access::Refusal;
 use super::report::Failure;
 use crate::config::rack_file::RackFileError;
+use crate::config::settings::PHI_CONVICT_THRESHOLDS;
 use crate::storage::compaction::{CompactionError, ThresholdError};
 use crate::storage::error::{FileError, ReadError};
 use crate::storage::snapshot::SnapshotError;
@@ -104,6 +105,13 @@ pub(super) enum AdminError {
          nodetool --json ring"
     )]
     NotRemoved(IpAddr),
+    /// The threshold of the failure detector is out of its range.
+    #[error(
+        "phi_convict_threshold must be between {least} and {most}, as PhiConvictThreshold, and not \
+         {0}",
+        least = PHI_CONVICT_THRESHOLDS.start(), most = PHI_CONVICT_THRESHOLDS.end()
+    )]
+    Phi(u32),
     /// No snitch has a file of racks.
     #[error("no keyspace has a snitch that reads a rack file")]
     NoRackFile,
@@ -140,6 +148,7 @@ impl AdminError {
             | Self::UnwantedBody
             | Self::NoKeyspaceNamed
             | Self::NoThresholds
+            | Self::Phi(_)
             | Self::Snapshot(SnapshotError::Tag(_))
             | Self::Thresholds(_) => StatusCode::BAD_REQUEST,
             Self::Busy(_)

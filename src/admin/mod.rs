@@ -15,6 +15,8 @@
 //!   GET  /api/v1/ring                       the nodes, as this one knows them
 //!   POST /api/v1/ring/allow-return          {"address": "10.0.0.2"}: a removed node may come back
 //!   GET  /api/v1/gossip                     what they say of themselves
+//!   GET  /api/v1/failure-detector           when a silent node counts as dead
+//!   PUT  /api/v1/failure-detector           {"phi_convict_threshold": 8}, until the next start
 //!   GET  /api/v1/messages                   what was sent to them, received and dropped
 //!   GET  /api/v1/hints                      what is kept for those that are down
 //!   POST /api/v1/hints/deliver              {"address": "10.0.0.2"}, soon

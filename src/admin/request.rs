@@ -165,6 +165,13 @@ pub(super) struct AllowReturn {
     pub(super) address: IpAddr,
 }
 
+/// When a silent node is to count as dead.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SuspicionChange {
+    pub(super) phi_convict_threshold: u32,
+}
+
 /// A change that needs no words.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -2,8 +2,8 @@
 
 use super::context::AdminContext;
 use super::ring_report::{
-    GossipEndpoint, GossipState, HintTarget, Hints, Messages, PeerMessages, RemovedEndpoint, Ring,
-    RingEndpoint, RingState, Status,
+    FailureDetection, GossipEndpoint, GossipState, HintTarget, Hints, Messages, PeerMessages,
+    RemovedEndpoint, Ring, RingEndpoint, RingState, Status,
 };
 use crate::gossip::{Gossiper, Members, Membership, RemovedNode};
 use crate::net::{PeerStats, Verb};
@@ -46,6 +46,12 @@ impl AdminContext {
             (endpoints, membership.removed().map(|node| removed(partitioner, &node)).collect())
         });
         Ring { local, partitioner: partitioner.class_name().to_owned(), endpoints, removed }
+    }
+
+    /// When a silent node counts as dead for this one.
+    pub fn failure_detection(&self) -> FailureDetection {
+        let threshold = |gossiper: &Gossiper, _: &Membership| gossiper.phi_convict_threshold();
+        FailureDetection { phi_convict_threshold: self.member.with_gossip(threshold) }
     }
 
     /// What nodes say of themselves: this one first, the others by address.

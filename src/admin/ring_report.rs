@@ -98,6 +98,13 @@ pub struct RingEndpoint {
     pub hint_bytes: u64,
 }
 
+/// When a silent node counts as dead.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct FailureDetection {
+    /// `PhiConvictThreshold`, or what it was changed to since the start: above this phi.
+    pub phi_convict_threshold: f64,
+}
+
 /// What a node has heard of another one, or says of itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GossipEndpoint {

@@ -9,10 +9,13 @@ use super::metrics;
 use super::report::{Caches, Compactions, Done, Info, KeyspaceReport, Snapshot, Thresholds};
 use super::request::{
     AllowReturn, CapacityChange, Change, HintDelivery, NewSnapshot, NoBody, Nothing, Selection,
-    SelectionQuery, SnapshotQuery, ThresholdsChange,
+    SelectionQuery, SnapshotQuery, SuspicionChange, ThresholdsChange,
 };
-use super::ring_report::{AllowedReturn, Changed, GossipEndpoint, Hints, Messages, Ring};
+use super::ring_report::{
+    AllowedReturn, Changed, FailureDetection, GossipEndpoint, Hints, Messages, Ring,
+};
 use crate::base::clock::Clock;
+use crate::config::settings::PHI_CONVICT_THRESHOLDS;
 use crate::model::schema::FamilyId;
 use crate::storage::Storage;
 use crate::storage::compaction;
@@ -56,6 +59,7 @@ pub(super) fn router(context: Arc<AdminContext>, access: Access) -> Router {
         .route("/api/v1/ring", get(ring))
         .route("/api/v1/ring/allow-return", post(allow_return))
         .route("/api/v1/gossip", get(gossip))
+        .route("/api/v1/failure-detector", get(failure_detector).put(set_failure_detector))
         .route("/api/v1/messages", get(messages))
         .route("/api/v1/hints", get(hints))
         .route("/api/v1/hints/deliver", post(deliver_hints))
@@ -268,6 +272,21 @@ async fn allow_return(
 
 async fn gossip(State(Shared { context, .. }): State<Shared>) -> Json<Vec<GossipEndpoint>> {
     Json(context.gossip())
+}
+
+async fn failure_detector(State(Shared { context, .. }): State<Shared>) -> Json<FailureDetection> {
+    Json(context.failure_detection())
+}
+
+async fn set_failure_detector(
+    State(Shared { context, .. }): State<Shared>,
+    Change(SuspicionChange { phi_convict_threshold }): Change<SuspicionChange>,
+) -> Result<Json<FailureDetection>, AdminError> {
+    if !PHI_CONVICT_THRESHOLDS.contains(&phi_convict_threshold) {
+        return Err(AdminError::Phi(phi_convict_threshold));
+    }
+    context.member.set_phi_convict_threshold(f64::from(phi_convict_threshold));
+    Ok(Json(context.failure_detection()))
 }
 
 async fn messages(State(Shared { context, .. }): State<Shared>) -> Json<Messages> {

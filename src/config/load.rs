@@ -9,8 +9,8 @@ use super::hosts::{self, Resolver, SystemResolver};
 use super::known;
 use super::notes::Note;
 use super::settings::{
-    AdminSettings, CommitLogSettings, CommitLogSync, NetworkSettings, Release, Settings,
-    StorageSettings, ThriftSettings,
+    AdminSettings, CommitLogSettings, CommitLogSync, NetworkSettings, PHI_CONVICT_THRESHOLDS,
+    Release, Settings, StorageSettings, ThriftSettings,
 };
 use super::xml::{self, Element};
 use super::{keyspaces, memory, ours};
@@ -427,10 +427,10 @@ impl Limits {
     fn read(doc: &mut Document<'_>) -> Result<Self, ConfigError> {
         let timeout = doc.integer("RpcTimeoutInMillis", 2000, 1)?;
         let phi_convict_threshold = match doc.find("PhiConvictThreshold") {
-            Some(value) => match value.integer()? {
-                phi @ 5..=16 => phi.unsigned_abs(),
-                _ => return Err(value.refuse(Problem::PhiConvictThreshold)),
-            },
+            Some(value) => u32::try_from(value.integer()?)
+                .ok()
+                .filter(|phi| PHI_CONVICT_THRESHOLDS.contains(phi))
+                .ok_or_else(|| value.refuse(Problem::PhiConvictThreshold))?,
             None => 8,
         };
         let concurrent_reads = threads(doc, "ConcurrentReads", 8)?;

@@ -7,6 +7,7 @@ use crate::ring::Partitioner;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,11 +92,16 @@ pub struct NetworkSettings {
     pub storage_port_is_required: bool,
     /// `RpcTimeoutInMillis` (2 s): how long a coordinator waits for replicas.
     pub rpc_timeout: Duration,
-    /// `PhiConvictThreshold` (8, from 5 to 16): how much suspicion makes a node dead.
+    /// `PhiConvictThreshold` (8, within [`PHI_CONVICT_THRESHOLDS`]): how much suspicion makes a
+    /// node dead.
     pub phi_convict_threshold: u32,
     /// `StreamThroughputInMBPerSecond`: bytes per second of streaming; `None` (0) for no limit.
     pub stream_throughput_bytes: Option<u64>,
 }
+
+/// What `PhiConvictThreshold` may be, as in the original: with less a pause convicts, with more a
+/// dead node is taken for alive too long.
+pub const PHI_CONVICT_THRESHOLDS: RangeInclusive<u32> = 5..=16;
 
 /// Towards clients.
 #[derive(Debug, Clone, PartialEq)]

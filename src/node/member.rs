@@ -264,6 +264,11 @@ impl Member {
         Some(is_back)
     }
 
+    /// Takes nodes for dead above this phi, from the next round of gossip on.
+    pub fn set_phi_convict_threshold(&self, threshold: f64) {
+        self.lock().gossiper.set_phi_convict_threshold(threshold);
+    }
+
     /// Looks at what gossip knows.
     pub fn with_gossip<T>(&self, look: impl FnOnce(&Gossiper, &Membership) -> T) -> T {
         let gossip = self.lock();
