@@ -257,7 +257,7 @@ fn a_removed_node_is_told_and_may_be_taken_back() {
     let (address, token) = (IpAddr::from([127, 0, 0, 9]), Partitioner::Random.token(b"key"));
     let text = Partitioner::Random.format_token(&token);
     node.restart_with(&[RingNote::Removed(address, token, 7)]);
-    let removed = |may_return: bool| json!([{ "address": address, "token": text, "generation": 7, "may_return": may_return }]);
+    let removed = |may: bool| json!([{ "address": address, "token": text, "generation": 7, "may_return": may }]);
     assert_eq!(node.json(&["ring"])["removed"], removed(false));
     let allow = "POST /api/v1/ring/allow-return";
     assert_eq!(node.change(allow, r#"{"address": "127.0.0.8"}"#).0, 404);
@@ -292,6 +292,54 @@ fn the_failure_detector_may_be_made_more_or_less_suspicious() {
     assert_eq!(get(&node), is(16.0));
     node.restart_with(&[]);
     assert_eq!(get(&node), is(8.0), "what the file says");
+}
+
+#[test]
+fn hints_for_a_dead_node_are_told_and_may_be_delivered_sooner() {
+    let mut node = Node::start(&plain_families().with("ReplicationFactor", "2"));
+    let dead = IpAddr::from([127, 0, 0, 9]);
+    node.restart_with(&[RingNote::Owns(dead, Partitioner::Random.token(b"key"))]);
+    node.insert(STANDARD, 0..20);
+    let hints = || node.change("GET /api/v1/hints", "").1;
+    wait_until("hints are kept", || hints()["targets"][0]["hints"].as_u64() >= Some(20));
+    assert_eq!(hints()["targets"][0]["address"], json!(dead));
+    // None has failed yet, so that none has to wait.
+    let delivered = node.change("POST /api/v1/hints/deliver", r#"{"address": "127.0.0.9"}"#);
+    assert_eq!(delivered, (200, json!({ "changed": false })));
+    assert_eq!(node.change("POST /api/v1/hints/deliver", r#"{"address": "127.0.0.8"}"#).0, 404);
+    assert!(hints()["targets"][0]["hints"].as_u64() >= Some(20), "it is dead");
+}
+
+#[test]
+fn the_rack_file_is_read_again_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let snitch = "org.apache.cassandra.locator.PropertyFileEndPointSnitch";
+    let options = plain_families().with("EndPointSnitch", snitch);
+    let thrift = configure(directory.path(), &options);
+    let file = directory.path().join("rack.properties");
+    fs::write(&file, "127.0.0.1=DC0:R0").unwrap();
+    let mut command = serve(directory.path());
+    command.arg(format!("-DrackFile={}", file.display()));
+    let server = Server::launch(directory.path(), thrift, command);
+    let node = Node { server, directory };
+    let data_center = || node.json(&["ring"])["endpoints"][0]["data_center"].clone();
+    assert_eq!(data_center(), "DC0");
+    let mut edition = 0;
+    // The node itself looks every ten seconds, and may be first.
+    wait_until("the request finds news", || {
+        edition += 1;
+        fs::write(&file, format!("127.0.0.1=DC{edition}:R0")).unwrap();
+        let (status, answer) = node.change("POST /api/v1/rack-file", "");
+        assert_eq!((status, data_center()), (200, json!(format!("DC{edition}"))));
+        answer["changed"] == json!(true)
+    });
+    let again = node.change("POST /api/v1/rack-file", "");
+    assert_eq!(again, (200, json!({ "changed": false })));
+    fs::write(&file, "127.0.0.1=\\u12").unwrap();
+    let (status, answer) = node.change("POST /api/v1/rack-file", "");
+    let error = answer["error"].as_str().unwrap_or_default();
+    assert!(status == 500 && error.ends_with("what it said before stays in force"), "{answer}");
+    assert_eq!(data_center(), json!(format!("DC{edition}")));
 }
 
 #[test]
