@@ -103,8 +103,8 @@ fn load(arguments: &Arguments, properties: &Properties) -> Result<Loaded, Config
     Settings::embedded(&comparators)
 }
 
-/// Elements of parts that this version does not have. Those that ask for something which a node
-/// on its own cannot give are warned of by the node, and only when they do ask.
+/// Elements of parts that this version does not have: it moves no data when nodes join or leave. An
+/// `AutoBootstrap` that asks for it is warned of by the node.
 const WITHOUT_EFFECT_YET: &[&str] = &["StreamThroughputInMBPerSecond"];
 
 /// Says which settings of the file have no effect, because what they are for is not there.
@@ -113,7 +113,9 @@ fn tell_what_waits(loaded: &Loaded) {
     let waiting: Vec<&str> = WITHOUT_EFFECT_YET.iter().filter(in_file).copied().collect();
     if !waiting.is_empty() {
         let names = waiting.join(", ");
-        log::info!("without effect in this version, which runs a node on its own: {names}");
+        log::info!(
+            "without effect in this version, which moves no data when nodes join or leave: {names}"
+        );
     }
 }
 
