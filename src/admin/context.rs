@@ -23,7 +23,6 @@ use std::time::Duration;
 pub struct AdminOptions {
     pub cluster_name: String,
     pub token: String,
-    pub generation: i32,
     pub storage: Arc<Storage>,
     pub member: Arc<Member>,
     pub transport: Arc<TcpTransport>,
@@ -38,8 +37,6 @@ pub struct AdminContext {
     pub cluster_name: String,
     /// The token of the node, as its partitioner writes it.
     pub token: String,
-    /// Number of this start.
-    pub generation: i32,
     /// Its data.
     pub storage: Arc<Storage>,
     /// The node among others.
@@ -59,20 +56,11 @@ pub struct AdminContext {
 impl AdminContext {
     /// For a node that is started now.
     pub fn new(options: AdminOptions) -> Self {
-        let AdminOptions {
-            cluster_name,
-            token,
-            generation,
-            storage,
-            member,
-            transport,
-            rack_file,
-            clock,
-        } = options;
+        let AdminOptions { cluster_name, token, storage, member, transport, rack_file, clock } =
+            options;
         Self {
             cluster_name,
             token,
-            generation,
             storage,
             member,
             transport,
@@ -98,7 +86,8 @@ impl AdminContext {
             cluster_name: self.cluster_name.clone(),
             partitioner: self.storage.partitioner().class_name().to_owned(),
             token: self.token.clone(),
-            generation: self.generation,
+            // Others may have made a greater one necessary since the start.
+            generation: self.member.with_gossip(|gossiper, _| gossiper.generation()),
             uptime_seconds: self.clock.monotonic().saturating_sub(self.started).as_secs(),
             load_bytes: self.load_bytes(),
             memory: Memory {

@@ -16,7 +16,7 @@ pub struct Info {
     pub partitioner: String,
     /// The node's place on the ring.
     pub token: String,
-    /// Number of this start.
+    /// Number of this start, or a greater one that others have made necessary since.
     pub generation: i32,
     /// How long it has been running.
     pub uptime_seconds: u64,

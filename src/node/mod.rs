@@ -181,7 +181,6 @@ impl Node {
             let context = AdminContext::new(AdminOptions {
                 cluster_name: settings.cluster_name.clone(),
                 token: settings.partitioner.display_token(&identity.token),
-                generation: identity.generation,
                 storage: Arc::clone(&storage),
                 member: Arc::clone(&member),
                 transport: Arc::clone(&transport),
