@@ -257,7 +257,11 @@ fn a_removed_node_is_told_and_may_be_taken_back() {
     let (address, token) = (IpAddr::from([127, 0, 0, 9]), Partitioner::Random.token(b"key"));
     let text = Partitioner::Random.format_token(&token);
     node.restart_with(&[RingNote::Removed(address, token, 7)]);
-    let removed = |may: bool| json!([{ "address": address, "token": text, "generation": 7, "may_return": may }]);
+    let removed = |may_return: bool| {
+        json!([{
+            "address": address, "token": text, "generation": 7, "may_return": may_return
+        }])
+    };
     assert_eq!(node.json(&["ring"])["removed"], removed(false));
     let allow = "POST /api/v1/ring/allow-return";
     assert_eq!(node.change(allow, r#"{"address": "127.0.0.8"}"#).0, 404);
