@@ -1,6 +1,7 @@
 //! What can be wrong with a configuration, in the original's words where it has some.
 
 use super::classes::{AuthenticatorName, SnitchName, StrategyName};
+use super::settings::MAX_TOKEN_LENGTH;
 use super::xml::XmlFault;
 use crate::ring::Partitioner;
 use std::io;
@@ -211,6 +212,15 @@ pub enum Problem {
     /// The initial token is none of the partitioner.
     #[error("not a token of {}", .0.class_name())]
     InvalidToken(Partitioner),
+    /// The initial token has the character that separates what nodes tell each other.
+    #[error(
+        "InitialToken must not have a comma: nodes tell each other their tokens in lists that \
+         commas separate, and the others would take the part before it for this node's token"
+    )]
+    TokenWithComma,
+    /// The initial token is longer than what other nodes take.
+    #[error("InitialToken must not have more than {MAX_TOKEN_LENGTH} bytes, or others refuse it")]
+    LongToken,
     /// The threshold of the failure detector is out of its range.
     #[error("PhiConvictThreshold must be between 5 and 16")]
     PhiConvictThreshold,

@@ -9,8 +9,8 @@ use super::hosts::{self, Resolver, SystemResolver};
 use super::known;
 use super::notes::Note;
 use super::settings::{
-    AdminSettings, CommitLogSettings, CommitLogSync, NetworkSettings, PHI_CONVICT_THRESHOLDS,
-    Release, Settings, StorageSettings, ThriftSettings,
+    AdminSettings, CommitLogSettings, CommitLogSync, MAX_TOKEN_LENGTH, NetworkSettings,
+    PHI_CONVICT_THRESHOLDS, Release, Settings, StorageSettings, ThriftSettings,
 };
 use super::xml::{self, Element};
 use super::{keyspaces, memory, ours};
@@ -358,6 +358,14 @@ impl Basics {
         let initial_token = match doc.find("InitialToken") {
             Some(value) if partitioner.parse_token(value.text).is_err() => {
                 return Err(value.refuse(Problem::InvalidToken(partitioner)));
+            }
+            // Between nodes a comma ends the token: others would take the part before it for the
+            // place of this one.
+            Some(value) if value.text.contains(',') => {
+                return Err(value.refuse(Problem::TokenWithComma));
+            }
+            Some(value) if value.text.len() > MAX_TOKEN_LENGTH => {
+                return Err(value.refuse(Problem::LongToken));
             }
             token => token.map(|value| value.text.to_owned()),
         };

@@ -103,6 +103,10 @@ pub struct NetworkSettings {
 /// dead node is taken for alive too long.
 pub const PHI_CONVICT_THRESHOLDS: RangeInclusive<u32> = 5..=16;
 
+/// The longest text of an `InitialToken`, in bytes. Nodes take what another one tells of its place
+/// up to 4096 bytes, and there may be two tokens in it.
+pub const MAX_TOKEN_LENGTH: usize = 1024;
+
 /// Towards clients.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ThriftSettings {

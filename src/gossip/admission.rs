@@ -4,6 +4,7 @@ use super::endpoint_state::{EndpointState, VersionedValue};
 use super::event::Shown;
 use super::move_state::{BadMove, Move};
 use super::{LOAD_STATE, MOVE_STATE};
+use crate::config::settings::MAX_TOKEN_LENGTH;
 use crate::ring::Partitioner;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,6 +22,8 @@ pub(super) const MAX_NAME_LENGTH: usize = 128;
 
 /// Longest value of a state, in bytes. Tokens of order-preserving partitioners are keys.
 pub(super) const MAX_VALUE_LENGTH: usize = 4096;
+
+const _: () = assert!(2 * MAX_TOKEN_LENGTH + "NORMAL,,remove,".len() <= MAX_VALUE_LENGTH);
 
 /// How many refusals are remembered, so that each is told once.
 const MAX_TOLD: usize = 1024;

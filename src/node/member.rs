@@ -357,7 +357,15 @@ impl Member {
 
     fn begin(&self) {
         let mut gossip = self.lock();
-        let value = self.own_move.format(self.storage.partitioner());
+        let partitioner = self.storage.partitioner();
+        let value = self.own_move.format(partitioner);
+        if Move::parse(partitioner, &value).ok().flatten().as_ref() != Some(&self.own_move) {
+            log::error!(
+                "other nodes read another place out of \"{value}\" than this node has: its \
+                 token must not have a comma. Start it anew with empty directories and another \
+                 InitialToken"
+            );
+        }
         for (name, value) in
             [(MOVE_STATE, value.as_str()), (EXTENSIONS_STATE, &extensions::ALL.join(","))]
         {

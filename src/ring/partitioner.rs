@@ -336,6 +336,19 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn tokens_that_are_chosen_can_be_told_to_other_nodes() {
+        let mut rng = fastrand::Rng::with_seed(1);
+        for partitioner in Partitioner::ALL {
+            for _ in 0..1000 {
+                let token = partitioner.random_token(&mut rng);
+                let text = partitioner.format_token(&token);
+                assert!(text.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{text}");
+                assert_eq!(partitioner.parse_token(&text), Ok(token));
+            }
+        }
+    }
+
+    #[test]
     fn the_empty_key_has_the_minimum_token() {
         for (partitioner, text) in Partitioner::ALL.into_iter().zip(["-1", "", ""]) {
             assert_eq!(partitioner.token(b""), Token::Minimum);

@@ -25,7 +25,7 @@ fn faults_of_top_level_elements() {
     check_faults(OF_06, &TOP_LEVEL_FAULTS);
 }
 
-const TOP_LEVEL_FAULTS: [Fault; 48] = [
+const TOP_LEVEL_FAULTS: [Fault; 49] = [
     (
         "<ClusterName>Shop</ClusterName>",
         "",
@@ -139,6 +139,7 @@ const TOP_LEVEL_FAULTS: [Fault; 48] = [
          decimal number)",
         "<InitialToken>",
     ),
+    (">m<", ">m,n<", 1, "InitialToken must not have a comma: nodes tell each", "<InitialToken>"),
     (
         ">3600</GC",
         ">soon</GC",
@@ -573,6 +574,7 @@ fn faults_of_older_files() {
                 attribute",
                 "NoType",
             ),
+            ("0053", "00,53", 3, "an even number of hexadecimal digits", "<InitialToken>"),
             ("0053", "xyz", 3, "an even number of hexadecimal digits", "<InitialToken>"),
         ],
     );
