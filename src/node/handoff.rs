@@ -3,6 +3,7 @@
 mod delivery;
 
 use self::delivery::{Delivery, Ended};
+use super::blocking::Blocking;
 use crate::model::schema::{FamilyId, Schema};
 use crate::net::messenger::Messenger;
 use crate::replica::HintStore;
@@ -35,6 +36,8 @@ pub struct HandoffOptions {
     pub messenger: Arc<Messenger>,
     /// `hinted_handoff_throttle`: the pause after each hint.
     pub pause: Duration,
+    /// Where hints are read. Deliveries run where gossip and messages do.
+    pub(super) blocking: Blocking,
 }
 
 /// Delivers hints, to each node by one task at a time, in the order in which they were kept.

@@ -9,6 +9,7 @@
 //!                              +--> handoff        somebody is back who has hints waiting
 //! ```
 
+use super::blocking::Blocking;
 use super::handoff::{Handoff, HandoffOptions};
 use crate::base::clock::Clock;
 use crate::coordinator::{Coordinator, CoordinatorOptions, Hinting, Peers, ReadOptions};
@@ -187,9 +188,12 @@ impl Member {
             local: *local,
             drops: Arc::clone(&drops),
         });
+        let runs_inline = options.replica.runs_inline();
+        let blocking = if runs_inline { Blocking::Inline } else { Blocking::Elsewhere };
         let handoff = hints.clone().map(|hints| {
             let (schema, messenger) = (Arc::clone(schema), Arc::clone(&messenger));
-            Handoff::new(HandoffOptions { hints, schema, messenger, pause: options.handoff_pause })
+            let pause = options.handoff_pause;
+            Handoff::new(HandoffOptions { hints, schema, messenger, pause, blocking })
         });
         let gossip = Mutex::new(gossip);
         let MemberOptions { local, seeds, storage, clock, transport, hints, .. } = options;

@@ -6,8 +6,10 @@
 //!     setup     what the settings mean for the storage core
 //!     member    the node among others: gossip, messages, coordinator
 //!       handoff    hints for who is back
+//!       blocking   work that may wait for a disk
 //! ```
 
+mod blocking;
 mod handoff;
 mod member;
 mod setup;

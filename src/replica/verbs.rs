@@ -168,6 +168,11 @@ impl Replica {
         Ok(Self { store, reads, writes, runs_inline, tickets, max_answer_bytes })
     }
 
+    /// Whether everything is done on the thread that asks.
+    pub fn runs_inline(&self) -> bool {
+        self.runs_inline
+    }
+
     /// What one request reads by.
     pub fn ticket(&self) -> Ticket {
         Ticket { permit: None, room: Arc::new(AnswerRoom::new(self.max_answer_bytes)) }

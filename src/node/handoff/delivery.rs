@@ -5,7 +5,7 @@ use crate::model::mutation::{MutationBuilder, RowMutation};
 use crate::net::Verb;
 use crate::net::bodies;
 use crate::net::messenger::{Replies, Request};
-use crate::replica::{Hint, HintBatch, HintError, HintPosition};
+use crate::replica::{Abandoned, Hint, HintBatch, HintError, HintPosition, HintStore};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -25,7 +25,16 @@ pub(super) enum Ended {
     /// What is left was put aside, or stored behind such a hint.
     RestIsAside,
     TargetIsSilent,
-    Failed(HintError),
+    Failed(DeliveryError),
+}
+
+/// Why hints cannot be delivered, although the target may take them.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DeliveryError {
+    #[error(transparent)]
+    Hints(#[from] HintError),
+    #[error(transparent)]
+    Abandoned(#[from] Abandoned),
 }
 
 /// What a delivery works with, and has done.
@@ -72,8 +81,8 @@ impl<'a> Delivery<'a> {
 
     /// Delivers some hints, or puts those aside that are not acknowledged.
     async fn deliver_batch(&mut self) -> Result<(), Ended> {
-        let hints = &self.handoff.options.hints;
-        let batch = hints.read_batch(self.target, BATCH_BYTES).map_err(Ended::Failed)?;
+        let target = self.target;
+        let batch = self.at_the_disk(move |hints| hints.read_batch(target, BATCH_BYTES)).await?;
         let Some(HintBatch { hints: mut left, end }) = batch else {
             return Err(Ended::AllDelivered);
         };
@@ -88,11 +97,11 @@ impl<'a> Delivery<'a> {
             }
             attempts += 1;
             if attempts >= ATTEMPTS || left.iter().all(|hint| self.is_expected(hint)) {
-                self.put_aside(&left)?;
+                self.put_aside(left).await?;
                 break;
             }
         }
-        hints.acknowledge(end);
+        self.handoff.options.hints.acknowledge(end);
         let is_before = |first: HintPosition| end < first;
         if self.first_aside.is_none_or(is_before) { Ok(()) } else { Err(Ended::RestIsAside) }
     }
@@ -170,14 +179,27 @@ impl<'a> Delivery<'a> {
         trouble.is_some_and(is_in)
     }
 
-    fn put_aside(&mut self, left: &[Hint]) -> Result<(), Ended> {
-        let put_aside = self.handoff.options.hints.put_aside(self.target, left);
-        let first = put_aside.map_err(Ended::Failed)?;
+    /// Does with the hints what may wait for their disk.
+    async fn at_the_disk<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&HintStore) -> Result<T, HintError> + Send + 'static,
+    ) -> Result<T, Ended> {
+        let HandoffOptions { hints, blocking, .. } = &self.handoff.options;
+        let hints = Arc::clone(hints);
+        let done = blocking.run(move || job(&hints)).await;
+        let done = done.map_err(|abandoned| Ended::Failed(abandoned.into()))?;
+        done.map_err(|error| Ended::Failed(error.into()))
+    }
+
+    async fn put_aside(&mut self, left: Vec<Hint>) -> Result<(), Ended> {
+        let target = self.target;
+        let put_aside = move |hints: &HintStore| Ok((hints.put_aside(target, &left)?, left));
+        let (first, left) = self.at_the_disk(put_aside).await?;
         self.first_aside.get_or_insert(first);
         self.aside += left.len();
         let mut state = self.handoff.lock();
         let trouble = state.troubles.entry(self.target).or_default();
-        for hint in left {
+        for hint in &left {
             for part in &hint.mutation.families {
                 if trouble.families.insert(part.family) {
                     self.warn(hint, &self.handoff.options.schema.family(part.family).name);

@@ -1,7 +1,7 @@
 //! Deliveries to a target that answers as a test wants.
 
 use super::*;
-use crate::base::clock::ManualClock;
+use crate::base::clock::{Clock, ManualClock};
 use crate::base::sim_fs::SimFileSystem;
 use crate::model::comparator::Comparator;
 use crate::model::mutation::{MutationBuilder, RowMutation};
@@ -12,6 +12,7 @@ use crate::net::message::Message;
 use crate::net::{Channel, Transport};
 use crate::replica::{HINT_SEGMENT_BYTES, HintOptions};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::ThreadId;
 
 const FAMILY: FamilyId = FamilyId(0);
 
@@ -46,9 +47,31 @@ impl Transport for Target {
     fn set_checksums(&self, _peer: IpAddr, _checksums: bool) {}
 }
 
+/// Notes which threads ask for the time of day, as who stores or reads hints does.
+#[derive(Debug, Default)]
+struct Watch {
+    clock: ManualClock,
+    threads: Mutex<Vec<ThreadId>>,
+}
+
+impl Clock for Watch {
+    fn now_micros(&self) -> i64 {
+        self.clock.now_micros()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
+    fn coarse_millis(&self) -> u64 {
+        self.threads.lock().unwrap().push(std::thread::current().id());
+        self.clock.coarse_millis()
+    }
+}
+
 struct Rig {
     schema: Arc<Schema>,
-    clock: Arc<ManualClock>,
+    clock: Arc<Watch>,
     hints: Arc<HintStore>,
     target: Arc<Target>,
     messenger: Arc<Messenger>,
@@ -57,13 +80,17 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
+        Self::with(Blocking::Inline)
+    }
+
+    fn with(blocking: Blocking) -> Self {
         let schema = Arc::new(Schema::new([Arc::new(ColumnFamilySchema {
             keyspace: "Blog".to_owned(),
             name: "Authors".to_owned(),
             kind: ColumnFamilyKind::Standard { columns: Comparator::Bytes },
             comment: None,
         })]));
-        let (clock, day) = (Arc::new(ManualClock::default()), Duration::from_secs(86400));
+        let (clock, day) = (Arc::new(Watch::default()), Duration::from_secs(86400));
         let options = HintOptions {
             directory: "/hints".into(),
             max_age: day,
@@ -73,9 +100,9 @@ impl Rig {
             gc_grace: BTreeMap::from([(FAMILY, day)]),
         };
         let (fs, rng) = (Arc::new(SimFileSystem::new(1)), fastrand::Rng::with_seed(1));
-        let hints = HintStore::open(fs, Arc::<ManualClock>::clone(&clock), rng, options).unwrap();
+        let hints = HintStore::open(fs, Arc::<Watch>::clone(&clock), rng, options).unwrap();
         let (hints, target) = (Arc::new(hints), Arc::new(Target::default()));
-        let (time, transport) = (Arc::<ManualClock>::clone(&clock), Arc::<Target>::clone(&target));
+        let (time, transport) = (Arc::<Watch>::clone(&clock), Arc::<Target>::clone(&target));
         let messenger = Messenger::new([10, 0, 0, 1].into(), TIMEOUT, time, transport);
         let messenger = Arc::new(messenger);
         let handoff = Handoff::new(HandoffOptions {
@@ -83,6 +110,7 @@ impl Rig {
             schema: Arc::clone(&schema),
             messenger: Arc::clone(&messenger),
             pause: Duration::ZERO,
+            blocking,
         });
         Self { schema, clock, hints, target, messenger, handoff }
     }
@@ -125,7 +153,7 @@ impl Rig {
     }
 
     async fn pass(&self, time: Duration) {
-        self.clock.advance(time);
+        self.clock.clock.advance(time);
         self.messenger.expire();
         self.settle().await;
     }
@@ -253,4 +281,24 @@ async fn a_delivery_ends_with_the_node() {
     rig.settle().await;
     rig.handoff.stop().await;
     assert_eq!(rig.left(), 1);
+}
+
+#[tokio::test]
+async fn hints_are_read_where_a_slow_disk_holds_up_nobody() {
+    let rig = Rig::with(Blocking::Elsewhere);
+    (0..40).for_each(|number| rig.keep(number));
+    rig.clock.threads.lock().unwrap().clear();
+    rig.target.takes.store(1000, Ordering::SeqCst);
+    rig.target.refused.lock().unwrap().extend(keys([39]));
+    rig.handoff.begin(target());
+    while rig.handoff.lock().running.contains(&target()) {
+        rig.settle().await;
+        if rig.messenger.pending() > 0 {
+            rig.pass(TIMEOUT).await;
+        }
+    }
+    assert_eq!(rig.left(), 1);
+    assert_eq!(*rig.target.taken.lock().unwrap(), keys(0..39));
+    let threads = rig.clock.threads.lock().unwrap();
+    assert!(!threads.is_empty() && !threads.contains(&std::thread::current().id()));
 }
