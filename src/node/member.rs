@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 /// How often requests are given up whose time is over.
@@ -105,6 +105,8 @@ pub struct Member {
     hints: Option<Arc<HintStore>>,
     handoff: Option<Arc<Handoff>>,
     drops: Arc<Drops>,
+    /// Where hints are written for who has not answered in time.
+    blocking: Blocking,
     /// The time of what was noted last of the ring, in milliseconds since 1970. Held while notes
     /// are written, so that they keep their order, and taken before that of gossip.
     last_note: Mutex<u64>,
@@ -210,6 +212,7 @@ impl Member {
             hints,
             handoff,
             drops,
+            blocking,
             last_note: Mutex::new(noted_millis),
             gossip,
         }))
@@ -282,14 +285,33 @@ impl Member {
     /// Takes part in the ring until `stop` is cancelled.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         self.begin();
-        let every = |period: Duration| {
-            let mut ticks = interval(period.max(Duration::from_millis(1)));
-            // What was missed is not made up for: a burst of rounds would say nothing.
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            ticks
-        };
-        let (mut gossip, mut upkeep) = (every(GOSSIP_INTERVAL), every(UPKEEP_INTERVAL));
-        let mut drops = every(DROPS_INTERVAL);
+        tokio::join!(self.take_part(&stop), self.give_up_in_time(&stop));
+        if let Some(handoff) = &self.handoff {
+            handoff.stop().await;
+        }
+    }
+
+    /// Gives up requests whose time is over. What becomes a hint by that is written where a slow
+    /// disk does not hold up gossip; one look after the other, so that hints keep their order, and
+    /// none is under way at the end.
+    async fn give_up_in_time(&self, stop: &CancellationToken) {
+        let mut ticks = every(UPKEEP_INTERVAL);
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                _ = ticks.tick() => {}
+            }
+            let (coordinator, clock) = (Arc::clone(&self.coordinator), Arc::clone(&self.clock));
+            let look = move || coordinator.upkeep(clock.monotonic());
+            if let Err(error) = self.blocking.run(look).await {
+                log::error!("requests were not given up in time: {error}");
+            }
+        }
+    }
+
+    async fn take_part(&self, stop: &CancellationToken) {
+        let (mut gossip, mut drops) = (every(GOSSIP_INTERVAL), every(DROPS_INTERVAL));
         let mut load = tokio::time::interval_at(
             tokio::time::Instant::now() + LOAD_INTERVALS.0,
             LOAD_INTERVALS.1,
@@ -300,13 +322,9 @@ impl Member {
                 biased;
                 () = stop.cancelled() => break,
                 _ = gossip.tick() => self.gossip_round(),
-                _ = upkeep.tick() => self.coordinator.upkeep(self.clock.monotonic()),
                 _ = load.tick() => self.announce_load(),
                 _ = drops.tick() => self.tell_of_drops(),
             }
-        }
-        if let Some(handoff) = &self.handoff {
-            handoff.stop().await;
         }
     }
 
@@ -593,6 +611,13 @@ impl Member {
     fn lock(&self) -> MutexGuard<'_, Gossip> {
         self.gossip.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn every(period: Duration) -> Interval {
+    let mut ticks = interval(period);
+    // What was missed is not made up for: a burst of rounds would say nothing.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
 }
 
 impl Inbound for Member {

@@ -8,12 +8,14 @@ use crate::gossip::EndpointState;
 use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
 use crate::net::Channel;
+use crate::net::messenger::{Replies, Request};
 use crate::replica::ReplicaOptions;
 use crate::ring::Partitioner;
 use crate::storage::engine::Components;
 use crate::storage::options::{FamilyOptions, Options};
-use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Weak, mpsc};
+use std::thread::ThreadId;
 
 /// Keeps what is sent until the test delivers it.
 #[derive(Debug, Default)]
@@ -79,16 +81,21 @@ fn open_storage(fs: &SimFileSystem) -> Arc<Storage> {
 }
 
 fn member(last: u8, wire: &Arc<Wire>) -> (Arc<Member>, Arc<Watch>) {
-    member_on(&SimFileSystem::new(u64::from(last)), last, wire)
+    member_on(&SimFileSystem::new(u64::from(last)), last, wire, true)
 }
 
-fn member_on(fs: &SimFileSystem, last: u8, wire: &Arc<Wire>) -> (Arc<Member>, Arc<Watch>) {
+fn member_on(
+    fs: &SimFileSystem,
+    last: u8,
+    wire: &Arc<Wire>,
+    runs_inline: bool,
+) -> (Arc<Member>, Arc<Watch>) {
     let (storage, clock) = (open_storage(fs), Arc::new(Watch::default()));
     let replica = ReplicaOptions {
         concurrent_reads: 1,
         concurrent_writes: 1,
         max_answer_bytes: 1 << 20,
-        runs_inline: true,
+        runs_inline,
     };
     let member = Member::new(MemberOptions {
         local: address(last),
@@ -175,7 +182,7 @@ fn is_member(member: &Member, last: u8) -> bool {
 
 /// Starts node 1, with the clock at so many milliseconds, and ends it in order.
 fn during_a_start(fs: &SimFileSystem, millis: u64, act: impl FnOnce(&Member)) {
-    let (member, clock) = member_on(fs, 1, &Arc::new(Wire::default()));
+    let (member, clock) = member_on(fs, 1, &Arc::new(Wire::default()), true);
     clock.millis.store(millis, Ordering::Relaxed);
     member.begin();
     act(&member);
@@ -246,4 +253,39 @@ fn removed_and_taken_back(is_early: bool) {
         assert!(is_member(member, 2));
         assert_eq!(member.allow_return(address(2)), None, "it is back");
     });
+}
+
+/// Tells on which thread a request is given up.
+#[derive(Debug)]
+struct GivenUp(mpsc::Sender<ThreadId>);
+
+impl Replies for GivenUp {
+    fn on_reply(&self, _tag: u32, _from: IpAddr, _body: &[u8], _took: Duration) {}
+
+    fn on_timeout(&self, _tag: u32, _missing: &[IpAddr]) {
+        self.0.send(std::thread::current().id()).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn who_waits_for_gossip_does_not_wait_for_the_hints_of_others() {
+    for runs_inline in [false, true] {
+        let (member, watch) = member_on(&SimFileSystem::new(1), 1, &Arc::default(), runs_inline);
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(Arc::clone(&member).run(stop.clone()));
+        let (sender, given_up) = mpsc::channel();
+        let replies: Arc<dyn Replies> = Arc::new(GivenUp(sender));
+        let request = Request { verb: Verb::Mutation, headers: Vec::new(), body: b"", tag: 0 };
+        member.messenger.request(request, &[address(2)], &replies).unwrap();
+        watch.clock.advance(Duration::from_secs(11));
+        let thread = loop {
+            tokio::task::yield_now().await;
+            if let Ok(thread) = given_up.try_recv() {
+                break thread;
+            }
+        };
+        assert_eq!(thread == std::thread::current().id(), runs_inline);
+        stop.cancel();
+        running.await.unwrap();
+    }
 }
