@@ -247,6 +247,15 @@ impl Gossiper {
         endpoint == self.local || self.peers.get(&endpoint).is_some_and(|peer| peer.is_alive)
     }
 
+    /// For how long there have been no news of an endpoint, heartbeats included; none if nothing
+    /// was ever heard of it. Of itself a node always knows the newest.
+    pub fn silence(&self, endpoint: IpAddr, now: Duration) -> Option<Duration> {
+        if endpoint == self.local {
+            return Some(Duration::ZERO);
+        }
+        self.peers.get(&endpoint).map(|peer| now.saturating_sub(peer.updated))
+    }
+
     /// What is known of an endpoint, this node included.
     pub fn state(&self, endpoint: IpAddr) -> Option<&EndpointState> {
         if endpoint == self.local {

@@ -7,6 +7,7 @@ use super::blocking::Blocking;
 use crate::model::schema::{FamilyId, Schema};
 use crate::net::messenger::Messenger;
 use crate::replica::HintStore;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -51,7 +52,8 @@ pub struct Handoff {
 
 #[derive(Debug, Default)]
 struct State {
-    running: BTreeSet<IpAddr>,
+    /// What interrupts the deliveries that are under way.
+    running: BTreeMap<IpAddr, CancellationToken>,
     /// Nodes that are not tried before this monotonic time.
     put_off: BTreeMap<IpAddr, Duration>,
     troubles: BTreeMap<IpAddr, Trouble>,
@@ -75,19 +77,26 @@ impl Handoff {
     /// Begins to deliver what there is for a node that is back, unless that is under way. Must be
     /// called within a tokio runtime.
     pub(super) fn begin(self: &Arc<Self>, target: IpAddr) {
-        if !self.options.hints.has(target) || !self.lock().running.insert(target) {
+        if !self.options.hints.has(target) {
             return;
         }
+        let interruption = self.stop.child_token();
+        match self.lock().running.entry(target) {
+            Entry::Occupied(_) => return,
+            Entry::Vacant(vacant) => vacant.insert(interruption.clone()),
+        };
         let handoff = Arc::clone(self);
         self.tasks.spawn(async move {
-            let stop = handoff.stop.clone();
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => {}
-                () = handoff.deliver(target) => {}
-            }
+            handoff.deliver(target, &interruption).await;
             handoff.lock().running.remove(&target);
         });
+    }
+
+    /// Ends the delivery to a node that seems dead. It begins anew when the node is back.
+    pub(super) fn interrupt(&self, target: IpAddr) {
+        if let Some(interruption) = self.lock().running.get(&target) {
+            interruption.cancel();
+        }
     }
 
     /// Whether a node has hints waiting, is not being given any, and may be tried at this monotonic
@@ -97,7 +106,8 @@ impl Handoff {
             return false;
         }
         let state = self.lock();
-        !state.running.contains(&target) && state.put_off.get(&target).is_none_or(|it| *it <= now)
+        !state.running.contains_key(&target)
+            && state.put_off.get(&target).is_none_or(|it| *it <= now)
     }
 
     /// Lets a node be tried again at once. Whether it was put off.
@@ -112,14 +122,23 @@ impl Handoff {
         self.tasks.wait().await;
     }
 
-    async fn deliver(&self, target: IpAddr) {
-        log::info!("Started hinted handoff for endPoint {target}");
+    async fn deliver(&self, target: IpAddr, interruption: &CancellationToken) {
         let mut delivery = Delivery::new(self, target);
-        let ended = delivery.run().await;
+        let ended = tokio::select! {
+            biased;
+            () = interruption.cancelled() => Ended::Interrupted,
+            ended = delivery.run() => ended,
+        };
         let Delivery { rows, aside, .. } = delivery;
         match ended {
             Ended::AllDelivered => {
                 self.lock().troubles.remove(&target);
+            }
+            Ended::Interrupted => {
+                if rows > 0 {
+                    log::info!("Stopped hinted handoff to endpoint {target} after {rows} rows");
+                }
+                return;
             }
             Ended::RestIsAside => {
                 let pause = self.next_pause(target);
@@ -138,7 +157,9 @@ impl Handoff {
                 self.put_off(target, RETRY_AFTER);
             }
         }
-        log::info!("Finished hinted handoff of {rows} rows to endpoint {target}");
+        if rows > 0 {
+            log::info!("Finished hinted handoff of {rows} rows to endpoint {target}");
+        }
     }
 
     /// How long a node is left alone that does not take some hints: longer each time.

@@ -42,6 +42,10 @@ const DROPS_INTERVAL: Duration = Duration::from_secs(5);
 /// When a node says for the first time how much data it has, and how often then.
 const LOAD_INTERVALS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
 
+/// Hints are delivered to nodes of which there were news as short a time ago: one that is silent
+/// for longer may be dead, and not be convicted yet.
+const FRESH_NEWS: Duration = Duration::from_secs(3);
+
 /// How long a starting node waits until it has heard of somebody, before it serves on its own.
 const JOIN_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -411,7 +415,10 @@ impl Member {
         let Some(handoff) = &self.handoff else { return };
         let now = self.clock.monotonic();
         for (endpoint, _) in gossip.gossiper.endpoints() {
-            if gossip.gossiper.is_alive(endpoint) && handoff.is_due(endpoint, now) {
+            let is_fresh = |silence| silence <= FRESH_NEWS;
+            let is_there = gossip.gossiper.is_alive(endpoint)
+                && gossip.gossiper.silence(endpoint, now).is_some_and(is_fresh);
+            if is_there && handoff.is_due(endpoint, now) {
                 handoff.begin(endpoint);
             }
         }
@@ -476,6 +483,9 @@ impl Member {
             }
             GossipEvent::Down { endpoint } => {
                 self.transport.disconnect(*endpoint);
+                if let Some(handoff) = &self.handoff {
+                    handoff.interrupt(*endpoint);
+                }
                 true
             }
             GossipEvent::StateChanged { name, .. } => name == EXTENSIONS_STATE,

@@ -25,6 +25,8 @@ pub(super) enum Ended {
     /// What is left was put aside, or stored behind such a hint.
     RestIsAside,
     TargetIsSilent,
+    /// The target seems dead, or this node stops.
+    Interrupted,
     Failed(DeliveryError),
 }
 
@@ -90,7 +92,6 @@ impl<'a> Delivery<'a> {
         while !left.is_empty() {
             let before = left.len();
             left = self.send(left).await;
-            self.rows += before - left.len();
             let Some(first) = left.first() else { break };
             if left.len() == before && !self.acknowledges_anything(first).await {
                 return Err(Ended::TargetIsSilent);
@@ -107,7 +108,7 @@ impl<'a> Delivery<'a> {
     }
 
     /// Sends hints, waits for the answers, and returns those that were not acknowledged.
-    async fn send(&self, hints: Vec<Hint>) -> Vec<Hint> {
+    async fn send(&mut self, hints: Vec<Hint>) -> Vec<Hint> {
         let (sender, mut outcomes) = mpsc::unbounded_channel();
         let replies: Arc<dyn Replies> = Arc::new(Acknowledged(sender));
         let mut is_done = vec![false; hints.len()];
@@ -127,12 +128,24 @@ impl<'a> Delivery<'a> {
         }
         for _ in 0..sent {
             let Some((tag, is_acknowledged)) = outcomes.recv().await else { break };
+            if is_acknowledged {
+                self.note_acknowledged();
+            }
             if let Some(is_done) = is_done.get_mut(tag as usize) {
                 *is_done = is_acknowledged;
             }
         }
         let outcomes = hints.into_iter().zip(is_done);
         outcomes.filter(|(_, is_done)| !is_done).map(|(hint, _)| hint).collect()
+    }
+
+    /// Counts a hint that was acknowledged. With the first one it is certain that there is somebody
+    /// to deliver to, and worth a line in the log.
+    fn note_acknowledged(&mut self) {
+        if self.rows == 0 {
+            log::info!("Started hinted handoff for endPoint {}", self.target);
+        }
+        self.rows += 1;
     }
 
     /// Whether the node acknowledges anything, if not these hints: writes to the same row that

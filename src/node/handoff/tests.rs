@@ -291,7 +291,7 @@ async fn hints_are_read_where_a_slow_disk_holds_up_nobody() {
     rig.target.takes.store(1000, Ordering::SeqCst);
     rig.target.refused.lock().unwrap().extend(keys([39]));
     rig.handoff.begin(target());
-    while rig.handoff.lock().running.contains(&target()) {
+    while rig.handoff.lock().running.contains_key(&target()) {
         rig.settle().await;
         if rig.messenger.pending() > 0 {
             rig.pass(TIMEOUT).await;
@@ -301,4 +301,21 @@ async fn hints_are_read_where_a_slow_disk_holds_up_nobody() {
     assert_eq!(*rig.target.taken.lock().unwrap(), keys(0..39));
     let threads = rig.clock.threads.lock().unwrap();
     assert!(!threads.is_empty() && !threads.contains(&std::thread::current().id()));
+}
+
+#[tokio::test]
+async fn an_interrupted_delivery_begins_anew_without_a_pause() {
+    let rig = Rig::new();
+    (0..40).for_each(|number| rig.keep(number));
+    rig.target.takes.store(20, Ordering::SeqCst);
+    rig.handoff.begin(target());
+    rig.settle().await;
+    assert!(!rig.is_due(), "it waits for acknowledgements");
+    rig.handoff.interrupt(target());
+    rig.settle().await;
+    assert!(rig.is_due(), "nothing has to be waited for");
+    rig.target.takes.store(100, Ordering::SeqCst);
+    rig.handoff.begin(target());
+    rig.settle().await;
+    assert_eq!(rig.left(), 0);
 }

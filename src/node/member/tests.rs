@@ -6,10 +6,11 @@ use crate::base::events::Events;
 use crate::base::sim_fs::SimFileSystem;
 use crate::gossip::EndpointState;
 use crate::model::comparator::Comparator;
+use crate::model::mutation::MutationBuilder;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
 use crate::net::Channel;
 use crate::net::messenger::{Replies, Request};
-use crate::replica::ReplicaOptions;
+use crate::replica::{HINT_SEGMENT_BYTES, HintOptions, ReplicaOptions};
 use crate::ring::Partitioner;
 use crate::storage::engine::Components;
 use crate::storage::options::{FamilyOptions, Options};
@@ -80,6 +81,19 @@ fn open_storage(fs: &SimFileSystem) -> Arc<Storage> {
     Arc::new(storage.unwrap())
 }
 
+fn open_hints(schema: Arc<Schema>) -> Arc<HintStore> {
+    let options = HintOptions {
+        directory: "/hints".into(),
+        max_age: Duration::from_hours(1),
+        max_bytes_per_target: 1 << 20,
+        segment_bytes: HINT_SEGMENT_BYTES,
+        schema,
+        gc_grace: BTreeMap::new(),
+    };
+    let (fs, clock) = (Arc::new(SimFileSystem::new(1)), Arc::new(ManualClock::default()));
+    Arc::new(HintStore::open(fs, clock, fastrand::Rng::with_seed(1), options).unwrap())
+}
+
 fn member(last: u8, wire: &Arc<Wire>) -> (Arc<Member>, Arc<Watch>) {
     member_on(&SimFileSystem::new(u64::from(last)), last, wire, true)
 }
@@ -91,6 +105,7 @@ fn member_on(
     runs_inline: bool,
 ) -> (Arc<Member>, Arc<Watch>) {
     let (storage, clock) = (open_storage(fs), Arc::new(Watch::default()));
+    let hints = open_hints(Arc::clone(storage.schema()));
     let replica = ReplicaOptions {
         concurrent_reads: 1,
         concurrent_writes: 1,
@@ -108,7 +123,7 @@ fn member_on(
         placements: BTreeMap::new(),
         storage: Arc::clone(&storage),
         replica: Arc::new(Replica::start(storage, replica).unwrap()),
-        hints: None,
+        hints: Some(hints),
         hints_wait_for_sync: false,
         handoff_pause: Duration::ZERO,
         reads: ReadOptions {
@@ -126,6 +141,76 @@ fn member_on(
     (member, clock)
 }
 
+type Watched = (Arc<Member>, Arc<Watch>);
+
+/// Takes all messages where they are to go, and those that come of it.
+fn deliver(wire: &Wire, members: &[Watched]) {
+    loop {
+        let sent = std::mem::take(&mut *wire.0.lock().unwrap());
+        if sent.is_empty() {
+            break;
+        }
+        for (to, message) in sent {
+            let receivers = members.iter().filter(|(it, _)| it.local == to);
+            receivers.for_each(|(it, _)| it.receive(&message));
+        }
+    }
+}
+
+fn round((member, watch): &Watched) {
+    watch.clock.advance(GOSSIP_INTERVAL);
+    member.gossip_round();
+}
+
+/// How many writes are on their way, after all that a task can do now.
+async fn writes(wire: &Wire) -> usize {
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    let sent = wire.0.lock().unwrap();
+    sent.iter().filter(|(_, it)| Message::decode(it).unwrap().verb == Verb::Mutation).count()
+}
+
+#[tokio::test]
+async fn hints_go_to_who_was_heard_of_just_now() {
+    let wire = Arc::new(Wire::default());
+    let members = [member(1, &wire), member(2, &wire)];
+    members.iter().for_each(|(member, _)| member.begin());
+    let [one, two] = &members;
+    for _ in 0..3 {
+        members.iter().for_each(round);
+        deliver(&wire, &members);
+    }
+    let is_alive = || one.0.with_gossip(|gossiper, _| gossiper.is_alive(address(2)));
+    // Nothing is heard of it for a while, and it is not convicted yet.
+    for _ in 0..4 {
+        round(one);
+        wire.0.lock().unwrap().clear();
+    }
+    let hint = MutationBuilder::new(one.0.storage.schema(), system::KEYSPACE, b"key").finish();
+    one.0.hints.as_ref().unwrap().store(address(2), &hint).unwrap();
+    round(one);
+    assert!(is_alive());
+    assert_eq!(writes(&wire).await, 0);
+    // There are news.
+    wire.0.lock().unwrap().clear();
+    round(two);
+    deliver(&wire, &members);
+    assert_eq!(writes(&wire).await, 0);
+    round(one);
+    assert_eq!(writes(&wire).await, 1);
+    // They were its last.
+    let handoff = one.0.handoff.as_ref().unwrap();
+    let is_due = || handoff.is_due(address(2), one.1.monotonic());
+    while is_alive() {
+        assert!(!is_due(), "it is under way");
+        round(one);
+    }
+    wire.0.lock().unwrap().clear();
+    assert_eq!(writes(&wire).await, 0);
+    assert!(is_due(), "it was interrupted");
+}
+
 #[test]
 fn notes_of_the_ring_are_written_when_gossip_may_go_on() {
     let wire = Arc::new(Wire::default());
@@ -134,22 +219,8 @@ fn notes_of_the_ring_are_written_when_gossip_may_go_on() {
         member.begin();
     }
     for _ in 0..4 {
-        for (member, clock) in &members {
-            clock.clock.advance(GOSSIP_INTERVAL);
-            member.gossip_round();
-        }
-        loop {
-            let sent = std::mem::take(&mut *wire.0.lock().unwrap());
-            if sent.is_empty() {
-                break;
-            }
-            for (to, message) in sent {
-                members
-                    .iter()
-                    .filter(|(it, _)| it.local == to)
-                    .for_each(|(it, _)| it.receive(&message));
-            }
-        }
+        members.iter().for_each(round);
+        deliver(&wire, &members);
     }
     for (place, (member, clock)) in members.iter().enumerate() {
         assert_eq!(*clock.notes.lock().unwrap(), [true]);
