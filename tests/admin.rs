@@ -249,9 +249,9 @@ fn ring_and_gossip_tell_of_a_node_on_its_own() {
 fn a_removed_node_is_told_and_may_be_taken_back() {
     let mut node = Node::start(&plain_families());
     assert_eq!(node.json(&["ring"])["removed"], json!([]));
-    let none = node.nodetool(&["allowreturn", "127.0.0.9"]);
-    assert_refused(&none, 1, "127.0.0.9 is not among the removed nodes");
-    assert_refused(&none, 1, "nodetool --json ring");
+    let unknown = node.nodetool(&["allowreturn", "127.0.0.9"]);
+    assert_refused(&unknown, 1, "127.0.0.9 is not among the removed nodes");
+    assert_refused(&unknown, 1, "nodetool --json ring");
     assert_refused(&node.nodetool(&["allowreturn", "somewhere"]), 1, "invalid");
 
     let (address, token) = (IpAddr::from([127, 0, 0, 9]), Partitioner::Random.token(b"key"));

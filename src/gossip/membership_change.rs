@@ -158,8 +158,8 @@ impl fmt::Display for MembershipNotice {
             ),
             Self::ReturnAwaitsStart { endpoint, token } => write!(
                 f,
-                "Node /{endpoint} was removed from token {token} and may come back: it is not taken \
-                 into the ring before it has been started anew"
+                "Node /{endpoint} was removed from token {token} and may come back: it is not \
+                 taken into the ring before it has been started anew"
             ),
         }
     }
