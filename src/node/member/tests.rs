@@ -175,7 +175,9 @@ async fn writes(wire: &Wire) -> usize {
 async fn hints_go_to_who_was_heard_of_just_now() {
     let wire = Arc::new(Wire::default());
     let members = [member(1, &wire), member(2, &wire)];
-    members.iter().for_each(|(member, _)| member.begin());
+    for (member, _) in &members {
+        member.begin();
+    }
     let [one, two] = &members;
     for _ in 0..3 {
         members.iter().for_each(round);

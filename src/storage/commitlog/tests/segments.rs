@@ -44,6 +44,8 @@ fn segments_without_unflushed_data_are_discarded_and_stay_so() {
     let second = log.append(&[1; 700], &[1]).unwrap();
     let third = log.append(&[1; 700], &[1]).unwrap();
     assert_eq!([first.segment, second.segment, third.segment], [5000, 5001, 5002]);
+    // The one that is made ahead of need, and never used.
+    wait_until(|| disk.content_len(&path_of(5003)) == Some(1000));
     let old_content = disk.content(&path_of(5001));
     let total = log.total_bytes();
 
