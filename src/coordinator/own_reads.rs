@@ -13,8 +13,10 @@ use tokio::time::{Instant, timeout_at};
 /// What is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reading {
-    /// Rows by their keys.
-    Rows,
+    /// So many rows by their keys.
+    Rows(usize),
+    /// All of a row, which may be large.
+    Count,
     /// A range of rows.
     Range,
 }
@@ -56,7 +58,15 @@ impl Coordinator {
                     return Err(CoordinatorError::TimedOut);
                 }
                 self.counters.speculations.fetch_add(1, Ordering::Relaxed);
-                let first = self.first_of(own, others(Reason::Slow));
+                let own = async {
+                    let answer = own.as_mut().await;
+                    if answer.is_ok() {
+                        self.record_own(reading, began.elapsed());
+                    }
+                    answer
+                };
+                let own = pin!(own);
+                let first = self.first_of(own, Box::pin(others(Reason::Slow)));
                 return timeout_at(deadline, first)
                     .await
                     .map_err(|_| CoordinatorError::TimedOut)?;
@@ -69,7 +79,8 @@ impl Coordinator {
         match own_answer {
             Err(error) if has_others && !error.is_too_large() => {
                 self.warn_of_own(&error);
-                others(Reason::Failed).await
+                // Seldom, and large.
+                Box::pin(others(Reason::Failed)).await
             }
             answer => Ok(answer?),
         }
@@ -101,7 +112,9 @@ impl Coordinator {
     /// What was at hand is not measured, since the clock would cost as much as the read.
     fn record_own(&self, reading: Reading, took: Duration) {
         match reading {
-            Reading::Rows => self.latencies.record(self.local, took),
+            Reading::Rows(1) => self.latencies.record(self.local, took),
+            // Says little of how long a row takes.
+            Reading::Rows(_) | Reading::Count => {}
             Reading::Range => {
                 self.latencies.record_range(took);
                 self.latencies.record_answer(self.local, took);
@@ -111,11 +124,16 @@ impl Coordinator {
 
     /// How long this node's own part is waited for alone.
     pub(super) fn own_patience(&self, reading: Reading) -> Duration {
+        let most = self.rpc_timeout / 2;
         let patience = match reading {
-            Reading::Rows => self.latencies.patience(),
+            Reading::Rows(rows) => {
+                let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+                self.latencies.patience().map(|patience| patience.saturating_mul(rows))
+            }
+            Reading::Count => None,
             Reading::Range => self.latencies.range_patience(),
         };
-        patience.unwrap_or(self.rpc_timeout / 2)
+        patience.map_or(most, |patience| patience.min(most))
     }
 }
 

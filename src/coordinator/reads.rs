@@ -130,7 +130,7 @@ impl Coordinator {
             let row = self.read_from(&view, wanted, replicas, &mut theirs).await?;
             Ok((row, Reader::Others))
         };
-        let (row, reader) = self.own_or_others(Reading::Rows, has_others, own, others).await?;
+        let (row, reader) = self.own_or_others(Reading::Rows(1), has_others, own, others).await?;
         if reader == Reader::Others {
             ticket.release();
             ticket.take_room_for_row(key, &row)?;
@@ -187,7 +187,8 @@ impl Coordinator {
             let rows = each_of(replicas, ticket.part());
             async { rows.await.map(|rows| (rows, None)) }
         };
-        let (rows, here) = self.own_or_others(Reading::Rows, has_others, own, others).await?;
+        let reading = Reading::Rows(keys.len());
+        let (rows, here) = self.own_or_others(reading, has_others, own, others).await?;
         if let Some(here) = here {
             *ticket = here;
         }
@@ -235,7 +236,7 @@ impl Coordinator {
         let own = async { self.replica.count(family, key, &all).await.wait().await };
         let has_others = replicas.are_several();
         let others = |_| self.count_of(&view, wanted, replicas.others(self.local));
-        self.own_or_others(Reading::Rows, has_others, own, others).await
+        self.own_or_others(Reading::Count, has_others, own, others).await
     }
 
     /// Counts what replicas know together, a page at a time: there may be more columns than fit
@@ -404,7 +405,9 @@ impl Coordinator {
             self.begin(async move {
                 let read = replica.read_version(family, &key, &slice, &mut part).await;
                 let reply = Some(read.wait().await.map(Reply::Data));
-                replies.coordinator.latencies.record_answer(to, began.elapsed());
+                if let Some(Ok(_)) = reply {
+                    replies.coordinator.latencies.record_answer(to, began.elapsed());
+                }
                 // The read may be done without it.
                 let _ = replies.arrivals.send(Arrival { round, from: to, reply });
             });

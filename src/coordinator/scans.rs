@@ -163,7 +163,8 @@ impl Coordinator {
             let reads = batch.iter().cloned().zip(tickets).map(|(piece, mut part)| {
                 let (coordinator, view) = (Arc::clone(self), Arc::clone(&view));
                 async move {
-                    let found = coordinator.scan_piece(&view, scan, piece, wanted, &mut part).await;
+                    let read = coordinator.scan_piece(&view, scan, piece, wanted, &mut part);
+                    let found = read.await;
                     part.release();
                     (found, part)
                 }
@@ -478,7 +479,9 @@ impl Coordinator {
             self.begin(async move {
                 let own = replica.scan_versions(family, &range, &slice, max_rows, &mut part).await;
                 let rows = Some(own.wait().await);
-                replies.coordinator.latencies.record_answer(endpoint, began.elapsed());
+                if let Some(Ok(_)) = rows {
+                    replies.coordinator.latencies.record_answer(endpoint, began.elapsed());
+                }
                 // The scan may be done without it.
                 let _ = replies.arrivals.send(Arrival { from: endpoint, rows });
             });

@@ -175,8 +175,9 @@ impl View {
         ReadReplicas { live, requirement: requirement.unwrap_or_else(|| Requirement::any(needed)) }
     }
 
-    /// Closest first. At ONE that is this node itself if it is among them, however slow it may be,
-    /// so that who writes and reads by one node reads what was written.
+    /// Closest first. At ONE that is this node itself if it is among them, also if others are
+    /// faster, so that who writes and reads by one node reads what was written, as long as its disk
+    /// does not stand still.
     fn sort_by_proximity(
         &self,
         placement: &ReplicaPlacement,

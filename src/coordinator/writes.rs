@@ -192,7 +192,9 @@ impl Coordinator {
         if matches!(level, ConsistencyLevel::One | ConsistencyLevel::Any) {
             let applied = match poll_once(own.as_mut()).await {
                 Poll::Ready(applied) => Some(applied),
-                Poll::Pending => timeout(self.own_patience(Reading::Rows), own.as_mut()).await.ok(),
+                Poll::Pending => {
+                    timeout(self.own_patience(Reading::Rows(1)), own.as_mut()).await.ok()
+                }
             };
             if let Some(applied) = applied {
                 applied?;

@@ -149,7 +149,8 @@ async fn one_does_not_wait_for_a_stalled_disk_of_the_coordinator() {
         assert_eq!(cluster.scan(0, 10, One).await.unwrap(), ["a: c=1"]);
         cluster.write(0, "d", 2, One).await.unwrap();
         cluster.write(0, "e", 3, Any).await.unwrap();
-        assert!(began.elapsed() <= patience * 8, "{:?}", began.elapsed());
+        // Counting may take as long as it is useful to wait.
+        assert!(began.elapsed() <= patience * 8 + TIMEOUT / 2, "{:?}", began.elapsed());
         assert_eq!(cluster.columns(1), "c=1 d=2 e=3");
         cluster.nodes[0].store.stall(false);
     }
@@ -393,7 +394,7 @@ async fn pieces_that_are_too_large_together_are_read_one_by_one() {
 async fn a_scan_is_not_too_large_if_its_answer_is_not() {
     for (replication_factor, level) in [(1, One), (3, One), (3, Quorum), (3, All)] {
         let max_answer_bytes = 40_000;
-        let options = ClusterOptions { max_answer_bytes, replication_factor, ..Default::default() };
+        let options = ClusterOptions { replication_factor, max_answer_bytes, ..Default::default() };
         let cluster = Cluster::start(5, &options);
         let column = "c".repeat(100);
         let mut keys = vec!["a".to_owned()];
