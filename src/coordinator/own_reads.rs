@@ -122,8 +122,8 @@ impl Coordinator {
         }
     }
 
-    /// How long this node's own part is waited for alone.
-    pub(super) fn own_patience(&self, reading: Reading) -> Duration {
+    /// How long this node is waited for alone.
+    fn own_patience(&self, reading: Reading) -> Duration {
         let most = self.rpc_timeout / 2;
         let patience = match reading {
             Reading::Rows(rows) => {

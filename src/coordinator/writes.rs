@@ -1,7 +1,6 @@
 //! Writes.
 
 use super::coordinator::Coordinator;
-use super::own_reads::{Reading, poll_once};
 use super::requirement::Requirement;
 use super::view::{Endpoints, View, WriteReplicas};
 use super::write_request::WriteRequest;
@@ -11,11 +10,9 @@ use crate::net::messenger::{Replies, Request};
 use crate::net::{Verb, bodies};
 use crate::replica::{Answer, HintPosition};
 use std::net::IpAddr;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 impl Coordinator {
     /// Writes to rows. Nothing is sent unless enough replicas of all rows are alive. At
@@ -186,20 +183,10 @@ impl Coordinator {
             }
             Ok(())
         };
-        let mut own = pin!(own);
-        // Who writes and reads by one node at ONE reads what was written, unless the disk of the
-        // node is slower than others should show.
+        // Who writes and reads by one node at ONE reads what was written.
         if matches!(level, ConsistencyLevel::One | ConsistencyLevel::Any) {
-            let applied = match poll_once(own.as_mut()).await {
-                Poll::Ready(applied) => Some(applied),
-                Poll::Pending => {
-                    timeout(self.own_patience(Reading::Rows(1)), own.as_mut()).await.ok()
-                }
-            };
-            if let Some(applied) = applied {
-                applied?;
-                return done.await.map_err(|_| CoordinatorError::TimedOut);
-            }
+            own.await?;
+            return done.await.map_err(|_| CoordinatorError::TimedOut);
         }
         let own = async {
             own.await?;

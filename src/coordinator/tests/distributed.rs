@@ -128,7 +128,7 @@ async fn a_quorum_does_not_wait_for_a_stalled_disk_of_the_coordinator() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_does_not_wait_for_a_stalled_disk_of_the_coordinator() {
+async fn reads_at_one_do_not_wait_for_a_stalled_disk_of_the_coordinator() {
     for (percentile, patience) in [(None, TIMEOUT / 2), (Some(99.0), Duration::from_millis(51))] {
         let cluster = stalled(percentile);
         for place in 1..3 {
@@ -147,11 +147,8 @@ async fn one_does_not_wait_for_a_stalled_disk_of_the_coordinator() {
         let rows = coordinator.read_many(ROWS, &keys, &all, One, &mut ticket).await.unwrap();
         assert_eq!(rows.iter().map(|row| row.count).collect::<Vec<_>>(), [1, 0]);
         assert_eq!(cluster.scan(0, 10, One).await.unwrap(), ["a: c=1"]);
-        cluster.write(0, "d", 2, One).await.unwrap();
-        cluster.write(0, "e", 3, Any).await.unwrap();
         // Counting may take as long as it is useful to wait.
         assert!(began.elapsed() <= patience * 8 + TIMEOUT / 2, "{:?}", began.elapsed());
-        assert_eq!(cluster.columns(1), "c=1 d=2 e=3");
         cluster.nodes[0].store.stall(false);
     }
 }
