@@ -241,8 +241,8 @@ impl Coordinator {
         }
     }
 
-    /// Waits for what goes on behind the backs of clients, as long as a request may take: a disk may
-    /// stand still.
+    /// Waits for what goes on behind the backs of clients, as long as a request may take: a disk
+    /// may stand still.
     pub async fn drain(&self) {
         self.tasks.close();
         if tokio::time::timeout(self.rpc_timeout, self.tasks.wait()).await.is_err() {
