@@ -188,10 +188,12 @@ impl TargetLog {
         if !state.has_folder || !state.segments.is_empty() || !state.gone.is_empty() {
             return;
         }
-        let progress = files::progress(&self.folder);
-        if self.fs().exists(&progress) {
-            remove(self.fs(), &progress);
+        for path in [files::progress(&self.folder), files::heir(&self.folder)] {
+            if self.fs().exists(&path) {
+                remove(self.fs(), &path);
+            }
         }
+        state.is_heir_new = state.heir.is_some();
         // A folder with something else in it stays; whether it is there is asked anew.
         let _ = self.fs().remove_dir(&self.folder);
         state.has_folder = false;

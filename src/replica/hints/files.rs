@@ -7,6 +7,7 @@ use crate::storage::files::temporary;
 
 const SUFFIX: &str = ".hints";
 const PROGRESS: &str = "delivered";
+const HEIR: &str = "heir";
 
 /// Largest number of a segment; counting up from any file cannot overflow.
 const MAX_NUMBER: u64 = i64::MAX as u64;
@@ -18,8 +19,10 @@ pub(super) enum FileName {
     Segment(u64),
     /// How far the log was delivered.
     Progress,
-    /// The same, not finished.
-    UnfinishedProgress,
+    /// Who gets the hints instead of their target.
+    Heir,
+    /// One of these two, not finished.
+    Unfinished,
     /// Not one of ours.
     Other,
 }
@@ -30,8 +33,11 @@ impl FileName {
         if name == PROGRESS {
             return Self::Progress;
         }
-        if Path::new(name) == temporary(Path::new(PROGRESS)) {
-            return Self::UnfinishedProgress;
+        if name == HEIR {
+            return Self::Heir;
+        }
+        if [PROGRESS, HEIR].iter().any(|it| Path::new(name) == temporary(Path::new(it))) {
+            return Self::Unfinished;
         }
         segment_number(name).map_or(Self::Other, Self::Segment)
     }
@@ -64,6 +70,11 @@ pub(super) fn progress(folder: &Path) -> PathBuf {
     folder.join(PROGRESS)
 }
 
+/// What says who gets the hints in this folder instead of their target.
+pub(super) fn heir(folder: &Path) -> PathBuf {
+    folder.join(HEIR)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,7 +91,10 @@ mod tests {
         assert_eq!(parse(&segment(folder, 17)), FileName::Segment(17));
         assert_eq!(parse(&segment(folder, MAX_NUMBER)), FileName::Segment(MAX_NUMBER));
         assert_eq!(parse(&progress(folder)), FileName::Progress);
-        assert_eq!(parse(&temporary(&progress(folder))), FileName::UnfinishedProgress);
+        assert_eq!(parse(&heir(folder)), FileName::Heir);
+        for path in [progress(folder), heir(folder)] {
+            assert_eq!(parse(&temporary(&path)), FileName::Unfinished);
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //!     reader     the records of one file, damaged or not
 //!     format     the bytes of a file
 //!     progress   how far a log was delivered, on disk
+//!     heir       who gets the hints for a target whose place another node has taken
 //!     files      the names
 //! ```
 //!
@@ -18,8 +19,10 @@
 //!
 //! A log is a folder named like the address of its target. In it are segments, `<number>.hints`,
 //! and a small text, `delivered`, which says how far the first of them was delivered. Segments
-//! that were delivered are removed, and so is the folder when nothing is left. All numbers in a
-//! segment are little-endian:
+//! that were delivered are removed, and so is the folder when nothing is left. A second text, `heir`,
+//! is there if another node gets the hints, which has taken the place of the target on the ring: it
+//! is durable before the ring is saved without the target, and goes when the target has a place
+//! again. All numbers in a segment are little-endian:
 //!
 //! ```text
 //! segment   header | record | record | ... | seal
@@ -67,6 +70,7 @@ mod delivery;
 mod error;
 mod files;
 mod format;
+mod heir;
 mod opening;
 mod progress;
 mod reader;

@@ -14,6 +14,7 @@ use super::files::{self, FileName};
 use super::format::{
     BadHeader, CREATED_BYTES, HEAD_BYTES, HEADER_BYTES, Head, Header, SEAL_BYTES, Seal, decode_hint,
 };
+use super::heir;
 use super::progress::Progress;
 use super::reader::{Item, SegmentReader};
 use super::stats::count;
@@ -36,7 +37,7 @@ pub(super) fn open(shared: &Arc<Shared>, target: IpAddr) -> Result<TargetLog, Fi
     let log = TargetLog::new(shared.clone(), target, State::default());
     let mut names = shared.fs.list(&log.folder).context("list", &log.folder)?;
     names.sort_by(|a, b| a.name.cmp(&b.name));
-    let mut has_progress = false;
+    let (mut has_progress, mut has_heir) = (false, false);
     for entry in names {
         let path = log.folder.join(&entry.name);
         match FileName::parse(&entry.name) {
@@ -54,13 +55,17 @@ pub(super) fn open(shared: &Arc<Shared>, target: IpAddr) -> Result<TargetLog, Fi
                 }
             }
             FileName::Progress if !entry.is_dir => has_progress = true,
-            FileName::UnfinishedProgress if !entry.is_dir => remove(log.fs(), &path),
+            FileName::Heir if !entry.is_dir => has_heir = true,
+            FileName::Unfinished if !entry.is_dir => remove(log.fs(), &path),
             _ => warn!("{} is no file of hints and is left alone", path.display()),
         }
     }
     state.segments.sort_by_key(|segment| segment.number);
     if has_progress {
         resume(&log, &mut state);
+    }
+    if has_heir {
+        inherit(&log, &mut state);
     }
     state.bytes = state.segments.iter().map(|segment| segment.end).sum();
     if state.segments.is_empty() {
@@ -70,6 +75,26 @@ pub(super) fn open(shared: &Arc<Shared>, target: IpAddr) -> Result<TargetLog, Fi
     }
     *log.lock() = state;
     Ok(log)
+}
+
+/// Finds out who gets the hints. If that cannot be told it is the target.
+fn inherit(log: &TargetLog, state: &mut State) {
+    let path = files::heir(&log.folder);
+    if state.segments.is_empty() {
+        return remove(log.fs(), &path);
+    }
+    match heir::read(log.fs(), &log.folder) {
+        Ok(Ok(heir)) => state.heir = Some(heir),
+        Ok(Err(reason)) => {
+            let (path, target) = (path.display(), log.target);
+            warn!(
+                "{path} is damaged: {reason}. Who has taken the place of {target} does not get its \
+                 hints; repair that node (nodetool repair)"
+            );
+            remove(log.fs(), &files::heir(&log.folder));
+        }
+        Err(error) => warn!("the hints are kept for {}: {error}", log.target),
+    }
 }
 
 /// Takes up the delivery where it was. What cannot be told is delivered once more.

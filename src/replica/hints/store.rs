@@ -241,7 +241,7 @@ impl HintStore {
         self.lock().get(&target).cloned()
     }
 
-    fn log_or_new(&self, target: IpAddr) -> Arc<TargetLog> {
+    pub(super) fn log_or_new(&self, target: IpAddr) -> Arc<TargetLog> {
         match self.lock().entry(target) {
             Entry::Occupied(log) => log.get().clone(),
             Entry::Vacant(vacant) => {
@@ -251,7 +251,7 @@ impl HintStore {
         }
     }
 
-    fn all(&self) -> Vec<Arc<TargetLog>> {
+    pub(super) fn all(&self) -> Vec<Arc<TargetLog>> {
         self.lock().values().cloned().collect()
     }
 

@@ -97,6 +97,9 @@ pub(super) struct State {
     pub(super) aside: Option<Place>,
     /// Whether the progress of the delivery is not on disk.
     pub(super) is_progress_new: bool,
+    /// Who gets the hints, if that is not the target; and whether that may not be on disk.
+    pub(super) heir: Option<IpAddr>,
+    pub(super) is_heir_new: bool,
     /// What lies before this was counted when it was read, and warned about.
     pub(super) judged: Place,
     pub(super) waiters: Vec<Waiter>,

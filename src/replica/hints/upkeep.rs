@@ -63,6 +63,7 @@ impl TargetLog {
     /// delivered. Returns the first failure and does the rest all the same.
     pub(super) fn sync(&self) -> Result<(), HintError> {
         let turn = self.upkeep.lock().expect("nothing panics while it syncs hints");
+        let heir = self.write_heir();
         let (unsynced, names_made) = self.unsynced();
         let (mut result, mut answers) = (Ok(()), Answers::default());
         if !unsynced.is_empty() {
@@ -77,7 +78,7 @@ impl TargetLog {
         self.remove_gone();
         drop(turn);
         answers.tell();
-        result
+        result.and(heir)
     }
 
     /// Calls back when everything before this place is durable.

@@ -5,6 +5,7 @@ mod crashes;
 mod damage;
 mod delivery;
 mod failures;
+mod heirs;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
