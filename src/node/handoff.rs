@@ -1,12 +1,14 @@
 //! Delivers hints to nodes that are back.
 
 mod delivery;
+mod places;
 
 use self::delivery::{Delivery, Ended};
 use super::blocking::Blocking;
 use crate::model::schema::{FamilyId, Schema};
 use crate::net::messenger::Messenger;
 use crate::replica::HintStore;
+use crate::ring::TokenMetadata;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -52,11 +54,20 @@ pub struct Handoff {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What interrupts the deliveries that are under way.
-    running: BTreeMap<IpAddr, CancellationToken>,
+    /// The deliveries that are under way, by whom the hints were kept for.
+    running: BTreeMap<IpAddr, Running>,
     /// Nodes that are not tried before this monotonic time.
     put_off: BTreeMap<IpAddr, Duration>,
     troubles: BTreeMap<IpAddr, Trouble>,
+    /// The ring when it was looked at last.
+    ring: TokenMetadata,
+}
+
+#[derive(Debug)]
+struct Running {
+    /// Who gets the hints.
+    recipient: IpAddr,
+    interruption: CancellationToken,
 }
 
 /// A node that does not take some of its hints, although it takes others.
@@ -74,29 +85,39 @@ impl Handoff {
         Arc::new(Self { options, state, stop, tasks: TaskTracker::new() })
     }
 
-    /// Begins to deliver what there is for a node that is back, unless that is under way. Must be
-    /// called within a tokio runtime.
+    /// Begins to deliver all that there is for a node that is back. Must be called within a tokio
+    /// runtime.
+    pub(super) fn begin_to(self: &Arc<Self>, recipient: IpAddr) {
+        let waiting = self.options.hints.waiting().into_iter();
+        waiting.filter(|(_, it)| *it == recipient).for_each(|(target, _)| self.begin(target));
+    }
+
+    /// Begins to deliver what there is for a target, to it or its heir, unless that is under way.
+    /// Must be called within a tokio runtime.
     pub(super) fn begin(self: &Arc<Self>, target: IpAddr) {
         if !self.options.hints.has(target) {
             return;
         }
-        let interruption = self.stop.child_token();
+        let (recipient, interruption) =
+            (self.options.hints.recipient(target), self.stop.child_token());
         match self.lock().running.entry(target) {
             Entry::Occupied(_) => return,
-            Entry::Vacant(vacant) => vacant.insert(interruption.clone()),
+            Entry::Vacant(vacant) => {
+                vacant.insert(Running { recipient, interruption: interruption.clone() })
+            }
         };
         let handoff = Arc::clone(self);
         self.tasks.spawn(async move {
-            handoff.deliver(target, &interruption).await;
+            handoff.deliver(target, recipient, &interruption).await;
             handoff.lock().running.remove(&target);
         });
     }
 
-    /// Ends the delivery to a node that seems dead. It begins anew when the node is back.
-    pub(super) fn interrupt(&self, target: IpAddr) {
-        if let Some(interruption) = self.lock().running.get(&target) {
-            interruption.cancel();
-        }
+    /// Ends deliveries to a node that seems dead. They begin anew when the node is back.
+    pub(super) fn interrupt(&self, recipient: IpAddr) {
+        let state = self.lock();
+        let to_it = state.running.values().filter(|running| running.recipient == recipient);
+        to_it.for_each(|running| running.interruption.cancel());
     }
 
     /// Whether a node has hints waiting, is not being given any, and may be tried at this monotonic
@@ -122,8 +143,8 @@ impl Handoff {
         self.tasks.wait().await;
     }
 
-    async fn deliver(&self, target: IpAddr, interruption: &CancellationToken) {
-        let mut delivery = Delivery::new(self, target);
+    async fn deliver(&self, target: IpAddr, recipient: IpAddr, interruption: &CancellationToken) {
+        let mut delivery = Delivery::new(self, target, recipient);
         let ended = tokio::select! {
             biased;
             () = interruption.cancelled() => Ended::Interrupted,
@@ -136,20 +157,20 @@ impl Handoff {
             }
             Ended::Interrupted => {
                 if rows > 0 {
-                    log::info!("Stopped hinted handoff to endpoint {target} after {rows} rows");
+                    log::info!("Stopped hinted handoff to endpoint {recipient} after {rows} rows");
                 }
                 return;
             }
             Ended::RestIsAside => {
                 let pause = self.next_pause(target);
                 log::info!(
-                    "{aside} hints that {target} does not acknowledge are tried again in {} s",
+                    "{aside} hints that {recipient} does not acknowledge are tried again in {} s",
                     pause.as_secs()
                 );
                 self.put_off(target, pause);
             }
             Ended::TargetIsSilent => {
-                log::info!("{target} does not acknowledge its hints; the rest waits");
+                log::info!("{recipient} does not acknowledge its hints; the rest waits");
                 self.put_off(target, RETRY_AFTER);
             }
             Ended::Failed(error) => {
@@ -158,7 +179,7 @@ impl Handoff {
             }
         }
         if rows > 0 {
-            log::info!("Finished hinted handoff of {rows} rows to endpoint {target}");
+            log::info!("Finished hinted handoff of {rows} rows to endpoint {recipient}");
         }
     }
 

@@ -42,7 +42,10 @@ pub(super) enum DeliveryError {
 /// What a delivery works with, and has done.
 pub(super) struct Delivery<'a> {
     handoff: &'a Handoff,
+    /// Whom the hints were kept for.
     target: IpAddr,
+    /// Who gets them: the target, or its heir.
+    recipient: IpAddr,
     /// Hints that were acknowledged.
     pub(super) rows: usize,
     /// Hints that were put aside.
@@ -68,8 +71,8 @@ impl Replies for Acknowledged {
 
 impl<'a> Delivery<'a> {
     /// A delivery that has not begun.
-    pub(super) fn new(handoff: &'a Handoff, target: IpAddr) -> Self {
-        Self { handoff, target, rows: 0, aside: 0, first_aside: None }
+    pub(super) fn new(handoff: &'a Handoff, target: IpAddr, recipient: IpAddr) -> Self {
+        Self { handoff, target, recipient, rows: 0, aside: 0, first_aside: None }
     }
 
     /// Delivers what there is, as far as it can be done.
@@ -117,7 +120,7 @@ impl<'a> Delivery<'a> {
             match self.request(&hint.mutation, tag as u32, &replies) {
                 Ok(()) => sent += 1,
                 Err(error) => {
-                    log::warn!("a hint for {} is left out: {error}", self.target);
+                    log::warn!("a hint for {} is left out: {error}", self.recipient);
                     *is_done = true;
                 }
             }
@@ -143,7 +146,7 @@ impl<'a> Delivery<'a> {
     /// to deliver to, and worth a line in the log.
     fn note_acknowledged(&mut self) {
         if self.rows == 0 {
-            log::info!("Started hinted handoff for endPoint {}", self.target);
+            log::info!("Started hinted handoff for endPoint {}", self.recipient);
         }
         self.rows += 1;
     }
@@ -178,7 +181,7 @@ impl<'a> Delivery<'a> {
         let body = bodies::encode_mutation(mutation, schema).map_err(|e| e.to_string())?;
         let (verb, headers) = (Verb::Mutation, Vec::new());
         let message = Request { verb, headers, body: &body, tag };
-        messenger.request(message, &[self.target], replies).map_err(|e| e.to_string())
+        messenger.request(message, &[self.recipient], replies).map_err(|e| e.to_string())
     }
 
     /// Whether hints like this one were put aside for the node before, so that one attempt tells
@@ -224,7 +227,7 @@ impl<'a> Delivery<'a> {
 
     /// Once for each column family: of many hints that are refused most are so for one reason.
     fn warn(&self, Hint { mutation, .. }: &Hint, family: &str) {
-        let (target, keyspace) = (self.target, mutation.keyspace());
+        let (target, keyspace) = (self.recipient, mutation.keyspace());
         let key = Shortened(mutation.key.to_string());
         log::warn!(
             "{target} does not acknowledge a hint for {keyspace}.{family}, row {key}, although it \

@@ -11,6 +11,7 @@ use crate::net::bodies;
 use crate::net::message::Message;
 use crate::net::{Channel, Transport};
 use crate::replica::{HINT_SEGMENT_BYTES, HintOptions};
+use crate::ring::Partitioner;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::ThreadId;
 
@@ -318,4 +319,35 @@ async fn an_interrupted_delivery_begins_anew_without_a_pause() {
     rig.handoff.begin(target());
     rig.settle().await;
     assert_eq!(rig.left(), 0);
+}
+
+#[tokio::test]
+async fn hints_for_who_is_not_in_the_ring_are_kept() {
+    let token = |last: u8| Partitioner::Random.token(&[last]);
+    let other = IpAddr::from([10, 0, 0, 3]);
+    let both = {
+        let mut ring = TokenMetadata::single(token(2), target());
+        ring.insert(token(3), other);
+        ring
+    };
+    let rig = Rig::new();
+    rig.keep(1);
+    let hints = &rig.hints;
+    rig.handoff.start(&both);
+    // It leaves.
+    let without = TokenMetadata::single(token(3), other);
+    rig.handoff.follow(&without);
+    assert_eq!((hints.waiting(), rig.left()), (vec![(target(), target())], 1));
+    // It is back.
+    rig.handoff.follow(&both);
+    assert_eq!(hints.waiting(), [(target(), target())]);
+    // It moves, and the ring was not saved when it was back.
+    rig.handoff.follow(&{
+        let mut ring = without.clone();
+        ring.insert(token(2), [10, 0, 0, 4].into());
+        ring
+    });
+    assert_eq!(hints.waiting(), [(target(), IpAddr::from([10, 0, 0, 4]))]);
+    rig.handoff.start(&both);
+    assert_eq!(hints.waiting(), [(target(), target())]);
 }

@@ -95,12 +95,18 @@ fn open_hints(schema: Arc<Schema>) -> Arc<HintStore> {
 }
 
 fn member(last: u8, wire: &Arc<Wire>) -> (Arc<Member>, Arc<Watch>) {
-    member_on(&SimFileSystem::new(u64::from(last)), last, wire, true)
+    member_on(&SimFileSystem::new(u64::from(last)), last, wire)
 }
 
-fn member_on(
+fn member_on(fs: &SimFileSystem, last: u8, wire: &Arc<Wire>) -> (Arc<Member>, Arc<Watch>) {
+    member_with(fs, last, (last, 1), wire, true)
+}
+
+/// A node at this address, with the token of a number and a generation.
+fn member_with(
     fs: &SimFileSystem,
     last: u8,
+    (token, generation): (u8, i32),
     wire: &Arc<Wire>,
     runs_inline: bool,
 ) -> (Arc<Member>, Arc<Watch>) {
@@ -116,8 +122,8 @@ fn member_on(
         local: address(last),
         cluster_name: "Test".to_owned(),
         seeds: vec![address(1)],
-        token: Partitioner::Random.token(&[last]),
-        generation: 1,
+        token: Partitioner::Random.token(&[token]),
+        generation,
         phi_convict_threshold: 8.0,
         rpc_timeout: Duration::from_secs(10),
         placements: BTreeMap::new(),
@@ -162,13 +168,51 @@ fn round((member, watch): &Watched) {
     member.gossip_round();
 }
 
-/// How many writes are on their way, after all that a task can do now.
-async fn writes(wire: &Wire) -> usize {
+/// Whom writes are on their way to, after all that a task can do now.
+async fn writes(wire: &Wire) -> Vec<IpAddr> {
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }
     let sent = wire.0.lock().unwrap();
-    sent.iter().filter(|(_, it)| Message::decode(it).unwrap().verb == Verb::Mutation).count()
+    let is_write = |message| Message::decode(message).unwrap().verb == Verb::Mutation;
+    sent.iter().filter(|(_, message)| is_write(message)).map(|(to, _)| *to).collect()
+}
+
+fn keep_hint(member: &Member, target: IpAddr) {
+    let hint = MutationBuilder::new(member.storage.schema(), system::KEYSPACE, b"key").finish();
+    member.hints.as_ref().unwrap().store(target, &hint).unwrap();
+}
+
+#[tokio::test]
+async fn hints_follow_a_node_to_its_new_address() {
+    let wire = Arc::new(Wire::default());
+    let one = member(1, &wire);
+    one.0.begin();
+    let hints = one.0.hints.as_ref().unwrap();
+    let token = Partitioner::Random.token(&[2]);
+    for (generation, at) in [(1, 2), (2, 3), (3, 4), (4, 2)] {
+        let other =
+            member_with(&SimFileSystem::new(u64::from(at)), at, (2, generation), &wire, true);
+        other.0.begin();
+        let members = [one.clone(), other];
+        for _ in 0..3 {
+            members.iter().for_each(round);
+            deliver(&wire, &members);
+        }
+        assert_eq!(
+            SavedRing::read(&one.0.storage).unwrap().members,
+            [(address(at), token.clone())]
+        );
+        if generation == 1 {
+            keep_hint(&one.0, address(2));
+        }
+        assert_eq!(hints.waiting(), [(address(2), address(at))]);
+        wire.0.lock().unwrap().clear();
+        one.0.handoff.as_ref().unwrap().interrupt(address(at));
+        assert_eq!(writes(&wire).await, [] as [IpAddr; 0]);
+        round(&one);
+        assert_eq!(writes(&wire).await, [address(at)], "it gets them");
+    }
 }
 
 #[tokio::test]
@@ -189,18 +233,17 @@ async fn hints_go_to_who_was_heard_of_just_now() {
         round(one);
         wire.0.lock().unwrap().clear();
     }
-    let hint = MutationBuilder::new(one.0.storage.schema(), system::KEYSPACE, b"key").finish();
-    one.0.hints.as_ref().unwrap().store(address(2), &hint).unwrap();
+    keep_hint(&one.0, address(2));
     round(one);
     assert!(is_alive());
-    assert_eq!(writes(&wire).await, 0);
+    assert_eq!(writes(&wire).await, [] as [IpAddr; 0]);
     // There are news.
     wire.0.lock().unwrap().clear();
     round(two);
     deliver(&wire, &members);
-    assert_eq!(writes(&wire).await, 0);
+    assert_eq!(writes(&wire).await, [] as [IpAddr; 0]);
     round(one);
-    assert_eq!(writes(&wire).await, 1);
+    assert_eq!(writes(&wire).await, [address(2)]);
     // They were its last.
     let handoff = one.0.handoff.as_ref().unwrap();
     let is_due = || handoff.is_due(address(2), one.1.monotonic());
@@ -209,7 +252,7 @@ async fn hints_go_to_who_was_heard_of_just_now() {
         round(one);
     }
     wire.0.lock().unwrap().clear();
-    assert_eq!(writes(&wire).await, 0);
+    assert_eq!(writes(&wire).await, [] as [IpAddr; 0]);
     assert!(is_due(), "it was interrupted");
 }
 
@@ -255,7 +298,7 @@ fn is_member(member: &Member, last: u8) -> bool {
 
 /// Starts node 1, with the clock at so many milliseconds, and ends it in order.
 fn during_a_start(fs: &SimFileSystem, millis: u64, act: impl FnOnce(&Member)) {
-    let (member, clock) = member_on(fs, 1, &Arc::new(Wire::default()), true);
+    let (member, clock) = member_on(fs, 1, &Arc::new(Wire::default()));
     clock.millis.store(millis, Ordering::Relaxed);
     member.begin();
     act(&member);
@@ -343,7 +386,8 @@ impl Replies for GivenUp {
 #[tokio::test]
 async fn who_waits_for_gossip_does_not_wait_for_the_hints_of_others() {
     for runs_inline in [false, true] {
-        let (member, watch) = member_on(&SimFileSystem::new(1), 1, &Arc::default(), runs_inline);
+        let fs = SimFileSystem::new(1);
+        let (member, watch) = member_with(&fs, 1, (1, 1), &Arc::default(), runs_inline);
         let stop = CancellationToken::new();
         let running = tokio::spawn(Arc::clone(&member).run(stop.clone()));
         let (sender, given_up) = mpsc::channel();
