@@ -22,6 +22,28 @@ impl Handoff {
                 _ => log::info!("there are hints for {target}: {bytes} bytes"),
             }
         }
+        if let Some(line) = self.strangers(ring) {
+            log::warn!("{line}");
+        }
+    }
+
+    /// What there is for nodes that have no place on the ring, as a line for the log.
+    pub(super) fn strangers(&self, ring: &TokenMetadata) -> Option<String> {
+        let hints = &self.options.hints;
+        let targets = hints.targets().into_iter().filter(|it| {
+            let recipient = hints.recipient(it.target);
+            ring.token(recipient).is_none()
+        });
+        let strangers: Vec<String> = targets
+            .map(|it| format!("{} ({} hints, {} bytes)", it.target, it.hints, it.bytes))
+            .collect();
+        let list = strangers.join(", ");
+        (!strangers.is_empty()).then(|| {
+            format!(
+                "there are hints for nodes that are not in the ring: {list}. They are delivered if \
+                 these come back, and kept until they are too old (HintMaxAgeHours)"
+            )
+        })
     }
 
     /// The ring is like this now. Who has taken the place of another gets its hints.
@@ -43,6 +65,11 @@ impl Handoff {
                 hints.bequeath(from, to);
                 self.interrupt(from);
                 self.hasten(from);
+            } else if count > 0 {
+                log::info!(
+                    "{from} has left the ring: {count} hints for it are delivered if it comes back, \
+                     and kept until they are too old (HintMaxAgeHours)"
+                );
             }
         }
         for (_, endpoint) in ring.members() {

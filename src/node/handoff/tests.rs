@@ -322,7 +322,7 @@ async fn an_interrupted_delivery_begins_anew_without_a_pause() {
 }
 
 #[tokio::test]
-async fn hints_for_who_is_not_in_the_ring_are_kept() {
+async fn hints_for_who_is_not_in_the_ring_are_kept_and_told_of() {
     let token = |last: u8| Partitioner::Random.token(&[last]);
     let other = IpAddr::from([10, 0, 0, 3]);
     let both = {
@@ -334,10 +334,13 @@ async fn hints_for_who_is_not_in_the_ring_are_kept() {
     rig.keep(1);
     let hints = &rig.hints;
     rig.handoff.start(&both);
+    assert_eq!(rig.handoff.strangers(&both), None);
     // It leaves.
     let without = TokenMetadata::single(token(3), other);
     rig.handoff.follow(&without);
     assert_eq!((hints.waiting(), rig.left()), (vec![(target(), target())], 1));
+    let line = rig.handoff.strangers(&without).unwrap();
+    assert!(line.contains("10.0.0.2 (1 hints, "), "{line}");
     // It is back.
     rig.handoff.follow(&both);
     assert_eq!(hints.waiting(), [(target(), target())]);
