@@ -67,8 +67,8 @@ impl Handoff {
                 self.hasten(from);
             } else if count > 0 {
                 log::info!(
-                    "{from} has left the ring: {count} hints for it are delivered if it comes back, \
-                     and kept until they are too old (HintMaxAgeHours)"
+                    "{from} has left the ring: {count} hints for it are delivered if it comes \
+                     back, and kept until they are too old (HintMaxAgeHours)"
                 );
             }
         }

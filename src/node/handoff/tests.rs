@@ -326,9 +326,9 @@ async fn hints_for_who_is_not_in_the_ring_are_kept_and_told_of() {
     let token = |last: u8| Partitioner::Random.token(&[last]);
     let other = IpAddr::from([10, 0, 0, 3]);
     let both = {
-        let mut ring = TokenMetadata::single(token(2), target());
-        ring.insert(token(3), other);
-        ring
+        let mut both = TokenMetadata::single(token(2), target());
+        both.insert(token(3), other);
+        both
     };
     let rig = Rig::new();
     rig.keep(1);
@@ -346,9 +346,9 @@ async fn hints_for_who_is_not_in_the_ring_are_kept_and_told_of() {
     assert_eq!(hints.waiting(), [(target(), target())]);
     // It moves, and the ring was not saved when it was back.
     rig.handoff.follow(&{
-        let mut ring = without.clone();
-        ring.insert(token(2), [10, 0, 0, 4].into());
-        ring
+        let mut moved = without.clone();
+        moved.insert(token(2), [10, 0, 0, 4].into());
+        moved
     });
     assert_eq!(hints.waiting(), [(target(), IpAddr::from([10, 0, 0, 4]))]);
     rig.handoff.start(&both);

@@ -193,7 +193,7 @@ impl TargetLog {
                 remove(self.fs(), &path);
             }
         }
-        state.is_heir_new = state.heir.is_some();
+        state.heir.is_new = state.heir.address.is_some();
         // A folder with something else in it stays; whether it is there is asked anew.
         let _ = self.fs().remove_dir(&self.folder);
         state.has_folder = false;

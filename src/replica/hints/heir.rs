@@ -17,12 +17,21 @@ use crate::storage::small_file;
 use super::error::HintError;
 use super::files;
 use super::store::HintStore;
-use super::target::{State, TargetLog};
+use super::target::TargetLog;
 
 const HEAD: &str = "alexandra hints heir 1";
 
 /// Largest file that is read: a longer one is none of ours.
 const MAX_BYTES: u64 = 4096;
+
+/// Who gets the hints of a log.
+#[derive(Debug, Default)]
+pub(super) struct Heir {
+    /// None if that is the target.
+    pub(super) address: Option<IpAddr>,
+    /// Whether it may not be what is on disk.
+    pub(super) is_new: bool,
+}
 
 /// Stores it in the folder of the target. Its name is durable after a sync of the folder.
 fn write(fs: &dyn FileSystem, folder: &Path, heir: IpAddr) -> Result<(), FileError> {
@@ -55,7 +64,7 @@ impl HintStore {
     /// Who gets the hints for a target: its heir, or itself.
     pub fn recipient(&self, target: IpAddr) -> IpAddr {
         let target = target.to_canonical();
-        self.log(target).and_then(|log| log.lock().heir).unwrap_or(target)
+        self.log(target).and_then(|log| log.lock().heir.address).unwrap_or(target)
     }
 
     /// Targets that there are hints for, each with who gets them; in the order of their addresses.
@@ -63,7 +72,7 @@ impl HintStore {
         let logs = self.all();
         let with_hints = logs.iter().filter_map(|log| {
             let state = log.lock();
-            let recipient = state.heir.unwrap_or(log.target);
+            let recipient = state.heir.address.unwrap_or(log.target);
             (!state.segments.is_empty()).then_some((log.target, recipient))
         });
         with_hints.collect()
@@ -78,8 +87,8 @@ impl HintStore {
         self.log_or_new(target);
         for log in self.all() {
             let mut state = log.lock();
-            if log.target == target || state.heir == Some(target) {
-                state.set_heir((log.target != heir).then_some(heir));
+            if log.target == target || state.heir.address == Some(target) {
+                state.heir.set((log.target != heir).then_some(heir));
             }
         }
     }
@@ -88,12 +97,12 @@ impl HintStore {
     /// as for [`HintStore::bequeath`]. Whether it had an heir.
     pub fn disinherit(&self, target: IpAddr) -> bool {
         let log = self.log(target.to_canonical());
-        log.is_some_and(|log| log.lock().set_heir(None))
+        log.is_some_and(|log| log.lock().heir.set(None))
     }
 
     /// Makes durable who gets hints for others, where that has changed. Waits for a sync that is
-    /// under way. Returns the first failure and does the rest all the same; what has failed is tried
-    /// again with the next sync.
+    /// under way. Returns the first failure and does the rest all the same; what has failed is
+    /// tried again with the next sync.
     pub fn write_heirs(&self) -> Result<(), HintError> {
         let mut result = Ok(());
         for log in self.all() {
@@ -110,7 +119,7 @@ impl TargetLog {
     /// Whether it is not on disk who gets the hints.
     fn is_heir_new(&self) -> bool {
         let state = self.lock();
-        state.is_heir_new && !state.segments.is_empty()
+        state.heir.is_new && !state.segments.is_empty()
     }
 
     /// Makes durable who gets the hints, as long as there are any. For who has the turn of the log.
@@ -118,28 +127,25 @@ impl TargetLog {
         if !self.is_heir_new() {
             return Ok(());
         }
-        let heir = self.lock().heir;
-        match heir {
-            Some(heir) => write(self.fs(), &self.folder, heir)?,
-            None => {
-                let path = files::heir(&self.folder);
-                if self.fs().exists(&path) {
-                    self.fs().remove_file(&path).context("remove", &path)?;
-                }
-            }
+        let heir = self.lock().heir.address;
+        let path = files::heir(&self.folder);
+        if let Some(heir) = heir {
+            write(self.fs(), &self.folder, heir)?;
+        } else if self.fs().exists(&path) {
+            self.fs().remove_file(&path).context("remove", &path)?;
         }
         self.shared.names.sync(self.fs(), &self.folder)?;
         let mut state = self.lock();
-        state.is_heir_new = state.heir != heir;
+        state.heir.is_new = state.heir.address != heir;
         Ok(())
     }
 }
 
-impl State {
-    /// Whether this is another heir than before.
-    fn set_heir(&mut self, heir: Option<IpAddr>) -> bool {
-        let is_new = std::mem::replace(&mut self.heir, heir) != heir;
-        self.is_heir_new |= is_new;
+impl Heir {
+    /// Whether this is another one than before.
+    fn set(&mut self, heir: Option<IpAddr>) -> bool {
+        let is_new = std::mem::replace(&mut self.address, heir) != heir;
+        self.is_new |= is_new;
         is_new
     }
 }

@@ -19,10 +19,10 @@
 //!
 //! A log is a folder named like the address of its target. In it are segments, `<number>.hints`,
 //! and a small text, `delivered`, which says how far the first of them was delivered. Segments
-//! that were delivered are removed, and so is the folder when nothing is left. A second text, `heir`,
-//! is there if another node gets the hints, which has taken the place of the target on the ring: it
-//! is durable before the ring is saved without the target, and goes when the target has a place
-//! again. All numbers in a segment are little-endian:
+//! that were delivered are removed, and so is the folder when nothing is left. A second text,
+//! `heir`, is there if another node gets the hints, which has taken the place of the target on the
+//! ring: it is durable before the ring is saved without the target, and goes when the target has a
+//! place again. All numbers in a segment are little-endian:
 //!
 //! ```text
 //! segment   header | record | record | ... | seal

@@ -84,7 +84,7 @@ fn inherit(log: &TargetLog, state: &mut State) {
         return remove(log.fs(), &path);
     }
     match heir::read(log.fs(), &log.folder) {
-        Ok(Ok(heir)) => state.heir = Some(heir),
+        Ok(Ok(heir)) => state.heir.address = Some(heir),
         Ok(Err(reason)) => {
             let (path, target) = (path.display(), log.target);
             warn!(

@@ -13,6 +13,7 @@ use super::error::{HintError, is_full};
 use super::files;
 use super::format::{HEADER_BYTES, Header, MAX_MUTATION_BYTES, SEAL_BYTES, Seal};
 use super::format::{encode_hint, hint_bytes};
+use super::heir::Heir;
 use super::store::Shared;
 use super::upkeep::Waiter;
 
@@ -97,9 +98,7 @@ pub(super) struct State {
     pub(super) aside: Option<Place>,
     /// Whether the progress of the delivery is not on disk.
     pub(super) is_progress_new: bool,
-    /// Who gets the hints, if that is not the target; and whether that may not be on disk.
-    pub(super) heir: Option<IpAddr>,
-    pub(super) is_heir_new: bool,
+    pub(super) heir: Heir,
     /// What lies before this was counted when it was read, and warned about.
     pub(super) judged: Place,
     pub(super) waiters: Vec<Waiter>,
