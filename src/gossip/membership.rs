@@ -1,6 +1,7 @@
 //! The ring as gossip tells it: who owns which token, who joins and who leaves.
 
 use super::MOVE_STATE;
+use super::claims::{Claim, Claims, Purpose};
 use super::endpoint_state::EndpointState;
 use super::event::GossipEvent;
 use super::membership_change::{MembershipChange, MembershipNotice};
@@ -48,7 +49,8 @@ struct Removal {
 /// Follows what nodes say of their places.
 ///
 /// When two nodes claim a token the one that started later has it, on whichever node and in
-/// whatever order their claims are heard.
+/// whatever order their claims are heard. When that one goes elsewhere the other has it again, for
+/// it still says so. That goes for this node as for all others.
 ///
 /// A removed node is remembered, for its data are old: deletions that it missed may have been
 /// collected everywhere else. If it comes back at its old place it is no member until an operator
@@ -57,6 +59,9 @@ struct Removal {
 pub struct Membership {
     partitioner: Partitioner,
     local: IpAddr,
+    /// What all say, this node included.
+    claims: Claims,
+    /// What follows from the claims.
     members: Members,
     /// The generations of all who were heard of, this node included.
     generations: BTreeMap<IpAddr, i32>,
@@ -76,13 +81,6 @@ impl Members {
     pub fn endpoints(&self) -> BTreeSet<IpAddr> {
         self.ring.members().map(|(_, endpoint)| endpoint).collect()
     }
-
-    /// Takes an endpoint out. Returns whether it was in.
-    fn remove(&mut self, endpoint: IpAddr) -> bool {
-        let was_leaving = self.leaving.remove(&endpoint);
-        let was_bootstrapping = self.bootstrapping.remove(&endpoint).is_some();
-        self.ring.remove(endpoint).is_some() || was_bootstrapping || was_leaving
-    }
 }
 
 impl Membership {
@@ -100,6 +98,7 @@ impl Membership {
         Self {
             partitioner,
             local,
+            claims: Claims::default(),
             members: Members::default(),
             generations: BTreeMap::from([(local, generation)]),
             alive: BTreeSet::new(),
@@ -122,7 +121,8 @@ impl Membership {
         for (endpoint, token) in saved {
             let is_removed = self.removed.contains_key(&(endpoint, token.clone()));
             if endpoint != self.local && !is_removed {
-                self.members.ring.insert(token, endpoint);
+                let claim = Claim { token, purpose: Purpose::Own, generation: None };
+                self.update(endpoint, Some(claim), &mut Vec::new());
             }
         }
     }
@@ -175,17 +175,10 @@ impl Membership {
         Some(changes)
     }
 
-    /// This node takes its place, before it tells the others.
+    /// This node takes its place, before it tells the others. A saved ring may still have its former
+    /// address there, which loses it.
     pub fn announce(&mut self, own: &Move) -> Vec<MembershipChange> {
         let mut changes = Vec::new();
-        if let Move::Normal { token, .. } = own
-            && let Some(owner) = self.members.ring.owner(token)
-            && owner != self.local
-        {
-            // A saved ring may still have this node's former address there. If it is somebody else
-            // who is alive and started later, its next state says so.
-            self.take(self.local, token.clone(), &mut changes);
-        }
         self.place(self.local, own, 0, &mut changes);
         changes
     }
@@ -209,6 +202,11 @@ impl Membership {
             }
             GossipEvent::OwnGenerationRaised { generation } => {
                 self.generations.insert(self.local, *generation);
+                let raised =
+                    |claim: &Claim| Claim { generation: Some(*generation), ..claim.clone() };
+                if let Some(claim) = self.claims.get(self.local).map(raised) {
+                    self.update(self.local, Some(claim), &mut changes);
+                }
             }
             GossipEvent::StateChanged { endpoint, generation, name, state }
                 if name == MOVE_STATE && *endpoint != self.local =>
@@ -222,7 +220,7 @@ impl Membership {
             GossipEvent::Forgotten { endpoint, .. } | GossipEvent::Disowned { endpoint } => {
                 self.generations.remove(endpoint);
                 self.alive.remove(endpoint);
-                self.leave(*endpoint, &mut changes);
+                self.update(*endpoint, None, &mut changes);
             }
             _ => {}
         }
@@ -252,7 +250,7 @@ impl Membership {
                     let notice = MembershipNotice::Mismatch { endpoint, word: "left" };
                     changes.push(MembershipChange::Notice(notice));
                 }
-                self.leave(endpoint, changes);
+                self.update(endpoint, None, changes);
             }
         }
     }
@@ -265,21 +263,14 @@ impl Membership {
             changes.push(MembershipChange::Notice(notice));
         }
         self.readmit(endpoint, token, changes);
-        if self.members.bootstrapping.get(&endpoint) != Some(token) {
-            self.leave(endpoint, changes);
-        }
-        let others = self.members.bootstrapping.iter().filter(|(other, _)| **other != endpoint);
-        let bootstrapping = others.filter(|(_, taken)| *taken == token).map(|(other, _)| *other);
-        let mut owners = bootstrapping.chain(self.members.ring.owner(token));
-        if let Some(other) = owners.next() {
+        let joining = self.claims.all_joining(token).find(|other| *other != endpoint);
+        let owner = self.members.ring.owner(token).filter(|owner| *owner != endpoint);
+        if let Some(other) = joining.or(owner) {
             let text = self.partitioner.display_token(token);
             let notice = MembershipNotice::Collision { endpoint, other, token: text };
             changes.push(MembershipChange::Notice(notice));
-            return;
         }
-        if self.members.bootstrapping.insert(endpoint, token.clone()).as_ref() != Some(token) {
-            changes.push(MembershipChange::Ring);
-        }
+        self.update(endpoint, self.claim(endpoint, token, Purpose::Join), changes);
     }
 
     fn normal(&mut self, endpoint: IpAddr, token: &Token, changes: &mut Vec<MembershipChange>) {
@@ -292,52 +283,33 @@ impl Membership {
             let notice = MembershipNotice::Jump { endpoint, to: "normal" };
             changes.push(MembershipChange::Notice(notice));
         }
-        match self.members.ring.owner(token) {
-            None => self.take(endpoint, token.clone(), changes),
-            Some(owner) if owner == endpoint => {
-                // Nothing is new, unless it has thought better of leaving.
-                if was_leaving {
-                    self.members.leaving.remove(&endpoint);
-                    changes.push(MembershipChange::Ring);
-                }
-            }
-            Some(owner) => {
-                let wins = self.started(endpoint) > self.started(owner);
-                let token_text = self.partitioner.display_token(token);
-                let notice =
-                    MembershipNotice::SameToken { endpoint, owner, token: token_text, wins };
-                changes.push(MembershipChange::Notice(notice));
-                if wins {
-                    self.take(endpoint, token.clone(), changes);
-                }
-            }
+        let place = changes.len();
+        let before = self.members.ring.owner(token).filter(|owner| *owner != endpoint);
+        self.update(endpoint, self.claim(endpoint, token, Purpose::Own), changes);
+        if let Some(owner) = before {
+            let wins = self.members.ring.owner(token) == Some(endpoint);
+            let token = self.partitioner.display_token(token);
+            let notice = MembershipNotice::SameToken { endpoint, owner, token, wins };
+            changes.insert(place, MembershipChange::Notice(notice));
         }
     }
 
+    /// A node that is leaving must have owned the token before. If somebody else has it, that is by
+    /// a later start, or was until now.
     fn leaving(&mut self, endpoint: IpAddr, token: &Token, changes: &mut Vec<MembershipChange>) {
         if !self.may_return(endpoint, token, changes) {
             return;
         }
-        match self.members.ring.token(endpoint) {
-            Some(known) if known == token => {}
-            known => {
-                let notice = if known.is_some() {
-                    MembershipNotice::Mismatch { endpoint, word: "leaving" }
-                } else {
-                    MembershipNotice::Jump { endpoint, to: "leaving" }
-                };
-                changes.push(MembershipChange::Notice(notice));
-                // It must have owned this before. Who owns it now does so by a later start.
-                let owner = self.members.ring.owner(token);
-                if owner.is_some_and(|owner| self.started(owner) >= self.started(endpoint)) {
-                    return;
-                }
-                self.take(endpoint, token.clone(), changes);
-            }
+        let known = self.members.ring.token(endpoint);
+        if known != Some(token) {
+            let notice = if known.is_some() {
+                MembershipNotice::Mismatch { endpoint, word: "leaving" }
+            } else {
+                MembershipNotice::Jump { endpoint, to: "leaving" }
+            };
+            changes.push(MembershipChange::Notice(notice));
         }
-        if self.members.leaving.insert(endpoint) {
-            changes.push(MembershipChange::Ring);
-        }
+        self.update(endpoint, self.claim(endpoint, token, Purpose::Leave), changes);
     }
 
     /// Somebody removed the dead owner of a token, and says so until its own next start, long after
@@ -350,31 +322,43 @@ impl Membership {
         version: i32,
         changes: &mut Vec<MembershipChange>,
     ) {
-        let mut joining = self.members.bootstrapping.iter();
-        let joins = joining.find(|(_, taken)| *taken == token).map(|(&endpoint, _)| endpoint);
-        if let Some(endpoint) = joins
-            && self.is_removable(endpoint, by, version)
-        {
-            self.leave(endpoint, changes);
+        let joining: Vec<IpAddr> = self.claims.all_joining(token).collect();
+        for endpoint in joining {
+            if self.is_removable(endpoint, by, version) {
+                self.update(endpoint, None, changes);
+            }
         }
-        let Some(endpoint) = self.members.ring.owner(token) else { return };
-        if endpoint == self.local {
-            changes.push(MembershipChange::Notice(MembershipNotice::RemovalOfSelf));
-            return;
+        let mut is_first = true;
+        while let Some(endpoint) = self.members.ring.owner(token) {
+            if endpoint == self.local || !self.is_removable(endpoint, by, version) {
+                let notice = if endpoint == self.local {
+                    MembershipNotice::RemovalOfSelf
+                } else {
+                    MembershipNotice::RemovalIgnored { endpoint, by }
+                };
+                changes.extend(is_first.then_some(MembershipChange::Notice(notice)));
+                return;
+            }
+            self.remove_owner(endpoint, token, changes);
+            // The next one may be as dead: a former address of the same node, for one.
+            is_first = false;
         }
-        if !self.is_removable(endpoint, by, version) {
-            let notice = MembershipNotice::RemovalIgnored { endpoint, by };
-            changes.push(MembershipChange::Notice(notice));
-            return;
-        }
-        let generation = self.started(endpoint).0;
+    }
+
+    fn remove_owner(
+        &mut self,
+        endpoint: IpAddr,
+        token: &Token,
+        changes: &mut Vec<MembershipChange>,
+    ) {
+        let generation = self.generation(endpoint);
         self.generations.remove(&endpoint);
         if self.removed.len() >= MAX_REMOVED {
             self.removed.pop_first();
         }
         let may_return = false;
         self.removed.insert((endpoint, token.clone()), Removal { generation, may_return });
-        self.leave(endpoint, changes);
+        self.update(endpoint, None, changes);
         let node = RemovedNode { endpoint, token: token.clone(), generation, may_return };
         changes.push(MembershipChange::Removed(node));
     }
@@ -383,12 +367,13 @@ impl Membership {
     /// follows from the version: a counter grows by one a second, and a generation is the time of a
     /// start. For what this node says itself it is now.
     fn is_removable(&self, endpoint: IpAddr, by: IpAddr, version: i32) -> bool {
-        let said_secs = i64::from(self.started(by).0) + i64::from(version);
-        let is_older = i64::from(self.started(endpoint).0) <= said_secs;
+        let said_secs = i64::from(self.generation(by)) + i64::from(version);
+        let is_older = i64::from(self.generation(endpoint)) <= said_secs;
         !self.alive.contains(&endpoint) && (is_older || by == self.local)
     }
 
-    /// Whether a node may be on the ring at this token: unless it was removed from there.
+    /// Whether a node may be on the ring at this token: unless it was removed from there. Then it is
+    /// nowhere, whatever it said before.
     fn may_return(
         &mut self,
         endpoint: IpAddr,
@@ -397,7 +382,7 @@ impl Membership {
     ) -> bool {
         let Some(&removal) = self.removed.get(&(endpoint, token.clone())) else { return true };
         let Removal { generation, may_return } = removal;
-        let is_new_start = self.started(endpoint).0 > generation;
+        let is_new_start = self.generation(endpoint) > generation;
         if endpoint == self.local || is_new_start && may_return {
             self.readmit(endpoint, token, changes);
             return true;
@@ -409,44 +394,134 @@ impl Membership {
             MembershipNotice::ReturnRefused { endpoint, token: text }
         };
         changes.push(MembershipChange::Notice(notice));
+        self.update(endpoint, None, changes);
         false
     }
 
     /// A removal counts no more.
     fn readmit(&mut self, endpoint: IpAddr, token: &Token, changes: &mut Vec<MembershipChange>) {
         if self.removed.remove(&(endpoint, token.clone())).is_some() {
-            let (token, generation) = (token.clone(), self.started(endpoint).0);
+            let (token, generation) = (token.clone(), self.generation(endpoint));
             changes.push(MembershipChange::Readmitted { endpoint, token, generation });
         }
     }
 
-    /// Gives a token to an endpoint, which loses the one that it had.
-    fn take(&mut self, endpoint: IpAddr, token: Token, changes: &mut Vec<MembershipChange>) {
-        self.members.remove(endpoint);
-        let owner = self.members.ring.insert(token.clone(), endpoint);
-        if let Some(owner) = owner {
-            self.members.leaving.remove(&owner);
-            changes.push(MembershipChange::ForgetToken { endpoint: owner });
-        }
-        changes.push(MembershipChange::SaveToken { endpoint, token });
-        changes.push(MembershipChange::Ring);
+    /// What an endpoint says now.
+    fn claim(&self, endpoint: IpAddr, token: &Token, purpose: Purpose) -> Option<Claim> {
+        Some(Claim { token: token.clone(), purpose, generation: Some(self.generation(endpoint)) })
     }
 
-    /// Takes an endpoint out of the ring, and off its way into it.
-    fn leave(&mut self, endpoint: IpAddr, changes: &mut Vec<MembershipChange>) {
-        if self.members.is_member(endpoint) {
-            changes.push(MembershipChange::ForgetToken { endpoint });
+    /// An endpoint says this now, or nothing any more. The tokens of its last claim and of this one
+    /// go to whom they belong by all claims.
+    fn update(
+        &mut self,
+        endpoint: IpAddr,
+        claim: Option<Claim>,
+        changes: &mut Vec<MembershipChange>,
+    ) {
+        let was_displaced = self.displaced_by().is_some();
+        let before = self.claims.replace(endpoint, claim);
+        let tokens = before.iter().chain(self.claims.get(endpoint));
+        let tokens: BTreeSet<Token> = tokens.map(|claim| claim.token.clone()).collect();
+        let mut turn = Turn::default();
+        for token in &tokens {
+            self.claims.drop_unheard_losers(token);
+            self.clear(token, &mut turn);
         }
-        if self.members.remove(endpoint) {
-            changes.push(MembershipChange::Ring);
+        for token in &tokens {
+            self.fill(token, &mut turn);
+        }
+        let is_move = tokens.len() > 1 && endpoint == self.local;
+        for (owner, token) in &turn.gained {
+            let is_own_return = *owner == self.local && was_displaced && !is_move;
+            if *owner != endpoint || is_own_return {
+                let (owner, token) = (*owner, self.partitioner.display_token(token));
+                let notice = MembershipNotice::Reclaimed { owner, token };
+                changes.push(MembershipChange::Notice(notice));
+            }
+            if is_own_return {
+                changes.push(MembershipChange::Reannounce);
+            }
+        }
+        if let Some((token, owner)) = self.displaced_by()
+            && !was_displaced
+        {
+            let token = self.partitioner.display_token(token);
+            let notice = MembershipNotice::PlaceLost { token, owner };
+            changes.push(MembershipChange::Notice(notice));
+        }
+        turn.tell(changes);
+    }
+
+    /// Takes those out who have a token, or join there, and should not.
+    fn clear(&mut self, token: &Token, turn: &mut Turn) {
+        let owner = self.claims.owner(token);
+        if let Some(former) = self.members.ring.owner(token)
+            && owner != Some(former)
+        {
+            self.members.ring.remove(former);
+            self.members.leaving.remove(&former);
+            turn.lost.insert(former);
+        }
+        let joining = self.claims.joining(token);
+        let count = self.members.bootstrapping.len();
+        self.members.bootstrapping.retain(|it, at| at != token || joining == Some(*it));
+        turn.is_changed |= self.members.bootstrapping.len() != count;
+    }
+
+    /// Puts those in who should have a token, or join there. Where they were before is cleared.
+    fn fill(&mut self, token: &Token, turn: &mut Turn) {
+        if let Some(owner) = self.claims.owner(token) {
+            if self.members.ring.owner(token) != Some(owner) {
+                self.members.ring.insert(token.clone(), owner);
+                turn.gained.insert(owner, token.clone());
+            }
+            let claim = self.claims.get(owner);
+            turn.is_changed |= if claim.is_some_and(|it| it.purpose == Purpose::Leave) {
+                self.members.leaving.insert(owner)
+            } else {
+                self.members.leaving.remove(&owner)
+            };
+        }
+        if let Some(joining) = self.claims.joining(token) {
+            let at = self.members.bootstrapping.insert(joining, token.clone());
+            turn.is_changed |= at.as_ref() != Some(token);
         }
     }
 
-    /// Who started later wins a token that two claim. Members of a saved ring that were not heard
-    /// of started before all others, and of two that started in the same second all nodes choose
-    /// the same.
-    fn started(&self, endpoint: IpAddr) -> (i32, IpAddr) {
-        (self.generations.get(&endpoint).copied().unwrap_or(i32::MIN), endpoint)
+    /// The token that this node claims in vain, and who has it.
+    fn displaced_by(&self) -> Option<(&Token, IpAddr)> {
+        let claim = self.claims.get(self.local)?;
+        let owner = self.members.ring.owner(&claim.token)?;
+        let is_displaced = claim.purpose != Purpose::Join && owner != self.local;
+        is_displaced.then_some((&claim.token, owner))
+    }
+
+    /// The last start of an endpoint that was heard of.
+    fn generation(&self, endpoint: IpAddr) -> i32 {
+        self.generations.get(&endpoint).copied().unwrap_or(i32::MIN)
+    }
+}
+
+/// What one claim changes.
+#[derive(Debug, Default)]
+struct Turn {
+    lost: BTreeSet<IpAddr>,
+    gained: BTreeMap<IpAddr, Token>,
+    /// Whether something else is new about who joins or leaves.
+    is_changed: bool,
+}
+
+impl Turn {
+    fn tell(self, changes: &mut Vec<MembershipChange>) {
+        let is_changed = self.is_changed || !self.lost.is_empty() || !self.gained.is_empty();
+        let losers = self.lost.into_iter().filter(|it| !self.gained.contains_key(it));
+        changes.extend(losers.map(|endpoint| MembershipChange::ForgetToken { endpoint }));
+        let gained = self.gained.into_iter();
+        changes.extend(
+            gained.map(|(endpoint, token)| MembershipChange::SaveToken { endpoint, token }),
+        );
+        changes.extend(is_changed.then_some(MembershipChange::Ring));
     }
 }
 

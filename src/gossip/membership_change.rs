@@ -39,6 +39,9 @@ pub enum MembershipChange {
         /// Its generation now.
         generation: i32,
     },
+    /// This node has its token again, which another had for a while. To be said anew: originals go
+    /// by what they hear last, and have forgotten that this node claims it.
+    Reannounce,
     /// Something for the log.
     Notice(MembershipNotice),
 }
@@ -72,7 +75,22 @@ pub enum MembershipNotice {
         /// Whether the former has it now.
         wins: bool,
     },
-    /// A node bootstraps at a token that another has or bootstraps at. It is not followed.
+    /// This node lost its token, and so its place.
+    PlaceLost {
+        /// The token.
+        token: String,
+        /// Who has it now.
+        owner: IpAddr,
+    },
+    /// Who had a token went elsewhere, and another had claimed it all the time.
+    Reclaimed {
+        /// Who has it now.
+        owner: IpAddr,
+        /// The token.
+        token: String,
+    },
+    /// A node bootstraps at a token that another has or bootstraps at. Writes go to the
+    /// first of them.
     Collision {
         /// Who bootstraps.
         endpoint: IpAddr,
@@ -113,9 +131,12 @@ impl MembershipNotice {
             Self::Jump { .. } | Self::RemovalOfSelf => Level::Info,
             Self::Mismatch { .. }
             | Self::SameToken { .. }
+            | Self::Reclaimed { .. }
             | Self::RemovalIgnored { .. }
             | Self::ReturnAwaitsStart { .. } => Level::Warn,
-            Self::Collision { .. } | Self::ReturnRefused { .. } => Level::Error,
+            Self::PlaceLost { .. } | Self::Collision { .. } | Self::ReturnRefused { .. } => {
+                Level::Error
+            }
         }
     }
 }
@@ -135,6 +156,18 @@ impl fmt::Display for MembershipNotice {
                     write!(f, "Ignoring /{endpoint}")
                 }
             }
+            Self::PlaceLost { token, owner } => write!(
+                f,
+                "This node has no place on the ring: /{owner} has its token {token}, as it claims \
+                 the same one and has started later. If that is a mistake, stop /{owner}, empty \
+                 its directories and give it another InitialToken: this node then has its place \
+                 again. If /{owner} is to replace this node, stop this one"
+            ),
+            Self::Reclaimed { owner, token } => write!(
+                f,
+                "Node /{owner} owns token {token} again, which it still claims and whose owner \
+                 went elsewhere"
+            ),
             // The missing bracket is what the original's line looks like.
             Self::Collision { endpoint, other, token } => write!(
                 f,

@@ -9,6 +9,7 @@
 //! events come out.
 
 mod admission;
+mod claims;
 mod endpoint_state;
 mod event;
 mod failure_detector;

@@ -16,7 +16,7 @@ use crate::coordinator::{Coordinator, CoordinatorOptions, Hinting, Peers, ReadOp
 use crate::gossip::{
     EXTENSIONS_STATE, Effects, GOSSIP_INTERVAL, GossipEvent, GossipMessage, Gossiper,
     GossiperOptions, LOAD_STATE, MOVE_STATE, Membership, MembershipChange, MessageKind, Move,
-    RemovedNode,
+    RING_DELAY, RemovedNode,
 };
 use crate::net::message::Message;
 use crate::net::messenger::Messenger;
@@ -123,6 +123,8 @@ struct Gossip {
     gossiper: Gossiper,
     membership: Membership,
     has_started: bool,
+    /// When this node says once more where it is.
+    announce_at: Option<Duration>,
     /// What is to be written down as soon as the lock is free.
     notes: Vec<RingNote>,
 }
@@ -141,7 +143,12 @@ impl Gossip {
         let mut membership = Membership::new(partitioner, *local, *generation, removed);
         membership.remember_returned(returned);
         membership.preload(members);
-        membership.announce(own);
+        let changes = membership.announce(own);
+        // A former address of this node, for one.
+        let notes = changes.into_iter().filter_map(|change| match change {
+            MembershipChange::ForgetToken { endpoint } => Some(RingNote::OwnsNothing(endpoint)),
+            _ => None,
+        });
         let gossiper_options = GossiperOptions {
             local: *local,
             cluster_name: options.cluster_name.clone(),
@@ -154,7 +161,13 @@ impl Gossip {
         let rng = fastrand::Rng::with_seed(options.seed);
         let mut gossiper = Gossiper::new(gossiper_options, rng, clock.monotonic());
         gossiper.preload(membership.members().endpoints());
-        let gossip = Self { gossiper, membership, has_started: false, notes: Vec::new() };
+        let gossip = Self {
+            gossiper,
+            membership,
+            has_started: false,
+            announce_at: None,
+            notes: notes.collect(),
+        };
         Ok((gossip, noted_millis))
     }
 }
@@ -392,13 +405,8 @@ impl Member {
                  InitialToken"
             );
         }
-        for (name, value) in
-            [(MOVE_STATE, value.as_str()), (EXTENSIONS_STATE, &extensions::ALL.join(","))]
-        {
-            if let Err(error) = gossip.gossiper.set_state(name, value) {
-                log::error!("other nodes cannot be told {name}: {error}");
-            }
-        }
+        self.announce_place(&mut gossip);
+        announce(&mut gossip.gossiper, EXTENSIONS_STATE, &extensions::ALL.join(","));
         if let Some(handoff) = &self.handoff {
             handoff.start(&gossip.membership.members().ring);
         }
@@ -408,8 +416,17 @@ impl Member {
         self.write_notes(gossip);
     }
 
+    fn announce_place(&self, gossip: &mut Gossip) {
+        let place = self.own_move.format(self.storage.partitioner());
+        announce(&mut gossip.gossiper, MOVE_STATE, &place);
+    }
+
     fn gossip_round(&self) {
         let mut gossip = self.lock();
+        if gossip.announce_at.is_some_and(|at| at <= self.clock.monotonic()) {
+            gossip.announce_at = None;
+            self.announce_place(&mut gossip);
+        }
         let effects = gossip.gossiper.tick(self.clock.monotonic());
         self.act(&mut gossip, effects);
         self.deliver_hints(&gossip.gossiper);
@@ -529,6 +546,11 @@ impl Member {
             MembershipChange::Readmitted { endpoint, token, generation } => {
                 gossip.notes.push(RingNote::Readmitted(endpoint, token, generation));
             }
+            MembershipChange::Reannounce => {
+                // Who hears it before it knows that the token is free needs to hear it again.
+                gossip.announce_at = Some(self.clock.monotonic() + RING_DELAY);
+                self.announce_place(gossip);
+            }
             MembershipChange::Notice(notice) => log::log!(notice.level(), "{notice}"),
         }
         false
@@ -620,10 +642,7 @@ impl Member {
     fn announce_load(&self) {
         let stores = self.storage.stores().iter();
         let bytes: u64 = stores.map(|store| store.statistics().live_bytes).sum();
-        let mut gossip = self.lock();
-        if let Err(error) = gossip.gossiper.set_state(LOAD_STATE, &format!("{bytes}.0")) {
-            log::error!("other nodes cannot be told how much data there is: {error}");
-        }
+        announce(&mut self.lock().gossiper, LOAD_STATE, &format!("{bytes}.0"));
     }
 
     fn tell_of_drops(&self) {
@@ -642,6 +661,13 @@ fn every(period: Duration) -> Interval {
     // What was missed is not made up for: a burst of rounds would say nothing.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks
+}
+
+/// This node says something of itself.
+fn announce(gossiper: &mut Gossiper, name: &str, value: &str) {
+    if let Err(error) = gossiper.set_state(name, value) {
+        log::error!("other nodes cannot be told {name}: {error}");
+    }
 }
 
 impl Inbound for Member {

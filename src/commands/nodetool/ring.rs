@@ -34,6 +34,14 @@ fn render(ring: &Ring) -> String {
         let cells = [&*endpoint.address.to_string(), &status, &load, &owns, &token(endpoint)];
         line(cells, art(place, members.len()));
     }
+    let is_local = |it: &&RingEndpoint| it.address == ring.local;
+    if let Some(local) = ring.endpoints.iter().find(is_local)
+        && local.state == RingState::Outside
+    {
+        let status = format!("{:?}", local.status);
+        let load = local.load_bytes.map_or_else(|| "?".to_owned(), load);
+        line([&*local.address.to_string(), &status, &load, "0.00%", "(no place on the ring)"], "");
+    }
     text
 }
 
@@ -110,6 +118,17 @@ mod tests {
         let text = render(&ring(vec![alone]));
         assert_eq!(text.lines().count(), 2, "{text}");
         assert!(text.contains(" ?       7 ") && text.ends_with("|<--|\n"), "{text}");
+    }
+
+    #[test]
+    fn a_node_that_lost_its_place_shows_that() {
+        let endpoints =
+            [(12, RingState::Normal), (11, RingState::Outside), (13, RingState::Outside)];
+        let endpoints = endpoints.map(|(last, state)| endpoint(last, state, "7"));
+        let text = render(&ring(endpoints.into()));
+        let last = text.lines().last().unwrap_or_default();
+        assert!(last.starts_with("127.0.0.11    Up ") && last.contains("(no place on the ring)"));
+        assert_eq!(text.lines().count(), 3, "{text}");
     }
 
     #[test]

@@ -157,6 +157,11 @@ impl Cluster {
         self.nodes.remove(&node);
     }
 
+    /// A node loses what it has saved.
+    pub(super) fn wipe(&mut self, node: u8) {
+        self.disks.remove(&node);
+    }
+
     /// A node stands still for some time, as after SIGSTOP.
     pub(super) fn stop(&mut self, node: u8, time: Duration) {
         self.stopped.insert(node, self.now + time);
@@ -293,6 +298,11 @@ impl Cluster {
         for change in changes.iter().cloned() {
             match change {
                 MembershipChange::Ring | MembershipChange::Notice(_) => {}
+                MembershipChange::Reannounce => {
+                    let state = gossiper.state(ip(node)).unwrap();
+                    let place = state.value(MOVE_STATE).unwrap().to_owned();
+                    gossiper.set_state(MOVE_STATE, &place).unwrap();
+                }
                 MembershipChange::SaveToken { endpoint, token } => {
                     disk.ring.insert(endpoint, token);
                 }

@@ -159,6 +159,35 @@ fn of_two_nodes_with_one_token_all_choose_the_later() {
     assert_eq!(cluster.view(4).0.ring.owner(&token(2)), Some(ip(6)));
 }
 
+#[test]
+fn a_conflict_that_an_operator_has_mended_leaves_no_trace() {
+    for seed in 0..20 {
+        let mut cluster = Cluster::of(3, 8.0, SOUND, seed);
+        cluster.run(secs(30));
+        cluster.start(4, &Move::normal(2));
+        cluster.until(secs(20), Cluster::is_converged);
+        assert!(!cluster.view(2).0.is_member(ip(2)), "on that node as well");
+        cluster.run(secs(60));
+        cluster.kill(4);
+        cluster.wipe(4);
+        cluster.run(secs(3));
+        cluster.start(4, &Move::normal(4));
+        let is_whole =
+            |cluster: &Cluster| cluster.is_converged() && cluster.view(4).0.ring.len() == 4;
+        cluster.until(secs(20), is_whole);
+        assert_eq!(cluster.view(1).0.ring.owner(&token(2)), Some(ip(2)));
+        // Nor in what is saved.
+        cluster.kill(2);
+        cluster.until(secs(60), Cluster::is_converged);
+        for node in [1, 3, 4] {
+            cluster.kill(node);
+            cluster.start(node, &Move::normal(node));
+        }
+        cluster.run(secs(60));
+        assert!(is_whole(&cluster));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
