@@ -8,7 +8,7 @@ use crate::config::settings::MAX_TOKEN_LENGTH;
 use crate::ring::Partitioner;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// How many endpoints a gossiper knows at most, and forgotten ones it remembers. Clusters of the
 /// original had a few hundred.
@@ -151,7 +151,9 @@ impl Admission {
 
 /// Whether a node can have this address, so that messages to it lead somewhere else than here.
 pub(super) fn is_of_a_node(address: IpAddr) -> bool {
-    !address.is_unspecified() && !address.is_multicast()
+    let address = address.to_canonical();
+    let is_broadcast = address == IpAddr::V4(Ipv4Addr::BROADCAST);
+    !address.is_unspecified() && !address.is_multicast() && !is_broadcast
 }
 
 /// The bytes that a node has on its disks, as `LOAD-INFORMATION` gives them: a number that both
@@ -215,6 +217,10 @@ mod tests {
         let nobody = IpAddr::from([0; 4]);
         assert_eq!(admission.address(nobody), Err(Some(Refusal::Address)));
         assert_eq!(admission.address(nobody), Err(None));
+        for nobody in ["255.255.255.255", "224.0.0.1", "::", "ff02::1", "::ffff:255.255.255.255"] {
+            let refused = admission.address(nobody.parse().unwrap());
+            assert_eq!(refused, Err(Some(Refusal::Address)), "{nobody}");
+        }
         assert_eq!(admission.no_room(), Some(Refusal::TooManyEndpoints));
         assert_eq!(admission.no_room(), None);
     }
