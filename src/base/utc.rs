@@ -44,6 +44,11 @@ impl UtcTime {
         (found.date() == (year, month, day)).then_some(found)
     }
 
+    /// So many seconds after the Unix epoch; times before it are taken for it.
+    pub fn of_secs(secs: i64) -> Self {
+        Self(u64::try_from(secs).unwrap_or(0).saturating_mul(1000))
+    }
+
     /// Year, month and day.
     fn date(self) -> (u64, u64, u64) {
         // Years that begin in March have the odd day at their end.

@@ -4,6 +4,7 @@ use super::endpoint_state::{EndpointState, VersionedValue};
 use super::event::Shown;
 use super::move_state::{BadMove, Move};
 use super::{LOAD_STATE, MOVE_STATE};
+use crate::base::utc::UtcTime;
 use crate::config::settings::MAX_TOKEN_LENGTH;
 use crate::ring::Partitioner;
 use std::collections::BTreeSet;
@@ -35,6 +36,8 @@ pub enum Refusal {
     TooManyEndpoints,
     /// No node can have this address.
     Address,
+    /// No node can have started at this generation yet.
+    Generation(i32),
     /// The endpoint has as many states as it may have; the value is the name of one more.
     TooManyStates(String),
     /// Name or value of a state are too long; the value is its name.
@@ -57,6 +60,12 @@ impl fmt::Display for Refusal {
                 write!(f, "{MAX_ENDPOINTS} endpoints are known already, and no more are taken")
             }
             Self::Address => f.write_str("this is no address of a node"),
+            Self::Generation(generation) => write!(
+                f,
+                "its generation {generation} is that of a start on {}. Somebody has made that up, \
+                 or the clock there or here is wrong",
+                UtcTime::of_secs(i64::from(*generation))
+            ),
             Self::TooManyStates(name) => {
                 write!(f, "{} is more than the {MAX_STATES} states that are taken", Shown(name))
             }
@@ -86,6 +95,11 @@ impl Admission {
             return Err(self.once(endpoint, "", 0, Refusal::Address));
         }
         Ok(())
+    }
+
+    /// Nobody can have this generation. That is told once for each endpoint.
+    pub(super) fn generation(&mut self, endpoint: IpAddr, generation: i32) -> Option<Refusal> {
+        self.once(endpoint, "", 2, Refusal::Generation(generation))
     }
 
     /// There is no room for this endpoint. That is told once for all that find none.

@@ -3,6 +3,7 @@
 
 use super::admission::Refusal;
 use super::endpoint_state::VersionedValue;
+use crate::base::utc::UtcTime;
 use log::Level;
 use std::fmt;
 use std::net::IpAddr;
@@ -147,8 +148,9 @@ impl fmt::Display for GossipEvent {
             Self::OwnGenerationAhead { remembered, until_secs } => write!(
                 f,
                 "Other nodes remember generation {remembered} of this node, which is ahead of its \
-                 clock: they ignore this node until {until_secs} s since 1970. Set the clock, or \
-                 wait until then"
+                 clock: they ignore this node until {}. Set the clock, or wait until then; or stop \
+                 all other nodes at one time, which makes them forget it",
+                UtcTime::of_secs(*until_secs)
             ),
             Self::Refused { endpoint, from, refusal } => {
                 write!(f, "Ignoring gossip about /{endpoint} from /{from}: {refusal}")
@@ -203,6 +205,10 @@ mod tests {
         ] {
             assert_eq!(event.to_string(), line);
         }
+        let until_secs = i64::from(i32::MAX) - 59;
+        let ahead = GossipEvent::OwnGenerationAhead { remembered: i32::MAX, until_secs };
+        let line = ahead.to_string();
+        assert!(line.contains(" ignore this node until 2038-01-19T03:13:08.000Z. "), "{line}");
         assert_eq!(Shown(&"x".repeat(300)).to_string().len(), SHOWN + 3);
     }
 }

@@ -33,6 +33,11 @@ const QUICK_TARGETS: usize = 64;
 /// starts with the time, and is ignored if that is not greater.
 const MAX_AHEAD_SECS: i64 = 60;
 
+/// How far ahead of its own clock a node lets the generations of others be. Whoever takes a greater
+/// one for true is deaf to that node until then. Clocks may be wrong by much, and a generation that
+/// was once taken from a wrong one stays; a year is what later versions of the original allow.
+const MAX_OTHERS_AHEAD_SECS: i64 = 365 * 24 * 3600;
+
 /// What a gossiper has to be told at its start.
 #[derive(Debug, Clone)]
 pub struct GossiperOptions {
@@ -371,6 +376,9 @@ impl Gossiper {
             let generation = age.0;
             if endpoint == self.local {
                 self.hear_of_self(age, effects);
+            } else if !self.is_plausible(generation) {
+                // Who sends its states hears of that.
+                continue;
             } else {
                 self.hear(endpoint, age, now);
             }
@@ -444,6 +452,13 @@ impl Gossiper {
         }
     }
 
+    /// Whether a node may have started at this generation. A clock that was set back, or has stood
+    /// at 1970 since the machine was started, is helped by the generation of this node.
+    fn is_plausible(&self, generation: i32) -> bool {
+        let latest = self.now_secs().max(i64::from(self.own.generation));
+        i64::from(generation) <= latest.saturating_add(MAX_OTHERS_AHEAD_SECS)
+    }
+
     /// Seconds since 1970, when something was observed last.
     fn now_secs(&self) -> i64 {
         let (started, secs) = self.started;
@@ -461,6 +476,11 @@ impl Gossiper {
         for (endpoint, mut news) in states {
             if endpoint == self.local {
                 self.hear_of_self(news.age(), effects);
+                continue;
+            }
+            if !self.is_plausible(news.generation) {
+                let refused = self.admission.generation(endpoint, news.generation);
+                refuse(endpoint, from, refused, effects);
                 continue;
             }
             let age = news.age();

@@ -315,6 +315,45 @@ fn a_generation_that_others_remember_is_exceeded_unless_it_is_ahead_of_the_clock
 }
 
 #[test]
+fn a_generation_that_cannot_be_makes_nobody_deaf() {
+    let year = 365 * 24 * 3600;
+    let mut a = node(1, &[]);
+    tell(&mut a, 2, state(100, 5, &[(MOVE_STATE, "NORMAL,2")]), secs(1));
+    let forged = || state(i32::MAX, 9, &[(MOVE_STATE, "LEFT,2")]);
+    let refused = |about| GossipEvent::Refused {
+        endpoint: ip(about),
+        from: ip(9),
+        refusal: Refusal::Generation(i32::MAX),
+    };
+    let events = tell(&mut a, 2, forged(), secs(2));
+    assert_eq!(events, [refused(2)]);
+    let line = "Ignoring gossip about /10.0.0.2 from /10.0.0.9: its generation 2147483647 is that \
+                of a start on 2038-01-19T03:14:07.000Z. Somebody has made that up, or the clock \
+                there or here is wrong";
+    assert_eq!(events[0].to_string(), line);
+    assert_eq!(tell(&mut a, 2, forged(), secs(3)), [], "told once");
+    assert_eq!(tell(&mut a, 3, forged(), secs(3)), [refused(3)], "whoever is not known yet");
+    let digest = Digest { endpoint: ip(2), generation: i32::MAX, max_version: 9 };
+    let digests = vec![digest];
+    let syn = GossipMessage::Syn { cluster_name: "Test Cluster".to_owned(), digests };
+    let answer = a.receive(ip(9), syn, secs(4)).messages;
+    let nothing = GossipMessage::Ack { wanted: Vec::new(), states: Vec::new() };
+    assert_eq!(answer[0], (ip(9), nothing), "it is not asked for");
+    assert_eq!(a.endpoints().count(), 2);
+    assert_eq!(tell(&mut a, 2, state(101, 1, &[]), secs(5)).len(), 1, "heard as ever");
+
+    let latest = NOW_SECS as i32 + 6 + year;
+    assert_eq!(tell(&mut a, 4, state(latest + 1, 1, &[]), secs(6)).len(), 1);
+    assert!(a.state(ip(4)).is_none());
+    tell(&mut a, 4, state(latest, 1, &[]), secs(6));
+    assert!(a.state(ip(4)).is_some());
+    // The clock of this node is far behind.
+    let mut a = node_of("Test Cluster", 1, &[], 1_790_000_000);
+    tell(&mut a, 2, state(1_800_000_000, 1, &[]), secs(1));
+    assert!(a.state(ip(2)).is_some());
+}
+
+#[test]
 fn a_digest_tells_of_a_remembered_generation_as_well() {
     let (mut a, mut b) = (node(1, &[]), node(2, &[1]));
     let earlier = node_of("Test Cluster", 1, &[], 200).state(ip(1)).unwrap().clone();
