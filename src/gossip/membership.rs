@@ -175,8 +175,8 @@ impl Membership {
         Some(changes)
     }
 
-    /// This node takes its place, before it tells the others. A saved ring may still have its former
-    /// address there, which loses it.
+    /// This node takes its place, before it tells the others. A saved ring may still have its
+    /// former address there, which loses it.
     pub fn announce(&mut self, own: &Move) -> Vec<MembershipChange> {
         let mut changes = Vec::new();
         self.place(self.local, own, 0, &mut changes);
@@ -270,7 +270,7 @@ impl Membership {
             let notice = MembershipNotice::Collision { endpoint, other, token: text };
             changes.push(MembershipChange::Notice(notice));
         }
-        self.update(endpoint, self.claim(endpoint, token, Purpose::Join), changes);
+        self.update(endpoint, Some(self.claim(endpoint, token, Purpose::Join)), changes);
     }
 
     fn normal(&mut self, endpoint: IpAddr, token: &Token, changes: &mut Vec<MembershipChange>) {
@@ -285,7 +285,7 @@ impl Membership {
         }
         let place = changes.len();
         let before = self.members.ring.owner(token).filter(|owner| *owner != endpoint);
-        self.update(endpoint, self.claim(endpoint, token, Purpose::Own), changes);
+        self.update(endpoint, Some(self.claim(endpoint, token, Purpose::Own)), changes);
         if let Some(owner) = before {
             let wins = self.members.ring.owner(token) == Some(endpoint);
             let token = self.partitioner.display_token(token);
@@ -309,7 +309,7 @@ impl Membership {
             };
             changes.push(MembershipChange::Notice(notice));
         }
-        self.update(endpoint, self.claim(endpoint, token, Purpose::Leave), changes);
+        self.update(endpoint, Some(self.claim(endpoint, token, Purpose::Leave)), changes);
     }
 
     /// Somebody removed the dead owner of a token, and says so until its own next start, long after
@@ -372,8 +372,8 @@ impl Membership {
         !self.alive.contains(&endpoint) && (is_older || by == self.local)
     }
 
-    /// Whether a node may be on the ring at this token: unless it was removed from there. Then it is
-    /// nowhere, whatever it said before.
+    /// Whether a node may be on the ring at this token: unless it was removed from there. Then it
+    /// is nowhere, whatever it said before.
     fn may_return(
         &mut self,
         endpoint: IpAddr,
@@ -407,8 +407,8 @@ impl Membership {
     }
 
     /// What an endpoint says now.
-    fn claim(&self, endpoint: IpAddr, token: &Token, purpose: Purpose) -> Option<Claim> {
-        Some(Claim { token: token.clone(), purpose, generation: Some(self.generation(endpoint)) })
+    fn claim(&self, endpoint: IpAddr, token: &Token, purpose: Purpose) -> Claim {
+        Claim { token: token.clone(), purpose, generation: Some(self.generation(endpoint)) }
     }
 
     /// An endpoint says this now, or nothing any more. The tokens of its last claim and of this one

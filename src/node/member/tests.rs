@@ -406,3 +406,45 @@ async fn who_waits_for_gossip_does_not_wait_for_the_hints_of_others() {
         running.await.unwrap();
     }
 }
+
+#[test]
+fn a_place_that_was_lost_for_a_while_is_announced_anew() {
+    let (member, clock) = member(1, &Arc::new(Wire::default()));
+    member.begin();
+    let hear = |generation, token: &[u8]| {
+        let token = Partitioner::Random.token(token);
+        let place = Move::Normal { token, removed: None }.format(Partitioner::Random);
+        let mut state = EndpointState::new(generation);
+        state.set(MOVE_STATE, &place);
+        let message = GossipMessage::Ack2 { states: vec![(address(2), state)] };
+        let mut gossip = member.lock();
+        let effects = gossip.gossiper.receive(address(2), message, clock.clock.monotonic());
+        member.act(&mut gossip, effects);
+        member.write_notes(gossip);
+    };
+    let announced = || {
+        member.with_gossip(|gossiper, membership| {
+            let place = gossiper.state(address(1)).unwrap().states[MOVE_STATE].clone();
+            (membership.members().is_member(address(1)), place.version, place.value)
+        })
+    };
+    let (_, first, value) = announced();
+    hear(2, &[1]);
+    assert_eq!(announced(), (false, first, value.clone()));
+    hear(3, &[2]);
+    let (is_member, second, _) = announced();
+    assert!(is_member && second > first);
+    // Once more, for who heard that before it heard that the token is free.
+    for _ in 0..=RING_DELAY.as_secs() {
+        clock.clock.advance(GOSSIP_INTERVAL);
+        member.gossip_round();
+    }
+    let (_, third, again) = announced();
+    assert!(third > second + 20 && again == value);
+    clock.clock.advance(RING_DELAY * 2);
+    member.gossip_round();
+    assert_eq!(announced().1, third);
+    let other = (address(2), Partitioner::Random.token(&[2]));
+    let saved = SavedRing::read(&member.storage).unwrap().members;
+    assert!(saved.contains(&other), "{saved:?}");
+}
