@@ -30,6 +30,9 @@ const CHECKSUMMED: u32 = 0x10;
 /// it is told, and ends if that fails.
 pub const MAX_FRAME_BYTES: usize = 128 << 20;
 
+/// Longest message that is sent: its payload may end with a checksum.
+pub const MAX_MESSAGE_BYTES: usize = MAX_FRAME_BYTES - CHECKSUM_BYTES;
+
 /// Bytes in front of a payload.
 pub const HEAD_BYTES: usize = 12;
 

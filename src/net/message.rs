@@ -9,6 +9,7 @@
 //! BYTES body
 //! ```
 
+use super::frame::MAX_MESSAGE_BYTES;
 use super::verb::Verb;
 use crate::base::bytes::{ByteReader, Malformed};
 use crate::base::java::{JavaReader, JavaWriter, TooLong};
@@ -21,6 +22,10 @@ pub const HINT: &str = "HINT";
 
 /// The header of messages about streams; its value is a keyspace.
 pub const STREAMING_KEYSPACE: &str = "STREAMING-TABLE-NAME";
+
+/// Longest body that is sent, in bytes: one that fits into a frame whatever stands before it. The id
+/// may be a text of up to 64 KB, which the sender of the request chose, and the rest is short.
+pub const MAX_BODY_BYTES: usize = MAX_MESSAGE_BYTES - (128 << 10);
 
 /// What tells the requests of one sender apart. Ours are numbers; a peer may choose any text, which
 /// an answer has to repeat.

@@ -4,7 +4,7 @@
 //! end which replicas have not answered in time. So nobody has to keep a task for a request whose
 //! outcome nobody waits for any more, as for the hint of a write that timed out.
 
-use super::message::{Header, Message, MessageId};
+use super::message::{Header, MAX_BODY_BYTES, Message, MessageId};
 use super::report::Reporter;
 use super::transport::Transport;
 use super::verb::Verb;
@@ -41,6 +41,16 @@ pub struct Request<'a> {
     pub tag: u32,
 }
 
+/// What was to be sent is longer than any message may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{bytes} bytes are more than the {limit} that a message between nodes can hold")]
+pub struct BodyTooLarge {
+    /// Length of the body.
+    pub bytes: usize,
+    /// Greatest length of one.
+    pub limit: usize,
+}
+
 /// Locks among which requests are spread, so that threads seldom wait for each other.
 const SHARDS: usize = 16;
 
@@ -49,6 +59,7 @@ const SHARDS: usize = 16;
 pub struct Messenger {
     local: IpAddr,
     timeout: Duration,
+    max_body_bytes: usize,
     clock: Arc<dyn Clock>,
     transport: Arc<dyn Transport>,
     reporter: Reporter,
@@ -83,7 +94,15 @@ impl Messenger {
     ) -> Self {
         let (next_id, shards) = (AtomicU64::new(1), Default::default());
         let reporter = Reporter::new(Arc::clone(&clock));
-        Self { local, timeout, clock, transport, reporter, next_id, shards }
+        let max_body_bytes = MAX_BODY_BYTES;
+        Self { local, timeout, max_body_bytes, clock, transport, reporter, next_id, shards }
+    }
+
+    /// Takes bodies of no more than so many bytes instead of [`MAX_BODY_BYTES`].
+    #[must_use]
+    pub fn with_max_body(mut self, bytes: usize) -> Self {
+        self.max_body_bytes = bytes.min(MAX_BODY_BYTES);
+        self
     }
 
     /// Numbers its requests from what no earlier start of this node has reached: a late answer to
@@ -180,6 +199,18 @@ impl Messenger {
     /// whoever does not answer in time.
     pub fn give_up_all(&self) {
         self.expire_until(Duration::MAX);
+    }
+
+    /// Longest body that may be sent, in bytes. Whoever makes one that may be longer has to ask: the
+    /// transport drops what no frame can hold.
+    pub fn max_body_bytes(&self) -> usize {
+        self.max_body_bytes
+    }
+
+    /// Whether a body of so many bytes may be sent.
+    pub fn check_body(&self, bytes: usize) -> Result<(), BodyTooLarge> {
+        let limit = self.max_body_bytes;
+        if bytes > limit { Err(BodyTooLarge { bytes, limit }) } else { Ok(()) }
     }
 
     /// How many requests are under way.

@@ -2,7 +2,8 @@
 
 use super::Shared;
 use super::queue::{Pushed, Queue, QueueLimits, Queued};
-use crate::net::frame::MAX_FRAME_BYTES;
+use crate::net::frame::MAX_MESSAGE_BYTES;
+use crate::net::message::Message;
 use crate::net::transport::PeerStats;
 use crate::net::verb::Channel;
 use std::collections::BTreeMap;
@@ -10,9 +11,6 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
-
-/// What a checksum adds to a message.
-const CHECKSUM_BYTES: usize = 4;
 
 /// A counter that only grows.
 #[derive(Debug, Default)]
@@ -81,11 +79,11 @@ impl Peer {
         deadline: Duration,
         shared: &Shared,
     ) -> Pushed {
-        if message.len() > MAX_FRAME_BYTES - CHECKSUM_BYTES {
+        if message.len() > MAX_MESSAGE_BYTES {
             self.dropped_large.add(1);
-            let (bytes, address) = (message.len(), self.address);
-            let line = format_args!("dropping a message of {bytes} bytes to {address}: too large");
-            shared.reporter.warn(address, line);
+            shared
+                .reporter
+                .warn(self.address, format_args!("{}", too_large(&message, self.address)));
             return Pushed::Full;
         }
         let limits = QueueLimits {
@@ -119,6 +117,16 @@ impl Peer {
     fn is_idle(&self) -> bool {
         Channel::ALL.into_iter().all(|channel| self.queue(channel).is_idle())
     }
+}
+
+/// What the log says of a message that no frame can hold.
+fn too_large(message: &[u8], to: IpAddr) -> String {
+    let bytes = message.len();
+    let verb = Message::decode(message).map(|it| it.verb.to_string()).unwrap_or_default();
+    format!(
+        "dropping a message of {bytes} bytes to {to} ({verb}): a frame holds {MAX_MESSAGE_BYTES}. \
+         Write, or ask for, fewer columns or rows at a time"
+    )
 }
 
 /// All peers by their addresses. When there are too many, those go to which nothing is open.
