@@ -2,6 +2,7 @@
 
 mod cluster;
 mod distributed;
+mod too_large;
 
 pub(crate) use crate::replica::tests::MemoryStore;
 

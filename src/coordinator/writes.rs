@@ -119,8 +119,9 @@ impl Coordinator {
         // A row that cannot be sent is found before any other was.
         let rows = request.rows().iter().zip(&*replicas);
         let encode = |(mutation, replicas): (_, &WriteReplicas)| {
-            let body = || bodies::encode_mutation(mutation, &self.schema);
-            (!replicas.live.is_empty()).then(body).transpose()
+            // Who seems dead gets it later, and that has to be possible as well.
+            let is_own = replicas.live.is_empty() && replicas.dead.is_empty();
+            (!is_own).then(|| self.encode_write(mutation)).transpose()
         };
         let bodies = rows.map(encode).collect::<Result<Vec<_>, _>>()?;
         let rows = request.rows().iter().zip(replicas).zip(bodies);
@@ -135,6 +136,17 @@ impl Coordinator {
             }
         }
         Ok(())
+    }
+
+    fn encode_write(&self, mutation: &RowMutation) -> Result<Vec<u8>, CoordinatorError> {
+        let body = bodies::encode_mutation(mutation, &self.schema)?;
+        self.messenger.check_body(body.len()).map_err(|error| {
+            CoordinatorError::Unsendable(format!(
+                "the write to one row is too large: {error}. Write fewer columns at a time, or \
+                 smaller values"
+            ))
+        })?;
+        Ok(body)
     }
 
     /// Keeps hints for replicas that do not seem alive. Returns the rows that are content with

@@ -105,28 +105,32 @@ impl Network {
 
 /// The end of the network at one node.
 #[derive(Debug)]
-struct Port(Arc<Network>);
+struct Port {
+    network: Arc<Network>,
+    max_body_bytes: usize,
+}
 
 impl Transport for Port {
     fn send(&self, to: IpAddr, channel: Channel, message: Arc<[u8]>, _deadline: Duration) {
         let decoded = Message::decode(&message).unwrap();
         assert_eq!(decoded.verb.channel(), channel);
+        assert!(decoded.body.len() <= self.max_body_bytes, "{decoded:?} is too large");
         let sent = Sent { from: decoded.from, to, verb: decoded.verb };
-        self.0.sent.lock().unwrap().push(sent);
-        let fate = self.0.rule.lock().unwrap()(sent);
+        self.network.sent.lock().unwrap().push(sent);
+        let fate = self.network.rule.lock().unwrap()(sent);
         match fate {
-            Fate::Arrives => self.0.deliver(to, message),
+            Fate::Arrives => self.network.deliver(to, message),
             Fate::IsLost => {}
             Fate::ArrivesAfter(delay) => {
-                let network = Arc::clone(&self.0);
+                let network = Arc::clone(&self.network);
                 tokio::spawn(async move {
                     tokio::time::sleep(delay).await;
                     network.deliver(to, message);
                 });
             }
             Fate::ArrivesTwice => {
-                self.0.deliver(to, Arc::clone(&message));
-                self.0.deliver(to, message);
+                self.network.deliver(to, Arc::clone(&message));
+                self.network.deliver(to, message);
             }
         }
     }
@@ -152,6 +156,8 @@ pub(super) struct ClusterOptions {
     pub(super) runs_inline: bool,
     pub(super) hints_wait_for_sync: bool,
     pub(super) max_answer_bytes: usize,
+    /// Longest body of a message.
+    pub(super) max_body_bytes: usize,
     pub(super) speculative_percentile: Option<f64>,
     /// Share of the reads that compare all replicas.
     pub(super) repair_chance: f64,
@@ -165,6 +171,7 @@ impl Default for ClusterOptions {
             runs_inline: true,
             hints_wait_for_sync: false,
             max_answer_bytes: 1 << 20,
+            max_body_bytes: usize::MAX,
             speculative_percentile: None,
             repair_chance: 0.0,
             has_dynamic_snitch: false,
@@ -334,9 +341,11 @@ fn start_node(
         runs_inline: options.runs_inline,
     };
     let replica = Arc::new(Replica::start(Arc::clone(&store) as _, replica_options).unwrap());
-    let transport = Arc::new(Port(Arc::clone(network)));
+    let transport =
+        Arc::new(Port { network: Arc::clone(network), max_body_bytes: options.max_body_bytes });
     let messenger = Messenger::new(local, TIMEOUT, Arc::clone(clock), transport);
-    let messenger = Arc::new(messenger.starting_at(place as i32 + 1));
+    let messenger = messenger.starting_at(place as i32 + 1).with_max_body(options.max_body_bytes);
+    let messenger = Arc::new(messenger);
     let hints = open_hints(schema, clock);
     let placement = ReplicaPlacement {
         strategy: ReplicationStrategy::RackUnaware,
