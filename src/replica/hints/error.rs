@@ -21,8 +21,12 @@ pub enum HintError {
     /// The disk is full. Nothing was stored; a later hint is once there is space.
     #[error("no space for hints: {0}")]
     NoSpace(FileError),
-    /// The mutation is larger than the format can hold.
-    #[error("a mutation of {bytes} bytes is larger than the limit of {limit} for hints")]
+    /// The mutation is larger than a message to its target, or the format, can hold: it could never
+    /// be delivered.
+    #[error(
+        "a write of {bytes} bytes to one row is larger than the {limit} that a message between \
+         nodes can hold"
+    )]
     TooLarge {
         /// Size of the mutation.
         bytes: u64,

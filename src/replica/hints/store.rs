@@ -123,11 +123,13 @@ impl HintStore {
         Ok(Self { shared, logs: Mutex::new(logs) })
     }
 
-    /// Keeps a mutation for a target. It is durable after the next [`HintStore::sync`].
+    /// Keeps a mutation for a target, unless no message can hold it. It is durable after the next
+    /// [`HintStore::sync`].
     pub fn store(&self, target: IpAddr, mutation: &RowMutation) -> Result<HintPosition, HintError> {
         let log = self.log_or_new(target.to_canonical());
         let (now_ms, limit) = (self.shared.clock.coarse_millis(), self.shared.max_bytes_per_target);
-        let stored = log.append(mutation.record(), now_ms, limit);
+        let is_sendable = self.shared.terms.check_size(mutation);
+        let stored = is_sendable.and_then(|()| log.append(mutation.record(), now_ms, limit));
         let counters = &self.shared.counters;
         match &stored {
             Ok(_) => {

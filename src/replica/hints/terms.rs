@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use log::warn;
 
+use super::error::HintError;
 use crate::model::mutation::{DecodeError, RowMutation};
 use crate::model::schema::{FamilyId, Schema};
+use crate::net::bodies;
+use crate::net::message::MAX_BODY_BYTES;
 
 /// Families that are warned about one by one; beyond that nobody reads on.
 const MAX_WARNINGS: usize = 100;
@@ -46,6 +49,22 @@ impl Terms {
         let longest = graces.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().max());
         let max_age = longest.map_or(max_age, |longest| max_age.min(longest));
         Self { schema, max_age, gc_grace, warned: Mutex::default() }
+    }
+
+    /// Whether a mutation fits into a message. One that can never be sent would hold up the hints
+    /// behind it until it is too old.
+    pub(super) fn check_size(&self, mutation: &RowMutation) -> Result<(), HintError> {
+        // On the wire a cell takes less than twice as much as here, and what stands around them
+        // takes little.
+        if mutation.record().len() <= MAX_BODY_BYTES / 4 {
+            return Ok(());
+        }
+        // What cannot be encoded for another reason is left out when it is to be delivered.
+        let bytes = bodies::encode_mutation(mutation, &self.schema).map_or(0, |body| body.len());
+        if bytes > MAX_BODY_BYTES {
+            return Err(HintError::TooLarge { bytes: bytes as u64, limit: MAX_BODY_BYTES as u64 });
+        }
+        Ok(())
     }
 
     /// Whether a hint of this age is too old, whatever it is for.

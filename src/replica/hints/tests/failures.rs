@@ -1,5 +1,6 @@
 use super::*;
 use crate::base::sim_fs::{Fault, Operation, Survival};
+use crate::net::message::MAX_BODY_BYTES;
 use rustix::io::Errno;
 use std::sync::Mutex;
 
@@ -201,4 +202,19 @@ fn a_hint_that_cannot_be_read_now_is_not_passed_over() {
     let batch = store.read_batch(ada(), 10_000).unwrap().unwrap();
     assert!((1..20).contains(&batch.hints.len()), "what could be read is delivered first");
     assert_eq!(drain(&store, ada()), range(0..20));
+}
+
+#[test]
+fn what_no_message_holds_is_not_kept_and_holds_up_nothing() {
+    let mut rig = Rig::new();
+    rig.options.max_bytes_per_target = 1 << 30;
+    let store = rig.open();
+    let large = mutation_of("Authors", 1, MAX_BODY_BYTES);
+    let error = store.store(ada(), &large).unwrap_err();
+    assert!(matches!(error, HintError::TooLarge { .. }), "{error}");
+    assert!(error.to_string().contains(&format!("the {MAX_BODY_BYTES} that a message")), "{error}");
+    assert_eq!((store.stats().failed, rig.files(ada()).len()), (1, 0));
+    store.store(ada(), &mutation(2)).unwrap();
+    assert_eq!(drain(&store, ada()), [2]);
+    assert!(store.store(ada(), &mutation_of("Authors", 3, MAX_BODY_BYTES - (1 << 10))).is_ok());
 }
