@@ -7,12 +7,13 @@ use super::requirement::Requirement;
 use super::row_read::{Ask, Reply, Request, Resolved, RowRead};
 use super::view::{Endpoints, ReadReplicas, View};
 use super::{ConsistencyLevel, CoordinatorError};
+use crate::model::cell::Cell;
 use crate::model::key::RowKey;
 use crate::model::schema::FamilyId;
 use crate::model::slice::{RowSlice, Slice};
 use crate::net::Verb;
 use crate::net::bodies::{ReadCommand, ReadReply};
-use crate::net::extensions::FULL_DIGEST;
+use crate::net::extensions::{FULL_DIGEST, TAKES_REFUSAL};
 use crate::net::messenger::{self, Replies};
 use crate::replica::{ReplicaError, Ticket};
 use std::fmt;
@@ -28,6 +29,12 @@ const ROWS_AT_A_TIME: usize = 32;
 
 /// Columns of one row that are counted at a time, where they have to be compared for that.
 const COUNTED_AT_A_TIME: usize = 10_000;
+
+/// Fewest of them: the last one is the first of the next page.
+const FEWEST_COUNTED: usize = 2;
+
+/// What a page of columns that are counted takes of the longest message, about, where they are long.
+const COUNTED_SHARE: usize = 8;
 
 /// Which part of which row is read.
 #[derive(Debug, Clone, Copy)]
@@ -87,6 +94,11 @@ impl Replies for Inbox {
         };
         // Nobody listens any more when the read is done.
         let _ = self.arrivals.send(Arrival { round, from, reply: reply.map(Ok) });
+    }
+
+    fn on_refusal(&self, round: u32, from: IpAddr, why: &str) {
+        let refused = Some(Err(ReplicaError::TooLarge(why.to_owned())));
+        let _ = self.arrivals.send(Arrival { round, from, reply: refused });
     }
 
     fn on_timeout(&self, _round: u32, missing: &[IpAddr]) {
@@ -240,7 +252,7 @@ impl Coordinator {
     }
 
     /// Counts what replicas know together, a page at a time: there may be more columns than fit
-    /// into memory.
+    /// into memory, and those of a page may be more than a message can hold.
     async fn count_of(
         self: &Arc<Self>,
         view: &Arc<View>,
@@ -249,15 +261,23 @@ impl Coordinator {
     ) -> Result<usize, CoordinatorError> {
         let Wanted { family, key, slice: all } = wanted;
         let super_name = all.super_name();
-        let (mut count, mut start) = (0, Vec::new());
+        let (mut count, mut start, mut at_a_time) = (0, Vec::new(), COUNTED_AT_A_TIME);
         loop {
-            let page = Slice::range(super_name, &start, b"", false, COUNTED_AT_A_TIME);
+            let page = Slice::range(super_name, &start, b"", false, at_a_time);
             let (wanted, mut ticket) = (Wanted { family, key, slice: &page }, self.ticket());
-            let row = self.read_from(view, wanted, replicas.clone(), &mut ticket).await?;
+            let row = self.read_from(view, wanted, replicas.clone(), &mut ticket).await;
+            if matches!(row, Err(CoordinatorError::TooLarge(_))) && at_a_time > FEWEST_COUNTED {
+                at_a_time = (at_a_time / 4).max(FEWEST_COUNTED);
+                continue;
+            }
+            let row = row?;
             count += row.count;
-            let Some(last) = row.cells.last().filter(|_| row.count >= COUNTED_AT_A_TIME) else {
+            let Some(last) = row.cells.last().filter(|_| row.count >= at_a_time) else {
                 return Ok(count);
             };
+            let bytes: usize = row.cells.iter().map(Cell::encoded_length).sum();
+            let fitting = self.messenger.max_body_bytes() / COUNTED_SHARE * row.count / bytes;
+            at_a_time = fitting.clamp(FEWEST_COUNTED, COUNTED_AT_A_TIME);
             let is_group = self.schema.family(family).is_super() && super_name.is_none();
             start = if is_group { last.super_name() } else { last.name() }.to_vec();
             // The last one is the first of the next page.
@@ -421,7 +441,8 @@ impl Coordinator {
         };
         let body = command.encode(&self.schema)?;
         let is_full = ask == Ask::Digest && view.takes_full_digests(to);
-        let headers = if is_full { vec![FULL_DIGEST] } else { Vec::new() };
+        let mut headers = if is_full { vec![FULL_DIGEST] } else { Vec::new() };
+        headers.extend(view.gives_refusals(to).then_some(TAKES_REFUSAL));
         let message = messenger::Request { verb: Verb::Read, headers, body: &body, tag: round };
         let replies: Arc<dyn Replies> = Arc::clone(replies) as _;
         Ok(self.messenger.request(message, &[to], &replies)?)

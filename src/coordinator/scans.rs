@@ -19,6 +19,7 @@ use crate::model::schema::FamilyId;
 use crate::model::slice::{RowSlice, Slice};
 use crate::net::Verb;
 use crate::net::bodies::{RangeCommand, RangeReply};
+use crate::net::extensions::TAKES_REFUSAL;
 use crate::net::messenger::{Replies, Request};
 use crate::replica::{ReplicaError, Row, Ticket, VersionedRow};
 use crate::ring::RowRange;
@@ -121,6 +122,11 @@ impl Replies for Inbox {
         });
         // Nobody listens any more when the scan is done.
         let _ = self.arrivals.send(Arrival { from, rows: rows.ok() });
+    }
+
+    fn on_refusal(&self, _tag: u32, from: IpAddr, why: &str) {
+        let refused = Some(Err(ReplicaError::TooLarge(why.to_owned())));
+        let _ = self.arrivals.send(Arrival { from, rows: refused });
     }
 
     fn on_timeout(&self, _tag: u32, missing: &[IpAddr]) {
@@ -489,7 +495,8 @@ impl Coordinator {
         }
         let command = RangeCommand { family, slice, range, max_rows };
         let body = command.encode(&self.schema, self.partitioner)?;
-        let (verb, headers) = (Verb::RangeSlice, Vec::new());
+        let refusals = self.view().gives_refusals(endpoint).then_some(TAKES_REFUSAL);
+        let (verb, headers) = (Verb::RangeSlice, refusals.into_iter().collect());
         let message = Request { verb, headers, body: &body, tag: 0 };
         let replies: Arc<dyn Replies> = Arc::clone(replies) as _;
         Ok(self.messenger.request(message, &[endpoint], &replies)?)

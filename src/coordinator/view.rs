@@ -21,6 +21,8 @@ pub struct Peers {
     pub live: BTreeSet<IpAddr>,
     /// Those that understand digests which cover deletions of rows.
     pub full_digests: BTreeSet<IpAddr>,
+    /// Those that say why they refuse a read.
+    pub refusals: BTreeSet<IpAddr>,
 }
 
 /// The ring with everything that was derived from it.
@@ -126,6 +128,11 @@ impl View {
     /// Whether the node understands digests that cover deletions of rows.
     pub(super) fn takes_full_digests(&self, endpoint: IpAddr) -> bool {
         endpoint == self.local || self.peers.full_digests.contains(&endpoint)
+    }
+
+    /// Whether the node says why it refuses a read.
+    pub(super) fn gives_refusals(&self, endpoint: IpAddr) -> bool {
+        self.peers.refusals.contains(&endpoint)
     }
 
     /// Whether every row has this node as its only replica, whatever its token, and no level asks

@@ -10,9 +10,20 @@ pub const CHECKSUMS: &str = "checksums";
 /// Digests may cover the deletions of rows and super columns.
 pub const FULL_DIGESTS: &str = "full-digests";
 
+/// Reads that are refused may be answered by why, instead of not at all.
+pub const REFUSALS: &str = "refusals";
+
 /// All that this version understands.
-pub const ALL: [&str; 2] = [CHECKSUMS, FULL_DIGESTS];
+pub const ALL: [&str; 3] = [CHECKSUMS, FULL_DIGESTS, REFUSALS];
 
 /// The header of a read command that wants a digest which covers deletions.
 pub const FULL_DIGEST: Header<'static> =
     Header { name: Cow::Borrowed("X-FULL-DIGEST"), value: b"" };
+
+/// The header of a command to read whose sender understands refusals.
+pub const TAKES_REFUSAL: Header<'static> =
+    Header { name: Cow::Borrowed("X-ALEXANDRA-REFUSALS"), value: b"" };
+
+/// The header of an answer that has no body, because none can hold what was asked for; its value is
+/// a text that says so to the client.
+pub const REFUSED: &str = "X-ALEXANDRA-REFUSED";

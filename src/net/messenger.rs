@@ -4,6 +4,7 @@
 //! end which replicas have not answered in time. So nobody has to keep a task for a request whose
 //! outcome nobody waits for any more, as for the hint of a write that timed out.
 
+use super::extensions::REFUSED;
 use super::message::{Header, MAX_BODY_BYTES, Message, MessageId};
 use super::report::Reporter;
 use super::transport::Transport;
@@ -26,6 +27,12 @@ pub trait Replies: Send + Sync + fmt::Debug {
 
     /// The time is over, and these have not answered.
     fn on_timeout(&self, tag: u32, missing: &[IpAddr]);
+
+    /// One has refused, and says why. For who asked for nothing that is refused that is as if it had
+    /// not answered.
+    fn on_refusal(&self, tag: u32, from: IpAddr, _why: &str) {
+        self.on_timeout(tag, &[from]);
+    }
 }
 
 /// A request to one or more nodes.
@@ -50,6 +57,9 @@ pub struct BodyTooLarge {
     /// Greatest length of one.
     pub limit: usize,
 }
+
+/// Longest part of a refusal that is passed on, in bytes.
+const MOST_REFUSAL_BYTES: usize = 500;
 
 /// Locks among which requests are spread, so that threads seldom wait for each other.
 const SHARDS: usize = 16;
@@ -154,6 +164,13 @@ impl Messenger {
         self.pass_on(&Message::new(id, self.local, Verb::ReadResponse, body), to)
     }
 
+    /// Answers a request, whose sender understands that, by why it has no other answer.
+    pub fn refuse(&self, to: IpAddr, id: MessageId, why: &str) -> Result<(), TooLong> {
+        let refused = Header { name: REFUSED.into(), value: why.as_bytes() };
+        let message = Message::new(id, self.local, Verb::ReadResponse, b"");
+        self.pass_on(&Message { headers: vec![refused], ..message }, to)
+    }
+
     fn pass_on(&self, message: &Message<'_>, to: IpAddr) -> Result<(), TooLong> {
         let deadline = self.clock.monotonic() + self.timeout;
         self.transport.send(to, message.verb.channel(), message.encode()?.into(), deadline);
@@ -172,6 +189,11 @@ impl Messenger {
             shard.by_id.remove(&id);
         }
         drop(shard);
+        if let Some(why) = message.header(REFUSED) {
+            let why = why.get(..MOST_REFUSAL_BYTES).unwrap_or(why);
+            replies.on_refusal(tag, message.from, &String::from_utf8_lossy(why));
+            return;
+        }
         let took = self.clock.monotonic().saturating_sub(sent);
         replies.on_reply(tag, message.from, message.body, took);
     }

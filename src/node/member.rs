@@ -617,7 +617,11 @@ impl Member {
             self.transport.set_checksums(*endpoint, checksums.contains(endpoint));
         }
         let live = known.iter().copied().filter(|it| gossip.gossiper.is_alive(*it)).collect();
-        let peers = Peers { live, full_digests: announce(extensions::FULL_DIGESTS) };
+        let peers = Peers {
+            live,
+            full_digests: announce(extensions::FULL_DIGESTS),
+            refusals: announce(extensions::REFUSALS),
+        };
         self.coordinator.set_ring(ring, peers);
     }
 

@@ -4,12 +4,13 @@ use super::hints::HintStore;
 use super::verbs::Replica;
 use crate::model::mutation::RowMutation;
 use crate::model::schema::Schema;
+use crate::model::version::RowVersion;
 use crate::net::bodies::{
     self, BodyError, EncodeError, RangeCommand, RangeReply, ReadCommand, ReadReply, WriteResponse,
 };
-use crate::net::extensions::FULL_DIGEST;
+use crate::net::extensions::{FULL_DIGEST, TAKES_REFUSAL};
 use crate::net::message::{self, Message, MessageId};
-use crate::net::messenger::Messenger;
+use crate::net::messenger::{BodyTooLarge, Messenger};
 use crate::net::{Drops, Verb};
 use crate::ring::Partitioner;
 use std::net::IpAddr;
@@ -22,6 +23,11 @@ use tokio_util::task::TaskTracker;
 /// Requests of other nodes that wait for the disk at a time. One more is dropped: its sender has
 /// a deadline and other replicas, and what waits here takes memory.
 const MAX_WAITING: usize = 4096;
+
+/// How much more room columns may take here than a message has. Short ones take more in memory; where
+/// they are too many all the same, or together are longer than they may be, that shows before they
+/// are put into a message.
+const ROOM_FACTOR: usize = 2;
 
 /// What a [`Responder`] works with.
 #[derive(Debug)]
@@ -62,6 +68,19 @@ enum Refusal {
     Encode(#[from] EncodeError),
     #[error("{0}")]
     Replica(#[from] super::ReplicaError),
+    #[error("the answer is too large: {0}: ask for fewer columns or rows at a time")]
+    TooLarge(#[from] BodyTooLarge),
+}
+
+impl Refusal {
+    /// Whether the sender asked for more than it can get.
+    fn is_too_large(&self) -> bool {
+        match self {
+            Self::TooLarge(_) => true,
+            Self::Replica(error) => error.is_too_large(),
+            Self::Body(_) | Self::Encode(_) => false,
+        }
+    }
 }
 
 impl Responder {
@@ -74,16 +93,21 @@ impl Responder {
     /// Takes a request. Must be called within a tokio runtime. False if the verb is none that a
     /// replica answers.
     pub fn receive(self: &Arc<Self>, message: &Message<'_>) -> bool {
-        let (from, id, verb) = (message.from, message.id.clone(), message.verb);
-        let begun = match verb {
+        let asked = Asked {
+            from: message.from,
+            id: message.id.clone(),
+            verb: message.verb,
+            takes_refusal: message.header(&TAKES_REFUSAL.name).is_some(),
+        };
+        let begun = match message.verb {
             Verb::Mutation | Verb::Binary | Verb::ReadRepair => self.begin_write(message),
             Verb::Read => self.begin_read(message),
             Verb::RangeSlice => self.begin_scan(message),
             _ => return false,
         };
         match begun {
-            Ok(work) => self.run(from, id, verb, work),
-            Err(refusal) => self.warn(from, verb, &refusal),
+            Ok(work) => self.run(asked, work),
+            Err(refusal) => self.warn(message.from, message.verb, &refusal),
         }
         true
     }
@@ -94,19 +118,11 @@ impl Responder {
         self.tasks.wait().await;
     }
 
-    fn run(self: &Arc<Self>, from: IpAddr, id: MessageId, verb: Verb, work: Work) {
-        let responder = Arc::clone(self);
+    fn run(self: &Arc<Self>, asked: Asked, work: Work) {
+        let (responder, verb) = (Arc::clone(self), asked.verb);
         let mut work: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
-            match work.await {
-                Ok(Some(reply)) => {
-                    let messenger = &responder.options.messenger;
-                    if let Err(error) = messenger.reply(from, id, &reply) {
-                        messenger.warn(from, format_args!("{from} gets no answer: {error}"));
-                    }
-                }
-                Ok(None) => {}
-                Err(refusal) => responder.warn(from, verb, &refusal),
-            }
+            let done = work.await;
+            responder.answer(asked, done);
         });
         // What needs no waiting is done now, without a task.
         let mut context = Context::from_waker(Waker::noop());
@@ -124,6 +140,25 @@ impl Responder {
             }
             drop(slot);
         });
+    }
+
+    fn answer(&self, asked: Asked, done: Result<Option<Vec<u8>>, Refusal>) {
+        let Asked { from, id, verb, takes_refusal } = asked;
+        let messenger = &self.options.messenger;
+        let answered = match done {
+            Ok(Some(reply)) => messenger.reply(from, id, &reply),
+            Ok(None) => Ok(()),
+            Err(refusal) if takes_refusal && refusal.is_too_large() => {
+                messenger.refuse(from, id, &refusal.to_string())
+            }
+            Err(refusal) => {
+                self.warn(from, verb, &refusal);
+                Ok(())
+            }
+        };
+        if let Err(error) = answered {
+            messenger.warn(from, format_args!("{from} gets no answer: {error}"));
+        }
     }
 
     fn begin_write(&self, message: &Message<'_>) -> Result<Work, Refusal> {
@@ -166,32 +201,45 @@ impl Responder {
         let wants_full_digest = message.header(&FULL_DIGEST.name).is_some();
         let family = Arc::clone(self.options.schema.family(command.family));
         let replica = Arc::clone(&self.options.replica);
+        let messenger = Arc::clone(&self.options.messenger);
         Ok(Box::pin(async move {
             let ReadCommand { family: id, key, slice, digest_only } = command;
             // Held until the answer is in the hands of the transport.
-            let mut ticket = replica.ticket();
+            let mut ticket = match digest_only {
+                // However much it covers, the digest itself is short.
+                true => replica.ticket(),
+                false => replica.ticket_within(room(&messenger)),
+            };
             let read = replica.read_version(id, &key, &slice, &mut ticket).await;
             let version = read.wait().await?;
+            if !digest_only {
+                messenger.check_body(least_bytes(&version))?;
+            }
             let reply = match (digest_only, wants_full_digest) {
                 (false, _) => ReadReply::Data { key, version },
                 (true, false) => ReadReply::Digest(version.digest(&family)),
                 (true, true) => ReadReply::Digest(version.full_digest(&family)),
             };
-            Ok(Some(reply.encode(&family)?))
+            let body = reply.encode(&family)?;
+            messenger.check_body(body.len())?;
+            Ok(Some(body))
         }))
     }
 
     fn begin_scan(&self, message: &Message<'_>) -> Result<Work, Refusal> {
-        let ResponderOptions { schema, partitioner, replica, .. } = &self.options;
+        let ResponderOptions { schema, partitioner, replica, messenger, .. } = &self.options;
         let command = RangeCommand::decode(message.body, schema, *partitioner)?;
         let family = Arc::clone(schema.family(command.family));
-        let replica = Arc::clone(replica);
+        let (replica, messenger) = (Arc::clone(replica), Arc::clone(messenger));
         Ok(Box::pin(async move {
             let RangeCommand { family: id, slice, range, max_rows } = command;
-            let mut ticket = replica.ticket();
+            let mut ticket = replica.ticket_within(room(&messenger));
             let scan = replica.scan_versions(id, &range, &slice, max_rows, &mut ticket).await;
             let rows = scan.wait().await?;
-            Ok(Some(RangeReply { rows }.encode(&family)?))
+            messenger.check_body(rows.iter().map(|(_, version)| least_bytes(version)).sum())?;
+            let body = RangeReply { rows }.encode(&family)?;
+            messenger.check_body(body.len())?;
+            Ok(Some(body))
         }))
     }
 
@@ -200,6 +248,26 @@ impl Responder {
         let line = format_args!("a {verb} of {from} was not done: {refusal}");
         self.options.messenger.warn(from, line);
     }
+}
+
+/// Who asked for what, as far as the answer needs it.
+#[derive(Debug)]
+struct Asked {
+    from: IpAddr,
+    id: MessageId,
+    verb: Verb,
+    /// Whether a refusal is understood there.
+    takes_refusal: bool,
+}
+
+/// What may be read for an answer that is sent, in bytes.
+fn room(messenger: &Messenger) -> usize {
+    messenger.max_body_bytes().saturating_mul(ROOM_FACTOR)
+}
+
+/// What the cells of a version take in a message at least.
+fn least_bytes(version: &RowVersion) -> usize {
+    version.cells.iter().map(|cell| cell.name().len() + cell.value().len()).sum()
 }
 
 /// Work that may have to wait, and the body of its reply, if there is one.

@@ -63,12 +63,15 @@ pub enum ReplicaError {
     /// The work panicked, or the node is shutting down.
     #[error(transparent)]
     Abandoned(#[from] Abandoned),
+    /// Another replica says that its answer would be larger than any may be.
+    #[error("{0}")]
+    TooLarge(String),
 }
 
 impl ReplicaError {
     /// Whether the request asked for more than any answer may hold.
     pub fn is_too_large(&self) -> bool {
-        matches!(self, Self::Read(ReadError::TooLarge { .. }))
+        matches!(self, Self::Read(ReadError::TooLarge { .. }) | Self::TooLarge(_))
     }
 }
 
@@ -176,6 +179,12 @@ impl Replica {
     /// What one request reads by.
     pub fn ticket(&self) -> Ticket {
         Ticket { permit: None, room: Arc::new(AnswerRoom::new(self.max_answer_bytes)) }
+    }
+
+    /// What one request reads by whose answer may take no more than so many bytes.
+    pub fn ticket_within(&self, bytes: usize) -> Ticket {
+        let room = AnswerRoom::new(self.max_answer_bytes.min(bytes));
+        Ticket { permit: None, room: Arc::new(room) }
     }
 
     /// Begins to apply mutations. The answer comes when they may be acknowledged.

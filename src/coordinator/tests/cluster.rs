@@ -186,6 +186,8 @@ pub(super) struct Cluster {
     pub(super) network: Arc<Network>,
     pub(super) ring: TokenMetadata,
     pub(super) nodes: Vec<ClusterNode>,
+    /// Whether nodes announce that they say why they refuse a read.
+    pub(super) refuses: bool,
 }
 
 /// The address of a node, by its place.
@@ -209,7 +211,7 @@ impl Cluster {
         let clock: Arc<dyn Clock> = Arc::new(RuntimeClock(Instant::now()));
         let node = |place| start_node(place, &schema, &ring, &network, &clock, options);
         let nodes = (0..count).map(node).collect();
-        let cluster = Self { schema, network, ring, nodes };
+        let cluster = Self { schema, network, ring, nodes, refuses: true };
         cluster.set_live(&(0..count).collect::<Vec<_>>());
         cluster
     }
@@ -218,7 +220,8 @@ impl Cluster {
     pub(super) fn set_live(&self, places: &[usize]) {
         let live: BTreeSet<IpAddr> = places.iter().map(|place| address(*place)).collect();
         for node in &self.nodes {
-            let peers = Peers { full_digests: live.clone(), live: live.clone() };
+            let refusals = if self.refuses { live.clone() } else { BTreeSet::new() };
+            let peers = Peers { full_digests: live.clone(), live: live.clone(), refusals };
             node.coordinator.set_ring(self.ring.clone(), peers);
         }
     }

@@ -2,7 +2,11 @@
 
 use super::cluster::{Cluster, ClusterOptions, ROWS, address};
 use crate::coordinator::{ConsistencyLevel, CoordinatorError};
+use crate::model::key::RowKey;
 use crate::model::mutation::{MutationBuilder, RowMutation};
+
+use crate::model::slice::Slice;
+use tokio::time::Instant;
 
 use ConsistencyLevel::{All, Any, One, Quorum, Zero};
 
@@ -53,5 +57,52 @@ async fn what_only_this_node_keeps_may_be_larger_than_a_message() {
         cluster.write_all(0, std::slice::from_ref(&row), Quorum).await.unwrap();
         assert_eq!(cluster.nodes[0].store.stored(ROWS, "a").cells.len(), 1);
         assert!(cluster.network.take_sent().iter().all(|sent| sent.to != address(1)));
+    }
+}
+
+/// A refusal that names the limit.
+fn is_refused<T: std::fmt::Debug>(read: &Result<T, CoordinatorError>) -> bool {
+    let limit = format!("the {LIMIT} that a message between nodes can hold: ask for fewer columns");
+    matches!(read, Err(CoordinatorError::TooLarge(why)) if why.contains(&limit))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_no_message_answers_is_refused_at_once() {
+    let mut cluster = cluster(4, 3);
+    let names: Vec<String> = (10..34).map(|number| number.to_string()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    for place in 0..3 {
+        cluster.put(place, &row(&cluster, "a", &names, 100));
+    }
+    let (all, began) = (Slice::all(None), Instant::now());
+    for level in [One, Quorum, All] {
+        let read = cluster.read(3, "a", &all, level).await;
+        assert!(is_refused(&read), "{level:?} {read:?}");
+        let scanned = cluster.scan(3, 9, level).await;
+        assert!(is_refused(&scanned), "{level:?} {scanned:?}");
+        let few = Slice::range(None, b"", b"", false, 10);
+        assert!(cluster.read(3, "a", &few, level).await.is_ok());
+        assert!(cluster.read(0, "a", &all, level).await.is_ok(), "digests are short");
+        let (coordinator, key) = (&cluster.nodes[3].coordinator, RowKey::from("a"));
+        assert_eq!(coordinator.count(ROWS, &key, None, level).await.unwrap(), 24, "{level:?}");
+    }
+    assert!(cluster.scan(0, 9, One).await.is_ok(), "nothing is sent for it");
+    assert_eq!(began.elapsed().as_secs(), 0);
+    cluster.refuses = false;
+    cluster.set_live(&[0, 1, 2, 3]);
+    let read = cluster.read(3, "a", &all, One).await;
+    assert!(matches!(read, Err(CoordinatorError::TimedOut)), "{read:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_that_no_message_holds_together_are_read_by_fewer() {
+    let cluster = cluster(4, 3);
+    let keys = ["a0", "a1", "a2", "a3", "a4"];
+    for key in keys {
+        cluster.write_all(0, &[row(&cluster, key, &["c"], LIMIT / 3)], All).await.unwrap();
+    }
+    for place in [0, 3] {
+        let scanned = cluster.scan(place, 9, Quorum).await.unwrap();
+        assert_eq!(scanned.len(), keys.len(), "by {place}");
     }
 }

@@ -10,12 +10,12 @@ use crate::model::mutation::{MutationBuilder, RowMutation};
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
 use crate::model::slice::Slice;
 use crate::net::bodies::{self, RangeCommand, RangeReply, ReadCommand, ReadReply};
-use crate::net::extensions::FULL_DIGEST;
+use crate::net::extensions::{FULL_DIGEST, REFUSED, TAKES_REFUSAL};
 use crate::net::message::{HINT, Header, Message};
 use crate::net::messenger::Messenger;
 use crate::net::{Channel, Drops, Transport, Verb};
 use crate::replica::{
-    HINT_SEGMENT_BYTES, HintOptions, HintStore, Replica, ReplicaOptions, Responder,
+    HINT_SEGMENT_BYTES, HintOptions, HintStore, LocalStore, Replica, ReplicaOptions, Responder,
     ResponderOptions,
 };
 use crate::ring::{Partitioner, RowRange};
@@ -64,6 +64,10 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
+        Self::with_max_body(usize::MAX)
+    }
+
+    fn with_max_body(max_body: usize) -> Self {
         let schema = Arc::new(Schema::new([Arc::new(ColumnFamilySchema {
             keyspace: "Blog".to_owned(),
             name: "Authors".to_owned(),
@@ -91,12 +95,13 @@ impl Rig {
         let hints = HintStore::open(fs, Arc::<ManualClock>::clone(&clock), rng, hint_options);
         let (hints, sent) = (Arc::new(hints.unwrap()), Arc::new(Sent::default()));
         let transport = Arc::<Sent>::clone(&sent);
+        let messenger = Messenger::new(local(), TIMEOUT, clock, transport);
         let drops = Arc::new(Drops::default());
         let responder = Responder::new(ResponderOptions {
             replica: Arc::new(Replica::start(store.clone(), options).unwrap()),
             schema: schema.clone(),
             partitioner,
-            messenger: Arc::new(Messenger::new(local(), TIMEOUT, clock, transport)),
+            messenger: Arc::new(messenger.with_max_body(max_body)),
             hints: Some(hints.clone()),
             local: local(),
             drops: drops.clone(),
@@ -178,6 +183,41 @@ async fn hints_are_kept_for_whom_the_sender_names_besides() {
     let odd = vec![Header { name: Cow::Borrowed(HINT), value: &value[1..] }];
     rig.send(2, Verb::Mutation, odd, &rig.body("b"));
     assert_eq!((rig.names().as_str(), rig.replies().len()), ("a", 0));
+}
+
+#[tokio::test]
+async fn what_no_message_holds_is_refused_to_who_understands_that() {
+    let rig = Rig::with_max_body(1000);
+    for column in ["a", "b"] {
+        let mut builder = MutationBuilder::new(&rig.schema, "Blog", b"ada");
+        builder.family(FAMILY).insert((b"", column.as_bytes()), &[b'v'; 600], 5);
+        rig.store.apply(&[builder.finish()], true).unwrap();
+    }
+    let slice = Slice::all(None);
+    let read = |digest_only| {
+        let (key, slice) = ("ada".into(), slice.clone());
+        ReadCommand { family: FAMILY, key, slice, digest_only }.encode(&rig.schema).unwrap()
+    };
+    let range = || RangeCommand {
+        family: FAMILY,
+        slice: slice.clone(),
+        range: RowRange::all(),
+        max_rows: 9,
+    };
+    let range = range().encode(&rig.schema, Partitioner::OrderPreserving).unwrap();
+    for (verb, body) in [(Verb::Read, &read(false)), (Verb::RangeSlice, &range)] {
+        rig.send(1, verb, vec![TAKES_REFUSAL], body);
+        let sent = std::mem::take(&mut *rig.sent.0.lock().unwrap());
+        let message = Message::decode(&sent[0].1).unwrap();
+        let why = String::from_utf8_lossy(message.header(REFUSED).unwrap());
+        assert!(why.contains("the 1000 that a message between nodes can hold"), "{why}");
+        assert!(why.ends_with("ask for fewer columns or rows at a time"), "{why}");
+        assert_eq!((message.id.as_u64(), message.body), (Some(1), &b""[..]));
+        rig.send(2, verb, Vec::new(), body);
+        assert_eq!(rig.replies(), [], "who does not understand that gets nothing");
+    }
+    rig.send(3, Verb::Read, vec![TAKES_REFUSAL], &read(true));
+    assert_eq!(rig.replies().len(), 1, "a digest is short");
 }
 
 #[tokio::test]
