@@ -7,18 +7,23 @@ use super::requirement::Requirement;
 use super::row_read::Resolved;
 use super::view::{Endpoints, ReadReplicas, View};
 use super::write_request::Acknowledgements;
+use crate::model::cell::Cell;
 use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
 use crate::model::version::RowVersion;
 use crate::net::messenger::{Replies, Request};
 use crate::net::{Verb, bodies};
 use crate::replica::ReplicaError;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
+
+/// What does not fit into one message is sent in parts that would fit so many times.
+const PARTS_IN_A_MESSAGE: usize = 8;
 
 /// Repairs that a read waits for: those who get one count together with those who need none.
 #[derive(Debug)]
@@ -32,6 +37,8 @@ struct RepairRequest {
 #[derive(Debug)]
 struct RepairState {
     acknowledgements: Acknowledgements,
+    /// How many further messages those have to acknowledge whose repair does not fit into one.
+    further: BTreeMap<IpAddr, usize>,
     done: Option<oneshot::Sender<Result<(), ReplicaError>>>,
 }
 
@@ -43,7 +50,8 @@ impl RepairRequest {
         let (done, is_done) = oneshot::channel();
         let ReadReplicas { live: endpoints, requirement } = replicas.clone();
         let acknowledgements = Acknowledgements::new(requirement.clone());
-        let state = Mutex::new(RepairState { acknowledgements, done: Some(done) });
+        let state = RepairState { acknowledgements, further: BTreeMap::new(), done: Some(done) };
+        let state = Mutex::new(state);
         let request = Self { requirement, endpoints, state };
         for endpoint in consistent {
             request.acknowledge(*endpoint);
@@ -53,9 +61,16 @@ impl RepairRequest {
 
     fn acknowledge(&self, from: IpAddr) {
         let mut state = self.lock();
-        if state.acknowledgements.add(from) {
+        if let Some(further @ 1..) = state.further.get_mut(&from) {
+            *further -= 1;
+        } else if state.acknowledgements.add(from) {
             state.finish(Ok(()));
         }
+    }
+
+    /// A replica has to acknowledge so many messages.
+    fn expect(&self, from: IpAddr, messages: usize) {
+        self.lock().further.insert(from, messages.saturating_sub(1));
     }
 
     /// A replica will not get its repair. That is no harm if the others are enough.
@@ -89,6 +104,28 @@ impl Replies for RepairRequest {
 
     /// The read has failed, and the next one finds what is missing.
     fn on_timeout(&self, _tag: u32, _missing: &[IpAddr]) {}
+}
+
+/// What is lacking in parts that fit into messages of so many bytes, as far as its cells do. Any of
+/// them may be applied without the others.
+fn parts(lacking: &RowVersion, max_body: usize) -> Vec<RowVersion> {
+    // A cell takes less than twice as much in a message, and what stands around them takes little.
+    let length = |cell: &Cell| 2 * cell.encoded_length();
+    if lacking.cells.iter().map(length).sum::<usize>() <= max_body / 2 {
+        return vec![lacking.clone()];
+    }
+    let (mut parts, mut bytes) = (Vec::new(), 0);
+    let mut part = RowVersion { deletion: lacking.deletion, cells: Vec::new() };
+    for cell in &lacking.cells {
+        if bytes + length(cell) > max_body / PARTS_IN_A_MESSAGE && !part.is_empty() {
+            parts.push(std::mem::take(&mut part));
+            bytes = 0;
+        }
+        bytes += length(cell);
+        part.cells.push(cell.clone());
+    }
+    parts.push(part);
+    parts
 }
 
 impl Coordinator {
@@ -141,8 +178,8 @@ impl Coordinator {
         lacking: &RowVersion,
         request: &Arc<RepairRequest>,
     ) -> Result<(), CoordinatorError> {
-        let mutation = self.repair_mutation(wanted, lacking);
         if endpoint == self.local {
+            let mutation = self.repair_mutation(wanted, lacking);
             let (replica, request) = (Arc::clone(&self.replica), Arc::clone(request));
             self.begin(async move {
                 match replica.apply(&[mutation]).await.wait().await {
@@ -152,11 +189,42 @@ impl Coordinator {
             });
             return Ok(());
         }
-        let body = bodies::encode_mutation(&mutation, &self.schema)?;
-        let replies: Arc<dyn Replies> = Arc::clone(request) as _;
-        let (verb, headers) = (Verb::Mutation, Vec::new());
-        let message = Request { verb, headers, body: &body, tag: 0 };
-        Ok(self.messenger.request(message, &[endpoint], &replies)?)
+        let bodies = self.repair_bodies(wanted, endpoint, lacking)?;
+        if bodies.is_empty() {
+            request.acknowledge(endpoint);
+        }
+        request.expect(endpoint, bodies.len());
+        for body in bodies {
+            let replies: Arc<dyn Replies> = Arc::clone(request) as _;
+            let (verb, headers) = (Verb::Mutation, Vec::new());
+            let message = Request { verb, headers, body: &body, tag: 0 };
+            self.messenger.request(message, &[endpoint], &replies)?;
+        }
+        Ok(())
+    }
+
+    /// The messages that give a replica what it lacks: one, unless that is more than a message can
+    /// hold. A column that alone is too large is left out: the read shall not fail for it each time.
+    fn repair_bodies(
+        &self,
+        wanted: Wanted<'_>,
+        endpoint: IpAddr,
+        lacking: &RowVersion,
+    ) -> Result<Vec<Vec<u8>>, CoordinatorError> {
+        let mut bodies = Vec::new();
+        for part in parts(lacking, self.messenger.max_body_bytes()) {
+            let mutation = self.repair_mutation(wanted, &part);
+            let body = bodies::encode_mutation(&mutation, &self.schema)?;
+            match self.messenger.check_body(body.len()) {
+                Ok(()) => bodies.push(body),
+                Err(error) => {
+                    let line =
+                        format_args!("{endpoint} lacks a column that cannot be sent: {error}");
+                    self.messenger.warn(endpoint, line);
+                }
+            }
+        }
+        Ok(bodies)
     }
 
     fn repair_unwaited(
@@ -165,8 +233,8 @@ impl Coordinator {
         endpoint: IpAddr,
         lacking: &RowVersion,
     ) -> Result<(), CoordinatorError> {
-        let mutation = self.repair_mutation(wanted, lacking);
         if endpoint == self.local {
+            let mutation = self.repair_mutation(wanted, lacking);
             let replica = Arc::clone(&self.replica);
             self.begin(async move {
                 if let Err(error) = replica.apply(&[mutation]).await.wait().await {
@@ -175,8 +243,10 @@ impl Coordinator {
             });
             return Ok(());
         }
-        let body = bodies::encode_mutation(&mutation, &self.schema)?;
-        Ok(self.messenger.send(Verb::ReadRepair, &body, endpoint)?)
+        for body in self.repair_bodies(wanted, endpoint, lacking)? {
+            self.messenger.send(Verb::ReadRepair, &body, endpoint)?;
+        }
+        Ok(())
     }
 
     fn repair_mutation(&self, wanted: Wanted<'_>, lacking: &RowVersion) -> RowMutation {

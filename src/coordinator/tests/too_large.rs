@@ -106,3 +106,22 @@ async fn rows_that_no_message_holds_together_are_read_by_fewer() {
         assert_eq!(scanned.len(), keys.len(), "by {place}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_repair_that_no_message_holds_is_sent_in_parts() {
+    let cluster = cluster(3, 3);
+    let names: Vec<String> = (10..34).map(|number| number.to_string()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    cluster.put(0, &row(&cluster, "a", &names, 100));
+    let (all, began) = (Slice::all(None), Instant::now());
+    cluster.read(0, "a", &all, All).await.unwrap();
+    for place in 1..3 {
+        assert_eq!(cluster.columns(place), cluster.columns(0));
+    }
+    cluster.put(0, &row(&cluster, "a1", &["huge", "small"], 10));
+    cluster.put(0, &row(&cluster, "a1", &["huge"], LIMIT));
+    let read = cluster.read(0, "a1", &all, All).await.unwrap();
+    assert!(read.contains("huge=vvvvvvvvvvv"), "{read}");
+    assert_eq!(cluster.nodes[1].store.stored(ROWS, "a1").cells.len(), 1, "the rest can be sent");
+    assert_eq!(began.elapsed().as_secs(), 0);
+}
