@@ -1,6 +1,6 @@
 //! What a replica does for other nodes: the messages that ask for it, and their answers.
 
-use super::hints::HintStore;
+use super::hints::{HintError, HintStore};
 use super::verbs::Replica;
 use crate::model::mutation::RowMutation;
 use crate::model::schema::Schema;
@@ -66,6 +66,9 @@ enum Refusal {
     Body(#[from] BodyError),
     #[error("{0}")]
     Encode(#[from] EncodeError),
+    /// The write itself was done.
+    #[error("it is written here, but not acknowledged: {0}")]
+    Hint(#[from] HintError),
     #[error("{0}")]
     Replica(#[from] super::ReplicaError),
     #[error("the answer is too large: {0}: ask for fewer columns or rows at a time")]
@@ -78,7 +81,7 @@ impl Refusal {
         match self {
             Self::TooLarge(_) => true,
             Self::Replica(error) => error.is_too_large(),
-            Self::Body(_) | Self::Encode(_) => false,
+            Self::Body(_) | Self::Encode(_) | Self::Hint(_) => false,
         }
     }
 }
@@ -167,9 +170,8 @@ impl Responder {
             _ => bodies::decode_mutation,
         };
         let mutation = decode(message.body, &self.options.schema)?;
-        if let Some(targets) = message.header(message::HINT) {
-            self.keep_hints(&mutation, targets)?;
-        }
+        let hints = message.header(message::HINT);
+        let kept = hints.map_or(Ok(Ok(())), |targets| self.keep_hints(&mutation, targets))?;
         let (replica, is_answered) =
             (Arc::clone(&self.options.replica), message.verb != Verb::ReadRepair);
         Ok(Box::pin(async move {
@@ -177,6 +179,8 @@ impl Responder {
             if !mutation.families.is_empty() {
                 replica.apply(std::slice::from_ref(&mutation)).await.wait().await?;
             }
+            // Who asked for a hint relies on it once this node has answered.
+            kept?;
             if !is_answered {
                 return Ok(None);
             }
@@ -184,16 +188,18 @@ impl Responder {
         }))
     }
 
-    /// The sender could not reach these targets, and asks this node to remind them.
-    fn keep_hints(&self, mutation: &RowMutation, targets: &[u8]) -> Result<(), Refusal> {
+    /// The sender could not reach these targets, and asks this node to remind them. The inner result
+    /// says whether there is a hint for each of them now.
+    fn keep_hints(
+        &self,
+        mutation: &RowMutation,
+        targets: &[u8],
+    ) -> Result<Result<(), HintError>, BodyError> {
         let targets = bodies::hint::decode(targets, self.options.local)?;
-        let Some(hints) = &self.options.hints else { return Ok(()) };
-        for target in targets.into_iter().filter(|target| *target != self.options.local) {
-            if let Err(error) = hints.store(target, mutation) {
-                log::debug!("no hint for {target}: {error}");
-            }
-        }
-        Ok(())
+        let Some(hints) = &self.options.hints else { return Ok(Ok(())) };
+        let others = targets.into_iter().filter(|target| *target != self.options.local);
+        let kept = others.map(|target| hints.store(target, mutation).map(drop));
+        Ok(kept.fold(Ok(()), Result::and))
     }
 
     fn begin_read(&self, message: &Message<'_>) -> Result<Work, Refusal> {

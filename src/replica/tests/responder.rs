@@ -186,6 +186,25 @@ async fn hints_are_kept_for_whom_the_sender_names_besides() {
 }
 
 #[tokio::test]
+async fn a_hint_that_is_not_kept_is_not_acknowledged() {
+    let rig = Rig::new();
+    let value = bodies::hint::encode(&[[10, 0, 0, 9].into()]);
+    let header = || vec![Header { name: Cow::Borrowed(HINT), value: &value }];
+    let large = |column: &str| {
+        let mut builder = MutationBuilder::new(&rig.schema, "Blog", b"ada");
+        builder.family(FAMILY).insert((b"", column.as_bytes()), &vec![b'v'; 600 << 10], 5);
+        bodies::encode_mutation(&builder.finish(), &rig.schema).unwrap()
+    };
+    rig.send(1, Verb::Mutation, header(), &large("a"));
+    assert_eq!((rig.names().as_str(), rig.replies().len()), ("a", 1));
+    // There is room for one of them.
+    rig.send(2, Verb::Mutation, header(), &large("b"));
+    assert_eq!((rig.names().as_str(), rig.replies().len()), ("ab", 0));
+    rig.send(3, Verb::Mutation, Vec::new(), &large("c"));
+    assert_eq!(rig.replies().len(), 1, "nobody relies on a hint");
+}
+
+#[tokio::test]
 async fn what_no_message_holds_is_refused_to_who_understands_that() {
     let rig = Rig::with_max_body(1000);
     for column in ["a", "b"] {
