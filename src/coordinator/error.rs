@@ -17,8 +17,8 @@ pub enum CoordinatorError {
     /// The answer would be larger than any may be. The same request will not do better.
     #[error("{0}")]
     TooLarge(String),
-    /// Other nodes cannot be told of it, as of a key that is no text or of what no message can hold.
-    /// It will not do better.
+    /// Other nodes cannot be told of it, as of a key that is no text or of what no message can
+    /// hold. It will not do better.
     #[error("{0}")]
     Unsendable(String),
     /// This node failed to do its part.

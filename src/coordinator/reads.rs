@@ -33,7 +33,7 @@ const COUNTED_AT_A_TIME: usize = 10_000;
 /// Fewest of them: the last one is the first of the next page.
 const FEWEST_COUNTED: usize = 2;
 
-/// What a page of columns that are counted takes of the longest message, about, where they are long.
+/// What a page of columns that are counted takes of the longest message, about, if they are long.
 const COUNTED_SHARE: usize = 8;
 
 /// Which part of which row is read.

@@ -204,7 +204,7 @@ impl Coordinator {
     }
 
     /// The messages that give a replica what it lacks: one, unless that is more than a message can
-    /// hold. A column that alone is too large is left out: the read shall not fail for it each time.
+    /// hold. A column that alone is too large is left out: no read shall fail for it each time.
     fn repair_bodies(
         &self,
         wanted: Wanted<'_>,

@@ -23,8 +23,8 @@ pub const HINT: &str = "HINT";
 /// The header of messages about streams; its value is a keyspace.
 pub const STREAMING_KEYSPACE: &str = "STREAMING-TABLE-NAME";
 
-/// Longest body that is sent, in bytes: one that fits into a frame whatever stands before it. The id
-/// may be a text of up to 64 KB, which the sender of the request chose, and the rest is short.
+/// Longest body that is sent, in bytes: one that fits into a frame whatever stands before it. The
+/// id may be a text of up to 64 KB, which the sender of the request chose; the rest is short.
 pub const MAX_BODY_BYTES: usize = MAX_MESSAGE_BYTES - (128 << 10);
 
 /// What tells the requests of one sender apart. Ours are numbers; a peer may choose any text, which

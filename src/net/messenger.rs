@@ -28,8 +28,8 @@ pub trait Replies: Send + Sync + fmt::Debug {
     /// The time is over, and these have not answered.
     fn on_timeout(&self, tag: u32, missing: &[IpAddr]);
 
-    /// One has refused, and says why. For who asked for nothing that is refused that is as if it had
-    /// not answered.
+    /// One has refused, and says why. For who asked for nothing that is refused that is as if it
+    /// had not answered.
     fn on_refusal(&self, tag: u32, from: IpAddr, _why: &str) {
         self.on_timeout(tag, &[from]);
     }
@@ -223,8 +223,8 @@ impl Messenger {
         self.expire_until(Duration::MAX);
     }
 
-    /// Longest body that may be sent, in bytes. Whoever makes one that may be longer has to ask: the
-    /// transport drops what no frame can hold.
+    /// Longest body that may be sent, in bytes. Whoever makes one that may be longer has to ask:
+    /// the transport drops what no frame can hold.
     pub fn max_body_bytes(&self) -> usize {
         self.max_body_bytes
     }

@@ -24,9 +24,8 @@ use tokio_util::task::TaskTracker;
 /// a deadline and other replicas, and what waits here takes memory.
 const MAX_WAITING: usize = 4096;
 
-/// How much more room columns may take here than a message has. Short ones take more in memory; where
-/// they are too many all the same, or together are longer than they may be, that shows before they
-/// are put into a message.
+/// How much more room columns may take here than a message has, since short ones take more in
+/// memory. Whether they fit into the message is looked at before they are put there.
 const ROOM_FACTOR: usize = 2;
 
 /// What a [`Responder`] works with.
@@ -188,8 +187,8 @@ impl Responder {
         }))
     }
 
-    /// The sender could not reach these targets, and asks this node to remind them. The inner result
-    /// says whether there is a hint for each of them now.
+    /// The sender could not reach these targets, and asks this node to remind them. The inner
+    /// result says whether there is a hint for each of them now.
     fn keep_hints(
         &self,
         mutation: &RowMutation,
