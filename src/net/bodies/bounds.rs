@@ -53,7 +53,8 @@ pub(super) fn read_bounds(
     let start = partitioner.token_from_bytes(reader.bytes()?)?;
     let end = partitioner.token_from_bytes(reader.bytes()?)?;
     // Up to 0.6.8 the minimum of `RandomPartitioner` was 0, which no key has.
-    let is_old_minimum = end == Token::Random(0) && start >= end;
+    let is_empty = if form == RANGE { start >= end } else { start > end };
+    let is_old_minimum = end == Token::Random(0) && is_empty;
     let end = if is_old_minimum { Token::Minimum } else { end };
     match form {
         RANGE => {

@@ -225,6 +225,11 @@ fn ranges_of_older_nodes_end_with_the_ring() {
     let mut body = command.encode(&schema, Partitioner::Random).unwrap();
     body[at] = 0;
     assert_eq!(decode(&body), Ok(command));
+    // That token alone is something else.
+    let (start, end) = (Bound::Included(Token::Random(0)), Bound::Included(Token::Random(0)));
+    let range = RowRange { start, end };
+    let command = RangeCommand { family: STANDARD, slice: Slice::all(None), range, max_rows };
+    assert_eq!(decode(&command.encode(&schema, Partitioner::Random).unwrap()), Ok(command));
 }
 
 /// Replaces a text by one of the same length.
