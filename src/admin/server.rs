@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::time::{Instant, interval_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -55,6 +56,8 @@ impl AdminServer {
             let _inside = runtime.enter();
             TcpListener::from_std(self.listener)?
         };
+        // Here, so that no client comes before it.
+        context.remember();
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
@@ -75,9 +78,9 @@ impl AdminServer {
     }
 }
 
-/// Looks at the counters now and then. Never ends.
+/// Looks at the counters now and then, later than just now. Never ends.
 async fn remember(context: &AdminContext) {
-    let mut period = tokio::time::interval(SNAPSHOT_PERIOD);
+    let mut period = interval_at(Instant::now() + SNAPSHOT_PERIOD, SNAPSHOT_PERIOD);
     loop {
         period.tick().await;
         context.remember();
