@@ -31,6 +31,25 @@ pub fn seal(text: &str) -> String {
     format!("{text}crc {:08x}\n", crc32fast::hash(text.as_bytes()))
 }
 
+/// Reads a small file of [sealed](seal) lines and makes of them what `parse` does. The inner error
+/// says how it shows that the file is not what was written; one of more than `max_bytes` is none of
+/// ours.
+pub fn read_sealed<T>(
+    fs: &dyn FileSystem,
+    path: &Path,
+    max_bytes: u64,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<Result<T, &'static str>, FileError> {
+    let size = fs.open(path).and_then(|file| file.size()).context("open", path)?;
+    if size > max_bytes {
+        return Ok(Err("it is too long"));
+    }
+    let content = fs.read(path).context("read", path)?;
+    Ok(unseal(&content)
+        .map_err(|(_, reason)| reason)
+        .and_then(|text| parse(text).ok_or("its lines are not known")))
+}
+
 /// The lines that were [sealed](seal); else at which byte it shows that they are not what they
 /// were, and how.
 pub fn unseal(content: &[u8]) -> Result<&str, (usize, &'static str)> {

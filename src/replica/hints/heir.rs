@@ -44,15 +44,7 @@ pub(super) fn read(
     fs: &dyn FileSystem,
     folder: &Path,
 ) -> Result<Result<IpAddr, &'static str>, FileError> {
-    let path = files::heir(folder);
-    let size = fs.open(&path).and_then(|file| file.size()).context("open", &path)?;
-    if size > MAX_BYTES {
-        return Ok(Err("it is too long"));
-    }
-    let content = fs.read(&path).context("read", &path)?;
-    Ok(small_file::unseal(&content)
-        .map_err(|(_, reason)| reason)
-        .and_then(|text| parse(text).ok_or("its lines are not known")))
+    small_file::read_sealed(fs, &files::heir(folder), MAX_BYTES, parse)
 }
 
 fn parse(text: &str) -> Option<IpAddr> {

@@ -13,7 +13,7 @@
 use std::path::Path;
 
 use crate::base::fs::FileSystem;
-use crate::storage::error::{FileContext, FileError};
+use crate::storage::error::FileError;
 use crate::storage::small_file;
 
 use super::files;
@@ -48,15 +48,7 @@ impl Progress {
         fs: &dyn FileSystem,
         folder: &Path,
     ) -> Result<Result<Self, &'static str>, FileError> {
-        let path = files::progress(folder);
-        let size = fs.open(&path).and_then(|file| file.size()).context("open", &path)?;
-        if size > MAX_BYTES {
-            return Ok(Err("it is too long"));
-        }
-        let content = fs.read(&path).context("read", &path)?;
-        Ok(small_file::unseal(&content)
-            .map_err(|(_, reason)| reason)
-            .and_then(|text| Self::parse(text).ok_or("its lines are not known")))
+        small_file::read_sealed(fs, &files::progress(folder), MAX_BYTES, Self::parse)
     }
 
     fn parse(text: &str) -> Option<Self> {
