@@ -25,6 +25,7 @@ mod splits;
 mod stored_key;
 mod token;
 mod token_metadata;
+mod transition;
 
 pub use data_center_quorum::DataCenterQuorums;
 pub use decorated_key::DecoratedKey;
@@ -39,3 +40,4 @@ pub use snitch::{DataCenterMap, Location, RackFile, Racks, Snitch, Topology};
 pub use splits::{SplitsError, splits};
 pub use token::{CollationKey, OrderedString, Token};
 pub use token_metadata::{TokenMetadata, TokenTaken};
+pub use transition::{RangeChange, range_changes, ranges_of};

@@ -13,20 +13,21 @@ use std::net::IpAddr;
 pub(super) struct PendingRings {
     /// Without those that are leaving.
     after_all_left: Option<TokenMetadata>,
-    /// For each endpoint that joins the ring with it, after all who leave have left. Each joins
-    /// on its own, as in the original: whoever is first, the others come to a ring with it, and
-    /// what is pending is computed anew.
-    with_joined: Vec<(IpAddr, TokenMetadata)>,
+    /// For each endpoint that joins, or takes the place of a dead one, the ring with it, after all
+    /// who leave have left. Each joins on its own, as in the original: whoever is first, the others
+    /// come to a ring with it, and what is pending is computed anew.
+    with_joined: Vec<TokenMetadata>,
 }
 
 impl PendingRings {
     /// Those that follow from a ring.
     pub(super) fn of(ring: &TokenMetadata) -> Self {
         let after_all_left = ring.after_all_left();
-        let with_joined = ring.bootstrapping().map(|(token, endpoint)| {
+        let joining = ring.bootstrapping().chain(ring.replacing());
+        let with_joined = joining.map(|(token, endpoint)| {
             let mut with_joined = after_all_left.clone();
             with_joined.insert(token.clone(), endpoint);
-            (endpoint, with_joined)
+            with_joined
         });
         let with_joined = with_joined.collect();
         let somebody_leaves = ring.leaving().next().is_some();
@@ -35,18 +36,23 @@ impl PendingRings {
 
     /// The endpoints to which writes of a token go besides its natural ones: first those that
     /// take over from who leaves, in the order of the strategy, then those that join, by token.
+    ///
+    /// With racks a node that joins can make another one a replica: who was of another rack than
+    /// the first replica is not so of another first one. That one gets writes as well, which in the
+    /// original it did not.
     pub(super) fn endpoints(
         &self,
         placement: &ReplicaPlacement,
         natural: &[IpAddr],
         token: &Token,
     ) -> Vec<IpAddr> {
-        let replicas = |ring| placement.natural_endpoints(ring, token);
-        let heirs = self.after_all_left.iter().flat_map(replicas);
-        let mut pending: Vec<IpAddr> = heirs.filter(|heir| !natural.contains(heir)).collect();
-        let joining =
-            self.with_joined.iter().filter(|(joins, ring)| replicas(ring).contains(joins));
-        pending.extend(joining.map(|&(endpoint, _)| endpoint));
+        let rings = self.after_all_left.iter().chain(&self.with_joined);
+        let mut pending: Vec<IpAddr> = Vec::new();
+        for endpoint in rings.flat_map(|ring| placement.natural_endpoints(ring, token)) {
+            if !natural.contains(&endpoint) && !pending.contains(&endpoint) {
+                pending.push(endpoint);
+            }
+        }
         pending
     }
 }
@@ -65,7 +71,7 @@ pub fn pending_endpoints(
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::ring::{ReplicationStrategy, Snitch};
+    use crate::ring::{ReplicationStrategy, Snitch, range_changes};
     use proptest::collection::{btree_map, vec};
     use proptest::prelude::*;
     use std::collections::{BTreeMap, BTreeSet};
@@ -90,6 +96,7 @@ pub(super) mod tests {
             }
             for (host, token) in (100..).zip(joining) {
                 let _ = ring.begin_bootstrap(Token::Random(token), node(host));
+                ring.begin_replace(Token::Random(token), node(host));
             }
             ring
         })
@@ -141,8 +148,8 @@ pub(super) mod tests {
 
     proptest! {
         /// The model works with ranges, as the original does: those of members that leave go to
-        /// whoever is new among their replicas then, and whoever joins has all ranges that would
-        /// be its own.
+        /// whoever is new among their replicas then, and those of who joins to whoever gains them
+        /// by that.
         #[test]
         fn pending_endpoints_are_those_of_pending_ranges(
             ring in rings(),
@@ -160,12 +167,12 @@ pub(super) mod tests {
                     }
                 }
             }
-            for (token, endpoint) in ring.bootstrapping() {
+            for (token, endpoint) in ring.bootstrapping().chain(ring.replacing()) {
                 let mut joined = after.clone();
                 joined.insert(token.clone(), endpoint);
-                for described in placement.describe_ring(&joined) {
-                    if described.endpoints.contains(&endpoint) {
-                        ranges.push((described.range, endpoint));
+                for change in range_changes(&placement, &ring, &joined) {
+                    for gains in change.gained {
+                        ranges.push((change.range.clone(), gains));
                     }
                 }
             }
@@ -187,6 +194,14 @@ pub(super) mod tests {
                 written.extend(pending_endpoints(&placement, &ring, &token));
                 for replica in placement.natural_endpoints(&after, &token) {
                     prop_assert!(written.contains(&replica));
+                }
+                // Whoever joins first, and whoever becomes a replica by that.
+                for (at, endpoint) in ring.bootstrapping().chain(ring.replacing()) {
+                    let mut joined = after.clone();
+                    joined.insert(at.clone(), endpoint);
+                    for replica in placement.natural_endpoints(&joined, &token) {
+                        prop_assert!(written.contains(&replica));
+                    }
                 }
                 let mut times: BTreeMap<IpAddr, usize> = BTreeMap::new();
                 for endpoint in written {

@@ -54,6 +54,11 @@ impl TokenRange {
         self.start >= self.end
     }
 
+    /// Whether every token lies in it.
+    pub fn is_whole_ring(&self) -> bool {
+        self.start == self.end
+    }
+
     /// The pieces that do not wrap, in the order of a scan: from `start` upward, then from the
     /// beginning of the ring.
     pub fn row_ranges(&self) -> Vec<RowRange> {

@@ -2,12 +2,13 @@
 
 use super::range::{RowRange, TokenRange};
 use super::token::Token;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 /// The members of the ring: tokens in order, each with the endpoint that owns it. An endpoint has
-/// exactly one token, a token exactly one owner. Beside them, who of the members is leaving, and
-/// who is joining at which token: what these will own is pending.
+/// exactly one token, a token exactly one owner. Beside them, who of the members is leaving, who is
+/// joining at which token, and who is to replace a member at its token: what these will own is
+/// pending.
 ///
 /// A value: readers keep a snapshot, whoever follows the changes replaces it as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub struct TokenMetadata {
     /// Never members. In the order of the tokens; an endpoint joins at one token, and two
     /// endpoints never join at the same.
     bootstrapping: Vec<(Token, IpAddr)>,
+    /// By the token of a member, who is to have it. Never members.
+    replacing: BTreeMap<Token, IpAddr>,
 }
 
 /// A node may not join where another one is or is about to be.
@@ -44,6 +47,7 @@ impl TokenMetadata {
                 let (_, owner) = self.members.get_mut(place)?;
                 let before = std::mem::replace(owner, endpoint);
                 self.leaving.remove(&before);
+                self.replacing.remove(&token);
                 Some(before)
             }
             Err(place) => {
@@ -58,8 +62,11 @@ impl TokenMetadata {
     pub fn remove(&mut self, endpoint: IpAddr) -> Option<Token> {
         self.leaving.remove(&endpoint);
         self.bootstrapping.retain(|&(_, joining)| joining != endpoint);
+        self.replacing.retain(|_, replacing| *replacing != endpoint);
         let place = self.members.iter().position(|&(_, member)| member == endpoint)?;
-        Some(self.members.remove(place).0)
+        let (token, _) = self.members.remove(place);
+        self.replacing.remove(&token);
+        Some(token)
     }
 
     /// Notes that an endpoint joins at this token. A member that does so has left its place
@@ -74,6 +81,18 @@ impl TokenMetadata {
         let place = self.bootstrapping.partition_point(|(at, _)| *at < token);
         self.bootstrapping.insert(place, (token, endpoint));
         Ok(())
+    }
+
+    /// Notes that an endpoint is to have the token of a member, which owns it until then. One that
+    /// has a place already keeps it, and of several the last counts. Returns whether it is noted.
+    pub fn begin_replace(&mut self, token: Token, endpoint: IpAddr) -> bool {
+        let mut placed = self.members.iter().chain(&self.bootstrapping);
+        let may = self.owner(&token).is_some() && placed.all(|(_, other)| *other != endpoint);
+        if may {
+            self.replacing.retain(|_, replacing| *replacing != endpoint);
+            self.replacing.insert(token, endpoint);
+        }
+        may
     }
 
     /// Notes that a member is about to leave; it owns its token as long as it does not. Returns
@@ -91,6 +110,11 @@ impl TokenMetadata {
         self.bootstrapping.iter().map(|(token, endpoint)| (token, *endpoint))
     }
 
+    /// Who is to have the token of a member, in the order of the tokens.
+    pub fn replacing(&self) -> impl Iterator<Item = (&Token, IpAddr)> {
+        self.replacing.iter().map(|(token, endpoint)| (token, *endpoint))
+    }
+
     /// The members that are about to leave, in the order of their addresses.
     pub fn leaving(&self) -> impl Iterator<Item = IpAddr> {
         self.leaving.iter().copied()
@@ -101,9 +125,9 @@ impl TokenMetadata {
         self.leaving.contains(&endpoint)
     }
 
-    /// Whether nobody joins or leaves.
+    /// Whether nobody joins, leaves or is replaced.
     pub fn is_settled(&self) -> bool {
-        self.leaving.is_empty() && self.bootstrapping.is_empty()
+        self.leaving.is_empty() && self.bootstrapping.is_empty() && self.replacing.is_empty()
     }
 
     /// The ring when all who are leaving have left, and nobody has joined.
@@ -182,7 +206,6 @@ mod tests {
     use super::*;
     use proptest::collection::vec;
     use proptest::prelude::*;
-    use std::collections::BTreeMap;
 
     fn endpoint(last: u8) -> IpAddr {
         [127, 0, 0, last].into()
@@ -256,6 +279,23 @@ mod tests {
         ring.insert(Token::Random(25), joining);
         ring.remove(b);
         assert!(ring.is_settled());
+    }
+
+    #[test]
+    fn who_replaces_a_member_is_none_until_it_has_its_token() {
+        let mut ring = ring(&[10, 20]);
+        let [a, new, other] = [1, 3, 4].map(endpoint);
+        assert!(!ring.begin_replace(Token::Random(15), new), "nobody is there");
+        assert!(!ring.begin_replace(Token::Random(20), a), "it has a place");
+        assert!(ring.begin_replace(Token::Random(10), other));
+        assert!(ring.begin_replace(Token::Random(10), new));
+        assert!(ring.replacing().eq([(&Token::Random(10), new)]) && !ring.is_settled());
+        assert_eq!((ring.owner(&Token::Random(10)), ring.token(new)), (Some(a), None));
+        assert_eq!(ring.insert(Token::Random(10), new), Some(a));
+        assert!(ring.is_settled());
+        assert!(ring.begin_replace(Token::Random(20), a), "who was replaced has none");
+        ring.remove(endpoint(2));
+        assert!(ring.is_settled(), "with the member goes the wish for its place");
     }
 
     #[test]
