@@ -45,7 +45,7 @@ use super::log_mark::LogMark;
 use super::memtable::Memtable;
 use super::snapshot::{Snapshot, SnapshotError};
 use super::sstable::Access;
-use super::store::{Environment, Operation, Store};
+use super::store::{Environment, Operation, Piece, PiecePosition, Store};
 use crate::base::clock::Clock;
 use crate::base::events::{Events, FlushCause};
 use crate::base::fs::{FileSystem, Lock};
@@ -287,6 +287,18 @@ impl Storage {
         self.shared.counted(self.shared.store(family), Operation::RangeRead, |store| {
             store.scan_versions(range, slice, max_rows, room, access)
         })
+    }
+
+    /// All that is stored of the rows of a range behind a place, deletions included, until about
+    /// `max_bytes` were looked at: what other nodes copy. See [`Store::read_piece`].
+    pub fn read_piece(
+        &self,
+        family: FamilyId,
+        range: &RowRange,
+        after: Option<&PiecePosition>,
+        max_bytes: usize,
+    ) -> Result<Piece, ReadError> {
+        self.shared.store(family).read_piece(range, after, max_bytes)
     }
 
     /// Tokens of every so many-th row on disk, of all column families, in no order.

@@ -1,6 +1,7 @@
 //! What becomes of the storage when the machine refuses something, or a bug panics.
 
 mod lost_log;
+mod transfer;
 
 use super::compactions::Takes;
 use super::open::keep_going;

@@ -12,6 +12,7 @@ mod claims;
 mod flush;
 mod open;
 mod operations;
+mod pieces;
 mod read;
 mod room;
 mod statistics;
@@ -21,6 +22,7 @@ pub use flush::discard;
 pub use open::OpenError;
 pub(in crate::storage) use open::find;
 pub use operations::{Begun, Operation, Operations, Totals};
+pub use pieces::{Piece, PiecePosition};
 pub use statistics::{RowSizes, StoreStatistics};
 
 use super::caches::{BlockCache, ByteBudget, FamilyCaches};

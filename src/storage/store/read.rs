@@ -137,7 +137,13 @@ impl Store {
     ) -> Result<Vec<(RowKey, T)>, ReadError> {
         let mut budget = Budget::within(access, room);
         let view = self.view();
-        let mut rows = self.rows_from(&view, (&range.start, &range.end), access)?;
+        let from = match &range.start {
+            Bound::Unbounded => Bound::Unbounded,
+            Bound::Included(token) | Bound::Excluded(token) => {
+                Bound::Included(DecoratedKey::least_of(token.clone()))
+            }
+        };
+        let mut rows = self.rows_from(&view, &from, &range.end, access)?;
         let mut found = Vec::with_capacity(max_rows.min(MAX_EXPECTED_ROWS));
         let mut has_begun = false;
         while found.len() < max_rows {
@@ -159,25 +165,21 @@ impl Store {
         Ok(found)
     }
 
-    fn rows_from<'a>(
+    /// The rows from a place on; those behind the end may be missing.
+    pub(super) fn rows_from<'a>(
         &self,
         view: &'a View,
-        (start, end): (&Bound<Token>, &Bound<Token>),
+        from: &Bound<DecoratedKey>,
+        end: &Bound<Token>,
         access: Access,
     ) -> Result<MergedRows<'a>, ReadError> {
         let partitioner = self.environment.partitioner;
-        let from = match start {
-            Bound::Unbounded => Bound::Unbounded,
-            Bound::Included(token) | Bound::Excluded(token) => {
-                Bound::Included(DecoratedKey::least_of(token.clone()))
-            }
-        };
         let memtables = view.memtables().map(|m| RowStream::memtable(m, from.as_ref()));
         let mut streams: Vec<_> = memtables.collect();
         let tables = view.tables.iter().map(|table| &**table);
         let tables = tables.filter(|table| !begins_behind(table, end));
         let blocks = |table| Blocks::new(table, access).keeping_last();
-        streams.extend(RowStream::sstables(tables, &from, partitioner, blocks)?);
+        streams.extend(RowStream::sstables(tables, from, partitioner, blocks)?);
         Ok(MergedRows::new(partitioner, streams))
     }
 }
@@ -186,7 +188,7 @@ fn begins_behind(table: &SsTable, end: &Bound<Token>) -> bool {
     table.first_key().is_none_or(|first| is_behind(end, first.token()))
 }
 
-fn is_behind(end: &Bound<Token>, token: &Token) -> bool {
+pub(super) fn is_behind(end: &Bound<Token>, token: &Token) -> bool {
     match end {
         Bound::Unbounded => false,
         Bound::Included(end) => token > end,

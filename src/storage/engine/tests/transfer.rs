@@ -1,0 +1,78 @@
+//! Rows that are copied to other nodes, that come from other nodes, and that are not kept.
+
+mod pieces;
+
+use super::*;
+use crate::config::settings::CacheSize;
+use crate::storage::CompactionStrategy;
+
+const FAMILY: FamilyId = FamilyId(0);
+
+/// Deletions made up to this second are older than `GCGraceSeconds`.
+const GC_BEFORE: i32 = 100;
+
+/// What the tests choose of a storage with one column family.
+#[derive(Debug, Clone)]
+struct Setup {
+    is_super: bool,
+    partitioner: Partitioner,
+    strategy: CompactionStrategy,
+    table_bytes: u64,
+    rows_cached: CacheSize,
+    options: Options,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            is_super: false,
+            partitioner: Partitioner::OrderPreserving,
+            strategy: CompactionStrategy::SizeTiered,
+            table_bytes: 1 << 20,
+            rows_cached: CacheSize::Off,
+            options: options(&["/data"]),
+        }
+    }
+}
+
+impl Setup {
+    /// A storage in which nothing happens by itself.
+    fn open(&self, fs: &SimFileSystem) -> Result<Storage, StorageError> {
+        let columns = Comparator::Bytes;
+        let kind = if self.is_super {
+            ColumnFamilyKind::Super { super_columns: Comparator::Bytes, columns }
+        } else {
+            ColumnFamilyKind::Standard { columns }
+        };
+        let (keyspace, name) = ("Blog".into(), "Authors".into());
+        let family = ColumnFamilySchema { keyspace, name, kind, comment: None };
+        let components = Components {
+            fs: Arc::new(fs.clone()),
+            clock: Arc::new(ManualClock::default()),
+            events: Events::ignored(),
+        };
+        let options_of = |_| FamilyOptions {
+            block_bytes: 1 << 10,
+            gc_grace_seconds: -GC_BEFORE,
+            compaction_strategy: self.strategy,
+            leveled_table_bytes: self.table_bytes,
+            rows_cached: self.rows_cached,
+            ..FamilyOptions::default()
+        };
+        let schema = Arc::new(Schema::new([Arc::new(family)]));
+        let options = self.options.clone();
+        Storage::open_without_threads(components, options, self.partitioner, schema, options_of)
+    }
+}
+
+/// A row as a replica knows it.
+fn version(storage: &Storage, key: &RowKey) -> RowVersion {
+    let (all, room) = (Slice::all(None), AnswerRoom::default());
+    storage.read_version(FAMILY, key, &all, &room, Access::Cached).unwrap()
+}
+
+fn insert(storage: &Storage, key: &str, name: &str, timestamp: i64) {
+    let mut mutation = MutationBuilder::new(storage.schema(), "Blog", key.as_bytes());
+    mutation.family(FAMILY).insert((b"", name.as_bytes()), b"value", timestamp);
+    storage.apply(&mutation.finish(), true).unwrap();
+}

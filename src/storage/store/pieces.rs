@@ -1,0 +1,226 @@
+//! All that is stored of the rows of a range, in pieces of a bounded size: what other nodes copy.
+
+use super::Store;
+use super::read::is_behind;
+use crate::model::cell::{Cell, CellState};
+use crate::model::deletion::Deletion;
+use crate::model::key::RowKey;
+use crate::model::schema::ColumnFamilySchema;
+use crate::model::slice::{CellBound, CellRange};
+use crate::model::version::RowVersion;
+use crate::ring::{DecoratedKey, RowRange};
+use crate::storage::answer;
+use crate::storage::error::ReadError;
+use crate::storage::row::RowReader;
+use crate::storage::sstable::Access;
+use std::ops::{Bound, RangeBounds};
+
+/// A part of what is stored of a range.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Piece {
+    /// The rows in token order, deletions included. The first may be the rest of a row, the last
+    /// the beginning of one. There may be none, though more follow, where all is long deleted.
+    pub rows: Vec<(RowKey, RowVersion)>,
+    /// Where the next piece begins; `None` if this was the last.
+    pub next: Option<PiecePosition>,
+}
+
+/// A place between two pieces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PiecePosition {
+    /// The last row that was looked at.
+    pub key: RowKey,
+    /// Super column name (empty in a standard family) and column name of the last cell of it that
+    /// was looked at, behind which it goes on; `None` if all of the row was.
+    pub cell: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Store {
+    /// All that is stored of the rows of a range behind a place, deletions included, until about
+    /// `max_bytes` were looked at: at least one cell, or one row that has none. Tombstones that are
+    /// older than `GCGraceSeconds` are left out. All pieces of a row together are its version.
+    ///
+    /// Caches stay as they are. What is written between two pieces may be missed.
+    pub fn read_piece(
+        &self,
+        range: &RowRange,
+        after: Option<&PiecePosition>,
+        max_bytes: usize,
+    ) -> Result<Piece, ReadError> {
+        let resumed = after.map(|it| (self.environment.partitioner.decorate(it.key.clone()), it));
+        let from = beginning(range, resumed.as_ref());
+        let view = self.view();
+        let mut rows = self.rows_from(&view, &from, &range.end, Access::Bypass)?;
+        let mut filling = Filling { used: 0, max_bytes, gc_before: self.gc_before() };
+        let mut piece = Piece::default();
+        let mut last: Option<RowKey> = None;
+        while let Some((key, sources)) = rows.advance()? {
+            if is_behind(&range.end, key.token()) {
+                break;
+            }
+            // The first key of an excluded token may have neighbours of the same token.
+            if !range.contains(key.token()) {
+                continue;
+            }
+            if filling.is_full()
+                && let Some(key) = last.take()
+            {
+                piece.next = Some(PiecePosition { key, cell: None });
+                break;
+            }
+            let reader = RowReader::new(&self.schema, sources);
+            let resumed = resumed.as_ref().filter(|(resumed, _)| resumed == key);
+            let after = resumed.and_then(|(_, after)| after.place(&self.schema));
+            let part = filling.take(&self.schema, key.key(), &reader, after);
+            let (version, cut) = part.map_err(|error| error.in_row(key.key()))?;
+            if !version.is_empty() {
+                piece.rows.push((key.key().clone(), version));
+            }
+            if cut.is_some() {
+                piece.next = Some(PiecePosition { key: key.key().clone(), cell: cut });
+                break;
+            }
+            last = Some(key.key().clone());
+        }
+        Ok(piece)
+    }
+}
+
+/// Where a piece of the range begins.
+fn beginning(
+    range: &RowRange,
+    resumed: Option<&(DecoratedKey, &PiecePosition)>,
+) -> Bound<DecoratedKey> {
+    let start = match &range.start {
+        Bound::Unbounded => None,
+        Bound::Included(token) | Bound::Excluded(token) => {
+            Some(DecoratedKey::least_of(token.clone()))
+        }
+    };
+    match (resumed, start) {
+        (Some((key, _)), Some(start)) if *key < start => Bound::Included(start),
+        (Some((key, PiecePosition { cell: Some(_), .. })), _) => Bound::Included(key.clone()),
+        (Some((key, _)), _) => Bound::Excluded(key.clone()),
+        (None, Some(start)) => Bound::Included(start),
+        (None, None) => Bound::Unbounded,
+    }
+}
+
+impl PiecePosition {
+    /// The place of the cell, if the family can have one there: the position may come from another
+    /// node.
+    fn place(&self, family: &ColumnFamilySchema) -> Option<(&[u8], &[u8])> {
+        let place = self.cell.as_ref().map(|(super_name, name)| (&super_name[..], &name[..]));
+        let state = if family.is_super() { CellState::SuperTombstone } else { CellState::Live };
+        place.filter(|place| family.can_hold(state, *place))
+    }
+}
+
+/// How far a piece is.
+struct Filling {
+    /// Bytes of what was looked at, whether it is in the piece or not.
+    used: usize,
+    max_bytes: usize,
+    gc_before: i32,
+}
+
+/// Super column name and column name.
+type OwnedPlace = (Vec<u8>, Vec<u8>);
+
+impl Filling {
+    fn is_full(&self) -> bool {
+        self.used >= self.max_bytes
+    }
+
+    /// Takes what there is room for of a row behind a place; also says where it was cut, if it was.
+    fn take(
+        &mut self,
+        family: &ColumnFamilySchema,
+        key: &RowKey,
+        row: &RowReader<'_, '_>,
+        after: Option<(&[u8], &[u8])>,
+    ) -> Result<(RowVersion, Option<OwnedPlace>), ReadError> {
+        self.used = self.used.saturating_add(answer::row_cost(key.as_bytes()));
+        let mut part = Part::new(row.deletion(), self.gc_before);
+        if let Some((super_name, _)) = after.filter(|_| family.is_super()) {
+            let mut marker = row.cells(CellRange::super_tombstone(super_name), false)?;
+            marker.advance()?.into_iter().for_each(|marker| part.resume(marker));
+        }
+        let from =
+            after.map_or(CellBound::First, |(super_name, name)| CellBound::After(super_name, name));
+        let mut cells = row.cells(CellRange { from, to: CellBound::Last }, false)?;
+        let mut next = cells.advance()?;
+        while let Some(cell) = next {
+            next = cells.advance()?;
+            let cost = answer::cells_cost(1, cell.encoded_length());
+            self.used = self.used.saturating_add(cost);
+            let is_cut = self.is_full() && next.is_some();
+            let cut = is_cut.then(|| (cell.super_name().to_vec(), cell.name().to_vec()));
+            part.push(cell);
+            if cut.is_some() {
+                return Ok((part.finish(after.is_some()), cut));
+            }
+        }
+        Ok((part.finish(after.is_some()), None))
+    }
+}
+
+/// A part of the version of a row: [`RowVersion::drop_covered`] and [`RowVersion::drop_expired`]
+/// for who does not have all of the row in memory.
+struct Part {
+    deletion: Deletion,
+    gc_before: i32,
+    cells: Vec<Cell>,
+    /// The deletion of the super column that the next cells may be in.
+    marker: Option<Cell>,
+    /// The same, if it is only there for the sake of a cell that follows.
+    held: Option<Cell>,
+}
+
+impl Part {
+    fn new(deletion: Deletion, gc_before: i32) -> Self {
+        Self { deletion, gc_before, cells: Vec::new(), marker: None, held: None }
+    }
+
+    /// Goes on in the middle of a super column with this deletion, which is repeated before the
+    /// next of its cells.
+    fn resume(&mut self, marker: Cell) {
+        self.marker = Some(marker.clone());
+        self.held = (!self.is_covered_by_row(&marker)).then_some(marker);
+    }
+
+    fn push(&mut self, cell: Cell) {
+        if cell.state() == CellState::SuperTombstone {
+            self.resume(cell);
+            // One that others have to hear of stands for itself.
+            let lasts = self.held.take_if(|held| !is_expired(held, self.gc_before));
+            self.cells.extend(lasts);
+            return;
+        }
+        let is_in_super = |marker: &Cell| marker.super_name() == cell.super_name();
+        let by_super = self.marker.as_ref().filter(|marker| is_in_super(marker));
+        let by_super =
+            by_super.and_then(Cell::deletion).is_some_and(|d| d.covers(cell.timestamp()));
+        if by_super || self.deletion.covers(cell.timestamp()) || is_expired(&cell, self.gc_before) {
+            return;
+        }
+        self.cells.extend(self.held.take().filter(is_in_super));
+        self.cells.push(cell);
+    }
+
+    fn is_covered_by_row(&self, marker: &Cell) -> bool {
+        !self.deletion.is_none() && self.deletion.covers(marker.timestamp())
+    }
+
+    /// The deletion of the row is repeated in each part that has cells.
+    fn finish(self, is_rest: bool) -> RowVersion {
+        let is_needed =
+            !self.cells.is_empty() || !is_rest && !self.deletion.is_expired(self.gc_before);
+        let deletion = if is_needed { self.deletion } else { Deletion::NONE };
+        RowVersion { deletion, cells: self.cells }
+    }
+}
+
+fn is_expired(cell: &Cell, gc_before: i32) -> bool {
+    cell.deletion().is_some_and(|deletion| deletion.is_expired(gc_before))
+}
