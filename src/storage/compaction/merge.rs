@@ -1,6 +1,5 @@
 //! Merges SSTables, row by row and cell by cell, in memory that does not grow with them.
 
-use super::outputs::Outputs;
 use super::progress::{Board, CompactionProgress, CompactionTotals, Running, Task};
 use super::purge::Purge;
 use super::strategy::Plan;
@@ -14,7 +13,7 @@ use crate::storage::files;
 use crate::storage::row::{RowReader, RowSources};
 use crate::storage::rows::{MergedRows, RowStream};
 use crate::storage::sstable::{Access, Blocks, SsTable, SsTableWriter, filter};
-use crate::storage::store::{Claim, NewTable, Store, View};
+use crate::storage::store::{Claim, NewTable, OutputShape, Outputs, Store, View};
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -120,7 +119,8 @@ impl Compactor {
         environment.events.emit(CompactionEvent::Begin { family: family.clone(), kind, inputs });
         // What SnapshotBeforeCompaction asks for is to be done here: nothing is merged yet.
         let merge = Merge { store, inputs: claim.tables(), stop };
-        let outputs = Outputs::new(store, plan, claim.tables());
+        let shape = OutputShape::of_merged(plan.level, plan.split_bytes, claim.tables());
+        let outputs = Outputs::new(store, shape);
         let (new, rows) = merge.write(outputs, &mut Pace::new(self, &running, &merge, kind))?;
         store.replace(claim.tables(), &new, None)?;
         let bytes_out = new.iter().map(|table| table.bytes).sum();
@@ -209,7 +209,7 @@ impl Merge<'_> {
     /// Writes the merged rows; returns the files and the number of their rows.
     fn write(
         &self,
-        mut outputs: Outputs<'_>,
+        mut outputs: Outputs<&Store>,
         pace: &mut Pace<'_>,
     ) -> Result<(Vec<NewTable>, u64), CompactionError> {
         let partitioner = self.store.environment().partitioner;
@@ -220,7 +220,7 @@ impl Merge<'_> {
         let mut rows = MergedRows::new(partitioner, streams);
         let (gc_before, mut rows_written) = (self.store.gc_before(), 0);
         while let Some((key, sources)) = rows.advance()? {
-            self.write_row(key, sources, gc_before, outputs.writer()?, pace)?;
+            self.write_row(key, sources, gc_before, outputs.begin_row()?, pace)?;
             rows_written += 1;
             task.rows.store(rows_written, Ordering::Relaxed);
             task.written.store(outputs.bytes(), Ordering::Relaxed);

@@ -15,7 +15,6 @@
 
 mod leveled;
 mod merge;
-mod outputs;
 mod pressure;
 mod progress;
 mod purge;

@@ -7,6 +7,7 @@
 //!   flushes      the threads that write memtables to disk
 //!   compactions  the threads that merge SSTables, and the housekeeper
 //!   caches       the thread that fills caches after a start, and saves their keys
+//!   ingest       rows that come from other nodes
 //!   counting     how often there was what, for operators
 //!   snapshots    hard links to the SSTables of one moment
 //!   unconfigured data of column families that are not configured
@@ -19,6 +20,7 @@ mod caches;
 mod compactions;
 mod counting;
 mod flushes;
+mod ingest;
 mod open;
 mod replay;
 mod snapshots;
@@ -28,6 +30,7 @@ mod unconfigured;
 mod write;
 
 pub use counting::MemoryUse;
+pub use ingest::{Ingest, IngestError};
 pub use open::StorageError;
 pub(super) use open::{lock, new_environment, prepare_directories};
 

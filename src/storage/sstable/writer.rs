@@ -60,7 +60,8 @@ pub struct SsTableWriter {
     path: PathBuf,
     options: WriterOptions,
     properties: Properties,
-    filter: Filter,
+    /// `None` until the end, if nobody knows before how many rows there will be.
+    filter: Option<Filter>,
     /// Hashes of row keys that are not in the filter yet.
     hashes: Vec<u64>,
     /// Sealed blocks that are not written yet; `written` is where they go.
@@ -96,13 +97,14 @@ impl WriterOptions {
 
 impl SsTableWriter {
     /// Begins a new file for about `expected_rows` rows (the filter is sized for them), at this
-    /// time in microseconds.
+    /// time in microseconds. Where that is not known the filter will be exact, and each row takes
+    /// eight bytes of memory until then.
     pub fn create(
         fs: &dyn FileSystem,
         path: &Path,
         family: &ColumnFamilySchema,
         options: WriterOptions,
-        expected_rows: u64,
+        expected_rows: impl Into<Option<u64>>,
         created_at_micros: i64,
     ) -> Result<Self, FileError> {
         let file = fs.create(path).context("create", path)?;
@@ -129,7 +131,7 @@ impl SsTableWriter {
             path: path.to_owned(),
             options,
             properties,
-            filter: Filter::for_keys(expected_rows),
+            filter: expected_rows.into().map(Filter::for_keys),
             hashes: Vec::with_capacity(FILTER_BATCH),
             buffer,
             sealer: Sealer::default(),
@@ -291,14 +293,17 @@ impl SsTableWriter {
                 properties.min_local_deletion_time.min(local_deletion_time);
         }
         self.hashes.push(row.hash);
-        if self.hashes.len() == FILTER_BATCH {
+        if self.hashes.len() == FILTER_BATCH && self.filter.is_some() {
             self.fill_filter();
         }
     }
 
-    fn fill_filter(&mut self) {
-        self.filter.insert_all(&self.hashes);
+    fn fill_filter(&mut self) -> &Filter {
+        let keys = self.hashes.len() as u64;
+        let filter = self.filter.get_or_insert_with(|| Filter::for_keys(keys));
+        filter.insert_all(&self.hashes);
         self.hashes.clear();
+        filter
     }
 
     /// Bytes of the file so far, those included that are still in memory.
@@ -311,10 +316,10 @@ impl SsTableWriter {
         assert!(self.row.is_none(), "the last row was ended");
         self.close_data_block()?;
         self.close_row_index_block()?;
-        self.fill_filter();
         let summary = std::mem::take(&mut self.summary);
-        let mut filter = Vec::with_capacity(self.filter.size_bytes() + 4);
-        self.filter.encode(&mut filter);
+        let keys = self.fill_filter();
+        let mut filter = Vec::with_capacity(keys.size_bytes() + 4);
+        keys.encode(&mut filter);
         if let Some(last) = &self.last_key {
             self.properties.last_key.put_prefixed(last.key().as_bytes());
             last.encode_token(&mut self.properties.last_key);

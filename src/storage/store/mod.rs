@@ -12,6 +12,7 @@ mod claims;
 mod flush;
 mod open;
 mod operations;
+mod outputs;
 mod pieces;
 mod read;
 mod room;
@@ -22,6 +23,7 @@ pub use flush::discard;
 pub use open::OpenError;
 pub(in crate::storage) use open::find;
 pub use operations::{Begun, Operation, Operations, Totals};
+pub use outputs::{OutputShape, Outputs};
 pub use pieces::{Piece, PiecePosition};
 pub use statistics::{RowSizes, StoreStatistics};
 

@@ -7,10 +7,10 @@ use proptest::prelude::*;
 use std::ops::{Bound, RangeBounds};
 
 /// Under the collating partitioner the first three have one token: that of a replacement character.
-const KEYS: [&[u8]; 5] = [b"\xfd", b"\xfe", b"\xff", b"ada", b"bob"];
+pub(super) const KEYS: [&[u8]; 5] = [b"\xfd", b"\xfe", b"\xff", b"ada", b"bob"];
 
 #[derive(Debug, Clone)]
-enum Step {
+pub(super) enum Step {
     Insert { timestamp: i64 },
     DeleteColumn(Deletion),
     DeleteSuperColumn(Deletion),
@@ -19,7 +19,7 @@ enum Step {
 }
 
 /// A step, and the row, super column and column that it concerns.
-type Steps = Vec<(Step, usize, u8, u8)>;
+pub(super) type Steps = Vec<(Step, usize, u8, u8)>;
 
 fn any_step() -> impl Strategy<Value = Step> {
     let deletion = || {
@@ -35,11 +35,11 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn any_steps() -> impl Strategy<Value = Steps> {
+pub(super) fn any_steps() -> impl Strategy<Value = Steps> {
     vec((any_step(), 0..KEYS.len(), 0..3u8, 0..4u8), 1..60)
 }
 
-fn take(storage: &Storage, is_super: bool, steps: &Steps) {
+pub(super) fn take(storage: &Storage, is_super: bool, steps: &Steps) {
     for (step, row, super_column, column) in steps {
         let (super_name, name) = ([b's', *super_column], [b'c', *column]);
         let super_name = if is_super { &super_name[..] } else { b"" };
@@ -67,7 +67,7 @@ fn take(storage: &Storage, is_super: bool, steps: &Steps) {
     }
 }
 
-fn read_all(storage: &Storage, range: &RowRange, max_bytes: usize) -> Vec<Piece> {
+pub(super) fn read_all(storage: &Storage, range: &RowRange, max_bytes: usize) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     loop {
         let after = pieces.last().and_then(|piece| piece.next.as_ref());
