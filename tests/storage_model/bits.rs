@@ -138,7 +138,9 @@ fn content(rig: &Rig, file: &Path) -> (Content, usize) {
         match rig.storage().compact(FamilyId(family)) {
             Ok(()) | Err(CompactionError::Stopped) => {}
             Err(CompactionError::Failed(error)) => note(error),
-            Err(error @ CompactionError::NoRoom { .. }) => panic!("{error}"),
+            Err(error @ (CompactionError::NoRoom { .. } | CompactionError::Refused { .. })) => {
+                panic!("{error}")
+            }
         }
     }
     (content, errors)

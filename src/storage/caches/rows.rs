@@ -11,7 +11,7 @@
 //! grow, and so have entries: that of the view from which they were merged. A read does not use an
 //! entry that is newer than its view, so E is as old as the view or older.
 //!
-//! SSTables gain content only by a flush, which goes in three steps:
+//! SSTables gain what was written by a flush, which goes in three steps:
 //!
 //! 1. a view is published that has the new SSTable and *still* has the memtable, and a new epoch;
 //! 2. every key of the memtable is removed from the cache;
@@ -34,6 +34,11 @@
 //! deletion nor what that had covered; but a reader with a view from before may still hold a
 //! memtable with the latter, and must not be shown it. This is why entries that are newer than a
 //! view are of no use to its reader.
+//!
+//! What comes from other nodes is in no memtable. A view of a new epoch is published that has it,
+//! then the cache is emptied. In between a reader may still be shown a row as it was before; once
+//! that is done, and who brought it is told so, no reader is: what lacks it was put in before the
+//! new epoch. The same holds for rows that are dropped, since other nodes own them.
 //!
 //! The cache of a family that is switched on is a new and empty one, in a view of a new epoch. It
 //! is the view that says whether there is one, so that a flush and its readers agree on that.

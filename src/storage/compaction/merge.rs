@@ -7,14 +7,14 @@ use super::throttle::Throttle;
 use crate::base::clock::Clock;
 use crate::base::events::{CompactionEvent, CompactionKind};
 use crate::model::slice::CellRange;
-use crate::ring::DecoratedKey;
+use crate::ring::{DecoratedKey, RowRange};
 use crate::storage::error::{FileError, ReadError};
 use crate::storage::files;
 use crate::storage::row::{RowReader, RowSources};
 use crate::storage::rows::{MergedRows, RowStream};
 use crate::storage::sstable::{Access, Blocks, SsTable, SsTableWriter, filter};
 use crate::storage::store::{Claim, NewTable, OutputShape, Outputs, Store, View};
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,6 +40,14 @@ pub enum CompactionError {
     NoRoom {
         /// Bytes that have to be free.
         needed: u64,
+    },
+    /// The column family has failed. Nothing was written.
+    #[error("{family} takes no more writes: {reason}")]
+    Refused {
+        /// The column family.
+        family: String,
+        /// What went wrong.
+        reason: String,
     },
     /// An input is damaged, or the disk refused.
     #[error(transparent)]
@@ -92,7 +100,30 @@ impl Compactor {
         plan: Plan,
         stop: &AtomicBool,
     ) -> Result<(), CompactionError> {
-        let result = self.try_compact(claim, plan, stop);
+        self.compact_some(claim, plan, None, stop).map(drop)
+    }
+
+    /// Writes the claimed SSTable anew without the rows outside of these ranges. Returns what takes
+    /// its place, which is nothing if nothing of it is left.
+    pub fn clean(
+        &self,
+        claim: &mut Claim<'_>,
+        keep: &[RowRange],
+        stop: &AtomicBool,
+    ) -> Result<Vec<NewTable>, CompactionError> {
+        let level = claim.tables().iter().map(|table| table.level()).max();
+        let plan = Plan::cleanup(level.unwrap_or(0));
+        self.compact_some(claim, plan, Some(keep), stop)
+    }
+
+    fn compact_some(
+        &self,
+        claim: &mut Claim<'_>,
+        plan: Plan,
+        keep: Option<&[RowRange]>,
+        stop: &AtomicBool,
+    ) -> Result<Vec<NewTable>, CompactionError> {
+        let result = self.try_compact(claim, plan, keep, stop);
         if let Err(error @ (CompactionError::NoRoom { .. } | CompactionError::Failed(_))) = &result
         {
             self.board.failed();
@@ -107,8 +138,9 @@ impl Compactor {
         &self,
         claim: &mut Claim<'_>,
         plan: Plan,
+        keep: Option<&[RowRange]>,
         stop: &AtomicBool,
-    ) -> Result<(), CompactionError> {
+    ) -> Result<Vec<NewTable>, CompactionError> {
         let kind = plan.kind;
         let store = claim.store();
         let environment = store.environment();
@@ -118,11 +150,14 @@ impl Compactor {
         let inputs: Vec<PathBuf> = claim.tables().iter().map(|t| t.path().to_owned()).collect();
         environment.events.emit(CompactionEvent::Begin { family: family.clone(), kind, inputs });
         // What SnapshotBeforeCompaction asks for is to be done here: nothing is merged yet.
-        let merge = Merge { store, inputs: claim.tables(), stop };
+        let merge = Merge { store, inputs: claim.tables(), keep, stop };
         let shape = OutputShape::of_merged(plan.level, plan.split_bytes, claim.tables());
         let outputs = Outputs::new(store, shape);
         let (new, rows) = merge.write(outputs, &mut Pace::new(self, &running, &merge, kind))?;
-        store.replace(claim.tables(), &new, None)?;
+        match keep {
+            Some(_) => store.replace_dropping(claim.tables(), &new)?,
+            None => store.replace(claim.tables(), &new, None)?,
+        }
         let bytes_out = new.iter().map(|table| table.bytes).sum();
         let path =
             |new: &NewTable| files::sstable(&new.folder, &store.schema().name, new.generation);
@@ -136,7 +171,7 @@ impl Compactor {
             keys: rows,
             took: environment.clock.monotonic().saturating_sub(begun),
         });
-        Ok(())
+        Ok(new)
     }
 
     /// Puts the compaction on the board, without the inputs for which there is no room.
@@ -202,6 +237,8 @@ fn mark_damaged(inputs: &[Arc<SsTable>], error: &ReadError) {
 struct Merge<'a> {
     store: &'a Store,
     inputs: &'a [Arc<SsTable>],
+    /// The rows that stay; `None` for all.
+    keep: Option<&'a [RowRange]>,
     stop: &'a AtomicBool,
 }
 
@@ -220,6 +257,11 @@ impl Merge<'_> {
         let mut rows = MergedRows::new(partitioner, streams);
         let (gc_before, mut rows_written) = (self.store.gc_before(), 0);
         while let Some((key, sources)) = rows.advance()? {
+            let is_within = |range: &RowRange| range.contains(key.token());
+            if !self.keep.is_none_or(|keep| keep.iter().any(is_within)) {
+                pace.keep()?;
+                continue;
+            }
             self.write_row(key, sources, gc_before, outputs.begin_row()?, pace)?;
             rows_written += 1;
             task.rows.store(rows_written, Ordering::Relaxed);

@@ -4,6 +4,7 @@
 //!   strategy    chooses what to merge; `leveled` does so for levels
 //!   pressure    how much is waiting, and what follows: a looser throttle, slower writes
 //!   merge       does it: [`Compactor`], one for a node
+//!   fate        whether an SSTable has rows that stay, and rows that do not
 //!   purge       decides what of a row is dropped
 //!   throttle    shared by all compactions of the node
 //!   progress    what is running
@@ -13,6 +14,7 @@
 //! A compaction works on SSTables that its [claim](super::store::Claim) keeps from others, and
 //! replaces them in one step at its end. Until then nothing is lost if it is stopped anywhere.
 
+mod fate;
 mod leveled;
 mod merge;
 mod pressure;
@@ -22,6 +24,7 @@ mod strategy;
 mod thresholds;
 mod throttle;
 
+pub use fate::Fate;
 pub use merge::{CompactionError, Compactor};
 pub use pressure::{Backlog, Pressure};
 pub use progress::{CompactionProgress, CompactionTotals};

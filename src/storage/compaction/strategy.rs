@@ -73,6 +73,11 @@ impl Plan {
         };
         Self::new(CompactionKind::Major, level, table_bytes)
     }
+
+    /// Writes one SSTable of a level anew, as one of the same level.
+    pub fn cleanup(level: u32) -> Self {
+        Self { kind: CompactionKind::Cleanup, level, split_bytes: u64::MAX }
+    }
 }
 
 /// A compaction that is due.

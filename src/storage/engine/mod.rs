@@ -6,6 +6,7 @@
 //!   write        the path of a mutation; back pressure
 //!   flushes      the threads that write memtables to disk
 //!   compactions  the threads that merge SSTables, and the housekeeper
+//!   cleanup      drops what other nodes own, or everything
 //!   caches       the thread that fills caches after a start, and saves their keys
 //!   ingest       rows that come from other nodes
 //!   counting     how often there was what, for operators
@@ -17,6 +18,7 @@
 //! [`super::memtable`] say.
 
 mod caches;
+mod cleanup;
 mod compactions;
 mod counting;
 mod flushes;
@@ -29,6 +31,7 @@ mod tests;
 mod unconfigured;
 mod write;
 
+pub use cleanup::CleanupReport;
 pub use counting::MemoryUse;
 pub use ingest::{Ingest, IngestError};
 pub use open::StorageError;

@@ -1,7 +1,7 @@
 //! The key cache and the row cache of one column family: how large they are, and what the
 //! replacement of SSTables means for them.
 
-use super::{Store, View};
+use super::{Cause, Store, View};
 use crate::base::events::CacheKind;
 use crate::config::settings::CacheSize;
 use crate::model::key::RowKey;
@@ -31,8 +31,8 @@ pub(super) enum RowsChange<'a> {
     Flushed(&'a Arc<Memtable>),
     /// Deletions may be gone.
     Purged,
-    /// Rows may be others.
-    Added,
+    /// Rows may be others: they were added or dropped.
+    Others,
 }
 
 impl Store {
@@ -240,17 +240,18 @@ impl Store {
     pub(super) fn rows_change<'a>(
         old: &[Arc<SsTable>],
         new: &[SsTable],
-        flushed: Option<&'a Arc<Memtable>>,
+        cause: Cause<'a>,
     ) -> RowsChange<'a> {
         let add = |sum: u64, table: &SsTable| sum.saturating_add(table.properties().tombstones);
         let before = old.iter().fold(0, |sum, table| add(sum, table));
         let after = new.iter().fold(0, add);
-        match flushed {
-            Some(memtable) => RowsChange::Flushed(memtable),
-            None if old.is_empty() && !new.is_empty() => RowsChange::Added,
+        match cause {
+            Cause::Flushed(memtable) => RowsChange::Flushed(memtable),
+            Cause::RowsDropped | Cause::AllDropped(_) => RowsChange::Others,
+            Cause::Merged if old.is_empty() && !new.is_empty() => RowsChange::Others,
             // Some of these may only have been merged with others; which ones, nobody has noted.
-            None if after < before => RowsChange::Purged,
-            None => RowsChange::None,
+            Cause::Merged if after < before => RowsChange::Purged,
+            Cause::Merged => RowsChange::None,
         }
     }
 
@@ -262,7 +263,7 @@ impl Store {
                 RowsChange::None => {}
                 RowsChange::Flushed(memtable) => rows.forget_flushed(memtable),
                 RowsChange::Purged => rows.forget_deletions(),
-                RowsChange::Added => rows.clear(),
+                RowsChange::Others => rows.clear(),
             }
         }
         if let RowsChange::Flushed(flushed) = change
@@ -279,7 +280,7 @@ impl View {
     pub(super) fn note_change(&mut self, change: RowsChange<'_>) {
         match change {
             RowsChange::None => {}
-            RowsChange::Flushed(_) | RowsChange::Purged | RowsChange::Added => self.epoch += 1,
+            RowsChange::Flushed(_) | RowsChange::Purged | RowsChange::Others => self.epoch += 1,
         }
         if let RowsChange::Flushed(memtable) = change
             && self.caches.rows.is_none()

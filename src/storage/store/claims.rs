@@ -1,6 +1,7 @@
 //! Which SSTables are being compacted: each is the input of one compaction at a time.
 
 use super::Store;
+use crate::storage::compaction::CompactionError;
 use crate::storage::sstable::SsTable;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,6 +69,28 @@ impl Store {
         }
         let tables = self.view().tables.clone();
         Some(self.take(&mut state, tables))
+    }
+
+    /// Claims the oldest free SSTable of those that are wanted; `None` if none is left. Waits as
+    /// long as others have claimed all of them.
+    pub fn claim_one(
+        &self,
+        is_wanted: impl Fn(&SsTable) -> bool,
+        stop: &AtomicBool,
+    ) -> Result<Option<Claim<'_>>, CompactionError> {
+        let mut state = self.claims.lock();
+        while !stop.load(Ordering::Relaxed) {
+            let tables = self.partitioned(&state);
+            if let Some(table) = tables.free.into_iter().find(|table| is_wanted(table)) {
+                return Ok(Some(self.take(&mut state, vec![table])));
+            }
+            if !tables.claimed.iter().any(|table| is_wanted(table)) {
+                return Ok(None);
+            }
+            let waited = self.claims.released.wait_timeout(state, STOP_CHECK);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Err(CompactionError::Stopped)
     }
 
     /// Which SSTables may be claimed at the moment.

@@ -88,8 +88,8 @@ pub struct View {
     pub tables: Vec<Arc<SsTable>>,
     /// What is kept of the SSTables in memory.
     pub caches: FamilyCaches,
-    /// Greater whenever the SSTables hold something that they did not hold before, or deletions
-    /// were dropped: what was read from them before must not go into the row cache any more.
+    /// Greater whenever the SSTables hold something that they did not hold before, or deletions or
+    /// rows were dropped: what was read from them before must not go into the row cache any more.
     pub epoch: u64,
 }
 
@@ -286,6 +286,33 @@ impl Store {
         new: &[NewTable],
         flushed: Option<&Arc<Memtable>>,
     ) -> Result<(), ReadError> {
+        self.exchange(old, new, flushed.map_or(Cause::Merged, Cause::Flushed))
+    }
+
+    /// [`Store::replace`] where not all rows of the old SSTables are in the new ones.
+    pub fn replace_dropping(
+        &self,
+        old: &[Arc<SsTable>],
+        new: &[NewTable],
+    ) -> Result<(), ReadError> {
+        self.exchange(old, new, Cause::RowsDropped)
+    }
+
+    /// Drops these SSTables and all memtables but the active one. What the commit log holds up to
+    /// here does not come back. The caller holds the lock of a flush.
+    pub fn drop_all(&self, old: &[Arc<SsTable>], log_end: Position) -> Result<(), ReadError> {
+        let memory = self.view().flushing.iter().map(|memtable| memtable.memory()).sum();
+        self.exchange(old, &[], Cause::AllDropped(log_end))?;
+        self.environment.memtable_memory.fetch_sub(memory, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn exchange(
+        &self,
+        old: &[Arc<SsTable>],
+        new: &[NewTable],
+        cause: Cause<'_>,
+    ) -> Result<(), ReadError> {
         let fs = &*self.environment.fs;
         let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = manifest.clone();
@@ -304,9 +331,11 @@ impl Store {
         for table in &opened {
             next.sstables.insert(table.generation(), table.identity());
         }
-        if let Some(flushed) = flushed {
-            next.flushed = next.flushed.max(flushed.log_end());
-        }
+        next.flushed = match cause {
+            Cause::Merged | Cause::RowsDropped => next.flushed,
+            Cause::Flushed(memtable) => next.flushed.max(memtable.log_end()),
+            Cause::AllDropped(log_end) => next.flushed.max(log_end),
+        };
         let stored = next.store(fs, &self.manifest_path());
         if let Err(error) = stored.and_then(|()| self.sync_folder(&self.folders[0])) {
             self.discard_uncounted(&manifest, new);
@@ -319,11 +348,14 @@ impl Store {
                 log::warn!("{error}");
             }
         }
-        let change = Self::rows_change(old, &opened, flushed);
+        let change = Self::rows_change(old, &opened, cause);
         self.publish(|view| {
             view.tables.retain(|t| !old.iter().any(|o| o.generation() == t.generation()));
             view.tables.extend(opened.into_iter().map(Arc::new));
             view.tables.sort_by_key(|table| table.generation());
+            if matches!(cause, Cause::AllDropped(_)) {
+                view.flushing.clear();
+            }
             view.note_change(change);
         });
         for table in old {
@@ -436,6 +468,19 @@ impl Store {
     pub fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
     }
+}
+
+/// Why SSTables are exchanged for others.
+#[derive(Debug, Clone, Copy)]
+enum Cause<'a> {
+    /// The rows are the same, or rows are added.
+    Merged,
+    /// This memtable was written.
+    Flushed(&'a Arc<Memtable>),
+    /// Some rows are dropped.
+    RowsDropped,
+    /// All is dropped, also what the commit log holds up to here.
+    AllDropped(Position),
 }
 
 /// An SSTable that was written under its temporary name, and does not count yet.

@@ -1,5 +1,6 @@
 //! Rows that are copied to other nodes, that come from other nodes, and that are not kept.
 
+mod cleanup;
 mod ingest;
 mod pieces;
 

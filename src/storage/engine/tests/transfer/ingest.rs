@@ -15,7 +15,7 @@ fn cells(names: &[&str], timestamp: i64) -> RowVersion {
 }
 
 /// Names and values of what can be seen of a row.
-fn seen(storage: &Storage, key: &str) -> Vec<(String, String)> {
+pub(super) fn seen(storage: &Storage, key: &str) -> Vec<(String, String)> {
     let (key, all) = (RowKey::from(key), Slice::all(None));
     let found = storage.read(FAMILY, &key, &all, Access::Cached).unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -26,7 +26,7 @@ fn pairs(of: &[(&str, &str)]) -> Vec<(String, String)> {
     of.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()
 }
 
-fn files(fs: &SimFileSystem) -> Vec<String> {
+pub(super) fn files(fs: &SimFileSystem) -> Vec<String> {
     let names = fs.list(Path::new("/data/Blog")).unwrap().into_iter().map(|entry| entry.name);
     names.filter(|name| name.starts_with("Authors-")).collect()
 }
