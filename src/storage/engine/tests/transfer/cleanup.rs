@@ -171,6 +171,20 @@ fn the_oldest_free_file_is_claimed_and_others_are_waited_for() {
     assert_eq!(again.as_ref().map(generation), Some(1));
 }
 
+#[test]
+fn a_disk_without_room_for_one_file_is_told_and_costs_nothing() {
+    let fs = SimFileSystem::new(1);
+    let storage = three_files(&fs, &Setup::default());
+    let used: u64 = fs.read(Path::new("/data/Blog/Authors-1.sst")).unwrap().len() as u64;
+    fs.set_capacity(Some(used));
+    let refused = storage.cleanup(FAMILY, &between(&storage, "a", "f"));
+    assert!(matches!(refused, Err(CompactionError::NoRoom { .. })), "{refused:?}");
+    assert_eq!(present(&storage, &ALL), ALL);
+    fs.set_capacity(None);
+    assert!(storage.cleanup(FAMILY, &between(&storage, "a", "f")).is_ok());
+    assert_eq!(present(&storage, &ALL), ALL[..3]);
+}
+
 /// Runs it on copies of a disk whose power fails after each single change.
 fn fail_everywhere(
     disk: &SimFileSystem,
