@@ -27,6 +27,7 @@
 //! - [`ring`]: tokens, partitioners, placement of replicas
 //! - [`net`]: frames, messages and connections between nodes
 //! - [`gossip`]: who is in the cluster, who seems alive, and what nodes say of themselves
+//! - [`repair`]: how a ring grows, shrinks and heals: ranges of data move between nodes
 //! - [`replica`]: what a node does as a replica: applies a mutation, reads a row, scans a range
 //! - [`storage`]: commit log, memtables, SSTables, compaction
 //! - [`config`]: `storage-conf.xml` as typed settings
@@ -44,6 +45,7 @@ pub mod gossip;
 pub mod model;
 pub mod net;
 pub mod node;
+pub mod repair;
 pub mod replica;
 pub mod ring;
 pub mod storage;

@@ -22,7 +22,6 @@ use std::time::Duration;
 #[expect(missing_docs, reason = "the same fields have theirs there")]
 pub struct AdminOptions {
     pub cluster_name: String,
-    pub token: String,
     pub storage: Arc<Storage>,
     pub member: Arc<Member>,
     pub transport: Arc<TcpTransport>,
@@ -35,8 +34,6 @@ pub struct AdminOptions {
 pub struct AdminContext {
     /// `ClusterName`.
     pub cluster_name: String,
-    /// The token of the node, as its partitioner writes it.
-    pub token: String,
     /// Its data.
     pub storage: Arc<Storage>,
     /// The node among others.
@@ -56,11 +53,9 @@ pub struct AdminContext {
 impl AdminContext {
     /// For a node that is started now.
     pub fn new(options: AdminOptions) -> Self {
-        let AdminOptions { cluster_name, token, storage, member, transport, rack_file, clock } =
-            options;
+        let AdminOptions { cluster_name, storage, member, transport, rack_file, clock } = options;
         Self {
             cluster_name,
-            token,
             storage,
             member,
             transport,
@@ -78,6 +73,16 @@ impl AdminContext {
         self.recent.remember(stores.map(|store| store.statistics()).collect(), blocks);
     }
 
+    /// The token of the node, as its partitioner writes it; empty if it has none.
+    fn own_token(&self) -> String {
+        let local = self.member.local();
+        let token = self
+            .member
+            .with_gossip(|_, membership| membership.members().ring.token(local).cloned());
+        let text = token.map(|token| self.storage.partitioner().display_token(&token));
+        text.unwrap_or_default()
+    }
+
     /// The node and its memory.
     pub fn info(&self) -> Info {
         let memory = self.storage.memory_use();
@@ -85,7 +90,7 @@ impl AdminContext {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             cluster_name: self.cluster_name.clone(),
             partitioner: self.storage.partitioner().class_name().to_owned(),
-            token: self.token.clone(),
+            token: self.own_token(),
             // Others may have made a greater one necessary since the start.
             generation: self.member.with_gossip(|gossiper, _| gossiper.generation()),
             uptime_seconds: self.clock.monotonic().saturating_sub(self.started).as_secs(),

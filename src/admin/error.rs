@@ -4,6 +4,8 @@ use super::access::Refusal;
 use super::report::Failure;
 use crate::config::rack_file::RackFileError;
 use crate::config::settings::PHI_CONVICT_THRESHOLDS;
+use crate::repair::OperationError;
+use crate::ring::TokenError;
 use crate::storage::compaction::{CompactionError, ThresholdError};
 use crate::storage::error::{FileError, ReadError};
 use crate::storage::snapshot::SnapshotError;
@@ -118,6 +120,17 @@ pub(super) enum AdminError {
     /// The rack file cannot be read.
     #[error("{0}; what it said before stays in force")]
     RackFile(#[from] RackFileError),
+    /// The ring is not changed.
+    #[error(transparent)]
+    Operation(#[from] OperationError),
+    /// A token is none.
+    #[error("{token} is no token: {source}")]
+    Token {
+        /// What was sent.
+        token: String,
+        /// What is wrong with it.
+        source: TokenError,
+    },
     /// The operation panicked.
     #[error("the operation failed by a defect of the server: its log says more")]
     Panicked,
@@ -149,8 +162,10 @@ impl AdminError {
             | Self::NoKeyspaceNamed
             | Self::NoThresholds
             | Self::Phi(_)
+            | Self::Token { .. }
             | Self::Snapshot(SnapshotError::Tag(_))
             | Self::Thresholds(_) => StatusCode::BAD_REQUEST,
+            Self::Operation(_) => StatusCode::CONFLICT,
             Self::Busy(_)
             | Self::Stopping
             | Self::Compaction { source: CompactionError::Stopped, .. } => {

@@ -37,6 +37,7 @@ mod context;
 mod error;
 mod jobs;
 mod metrics;
+mod operations;
 mod recent;
 pub mod report;
 mod request;

@@ -4,6 +4,7 @@ use crate::storage::caches::CacheStats;
 use crate::storage::snapshot;
 use crate::storage::store::Totals;
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 
 /// A node and its memory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -310,4 +311,36 @@ pub struct Done {
 pub struct Failure {
     /// What to tell the operator.
     pub error: String,
+}
+
+/// How far an operation on the ring is, or how it ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OperationState {
+    /// Which: `decommission`, `move` and others.
+    pub operation: String,
+    /// What it is doing.
+    pub mode: String,
+    /// How long it has taken.
+    pub seconds: f64,
+    /// The nodes that collect data because of it.
+    pub collected: Vec<Collected>,
+    /// What was done, when it has succeeded.
+    pub done: Option<String>,
+    /// Why not, when it has failed. The ring is as it was before.
+    pub error: Option<String>,
+}
+
+/// How far a node is that collects data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Collected {
+    /// Which node.
+    pub address: IpAddr,
+    /// Ranges of column families that it collects, each from one node.
+    pub ranges: usize,
+    /// Those that it has.
+    pub ranges_done: usize,
+    /// Rows that have come.
+    pub rows: u64,
+    /// Bytes that have come over the network.
+    pub bytes: u64,
 }

@@ -140,7 +140,7 @@ struct Place {
 /// Everybody, in the order of the answer. A node that joins stands behind the members, whatever
 /// its token.
 fn places(gossiper: &Gossiper, membership: &Membership) -> Vec<(IpAddr, Place)> {
-    let Members { ring, bootstrapping, leaving } = membership.members();
+    let Members { ring, bootstrapping, leaving, .. } = membership.members();
     let member = |(token, address): (&Token, IpAddr)| {
         let is_leaving = leaving.contains(&address);
         let state = if is_leaving { RingState::Leaving } else { RingState::Normal };

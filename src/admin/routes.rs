@@ -6,7 +6,10 @@ use super::context::AdminContext;
 use super::error::AdminError;
 use super::jobs::Jobs;
 use super::metrics;
-use super::report::{Caches, Compactions, Done, Info, KeyspaceReport, Snapshot, Thresholds};
+use super::operations::{CleanupScope, NewToken};
+use super::report::{
+    Caches, Compactions, Done, Info, KeyspaceReport, OperationState, Snapshot, Thresholds,
+};
 use super::request::{
     AllowReturn, CapacityChange, Change, HintDelivery, NewSnapshot, NoBody, Nothing, Selection,
     SelectionQuery, SnapshotQuery, SuspicionChange, ThresholdsChange,
@@ -17,6 +20,7 @@ use super::ring_report::{
 use crate::base::clock::Clock;
 use crate::config::settings::PHI_CONVICT_THRESHOLDS;
 use crate::model::schema::FamilyId;
+use crate::repair::Wish;
 use crate::storage::Storage;
 use crate::storage::compaction;
 use axum::extract::rejection::QueryRejection;
@@ -58,6 +62,12 @@ pub(super) fn router(context: Arc<AdminContext>, access: Access) -> Router {
         .route("/api/v1/snapshots", snapshots)
         .route("/api/v1/ring", get(ring))
         .route("/api/v1/ring/allow-return", post(allow_return))
+        .route("/api/v1/ring/operation", get(operation))
+        .route("/api/v1/ring/decommission", post(decommission))
+        .route("/api/v1/ring/loadbalance", post(loadbalance))
+        .route("/api/v1/ring/move", post(move_to))
+        .route("/api/v1/ring/remove-token", post(remove_token))
+        .route("/api/v1/cleanup", post(cleanup))
         .route("/api/v1/gossip", get(gossip))
         .route("/api/v1/failure-detector", get(failure_detector).put(set_failure_detector))
         .route("/api/v1/messages", get(messages))
@@ -268,6 +278,45 @@ async fn allow_return(
         Ok(Json(AllowedReturn { address, returned }))
     };
     jobs.run(job).await
+}
+
+async fn operation(State(Shared { context, .. }): State<Shared>) -> Json<Option<OperationState>> {
+    Json(context.operation())
+}
+
+async fn decommission(
+    State(Shared { context, .. }): State<Shared>,
+    Change(Nothing {}): Change<Nothing>,
+) -> Result<Json<OperationState>, AdminError> {
+    context.begin(Wish::Decommission).map(Json)
+}
+
+async fn loadbalance(
+    State(Shared { context, .. }): State<Shared>,
+    Change(Nothing {}): Change<Nothing>,
+) -> Result<Json<OperationState>, AdminError> {
+    context.begin(Wish::Loadbalance).map(Json)
+}
+
+async fn move_to(
+    State(Shared { context, .. }): State<Shared>,
+    Change(token): Change<NewToken>,
+) -> Result<Json<OperationState>, AdminError> {
+    context.begin(Wish::Move(context.parse_token(&token)?)).map(Json)
+}
+
+async fn remove_token(
+    State(Shared { context, .. }): State<Shared>,
+    Change(token): Change<NewToken>,
+) -> Result<Json<OperationState>, AdminError> {
+    context.begin(Wish::Remove(context.parse_token(&token)?)).map(Json)
+}
+
+async fn cleanup(
+    State(Shared { context, .. }): State<Shared>,
+    Change(scope): Change<CleanupScope>,
+) -> Result<Json<OperationState>, AdminError> {
+    context.begin(context.cleanup(scope)?).map(Json)
 }
 
 async fn gossip(State(Shared { context, .. }): State<Shared>) -> Json<Vec<GossipEndpoint>> {

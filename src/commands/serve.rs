@@ -65,7 +65,6 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
             NoteLevel::Warning => log::warn!("{note}"),
         }
     }
-    tell_what_waits(&loaded);
     if let Some(files) = machine::raise_file_limit() {
         log::debug!("{files} files may be open at a time");
     }
@@ -103,22 +102,6 @@ fn load(arguments: &Arguments, properties: &Properties) -> Result<Loaded, Config
     Settings::embedded(&comparators)
 }
 
-/// Elements of parts that this version does not have: it moves no data when nodes join or leave. An
-/// `AutoBootstrap` that asks for it is warned of by the node.
-const WITHOUT_EFFECT_YET: &[&str] = &["StreamThroughputInMBPerSecond"];
-
-/// Says which settings of the file have no effect, because what they are for is not there.
-fn tell_what_waits(loaded: &Loaded) {
-    let in_file = |name: &&&str| loaded.sources.contains_key(**name);
-    let waiting: Vec<&str> = WITHOUT_EFFECT_YET.iter().filter(in_file).copied().collect();
-    if !waiting.is_empty() {
-        let names = waiting.join(", ");
-        log::info!(
-            "without effect in this version, which moves no data when nodes join or leave: {names}"
-        );
-    }
-}
-
 /// Why serving ended badly.
 #[derive(Debug, thiserror::Error)]
 enum ServeError {
@@ -128,8 +111,6 @@ enum ServeError {
     PidFile { file: PathBuf, source: io::Error },
     #[error("the runtime cannot be started: {0}")]
     Runtime(#[source] io::Error),
-    #[error("serving Thrift clients ended: {0}")]
-    Serving(#[source] io::Error),
 }
 
 impl ServeError {
@@ -165,15 +146,19 @@ fn serve(
         }
         let mut node = Node::start(settings, options, components)?;
         let _pid_file = pid_file.map(PidFile::write).transpose()?;
-        tokio::select! {
+        let joined = tokio::select! {
             biased;
-            () = stop.cancelled() => {}
-            () = node.join() => {}
+            () = stop.cancelled() => Ok(()),
+            joined = node.join() => joined,
+        };
+        match joined {
+            Ok(()) => announce(&node),
+            // It is taken down in order all the same.
+            Err(_) => stop.cancel(),
         }
-        announce(&node);
-        let served = node.run(stop).await.map_err(ServeError::Serving);
+        let served = node.run(stop).await;
         signals.abort();
-        served
+        Ok(joined.and(served)?)
     })
 }
 

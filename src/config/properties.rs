@@ -21,6 +21,7 @@ const PASSWORD_FILE: &str = "passwd.properties";
 const ACCESS_FILE: &str = "access.properties";
 const PASSWORD_MODE: &str = "passwd.mode";
 const RACK_FILE: &str = "rackFile";
+const REPLACE_TOKEN: &str = "cassandra.replace_token";
 const JMX_PORT: &str = "com.sun.management.jmxremote.port";
 
 /// The properties of a command line.
@@ -97,10 +98,17 @@ impl Properties {
         self.values.get(name).map(String::as_str)
     }
 
+    /// `cassandra.replace_token`: the token of the dead node whose place a new one takes, as later
+    /// versions of the original had it.
+    pub fn replace_token(&self) -> Option<&str> {
+        self.get(REPLACE_TOKEN).filter(|token| !token.is_empty())
+    }
+
     /// The names that mean nothing here. Those of the JVM itself are left out: every old start
     /// script has some.
     pub fn unknown(&self) -> impl Iterator<Item = &str> {
-        const KNOWN: [&str; 12] = [
+        const KNOWN: [&str; 13] = [
+            REPLACE_TOKEN,
             STORAGE_CONFIG,
             FOREGROUND,
             PID_FILE,

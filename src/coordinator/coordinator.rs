@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -76,6 +76,8 @@ pub struct Coordinator {
     families: Vec<FamilyReads>,
     /// Replaced as a whole when the ring changes.
     view: RwLock<Arc<View>>,
+    /// The writes of former views that may be under way.
+    former_writes: Mutex<Vec<Weak<()>>>,
     pub(super) local: IpAddr,
     pub(super) rpc_timeout: Duration,
     pub(super) replica: Arc<Replica>,
@@ -153,6 +155,7 @@ impl Coordinator {
             partitioner: options.partitioner,
             families,
             view: RwLock::new(Arc::new(view)),
+            former_writes: Mutex::default(),
             placements,
             local,
             rpc_timeout,
@@ -195,7 +198,20 @@ impl Coordinator {
         let placements = self.placements.iter().map(|(_, placement)| placement);
         let dynamic_snitch = self.latencies.dynamic_snitch().cloned();
         let view = View::new(Arc::new(ring), placements, peers, self.local, dynamic_snitch);
-        *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
+        let mut current = self.view.write().unwrap_or_else(PoisonError::into_inner);
+        let former = std::mem::replace(&mut *current, Arc::new(view));
+        drop(current);
+        let mut writes = self.former_writes.lock().unwrap_or_else(PoisonError::into_inner);
+        writes.retain(|writes| writes.strong_count() > 0);
+        writes.push(Arc::downgrade(&former.writes));
+    }
+
+    /// Whether no write is under way any more that began before the ring was set last: all were
+    /// acknowledged by all their replicas, or have been given up and have become hints.
+    pub fn is_quiet(&self) -> bool {
+        let mut writes = self.former_writes.lock().unwrap_or_else(PoisonError::into_inner);
+        writes.retain(|writes| writes.strong_count() > 0);
+        writes.is_empty()
     }
 
     /// Where the replicas of a keyspace live; `None` if every node keeps it for itself.

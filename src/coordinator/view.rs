@@ -35,6 +35,8 @@ pub(super) struct View {
     local: IpAddr,
     is_alone: bool,
     dynamic_snitch: Option<Arc<DynamicSnitch>>,
+    /// Held by each write that goes by this view, as long as it is under way.
+    pub(super) writes: Arc<()>,
 }
 
 /// How the rows of a keyspace are replicated.
@@ -113,7 +115,8 @@ impl View {
             && ring.token(local).is_some()
             && ring.is_settled()
             && keyspaces.iter().all(|keyspace| keyspace.is_held_by_any());
-        Self { ring, keyspaces, peers, local, is_alone, dynamic_snitch }
+        let writes = Arc::new(());
+        Self { ring, keyspaces, peers, local, is_alone, dynamic_snitch, writes }
     }
 
     pub(super) fn peers(&self) -> &Peers {

@@ -54,6 +54,9 @@ pub(super) struct WriteRequest {
     hints: Option<Arc<Hinting>>,
     /// Has counted each row for each of those it was sent to.
     unacknowledged: Arc<Unacknowledged>,
+    /// Shows that it is under way, to who waits for the writes of a ring that was.
+    #[expect(dead_code, reason = "that it lives is what it is for")]
+    under_way: Arc<()>,
     state: Mutex<State>,
 }
 
@@ -72,12 +75,14 @@ impl WriteRequest {
         requirements: impl Iterator<Item = Requirement>,
         hints: Option<Arc<Hinting>>,
         unacknowledged: Arc<Unacknowledged>,
+        under_way: Arc<()>,
     ) -> (Arc<Self>, oneshot::Receiver<()>) {
         let (done, is_done) = oneshot::channel();
         let states: Vec<Acknowledgements> = requirements.map(Acknowledgements::new).collect();
         let unmet = states.iter().filter(|row| !row.are_enough()).count();
         let state = State { rows: states, unmet, done: Some(done) };
-        let request = Self { rows, hints, unacknowledged, state: Mutex::new(state) };
+        let state = Mutex::new(state);
+        let request = Self { rows, hints, unacknowledged, under_way, state };
         request.update(|_| {});
         (Arc::new(request), is_done)
     }

@@ -37,7 +37,8 @@ impl Coordinator {
         let requirements = replicas.iter().map(|replicas| replicas.requirement.clone());
         let hinting = self.hinting.clone();
         let waiting = Arc::clone(&self.unacknowledged);
-        let (request, done) = WriteRequest::new(rows, requirements, hinting, waiting);
+        let under_way = Arc::clone(&view.writes);
+        let (request, done) = WriteRequest::new(rows, requirements, hinting, waiting, under_way);
         self.send_mutations(&request, &mut replicas)?;
         let hints = self.hint_the_dead(&request, &replicas, level);
         let own = own_rows(&request, &replicas);

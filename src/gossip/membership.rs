@@ -1,11 +1,12 @@
 //! The ring as gossip tells it: who owns which token, who joins and who leaves.
 
-use super::MOVE_STATE;
 use super::claims::{Claim, Claims, Purpose};
 use super::endpoint_state::EndpointState;
 use super::event::GossipEvent;
 use super::membership_change::{MembershipChange, MembershipNotice};
 use super::move_state::Move;
+use super::plan_state::{NodePlace, Plan};
+use super::{MOVE_STATE, PLAN_STATE};
 use crate::ring::{Partitioner, Token, TokenMetadata};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -22,6 +23,8 @@ pub struct Members {
     pub bootstrapping: BTreeMap<IpAddr, Token>,
     /// Who of the ring hands its data over.
     pub leaving: BTreeSet<IpAddr>,
+    /// What nodes say of places besides.
+    pub plans: BTreeMap<IpAddr, Plan>,
 }
 
 /// A node that an operator removed because it was dead.
@@ -75,6 +78,48 @@ impl Members {
     /// Whether an endpoint owns a token.
     pub fn is_member(&self, endpoint: IpAddr) -> bool {
         self.ring.token(endpoint).is_some()
+    }
+
+    /// The ring with all that is pending: who joins it, leaves it, or takes the place of a dead
+    /// member.
+    pub fn with_pending(&self) -> TokenMetadata {
+        let mut ring = self.ring.clone();
+        for endpoint in &self.leaving {
+            ring.begin_leave(*endpoint);
+        }
+        for (endpoint, token) in &self.bootstrapping {
+            // Claims have at most one node join at a token, and none where there is an owner.
+            let _ = ring.begin_bootstrap(token.clone(), *endpoint);
+        }
+        let mut former = self.ring.clone();
+        for (by, plan) in &self.plans {
+            match plan {
+                Plan::Arrived(node) if node.endpoint == *by && self.is_there(node) => {
+                    former.remove(*by);
+                }
+                Plan::Gone(node)
+                    if node.endpoint == *by
+                        && !self.is_member(*by)
+                        && self.ring.owner(&node.token).is_none() =>
+                {
+                    former.insert(node.token.clone(), *by);
+                }
+                Plan::Remove(node) if self.is_there(node) => {
+                    ring.begin_leave(node.endpoint);
+                }
+                Plan::Replace(node) if self.is_there(node) => {
+                    ring.begin_replace(node.token.clone(), *by);
+                }
+                _ => {}
+            }
+        }
+        ring.set_former(&former);
+        ring
+    }
+
+    /// Whether a node owns the token that a plan is about.
+    fn is_there(&self, node: &NodePlace) -> bool {
+        self.ring.owner(&node.token) == Some(node.endpoint)
     }
 
     /// All who own a token.
@@ -183,6 +228,13 @@ impl Membership {
         changes
     }
 
+    /// This node says something of a place besides its own one, or nothing any more.
+    pub fn announce_plan(&mut self, plan: Option<&Plan>) -> Vec<MembershipChange> {
+        let mut changes = Vec::new();
+        self.plan(self.local, plan, 0, &mut changes);
+        changes
+    }
+
     /// Follows what a gossiper found out.
     pub fn follow(&mut self, event: &GossipEvent) -> Vec<MembershipChange> {
         let mut changes = Vec::new();
@@ -193,6 +245,8 @@ impl Membership {
             GossipEvent::Restarted { endpoint, generation } => {
                 self.generations.insert(*endpoint, *generation);
                 self.alive.insert(*endpoint);
+                // If it still has a plan it says so anew.
+                self.plan(*endpoint, None, 0, &mut changes);
             }
             GossipEvent::Up { endpoint } => {
                 self.alive.insert(*endpoint);
@@ -217,7 +271,15 @@ impl Membership {
                     self.place(*endpoint, &place, state.version, &mut changes);
                 }
             }
+            GossipEvent::StateChanged { endpoint, generation, name, state }
+                if name == PLAN_STATE && *endpoint != self.local =>
+            {
+                self.generations.insert(*endpoint, *generation);
+                let plan = Plan::parse(self.partitioner, &state.value);
+                self.plan(*endpoint, plan.as_ref(), state.version, &mut changes);
+            }
             GossipEvent::Forgotten { endpoint, .. } | GossipEvent::Disowned { endpoint } => {
+                self.plan(*endpoint, None, 0, &mut changes);
                 self.generations.remove(endpoint);
                 self.alive.remove(endpoint);
                 self.update(*endpoint, None, &mut changes);
@@ -252,6 +314,48 @@ impl Membership {
                 }
                 self.update(endpoint, None, changes);
             }
+        }
+    }
+
+    /// `version` is the count of the endpoint at which it said this.
+    fn plan(
+        &mut self,
+        by: IpAddr,
+        plan: Option<&Plan>,
+        version: i32,
+        changes: &mut Vec<MembershipChange>,
+    ) {
+        if let Some(Plan::Replaced(NodePlace { endpoint, token })) = plan {
+            self.replaced(*endpoint, token, by, version, changes);
+        }
+        let before = match plan {
+            Some(plan) => self.members.plans.insert(by, plan.clone()),
+            None => self.members.plans.remove(&by),
+        };
+        changes.extend((before.as_ref() != plan).then_some(MembershipChange::Ring));
+    }
+
+    /// A node has got the token of a dead one, which must not come back to it: it would take it
+    /// away again, since it had started later.
+    fn replaced(
+        &mut self,
+        endpoint: IpAddr,
+        token: &Token,
+        by: IpAddr,
+        version: i32,
+        changes: &mut Vec<MembershipChange>,
+    ) {
+        let claims = self.claims.get(endpoint).is_some_and(|claim| claim.token == *token);
+        if endpoint == by || !claims || self.removed.contains_key(&(endpoint, token.clone())) {
+            return;
+        }
+        if endpoint == self.local {
+            changes.push(MembershipChange::Notice(MembershipNotice::RemovalOfSelf));
+        } else if self.is_removable(endpoint, by, version) {
+            self.remove_owner(endpoint, token, changes);
+        } else {
+            let notice = MembershipNotice::RemovalIgnored { endpoint, by };
+            changes.push(MembershipChange::Notice(notice));
         }
     }
 

@@ -19,6 +19,7 @@ mod membership;
 mod membership_change;
 mod message;
 mod move_state;
+mod plan_state;
 #[cfg(test)]
 mod tests;
 mod unheard;
@@ -32,6 +33,7 @@ pub use membership::{Members, Membership, RemovedNode};
 pub use membership_change::{MembershipChange, MembershipNotice};
 pub use message::{Digest, GossipMessage, MessageKind};
 pub use move_state::{BadMove, Move};
+pub use plan_state::{NodePlace, Plan};
 
 use std::time::Duration;
 
@@ -50,3 +52,6 @@ pub const LOAD_STATE: &str = "LOAD-INFORMATION";
 /// The application state with the extensions of the node wire that a node understands, separated
 /// by commas. Originals store it and pass it on, and have none themselves.
 pub const EXTENSIONS_STATE: &str = "X-ALEXANDRA";
+
+/// The application state with what a node says of a place besides its `MOVE`, as [`Plan`] reads it.
+pub const PLAN_STATE: &str = "X-ALEXANDRA-PLAN";

@@ -6,6 +6,7 @@ pub mod comparator;
 pub mod deletion;
 pub mod key;
 pub mod mutation;
+pub mod position;
 pub mod schema;
 pub mod slice;
 pub mod version;

@@ -13,8 +13,15 @@ pub const FULL_DIGESTS: &str = "full-digests";
 /// Reads that are refused may be answered by why, instead of not at all.
 pub const REFUSALS: &str = "refusals";
 
+/// Nodes may be asked for more than any verb says, by calls.
+pub const CALLS: &str = "calls";
+
 /// All that this version understands.
-pub const ALL: [&str; 3] = [CHECKSUMS, FULL_DIGESTS, REFUSALS];
+pub const ALL: [&str; 4] = [CHECKSUMS, FULL_DIGESTS, REFUSALS, CALLS];
+
+/// The header of a call, whose value says which it is. It goes by the verb STREAM_REQUEST, because
+/// there must be no verb that an original does not know, to nodes that announce [`CALLS`].
+pub const CALL: &str = "X-ALEXANDRA-CALL";
 
 /// The header of a read command that wants a digest which covers deletions.
 pub const FULL_DIGEST: Header<'static> =

@@ -12,6 +12,7 @@
 //! bounds, and becomes a typed value or an error.
 
 pub mod bodies;
+pub mod caller;
 mod drops;
 pub mod extensions;
 pub mod frame;

@@ -4,10 +4,9 @@ mod delivery;
 mod places;
 
 use self::delivery::{Delivery, Ended};
-use super::blocking::Blocking;
 use crate::model::schema::{FamilyId, Schema};
 use crate::net::messenger::Messenger;
-use crate::replica::HintStore;
+use crate::replica::{Blocking, HintStore};
 use crate::ring::TokenMetadata;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,7 +39,7 @@ pub struct HandoffOptions {
     /// `hinted_handoff_throttle`: the pause after each hint.
     pub pause: Duration,
     /// Where hints are read. Deliveries run where gossip and messages do.
-    pub(super) blocking: Blocking,
+    pub blocking: Blocking,
 }
 
 /// Delivers hints, to each node by one task at a time, in the order in which they were kept.

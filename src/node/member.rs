@@ -9,20 +9,22 @@
 //!                              +--> handoff        somebody is back who has hints waiting
 //! ```
 
-use super::blocking::Blocking;
+mod host;
+
 use super::handoff::{Handoff, HandoffOptions};
 use crate::base::clock::Clock;
 use crate::coordinator::{Coordinator, CoordinatorOptions, Hinting, Peers, ReadOptions};
 use crate::gossip::{
     EXTENSIONS_STATE, Effects, GOSSIP_INTERVAL, GossipEvent, GossipMessage, Gossiper,
-    GossiperOptions, LOAD_STATE, MOVE_STATE, Membership, MembershipChange, MessageKind, Move,
-    RING_DELAY, RemovedNode,
+    GossiperOptions, LOAD_STATE, Membership, MembershipChange, MessageKind, Move, RING_DELAY,
+    RemovedNode,
 };
 use crate::net::message::Message;
 use crate::net::messenger::Messenger;
 use crate::net::{Drops, Inbound, Transport, Verb, extensions};
-use crate::replica::{HintStore, Replica, Responder, ResponderOptions};
-use crate::ring::{ReplicaPlacement, Token, TokenMetadata};
+use crate::repair::{Host, Operations, OperationsOptions};
+use crate::replica::{Blocking, HintStore, Replica, Responder, ResponderOptions};
+use crate::ring::{ReplicaPlacement, Token};
 use crate::storage::Storage;
 use crate::storage::saved_ring::{RingNote, SavedRemoval, SavedRing};
 use crate::storage::system::{self, IdentityError};
@@ -64,8 +66,8 @@ pub struct MemberOptions {
     pub cluster_name: String,
     /// Who is asked for the ring.
     pub seeds: Vec<IpAddr>,
-    /// Its place on the ring.
-    pub token: Token,
+    /// Its place on the ring; none if it is to join.
+    pub token: Option<Token>,
     /// Number of this start.
     pub generation: i32,
     /// `PhiConvictThreshold`.
@@ -78,6 +80,8 @@ pub struct MemberOptions {
     pub storage: Arc<Storage>,
     /// Itself as a replica.
     pub replica: Arc<Replica>,
+    /// `StreamThroughputInMBPerSecond`, in bytes per second; `None` for no limit.
+    pub stream_bytes_per_second: Option<u64>,
     /// Keeps hints; `None` with `HintedHandoffEnabled` off.
     pub hints: Option<Arc<HintStore>>,
     /// Whether a hint that counts as an acknowledgement has to be on disk before.
@@ -98,7 +102,6 @@ pub struct MemberOptions {
 #[derive(Debug)]
 pub struct Member {
     local: IpAddr,
-    own_move: Move,
     seeds: Vec<IpAddr>,
     storage: Arc<Storage>,
     clock: Arc<dyn Clock>,
@@ -109,6 +112,7 @@ pub struct Member {
     hints: Option<Arc<HintStore>>,
     handoff: Option<Arc<Handoff>>,
     drops: Arc<Drops>,
+    operations: Arc<Operations>,
     /// Where hints are written for who has not answered in time.
     blocking: Blocking,
     /// The time of what was noted last of the ring, in milliseconds since 1970. Held while notes
@@ -122,6 +126,8 @@ pub struct Member {
 struct Gossip {
     gossiper: Gossiper,
     membership: Membership,
+    /// What this node says of its place; none if it has none.
+    place: Option<Move>,
     has_started: bool,
     /// When this node says once more where it is.
     announce_at: Option<Duration>,
@@ -132,7 +138,7 @@ struct Gossip {
 impl Gossip {
     /// What the last start has left: nothing was heard yet.
     /// Besides, when the last start noted something last, in milliseconds since 1970.
-    fn new(options: &MemberOptions, own: &Move) -> Result<(Self, u64), IdentityError> {
+    fn new(options: &MemberOptions) -> Result<(Self, u64), IdentityError> {
         let MemberOptions { local, storage, clock, generation, .. } = options;
         let partitioner = storage.partitioner();
         let SavedRing { members, removed, returned, noted_millis } = SavedRing::read(storage)?;
@@ -143,7 +149,9 @@ impl Gossip {
         let mut membership = Membership::new(partitioner, *local, *generation, removed);
         membership.remember_returned(returned);
         membership.preload(members);
-        let changes = membership.announce(own);
+        let token = options.token.clone();
+        let place = token.map(|token| Move::Normal { token, removed: None });
+        let changes = place.as_ref().map(|place| membership.announce(place)).unwrap_or_default();
         // A former address of this node, for one.
         let notes = changes.into_iter().filter_map(|change| match change {
             MembershipChange::ForgetToken { endpoint } => Some(RingNote::OwnsNothing(endpoint)),
@@ -164,6 +172,7 @@ impl Gossip {
         let gossip = Self {
             gossiper,
             membership,
+            place,
             has_started: false,
             announce_at: None,
             notes: notes.collect(),
@@ -177,8 +186,7 @@ impl Member {
     pub fn new(options: MemberOptions) -> Result<Arc<Self>, IdentityError> {
         let MemberOptions { local, storage, clock, transport, generation, hints, .. } = &options;
         let schema = storage.schema();
-        let own_move = Move::Normal { token: options.token.clone(), removed: None };
-        let (gossip, noted_millis) = Gossip::new(&options, &own_move)?;
+        let (gossip, noted_millis) = Gossip::new(&options)?;
         let timeout = options.rpc_timeout;
         let messenger = Messenger::new(*local, timeout, Arc::clone(clock), Arc::clone(transport));
         let messenger = Arc::new(messenger.starting_at(*generation));
@@ -214,11 +222,20 @@ impl Member {
             let pause = options.handoff_pause;
             Handoff::new(HandoffOptions { hints, schema, messenger, pause, blocking })
         });
+        let operations = Operations::new(OperationsOptions {
+            local: *local,
+            storage: Arc::clone(storage),
+            messenger: Arc::clone(&messenger),
+            placements: options.placements.clone(),
+            clock: Arc::clone(clock),
+            blocking,
+            bytes_per_second: options.stream_bytes_per_second,
+            seed: options.seed,
+        });
         let gossip = Mutex::new(gossip);
         let MemberOptions { local, seeds, storage, clock, transport, hints, .. } = options;
         Ok(Arc::new(Self {
             local,
-            own_move,
             seeds,
             storage,
             clock,
@@ -229,6 +246,7 @@ impl Member {
             hints,
             handoff,
             drops,
+            operations,
             blocking,
             last_note: Mutex::new(noted_millis),
             gossip,
@@ -248,6 +266,11 @@ impl Member {
     /// The address by which other nodes know it.
     pub fn local(&self) -> IpAddr {
         self.local
+    }
+
+    /// What changes the ring.
+    pub fn operations(&self) -> &Arc<Operations> {
+        &self.operations
     }
 
     /// What is kept for nodes that are down; `None` with `HintedHandoffEnabled` off.
@@ -303,6 +326,7 @@ impl Member {
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         self.begin();
         tokio::join!(self.take_part(&stop), self.give_up_in_time(&stop));
+        self.operations.stop().await;
         if let Some(handoff) = &self.handoff {
             handoff.stop().await;
         }
@@ -350,7 +374,11 @@ impl Member {
     pub async fn settle(&self) {
         let others: Vec<IpAddr> =
             self.seeds.iter().copied().filter(|seed| *seed != self.local).collect();
-        let is_known = |gossip: &Gossip| gossip.membership.members().ring.len() > 1;
+        let local = self.local;
+        let is_known = |gossip: &Gossip| {
+            let ring = &gossip.membership.members().ring;
+            ring.members().any(|(_, endpoint)| endpoint != local)
+        };
         let is_alone = others.is_empty() && !is_known(&self.lock());
         if is_alone {
             return;
@@ -397,8 +425,10 @@ impl Member {
     fn begin(&self) {
         let mut gossip = self.lock();
         let partitioner = self.storage.partitioner();
-        let value = self.own_move.format(partitioner);
-        if Move::parse(partitioner, &value).ok().flatten().as_ref() != Some(&self.own_move) {
+        let value = gossip.place.as_ref().map(|place| place.format(partitioner));
+        let read = value.as_ref().map(|value| Move::parse(partitioner, value).ok().flatten());
+        if read.flatten() != gossip.place {
+            let value = value.unwrap_or_default();
             log::error!(
                 "other nodes read another place out of \"{value}\" than this node has: its \
                  token must not have a comma. Start it anew with empty directories and another \
@@ -416,11 +446,6 @@ impl Member {
         self.write_notes(gossip);
     }
 
-    fn announce_place(&self, gossip: &mut Gossip) {
-        let place = self.own_move.format(self.storage.partitioner());
-        announce(&mut gossip.gossiper, MOVE_STATE, &place);
-    }
-
     fn gossip_round(&self) {
         let mut gossip = self.lock();
         if gossip.announce_at.is_some_and(|at| at <= self.clock.monotonic()) {
@@ -429,6 +454,7 @@ impl Member {
         }
         let effects = gossip.gossiper.tick(self.clock.monotonic());
         self.act(&mut gossip, effects);
+        self.operations.tidy();
         self.deliver_hints(&gossip.gossiper);
         self.write_notes(gossip);
     }
@@ -597,15 +623,7 @@ impl Member {
     /// Tells the coordinator of the ring as it is now.
     fn publish(&self, gossip: &Gossip) {
         let members = gossip.membership.members();
-        let mut ring: TokenMetadata = members.ring.clone();
-        for endpoint in &members.leaving {
-            ring.begin_leave(*endpoint);
-        }
-        for (endpoint, token) in &members.bootstrapping {
-            if let Err(error) = ring.begin_bootstrap(token.clone(), *endpoint) {
-                log::warn!("{endpoint} gets no writes for its future place: {error}");
-            }
-        }
+        let ring = members.with_pending();
         let known: Vec<IpAddr> =
             gossip.gossiper.endpoints().map(|(endpoint, _)| endpoint).collect();
         let announce = |extension: &str| -> BTreeSet<IpAddr> {
@@ -674,27 +692,44 @@ fn announce(gossiper: &mut Gossiper, name: &str, value: &str) {
     }
 }
 
-impl Inbound for Member {
+/// Messages go to the member, and calls as well to what acts on its behalf.
+#[derive(Debug)]
+pub struct Receiver {
+    member: Arc<Member>,
+    host: Arc<dyn Host>,
+}
+
+impl Receiver {
+    /// What receives for a member.
+    pub fn new(member: Arc<Member>) -> Arc<Self> {
+        let host = Arc::clone(&member) as _;
+        Arc::new(Self { member, host })
+    }
+}
+
+impl Inbound for Receiver {
     fn receive(&self, payload: &[u8]) {
+        let Self { member, host } = self;
         let message = match Message::decode(payload) {
             Ok(message) => message,
             Err(error) => {
                 // Who sent it is not known.
                 let line = format_args!("a message of another node is not sound: {error}");
-                self.messenger.warn(IpAddr::V4(Ipv4Addr::UNSPECIFIED), line);
+                member.messenger.warn(IpAddr::V4(Ipv4Addr::UNSPECIFIED), line);
                 return;
             }
         };
         match message.verb {
-            Verb::ReadResponse => self.messenger.on_response(&message),
-            Verb::GossipDigestSyn => self.on_gossip(MessageKind::Syn, &message),
-            Verb::GossipDigestAck => self.on_gossip(MessageKind::Ack, &message),
-            Verb::GossipDigestAck2 => self.on_gossip(MessageKind::Ack2, &message),
+            Verb::ReadResponse => member.messenger.on_response(&message),
+            Verb::GossipDigestSyn => member.on_gossip(MessageKind::Syn, &message),
+            Verb::GossipDigestAck => member.on_gossip(MessageKind::Ack, &message),
+            Verb::GossipDigestAck2 => member.on_gossip(MessageKind::Ack2, &message),
+            Verb::StreamRequest if member.operations.receive(&message, host) => {}
             verb => {
-                if !self.responder.receive(&message) {
+                if !member.responder.receive(&message) {
                     let from = message.from;
                     let line = format_args!("{from} sent a {verb}, which this version does not do");
-                    self.messenger.warn(from, line);
+                    member.messenger.warn(from, line);
                 }
             }
         }

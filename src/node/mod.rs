@@ -4,18 +4,18 @@
 //! ```text
 //!   Node        the whole: ports, data, API, operators
 //!     setup     what the settings mean for the storage core
+//!     beginning  as what it starts: a member, or one that joins or replaces one
 //!     member    the node among others: gossip, messages, coordinator
 //!       handoff    hints for who is back
-//!       blocking   work that may wait for a disk
 //! ```
 
-mod blocking;
+mod beginning;
 mod handoff;
 mod member;
 mod setup;
 
 pub use handoff::{Handoff, HandoffOptions};
-pub use member::{Member, MemberOptions};
+pub use member::{Member, MemberOptions, Receiver};
 pub use setup::StorageSetup;
 pub(crate) use setup::family_options;
 
@@ -31,16 +31,18 @@ use crate::config::settings::{CommitLogSync, Release, SpeculativeRetry};
 use crate::config::{Placements, Properties, Settings};
 use crate::coordinator::ReadOptions;
 use crate::net::tcp::{StartError, TcpOptions, TcpTransport};
+use crate::repair::OperationError;
 use crate::replica::{HINT_SEGMENT_BYTES, HintOptions, HintStore, Replica, ReplicaOptions};
-use crate::ring::{DynamicSnitch, Partitioner, ReplicaPlacement};
+use crate::ring::{DynamicSnitch, ReplicaPlacement, TokenError};
 use crate::storage::Storage;
 use crate::storage::engine::{Components, StorageError};
 use crate::storage::error::{FileError, ReadError};
 use crate::storage::store::OpenError;
-use crate::storage::system::{self, Identity, IdentityError};
+use crate::storage::system::{Identity, IdentityError};
 use crate::wire::ApiVersion;
 use crate::wire::limits::Limits;
 use crate::wire::server::{Server, ServerOptions};
+use beginning::Beginning;
 use setup::{max_answer_bytes, memory_budget};
 use std::collections::BTreeMap;
 use std::io;
@@ -111,6 +113,26 @@ pub enum NodeError {
     /// The replicas of a keyspace cannot be placed.
     #[error(transparent)]
     Placement(#[from] PlacementError),
+    /// The node has handed its data over to others.
+    #[error(
+        "this node was decommissioned: others have its data, and have changed them since. If it is \
+         to join again start it with empty directories and AutoBootstrap"
+    )]
+    Decommissioned,
+    /// The token of the configuration is none.
+    #[error("cannot take the place of token {token}: {source}")]
+    ReplaceToken {
+        /// The value of the property.
+        token: String,
+        /// What is wrong with it.
+        source: TokenError,
+    },
+    /// The node could not join its ring.
+    #[error(transparent)]
+    Operation(#[from] OperationError),
+    /// Clients cannot be served any more.
+    #[error("serving Thrift clients ended: {0}")]
+    Serving(#[source] io::Error),
     /// The directory of the hints cannot be used.
     #[error("the hints cannot be opened: {0}. HintsDirectory says where they are")]
     Hints(#[source] FileError),
@@ -133,8 +155,11 @@ impl NodeError {
 /// A node that holds its data and its port, and serves when it is [run](Node::run).
 #[derive(Debug)]
 pub struct Node {
-    server: Server,
+    /// None as long as the node is to join first.
+    server: Option<Server>,
+    server_options: (SocketAddr, ServerOptions),
     address: SocketAddr,
+    beginning: Beginning,
     api: Arc<Api>,
     replica: Arc<Replica>,
     storage: Arc<Storage>,
@@ -156,17 +181,19 @@ impl Node {
         options: &NodeOptions,
         components: Components,
     ) -> Result<Self, NodeError> {
-        warn_of_what_is_missing(&settings);
         let placements = Placements::read(&settings, &options.properties)?;
         let clock = Arc::clone(&components.clock);
         // The ports first: whoever finds one taken has not touched any data.
-        let (server, address) = bind(&settings, &clock)?;
+        let server_options = server_options(&settings, &clock);
+        let (server, address) = bind(&server_options)?;
         let admin = bind_admin(&settings, &options.properties)?;
         let admin_address = admin.as_ref().map(AdminServer::local_addr);
         let transport = Arc::new(bind_transport(&settings, &clock)?);
         let fs = Arc::clone(&components.fs);
         let storage = Arc::new(StorageSetup::new(&settings, options)?.open(components)?);
-        let identity = establish_identity(&settings, options, &storage, &*clock)?;
+        let (identity, beginning) = beginning::begin(&settings, options, &storage, &*clock)?;
+        // Clients are refused until there is something to serve.
+        let server = matches!(beginning, Beginning::Member).then_some(server);
         let replica = Replica::start(Arc::clone(&storage) as _, replica_options(&settings));
         let replica = Arc::new(replica.map_err(NodeError::Threads)?);
         let hints = open_hints(&settings, options, &storage, fs, &clock)?;
@@ -182,30 +209,24 @@ impl Node {
         let admin = admin.map(|admin| {
             let context = AdminContext::new(AdminOptions {
                 cluster_name: settings.cluster_name.clone(),
-                token: settings.partitioner.display_token(&identity.token),
                 storage: Arc::clone(&storage),
                 member: Arc::clone(&member),
                 transport: Arc::clone(&transport),
                 rack_file: rack_file.clone(),
                 clock: Arc::clone(&clock),
             });
-            admin.start(context, Access::new(settings.admin.token)).map_err(NodeError::Admin)
+            admin
+                .start(context, Access::new(settings.admin.token.clone()))
+                .map_err(NodeError::Admin)
         });
         let admin = admin.transpose()?;
-        let api = Arc::new(Api::new(ApiOptions {
-            cluster_name: settings.cluster_name,
-            version: api_version(settings.thrift.api_version),
-            schema: Arc::clone(storage.schema()),
-            keyspaces: settings.keyspaces,
-            config_text: settings.text,
-            index_interval: settings.storage.index_interval,
-            authenticator: authenticator(settings.authenticator, &options.properties),
-            clock,
-            coordinator: Arc::clone(member.coordinator()),
-        }));
+        let hint_sync_interval = hint_sync_interval(settings.commit_log.sync);
+        let api = api(settings, options, &storage, &member, clock);
         Ok(Self {
             server,
+            server_options,
             address,
+            beginning,
             api,
             replica,
             storage,
@@ -214,7 +235,7 @@ impl Node {
             member,
             transport,
             hints,
-            hint_sync_interval: hint_sync_interval(settings.commit_log.sync),
+            hint_sync_interval,
             rack_file,
             membership: None,
         })
@@ -231,13 +252,34 @@ impl Node {
     }
 
     /// Becomes a member of its ring, and waits until it knows the others as well as can be
-    /// expected. Must be called within a tokio runtime, before [`Node::run`], which does it else.
-    pub async fn join(&mut self) {
-        if self.membership.is_some() {
-            return;
+    /// expected, or has the data of its range. Must be called within a tokio runtime, before
+    /// [`Node::run`], which does it else.
+    pub async fn join(&mut self) -> Result<(), NodeError> {
+        if self.membership.is_none() {
+            self.take_part();
+            self.member.settle().await;
         }
+        let (operations, host) = (self.member.operations(), Arc::clone(&self.member) as _);
+        match &self.beginning {
+            Beginning::Member => {}
+            Beginning::Join(token) => {
+                operations.bootstrap(token.clone(), &host).await?;
+            }
+            Beginning::Arrive(token) => {
+                operations.arrive(token.clone(), &host).await?;
+            }
+            Beginning::Replace(token) => operations.replace(token, &host).await?,
+        }
+        self.beginning = Beginning::Member;
+        if self.server.is_none() {
+            self.server = Some(bind(&self.server_options)?.0);
+        }
+        Ok(())
+    }
+
+    fn take_part(&mut self) {
         let stop = CancellationToken::new();
-        self.transport.serve(Arc::clone(&self.member) as _);
+        self.transport.serve(Receiver::new(Arc::clone(&self.member)) as _);
         let mut tasks = JoinSet::new();
         tasks.spawn(Arc::clone(&self.member).run(stop.clone()));
         if let Some(rack_file) = self.rack_file.take() {
@@ -248,19 +290,22 @@ impl Node {
             tasks.spawn(unless(stop.clone(), syncing));
         }
         self.membership = Some((stop, tasks));
-        self.member.settle().await;
     }
 
     /// Serves until `stop` is cancelled; then ends calls under way, writes everything to disk and
     /// closes.
-    pub async fn run(mut self, stop: CancellationToken) -> io::Result<()> {
-        tokio::select! {
+    pub async fn run(mut self, stop: CancellationToken) -> Result<(), NodeError> {
+        let joined = tokio::select! {
             biased;
-            () = stop.cancelled() => {}
-            () = self.join() => {}
-        }
-        let Self { server, api, replica, storage, admin, member, transport, hints, .. } = self;
-        let served = server.run(api, stop).await;
+            () = stop.cancelled() => Ok(()),
+            joined = self.join() => joined,
+        };
+        let listening = self.server.take().filter(|_| joined.is_ok());
+        let Self { api, replica, storage, admin, member, transport, hints, .. } = self;
+        let served = match listening {
+            Some(server) => server.run(api, stop).await.map_err(NodeError::Serving),
+            None => joined,
+        };
         member.coordinator().drain().await;
         if let Some((stop, tasks)) = self.membership {
             stop.cancel();
@@ -310,16 +355,6 @@ async fn sync_hints(hints: Arc<HintStore>, every: Duration) {
     }
 }
 
-/// Tells what the configuration asks for and this version does not do.
-fn warn_of_what_is_missing(settings: &Settings) {
-    let own = settings.network.listen_address;
-    if settings.auto_bootstrap && !settings.seeds.contains(&own) {
-        log::warn!(
-            "AutoBootstrap: this version does not fetch the data of its range from other nodes"
-        );
-    }
-}
-
 /// Listens for other nodes. Without a port in the configuration, a node that has no others to turn
 /// to goes on if the usual one is taken: nobody needs it.
 fn bind_transport(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<TcpTransport, NodeError> {
@@ -361,6 +396,27 @@ fn hint_sync_interval(sync: CommitLogSync) -> Duration {
     }
 }
 
+/// What serves clients.
+fn api(
+    settings: Settings,
+    options: &NodeOptions,
+    storage: &Arc<Storage>,
+    member: &Member,
+    clock: Arc<dyn Clock>,
+) -> Arc<Api> {
+    Arc::new(Api::new(ApiOptions {
+        cluster_name: settings.cluster_name,
+        version: api_version(settings.thrift.api_version),
+        schema: Arc::clone(storage.schema()),
+        keyspaces: settings.keyspaces,
+        config_text: settings.text,
+        index_interval: settings.storage.index_interval,
+        authenticator: authenticator(settings.authenticator, &options.properties),
+        clock,
+        coordinator: Arc::clone(member.coordinator()),
+    }))
+}
+
 /// What the node has already when it becomes one among others.
 struct Parts<'a> {
     storage: &'a Arc<Storage>,
@@ -390,6 +446,7 @@ fn member(
         placements,
         storage: Arc::clone(parts.storage),
         replica: Arc::clone(parts.replica),
+        stream_bytes_per_second: settings.network.stream_throughput_bytes,
         hints: parts.hints.clone(),
         hints_wait_for_sync: matches!(settings.commit_log.sync, CommitLogSync::Batch { .. }),
         handoff_pause: options.properties.hinted_handoff_throttle()?.unwrap_or_default(),
@@ -446,7 +503,7 @@ fn read_options(settings: &Settings, properties: &Properties) -> ReadOptions {
     }
 }
 
-fn bind(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Server, SocketAddr), NodeError> {
+fn server_options(settings: &Settings, clock: &Arc<dyn Clock>) -> (SocketAddr, ServerOptions) {
     let thrift = &settings.thrift;
     let address = SocketAddr::new(thrift.address, thrift.port);
     let options = ServerOptions {
@@ -460,7 +517,14 @@ fn bind(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Server, SocketAd
         },
         ..ServerOptions::new(Arc::clone(clock))
     };
-    let bound = Server::bind(address, options).and_then(|server| {
+    (address, options)
+}
+
+fn bind(
+    (address, options): &(SocketAddr, ServerOptions),
+) -> Result<(Server, SocketAddr), NodeError> {
+    let address = *address;
+    let bound = Server::bind(address, options.clone()).and_then(|server| {
         let address = server.local_addr()?;
         Ok((server, address))
     });
@@ -492,31 +556,6 @@ fn bind_admin(
         }
         Err(source) => Err(NodeError::BindAdmin { address, source }),
     }
-}
-
-/// The token of the first start is `InitialToken` or a random one; later the saved one counts.
-fn establish_identity(
-    settings: &Settings,
-    options: &NodeOptions,
-    storage: &Storage,
-    clock: &dyn Clock,
-) -> Result<Identity, IdentityError> {
-    let partitioner: Partitioner = settings.partitioner;
-    let first_token = || {
-        let configured = settings.initial_token.as_deref();
-        configured.and_then(|text| partitioner.parse_token(text).ok()).unwrap_or_else(|| {
-            partitioner.random_token(&mut fastrand::Rng::with_seed(options.seed))
-        })
-    };
-    let (cluster, now) = (&settings.cluster_name, clock.now_secs());
-    let identity = system::establish_identity(storage, cluster, now, first_token)?;
-    let token = partitioner.display_token(&identity.token);
-    if identity.is_new {
-        log::info!("Saved Token not found. Using {token}");
-    } else {
-        log::info!("Saved Token found: {token}");
-    }
-    Ok(identity)
 }
 
 /// Looks now and then whether the rack file has changed, for as long as it is polled.

@@ -6,9 +6,11 @@
 //!     workers    bounded threads with a bounded queue, for reads and for blocked writes
 //!     local_store    what a node keeps its data in, as this layer sees it
 //!     storage    the storage core as such a store
+//!   blocking     work that may wait for a disk, off the threads that carry messages and gossip
 //!   hints        HintStore: what is kept for other nodes that were down or too slow
 //! ```
 
+mod blocking;
 mod hints;
 mod local_store;
 mod responder;
@@ -18,6 +20,7 @@ pub(crate) mod tests;
 mod verbs;
 mod workers;
 
+pub use blocking::Blocking;
 pub use hints::{
     DurableCallback, Hint, HintBatch, HintError, HintOptions, HintPosition, HintStats, HintStore,
     SEGMENT_BYTES as HINT_SEGMENT_BYTES, TargetStats,

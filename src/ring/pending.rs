@@ -17,6 +17,8 @@ pub(super) struct PendingRings {
     /// who leave have left. Each joins on its own, as in the original: whoever is first, the others
     /// come to a ring with it, and what is pending is computed anew.
     with_joined: Vec<TokenMetadata>,
+    /// As some may still know it.
+    former: Option<TokenMetadata>,
 }
 
 impl PendingRings {
@@ -31,7 +33,8 @@ impl PendingRings {
         });
         let with_joined = with_joined.collect();
         let somebody_leaves = ring.leaving().next().is_some();
-        Self { after_all_left: somebody_leaves.then_some(after_all_left), with_joined }
+        let former = ring.former().cloned();
+        Self { after_all_left: somebody_leaves.then_some(after_all_left), with_joined, former }
     }
 
     /// The endpoints to which writes of a token go besides its natural ones: first those that
@@ -46,7 +49,7 @@ impl PendingRings {
         natural: &[IpAddr],
         token: &Token,
     ) -> Vec<IpAddr> {
-        let rings = self.after_all_left.iter().chain(&self.with_joined);
+        let rings = self.after_all_left.iter().chain(&self.with_joined).chain(&self.former);
         let mut pending: Vec<IpAddr> = Vec::new();
         for endpoint in rings.flat_map(|ring| placement.natural_endpoints(ring, token)) {
             if !natural.contains(&endpoint) && !pending.contains(&endpoint) {
@@ -144,6 +147,27 @@ pub(super) mod tests {
         assert_eq!(pending(&ring, 12), [node(4), node(9)]);
         assert_eq!(pending(&ring, 13), [node(4)]);
         assert_eq!(pending(&ring, 35), [] as [IpAddr; 0]);
+    }
+
+    #[test]
+    fn who_was_a_replica_until_a_moment_ago_gets_writes() {
+        let mut ring = TokenMetadata::default();
+        for (host, token) in (1..).zip([10, 20, 30]) {
+            ring.insert(Token::Random(token), node(host));
+        }
+        let former = ring.clone();
+        let placement = ReplicaPlacement {
+            strategy: ReplicationStrategy::RackUnaware,
+            replication_factor: 2,
+            snitch: Snitch::EndPoint,
+        };
+        ring.set_former(&former);
+        assert!(ring.is_settled(), "nothing is different");
+        ring.insert(Token::Random(15), node(4));
+        ring.set_former(&former);
+        let pending = pending_endpoints(&placement, &ring, &Token::Random(12));
+        assert_eq!(pending, [node(3)]);
+        assert!(!ring.is_settled());
     }
 
     proptest! {

@@ -21,6 +21,9 @@ pub struct TokenMetadata {
     bootstrapping: Vec<(Token, IpAddr)>,
     /// By the token of a member, who is to have it. Never members.
     replacing: BTreeMap<Token, IpAddr>,
+    /// The ring as some may still know it: without members that have only just joined, with nodes
+    /// that have only just left. None if that is the same.
+    former: Option<Box<TokenMetadata>>,
 }
 
 /// A node may not join where another one is or is about to be.
@@ -83,6 +86,17 @@ impl TokenMetadata {
         Ok(())
     }
 
+    /// Notes the ring as some may still know it, who read from its replicas: these get writes as
+    /// well. Only its members count.
+    pub fn set_former(&mut self, former: &Self) {
+        self.former = (former.members != self.members).then(|| Box::new(former.after_all_left()));
+    }
+
+    /// The ring as some may still know it, if that is another.
+    pub fn former(&self) -> Option<&Self> {
+        self.former.as_deref()
+    }
+
     /// Notes that an endpoint is to have the token of a member, which owns it until then. One that
     /// has a place already keeps it, and of several the last counts. Returns whether it is noted.
     pub fn begin_replace(&mut self, token: Token, endpoint: IpAddr) -> bool {
@@ -125,9 +139,12 @@ impl TokenMetadata {
         self.leaving.contains(&endpoint)
     }
 
-    /// Whether nobody joins, leaves or is replaced.
+    /// Whether nobody joins, leaves or is replaced, nor has only just done so.
     pub fn is_settled(&self) -> bool {
-        self.leaving.is_empty() && self.bootstrapping.is_empty() && self.replacing.is_empty()
+        self.leaving.is_empty()
+            && self.bootstrapping.is_empty()
+            && self.replacing.is_empty()
+            && self.former.is_none()
     }
 
     /// The ring when all who are leaving have left, and nobody has joined.

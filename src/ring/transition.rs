@@ -42,7 +42,7 @@ pub fn range_changes(
         let (kept, lost) = old.iter().copied().partition(|it| new.contains(it));
         let change = RangeChange { range, gained, lost, kept };
         match changes.last_mut() {
-            Some(last) if last.continues_with(&change) => last.range.end = change.range.end,
+            Some(before) if before.continues_with(&change) => before.range.end = change.range.end,
             _ => changes.push(change),
         }
     }

@@ -30,6 +30,7 @@ pub mod log_mark;
 pub mod manifest;
 pub mod memtable;
 pub mod options;
+pub mod own_place;
 pub mod restore;
 pub mod row;
 pub mod rows;

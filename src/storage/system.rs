@@ -3,6 +3,7 @@
 
 use super::engine::{Storage, WriteError};
 use super::error::ReadError;
+use super::own_place::SavedPlace;
 use super::sstable::Access;
 use crate::model::key::RowKey;
 use crate::model::mutation::MutationBuilder;
@@ -20,7 +21,7 @@ pub const LOCATION_INFO: &str = "LocationInfo";
 pub const HINTS: &str = "HintsColumnFamily";
 
 pub(super) const ROW: &str = "L";
-const TOKEN: &[u8] = b"Token";
+pub(super) const TOKEN: &[u8] = b"Token";
 const GENERATION: &[u8] = b"Generation";
 const CLUSTER_NAME: &[u8] = b"ClusterName";
 /// Misspelt in the original, too.
@@ -29,8 +30,8 @@ const PARTITIONER: &[u8] = b"Partioner";
 /// Who a node is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// Its place on the ring.
-    pub token: Token,
+    /// Its place on the ring; none if it is to join, and has none yet.
+    pub token: Option<Token>,
     /// Number of this start: grows with each, in seconds since the Unix epoch if possible.
     pub generation: i32,
     /// Whether the token was chosen just now.
@@ -63,12 +64,13 @@ pub enum IdentityError {
 }
 
 /// Establishes who the node is: as it was at the last start, or at the first start with a token
-/// that `first_token` gives. The result is durable when this returns.
+/// that `first_token` gives, if it does not have the node join first. The result is durable when
+/// this returns.
 pub fn establish_identity(
     storage: &Storage,
     cluster_name: &str,
     now_secs: i32,
-    first_token: impl FnOnce() -> Token,
+    first_token: impl FnOnce() -> Option<Token>,
 ) -> Result<Identity, IdentityError> {
     let family = location_info(storage);
     let partitioner = storage.partitioner();
@@ -84,16 +86,21 @@ pub fn establish_identity(
     if saved.partitioner.as_ref().is_some_and(|p| p != partitioner.class_name().as_bytes()) {
         return Err(IdentityError::Partitioner);
     }
-    let identity = match (&saved.token, &saved.generation) {
-        (Some(token), Some(generation)) => {
-            let token =
-                partitioner.token_from_bytes(token).map_err(|_| IdentityError::Incomplete)?;
-            let generation = generation.first_chunk().ok_or(IdentityError::Incomplete)?;
-            let last = i32::from_be_bytes(*generation);
-            let generation = last.saturating_add(1).max(now_secs);
-            Identity { token, generation, is_new: false }
+    let place = SavedPlace::read(storage)?;
+    let generation = |last: &Vec<u8>| {
+        let last = last.first_chunk().ok_or(IdentityError::Incomplete)?;
+        Ok::<i32, IdentityError>(i32::from_be_bytes(*last).saturating_add(1).max(now_secs))
+    };
+    let identity = match (&saved.token, &saved.generation, place) {
+        (_, Some(last), SavedPlace::Joining(_) | SavedPlace::Arriving(_)) => {
+            Identity { token: None, generation: generation(last)?, is_new: false }
         }
-        (None, None) => Identity { token: first_token(), generation: now_secs, is_new: true },
+        (Some(token), Some(last), _) => {
+            let token = partitioner.token_from_bytes(token);
+            let token = token.map_err(|_| IdentityError::Incomplete)?;
+            Identity { token: Some(token), generation: generation(last)?, is_new: false }
+        }
+        (None, None, _) => Identity { token: first_token(), generation: now_secs, is_new: true },
         _ => return Err(IdentityError::Incomplete),
     };
     write(storage, family, cluster_name, &identity)?;
@@ -152,7 +159,13 @@ fn write(
     let mut row = MutationBuilder::new(storage.schema(), KEYSPACE, ROW.as_bytes());
     row.family(family);
     if identity.is_new {
-        row.insert((b"", TOKEN), &partitioner.token_to_bytes(&identity.token), 0);
+        match &identity.token {
+            Some(token) => {
+                row.insert((b"", TOKEN), &partitioner.token_to_bytes(token), 0);
+            }
+            // First, since a node without a token is one only if it is to join.
+            None => SavedPlace::Joining(None).save(storage, None)?,
+        }
         row.insert((b"", CLUSTER_NAME), cluster_name.as_bytes(), 0);
         row.insert((b"", PARTITIONER), partitioner.class_name().as_bytes(), 0);
     }
@@ -207,15 +220,54 @@ mod tests {
         let partitioner = Partitioner::Random;
         let establish = |name: &str, now, token: Option<Token>| {
             let storage = open(&fs, partitioner);
-            establish_identity(&storage, name, now, || token.expect("the token is known"))
+            establish_identity(&storage, name, now, || Some(token.expect("the token is known")))
         };
-        let token = partitioner.token(b"anything");
-        let first = establish("Test Cluster", 1000, Some(token.clone())).unwrap();
+        let token = Some(partitioner.token(b"anything"));
+        let first = establish("Test Cluster", 1000, token.clone()).unwrap();
         assert_eq!(first, Identity { token: token.clone(), generation: 1000, is_new: true });
         let second = establish("Test Cluster", 5, None).unwrap();
         assert_eq!(second, Identity { token: token.clone(), generation: 1001, is_new: false });
         assert_eq!(establish("Test Cluster", 2000, None).unwrap().generation, 2000);
         let error = establish("Other", 2001, None).unwrap_err().to_string();
         assert_eq!(error, "ClusterName mismatch: Test Cluster != Other");
+    }
+
+    #[test]
+    fn a_node_that_is_to_join_has_no_token_until_it_has_joined() {
+        let fs = SimFileSystem::new(1);
+        let establish = |now| {
+            let storage = open(&fs, Partitioner::Random);
+            let identity = establish_identity(&storage, "c", now, || None).unwrap();
+            (storage, identity)
+        };
+        let place = |storage: &Storage| SavedPlace::read(storage).unwrap();
+        let (storage, first) = establish(1000);
+        assert_eq!((first.token, place(&storage)), (None, SavedPlace::Joining(None)));
+        let token = Token::Random(5);
+        SavedPlace::Joining(Some(token.clone())).save(&storage, None).unwrap();
+        drop(storage);
+        let (storage, second) = establish(1000);
+        assert_eq!((second.token, second.generation), (None, 1001));
+        assert_eq!(place(&storage), SavedPlace::Joining(Some(token.clone())));
+        SavedPlace::Arriving(token.clone()).save(&storage, Some(&token)).unwrap();
+        drop(storage);
+        let (storage, third) = establish(1000);
+        assert_eq!(
+            (third.token, place(&storage)),
+            (Some(token.clone()), SavedPlace::Arriving(token.clone()))
+        );
+        SavedPlace::Member.save(&storage, None).unwrap();
+        assert_eq!(place(&storage), SavedPlace::Member);
+        drop(storage);
+        let (storage, fourth) = establish(1000);
+        assert_eq!(fourth.token, Some(token));
+        // At another place later on.
+        let other = Token::Random(6);
+        SavedPlace::Left.save(&storage, None).unwrap();
+        assert_eq!(place(&storage), SavedPlace::Left);
+        SavedPlace::Arriving(other.clone()).save(&storage, Some(&other)).unwrap();
+        SavedPlace::Member.save(&storage, None).unwrap();
+        drop(storage);
+        assert_eq!(establish(1000).1.token, Some(other));
     }
 }

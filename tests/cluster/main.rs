@@ -13,3 +13,4 @@ mod ring;
 mod scans;
 #[path = "../server/mod.rs"]
 mod server;
+mod topology;

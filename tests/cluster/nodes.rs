@@ -11,7 +11,7 @@ use std::fmt::Debug;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -146,11 +146,16 @@ impl Cluster {
 
     /// What `nodetool` prints about a node.
     pub(crate) fn nodetool(&self, number: usize, arguments: &[&str]) -> String {
+        let output = self.try_nodetool(number, arguments);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// What becomes of a command of `nodetool` that may be refused.
+    pub(crate) fn try_nodetool(&self, number: usize, arguments: &[&str]) -> Output {
         let mut command = Command::new(program());
         command.args(["nodetool", "-h", &self.nodes[number].address.to_string()]);
-        let output = command.args(arguments).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
+        command.args(arguments).output().unwrap()
     }
 
     /// Waits until a node takes another one for alive, or for dead.
@@ -205,8 +210,14 @@ impl Node {
 
     /// Starts it and waits until it accepts Thrift calls.
     pub(crate) fn launch(&mut self) {
-        let server = Server::launch(&self.directory, self.thrift(), serve(&self.directory));
-        self.server = Some(server);
+        self.launch_with(&[]);
+    }
+
+    /// The same with more on its command line.
+    pub(crate) fn launch_with(&mut self, arguments: &[&str]) {
+        let mut command = serve(&self.directory);
+        command.args(arguments);
+        self.server = Some(Server::launch(&self.directory, self.thrift(), command));
     }
 
     /// What its admin side tells.

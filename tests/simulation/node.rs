@@ -12,7 +12,7 @@ use alexandra::base::sim_fs::{SimFileSystem, Survival};
 use alexandra::coordinator::{Coordinator, ReadOptions};
 use alexandra::model::schema::{FamilyId, Schema};
 use alexandra::net::Inbound;
-use alexandra::node::{Member, MemberOptions};
+use alexandra::node::{Member, MemberOptions, Receiver};
 use alexandra::replica::{HintOptions, HintStore, Replica, ReplicaOptions};
 use alexandra::ring::{DynamicSnitch, ReplicaPlacement, ReplicationStrategy, Snitch, Token};
 use alexandra::storage::commitlog::SyncPolicy;
@@ -142,7 +142,8 @@ impl Node {
         let entered = runtime.enter();
         let storage = Arc::new(self.open_storage(setup, &clock));
         let now = clock.now_secs();
-        let identity = system::establish_identity(&storage, CLUSTER, now, || self.token.clone());
+        let identity =
+            system::establish_identity(&storage, CLUSTER, now, || Some(self.token.clone()));
         let generation = identity.expect("it is the same node").generation;
         let store = SimStore::new(Arc::clone(&storage), setup.is_batch(), setup.defect);
         let store = Arc::new(store);
@@ -160,13 +161,14 @@ impl Node {
             local: self.address,
             cluster_name: CLUSTER.to_owned(),
             seeds: vec![address(0), address(1)],
-            token: self.token.clone(),
+            token: Some(self.token.clone()),
             generation,
             phi_convict_threshold: 8.0,
             rpc_timeout: RPC_TIMEOUT,
             placements: [(crate::cluster::KEYSPACE.to_owned(), self.placement(setup))].into(),
             storage: Arc::clone(&storage),
             replica: Arc::new(replica.expect("it has no threads")),
+            stream_bytes_per_second: None,
             hints: hints.clone(),
             hints_wait_for_sync: setup.is_batch(),
             handoff_pause: Duration::ZERO,
@@ -333,7 +335,7 @@ impl Running {
     pub(crate) fn receive(&self, message: &[u8]) {
         let _entered = self.runtime.enter();
         let large = self.has_small_ids.then(|| with_large_id(message, self.generation)).flatten();
-        self.member.receive(large.as_deref().unwrap_or(message));
+        Receiver::new(Arc::clone(&self.member)).receive(large.as_deref().unwrap_or(message));
     }
 
     pub(crate) fn coordinator(&self) -> Arc<Coordinator> {

@@ -15,7 +15,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
     ("coordinator", &["replica", "net", "ring", "gossip", "model"]),
     ("wire", &[]),
     ("api", &["coordinator", "model", "ring", "config", "wire"]),
-    ("repair", &["replica", "storage", "net", "ring", "gossip", "config"]),
+    ("repair", &["replica", "storage", "net", "model", "ring", "gossip", "config"]),
 ];
 
 /// What puts the layers together, and may use them all. No layer may use these.

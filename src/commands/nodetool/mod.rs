@@ -11,6 +11,7 @@ mod compaction_thresholds;
 mod flush;
 mod gossip_info;
 mod info;
+mod operations;
 mod ring;
 mod snapshots;
 mod version;
@@ -77,6 +78,16 @@ enum Command {
     Ring,
     /// Takes a removed node back into the ring with the data that it has; for each node to be told
     Allowreturn(allow_return::Arguments),
+    /// Leaves the ring: other nodes take over what this one has
+    Decommission(operations::Waiting),
+    /// Leaves the ring and joins it at another token
+    Move(operations::MoveArguments),
+    /// Moves to where the busiest node gives half of its load away
+    Loadbalance(operations::Waiting),
+    /// Removes a dead node from the ring: others take over what it had
+    Removetoken(operations::RemoveArguments),
+    /// Drops what this node holds no more, after the ring has changed
+    Cleanup(operations::CleanupArguments),
     /// Prints what the nodes say of themselves
     Gossipinfo,
     /// Prints the version of the server
@@ -108,6 +119,11 @@ impl Command {
     fn changes(&self) -> bool {
         match self {
             Self::Allowreturn(_)
+            | Self::Decommission(_)
+            | Self::Move(_)
+            | Self::Loadbalance(_)
+            | Self::Removetoken(_)
+            | Self::Cleanup(_)
             | Self::Flush(_)
             | Self::Compact(_)
             | Self::Setcompactionthreshold(_)
@@ -155,6 +171,12 @@ enum NodetoolError {
         /// Why.
         source: io::Error,
     },
+    /// It was done in vain.
+    #[error("{0}")]
+    Failed(String),
+    /// The server does something else now.
+    #[error("{0} is not under way any more: the server was started anew, its log says more")]
+    Lost(String),
     /// The arguments make no sense, as the original says it.
     #[error("{0}")]
     Usage(&'static str),
@@ -164,7 +186,11 @@ impl NodetoolError {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Client(error) if error.is_about_the_connection() => NOT_CONNECTED,
-            Self::Client(_) | Self::TokenFile { .. } | Self::Usage(_) => FAILED,
+            Self::Client(_)
+            | Self::TokenFile { .. }
+            | Self::Failed(_)
+            | Self::Lost(_)
+            | Self::Usage(_) => FAILED,
         }
     }
 }
@@ -195,6 +221,11 @@ fn execute(arguments: &Arguments) -> Result<Output, NodetoolError> {
         Command::Info => info::run(&client),
         Command::Ring => ring::run(&client),
         Command::Allowreturn(arguments) => allow_return::run(&client, arguments),
+        Command::Decommission(waiting) => operations::decommission(&client, waiting),
+        Command::Move(arguments) => operations::move_to(&client, arguments),
+        Command::Loadbalance(waiting) => operations::loadbalance(&client, waiting),
+        Command::Removetoken(arguments) => operations::remove(&client, arguments),
+        Command::Cleanup(arguments) => operations::cleanup(&client, arguments),
         Command::Gossipinfo => gossip_info::run(&client),
         Command::Version => version::run(&client),
         Command::Cfstats(arguments) => cfstats::run(&client, arguments),

@@ -2,6 +2,7 @@ use super::*;
 use crate::gossip::VersionedValue;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use std::time::Duration;
 
 fn ip(last: u8) -> IpAddr {
     [10, 0, 0, last].into()
@@ -468,4 +469,88 @@ proptest! {
             prop_assert_eq!(expected.ring.owner(&token), owner.map(|(_, owner)| owner));
         }
     }
+}
+
+/// Node `node` of generation 100 says this of the place of a dead one.
+fn plans(membership: &mut Membership, node: u8, value: &str) -> Vec<MembershipChange> {
+    membership.follow(&GossipEvent::StateChanged {
+        endpoint: ip(node),
+        generation: 200,
+        name: PLAN_STATE.to_owned(),
+        state: VersionedValue { value: value.to_owned(), version: 5 },
+    })
+}
+
+#[test]
+fn what_is_planned_with_a_dead_node_is_pending_until_it_is_over() {
+    let mut m = membership();
+    says(&mut m, 2, "NORMAL,20");
+    says(&mut m, 3, "NORMAL,30");
+    assert_eq!(plans(&mut m, 3, "remove,10.0.0.2,20"), [MembershipChange::Ring]);
+    assert!(m.members().with_pending().is_leaving(ip(2)));
+    assert_eq!(plans(&mut m, 3, ""), [MembershipChange::Ring]);
+    assert!(m.members().with_pending().is_settled());
+    plans(&mut m, 4, "replace,10.0.0.2,20");
+    let ring = m.members().with_pending();
+    assert!(ring.replacing().eq([(&token(20), ip(4))]));
+    // A plan ends with the node that had it.
+    let restarted = GossipEvent::Restarted { endpoint: ip(4), generation: 300 };
+    assert_eq!(m.follow(&restarted), [MembershipChange::Ring]);
+    plans(&mut m, 4, "replace,10.0.0.2,20");
+    let forgotten = GossipEvent::Forgotten { endpoint: ip(4), silence: Duration::from_secs(15) };
+    m.follow(&forgotten);
+    assert!(m.members().with_pending().is_settled());
+    // About a place that is not so, nothing is pending.
+    plans(&mut m, 4, "replace,10.0.0.2,21");
+    plans(&mut m, 3, "remove,10.0.0.9,20");
+    assert!(m.members().with_pending().is_settled());
+}
+
+#[test]
+fn until_all_know_who_has_come_or_gone_the_former_ring_counts_as_well() {
+    let mut m = membership();
+    says(&mut m, 2, "NORMAL,20");
+    let former = m.members().ring.clone();
+    plans(&mut m, 3, "arrived,10.0.0.3,30");
+    assert!(m.members().with_pending().is_settled(), "not yet");
+    says(&mut m, 3, "NORMAL,30");
+    assert_eq!(m.members().with_pending().former(), Some(&former));
+    plans(&mut m, 3, "");
+    assert!(m.members().with_pending().is_settled());
+    let former = m.members().ring.clone();
+    plans(&mut m, 2, "gone,10.0.0.2,20");
+    says(&mut m, 2, "LEFT,20");
+    assert_eq!(m.members().with_pending().former(), Some(&former));
+    // Nobody speaks for another here.
+    plans(&mut m, 2, "gone,10.0.0.9,90");
+    assert!(m.members().with_pending().is_settled());
+}
+
+#[test]
+fn who_was_replaced_does_not_take_its_place_back() {
+    let mut m = membership();
+    says(&mut m, 2, "NORMAL,20");
+    plans(&mut m, 4, "replace,10.0.0.2,20");
+    m.follow(&said(4, 200, 6, "NORMAL,20"));
+    assert_eq!(ring(&m), [(20, 4)]);
+    let changes = plans(&mut m, 4, "replaced,10.0.0.2,20");
+    let removed = |it: &MembershipChange| matches!(it, MembershipChange::Removed(_));
+    assert!(changes.iter().any(removed), "{changes:?}");
+    assert_eq!(plans(&mut m, 4, "replaced,10.0.0.2,20"), []);
+    m.follow(&GossipEvent::Restarted { endpoint: ip(2), generation: 900 });
+    let back = m.follow(&said(2, 900, 1, "NORMAL,20"));
+    assert!(notices(&back)[0].contains("was removed from token 20"), "{back:?}");
+    assert_eq!(ring(&m), [(20, 4)]);
+}
+
+#[test]
+fn nobody_replaces_a_node_that_is_alive() {
+    let mut m = membership();
+    says(&mut m, 2, "NORMAL,20");
+    m.follow(&GossipEvent::Up { endpoint: ip(2) });
+    let changes = plans(&mut m, 4, "replaced,10.0.0.2,20");
+    assert!(notices(&changes)[0].contains("is alive"), "{changes:?}");
+    assert_eq!(ring(&m), [(20, 2)]);
+    let changes = plans(&mut m, 4, "replaced,10.0.0.1,1");
+    assert!(notices(&changes)[0].contains("about myself"), "{changes:?}");
 }

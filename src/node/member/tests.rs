@@ -5,6 +5,7 @@ use crate::base::clock::ManualClock;
 use crate::base::events::Events;
 use crate::base::sim_fs::SimFileSystem;
 use crate::gossip::EndpointState;
+use crate::gossip::MOVE_STATE;
 use crate::model::comparator::Comparator;
 use crate::model::mutation::MutationBuilder;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
@@ -122,13 +123,14 @@ fn member_with(
         local: address(last),
         cluster_name: "Test".to_owned(),
         seeds: vec![address(1)],
-        token: Partitioner::Random.token(&[token]),
+        token: Some(Partitioner::Random.token(&[token])),
         generation,
         phi_convict_threshold: 8.0,
         rpc_timeout: Duration::from_secs(10),
         placements: BTreeMap::new(),
         storage: Arc::clone(&storage),
         replica: Arc::new(Replica::start(storage, replica).unwrap()),
+        stream_bytes_per_second: None,
         hints: Some(hints),
         hints_wait_for_sync: false,
         handoff_pause: Duration::ZERO,
@@ -158,7 +160,7 @@ fn deliver(wire: &Wire, members: &[Watched]) {
         }
         for (to, message) in sent {
             let receivers = members.iter().filter(|(it, _)| it.local == to);
-            receivers.for_each(|(it, _)| it.receive(&message));
+            receivers.for_each(|(it, _)| Receiver::new(Arc::clone(it)).receive(&message));
         }
     }
 }

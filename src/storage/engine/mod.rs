@@ -51,12 +51,13 @@ use super::log_mark::LogMark;
 use super::memtable::Memtable;
 use super::snapshot::{Snapshot, SnapshotError};
 use super::sstable::Access;
-use super::store::{Environment, Operation, Piece, PiecePosition, Store};
+use super::store::{Environment, Operation, Piece, Store};
 use crate::base::clock::Clock;
 use crate::base::events::{Events, FlushCause};
 use crate::base::fs::{FileSystem, Lock};
 use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
+use crate::model::position::RowPosition;
 use crate::model::schema::{FamilyId, Schema};
 use crate::model::slice::{RowSlice, Slice};
 use crate::model::version::RowVersion;
@@ -301,7 +302,7 @@ impl Storage {
         &self,
         family: FamilyId,
         range: &RowRange,
-        after: Option<&PiecePosition>,
+        after: Option<&RowPosition>,
         max_bytes: usize,
     ) -> Result<Piece, ReadError> {
         self.shared.store(family).read_piece(range, after, max_bytes)
@@ -436,6 +437,11 @@ impl Storage {
         name: Option<&str>,
     ) -> Result<Vec<Snapshot>, FileError> {
         self.shared.clear_snapshots(keyspace, name)
+    }
+
+    /// Milliseconds since 1970, by which the node dates its own notes.
+    pub fn now_millis(&self) -> i64 {
+        self.shared.environment.clock.now_micros() / 1000
     }
 
     /// Makes everything durable that was written so far.

@@ -24,7 +24,7 @@ pub use open::OpenError;
 pub(in crate::storage) use open::find;
 pub use operations::{Begun, Operation, Operations, Totals};
 pub use outputs::{OutputShape, Outputs};
-pub use pieces::{Piece, PiecePosition};
+pub use pieces::Piece;
 pub use statistics::{RowSizes, StoreStatistics};
 
 use super::caches::{BlockCache, ByteBudget, FamilyCaches};

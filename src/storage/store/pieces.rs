@@ -5,6 +5,7 @@ use super::read::is_behind;
 use crate::model::cell::{Cell, CellState};
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
+use crate::model::position::RowPosition;
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::{CellBound, CellRange};
 use crate::model::version::RowVersion;
@@ -22,17 +23,7 @@ pub struct Piece {
     /// the beginning of one. There may be none, though more follow, where all is long deleted.
     pub rows: Vec<(RowKey, RowVersion)>,
     /// Where the next piece begins; `None` if this was the last.
-    pub next: Option<PiecePosition>,
-}
-
-/// A place between two pieces.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PiecePosition {
-    /// The last row that was looked at.
-    pub key: RowKey,
-    /// Super column name (empty in a standard family) and column name of the last cell of it that
-    /// was looked at, behind which it goes on; `None` if all of the row was.
-    pub cell: Option<(Vec<u8>, Vec<u8>)>,
+    pub next: Option<RowPosition>,
 }
 
 impl Store {
@@ -44,7 +35,7 @@ impl Store {
     pub fn read_piece(
         &self,
         range: &RowRange,
-        after: Option<&PiecePosition>,
+        after: Option<&RowPosition>,
         max_bytes: usize,
     ) -> Result<Piece, ReadError> {
         let resumed = after.map(|it| (self.environment.partitioner.decorate(it.key.clone()), it));
@@ -65,19 +56,19 @@ impl Store {
             if filling.is_full()
                 && let Some(key) = last.take()
             {
-                piece.next = Some(PiecePosition { key, cell: None });
+                piece.next = Some(RowPosition { key, cell: None });
                 break;
             }
             let reader = RowReader::new(&self.schema, sources);
             let resumed = resumed.as_ref().filter(|(resumed, _)| resumed == key);
-            let after = resumed.and_then(|(_, after)| after.place(&self.schema));
+            let after = resumed.and_then(|(_, after)| place(after, &self.schema));
             let part = filling.take(&self.schema, key.key(), &reader, after);
             let (version, cut) = part.map_err(|error| error.in_row(key.key()))?;
             if !version.is_empty() {
                 piece.rows.push((key.key().clone(), version));
             }
             if cut.is_some() {
-                piece.next = Some(PiecePosition { key: key.key().clone(), cell: cut });
+                piece.next = Some(RowPosition { key: key.key().clone(), cell: cut });
                 break;
             }
             last = Some(key.key().clone());
@@ -89,7 +80,7 @@ impl Store {
 /// Where a piece of the range begins.
 fn beginning(
     range: &RowRange,
-    resumed: Option<&(DecoratedKey, &PiecePosition)>,
+    resumed: Option<&(DecoratedKey, &RowPosition)>,
 ) -> Bound<DecoratedKey> {
     let start = match &range.start {
         Bound::Unbounded => None,
@@ -99,21 +90,22 @@ fn beginning(
     };
     match (resumed, start) {
         (Some((key, _)), Some(start)) if *key < start => Bound::Included(start),
-        (Some((key, PiecePosition { cell: Some(_), .. })), _) => Bound::Included(key.clone()),
+        (Some((key, RowPosition { cell: Some(_), .. })), _) => Bound::Included(key.clone()),
         (Some((key, _)), _) => Bound::Excluded(key.clone()),
         (None, Some(start)) => Bound::Included(start),
         (None, None) => Bound::Unbounded,
     }
 }
 
-impl PiecePosition {
-    /// The place of the cell, if the family can have one there: the position may come from another
-    /// node.
-    fn place(&self, family: &ColumnFamilySchema) -> Option<(&[u8], &[u8])> {
-        let place = self.cell.as_ref().map(|(super_name, name)| (&super_name[..], &name[..]));
-        let state = if family.is_super() { CellState::SuperTombstone } else { CellState::Live };
-        place.filter(|place| family.can_hold(state, *place))
-    }
+/// The cell of a position, if the family can have one there: the position may come from another
+/// node.
+fn place<'a>(
+    position: &'a RowPosition,
+    family: &ColumnFamilySchema,
+) -> Option<(&'a [u8], &'a [u8])> {
+    let place = position.cell.as_ref().map(|(super_name, name)| (&super_name[..], &name[..]));
+    let state = if family.is_super() { CellState::SuperTombstone } else { CellState::Live };
+    place.filter(|place| family.can_hold(state, *place))
 }
 
 /// How far a piece is.

@@ -144,7 +144,7 @@ proptest! {
 }
 
 /// Reads of files that a piece behind this position takes.
-fn cost(fs: &SimFileSystem, storage: &Storage, after: Option<&PiecePosition>) -> u64 {
+fn cost(fs: &SimFileSystem, storage: &Storage, after: Option<&RowPosition>) -> u64 {
     let before = fs.count(FileOperation::Read);
     let piece = storage.read_piece(FAMILY, &RowRange::all(), after, 1000).unwrap();
     assert!(!piece.rows.is_empty() && piece.next.is_some());
@@ -162,7 +162,7 @@ fn a_piece_in_the_middle_costs_no_more_than_one_at_the_beginning() {
         insert(&storage, &format!("zz{number:04}"), "name", 1);
     }
     storage.flush(FAMILY).unwrap();
-    let middle = |key: &str, name: Option<&str>| PiecePosition {
+    let middle = |key: &str, name: Option<&str>| RowPosition {
         key: RowKey::from(key),
         cell: name.map(|name| (Vec::new(), name.as_bytes().to_vec())),
     };
@@ -197,7 +197,7 @@ fn a_position_that_cannot_be_does_no_harm() {
     insert(&storage, "ada", "name", 1);
     let read = |key: &str, cell: Option<(&[u8], &[u8])>| {
         let cell = cell.map(|(super_name, name)| (super_name.to_vec(), name.to_vec()));
-        let after = PiecePosition { key: RowKey::from(key), cell };
+        let after = RowPosition { key: RowKey::from(key), cell };
         let range = RowRange {
             start: Bound::Included(storage.partitioner().token(b"ada")),
             end: Bound::Unbounded,

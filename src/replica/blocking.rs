@@ -1,10 +1,10 @@
 //! Work that may wait for a disk, off the threads that carry messages and gossip.
 
-use crate::replica::Abandoned;
+use super::workers::Abandoned;
 
 /// Where work is done that may block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Blocking {
+pub enum Blocking {
     /// On a thread of its own, while the task that asked for it waits.
     Elsewhere,
     /// On the spot: where nothing really blocks, as in a simulation, in which one thing has to
@@ -15,7 +15,7 @@ pub(super) enum Blocking {
 impl Blocking {
     /// Does a piece of work. Whoever gives up waiting for it does not end it. Must be called
     /// within a tokio runtime.
-    pub(super) async fn run<T: Send + 'static>(
+    pub async fn run<T: Send + 'static>(
         self,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Abandoned> {

@@ -1,0 +1,82 @@
+//! The operations by which the ring grows and shrinks.
+
+use super::context::AdminContext;
+use super::error::AdminError;
+use super::report::{Collected, OperationState};
+use crate::repair::{OperationReport, Wish};
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// The place to move to.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewToken {
+    /// As the partitioner writes it.
+    pub(super) token: String,
+}
+
+/// The keyspace that is to be cleaned up.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CleanupScope {
+    /// All of them without one.
+    pub(super) keyspace: Option<String>,
+}
+
+impl AdminContext {
+    /// Begins an operation, which goes on by itself.
+    pub(super) fn begin(&self, wish: Wish) -> Result<OperationState, AdminError> {
+        let host = Arc::clone(&self.member) as _;
+        self.member.operations().begin(wish, &host)?;
+        self.operation().ok_or(AdminError::Stopping)
+    }
+
+    /// The operation that was begun last.
+    pub(super) fn operation(&self) -> Option<OperationState> {
+        self.member.operations().report().map(state)
+    }
+
+    /// A token as text.
+    pub(super) fn parse_token(
+        &self,
+        NewToken { token }: &NewToken,
+    ) -> Result<crate::ring::Token, AdminError> {
+        let parsed = self.storage.partitioner().parse_token(token);
+        parsed.map_err(|source| AdminError::Token { token: token.clone(), source })
+    }
+
+    /// What a cleanup is about.
+    pub(super) fn cleanup(&self, scope: CleanupScope) -> Result<Wish, AdminError> {
+        let CleanupScope { keyspace } = scope;
+        match keyspace {
+            Some(name) if !self.storage.schema().has_keyspace(&name) => {
+                Err(AdminError::NoKeyspace(name))
+            }
+            keyspace => Ok(Wish::Cleanup(keyspace)),
+        }
+    }
+}
+
+fn state(report: OperationReport) -> OperationState {
+    let OperationReport { kind, mode, fetched, took, outcome } = report;
+    let collected = fetched.into_iter().map(|(address, fetched)| Collected {
+        address,
+        ranges: fetched.ranges,
+        ranges_done: fetched.ranges_done,
+        rows: fetched.rows,
+        bytes: fetched.bytes,
+    });
+    let (done, error) = match outcome {
+        None => (None, None),
+        Some(Ok(done)) => (Some(done), None),
+        Some(Err(error)) => (None, Some(error)),
+    };
+    OperationState {
+        operation: kind.name().to_owned(),
+        mode,
+        seconds: took.as_secs_f64(),
+        collected: collected.collect(),
+        done,
+        error,
+    }
+}

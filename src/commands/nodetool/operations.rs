@@ -1,0 +1,171 @@
+//! `nodetool decommission`, `move`, `loadbalance`, `removetoken` and `cleanup`: what changes the
+//! ring, and what is left to do after that. They wait until it is done; those of 0.6 did so in
+//! part.
+
+use super::client::Client;
+use super::{NodetoolError, Output};
+use crate::admin::report::{Collected, OperationState};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// How often the server is asked how far it is.
+const POLL: Duration = Duration::from_millis(500);
+
+/// Whether to wait.
+#[derive(Debug, clap::Args, Serialize)]
+pub(super) struct Waiting {
+    /// Returns when it has begun; `streams` tells how far it is
+    #[arg(long)]
+    #[serde(skip)]
+    no_wait: bool,
+}
+
+/// Where to go.
+#[derive(Debug, clap::Args, Serialize)]
+pub(super) struct MoveArguments {
+    /// The new token, as the partitioner writes it
+    token: String,
+
+    #[command(flatten)]
+    #[serde(flatten)]
+    waiting: Waiting,
+}
+
+/// Whom to remove.
+#[derive(Debug, clap::Args, Serialize)]
+pub(super) struct RemoveArguments {
+    /// The token of the dead node, as `nodetool ring` shows it
+    token: String,
+
+    #[command(flatten)]
+    #[serde(flatten)]
+    waiting: Waiting,
+}
+
+/// What to clean up.
+#[derive(Debug, clap::Args, Serialize)]
+pub(super) struct CleanupArguments {
+    /// All keyspaces without it
+    keyspace: Option<String>,
+
+    /// Taken as in 0.6, and ignored as there: all of the keyspace is cleaned up
+    #[serde(skip)]
+    column_families: Vec<String>,
+
+    #[command(flatten)]
+    #[serde(flatten)]
+    waiting: Waiting,
+}
+
+pub(super) fn decommission(client: &Client, waiting: &Waiting) -> Result<Output, NodetoolError> {
+    begin(client, "/api/v1/ring/decommission", waiting, waiting)
+}
+
+pub(super) fn loadbalance(client: &Client, waiting: &Waiting) -> Result<Output, NodetoolError> {
+    begin(client, "/api/v1/ring/loadbalance", waiting, waiting)
+}
+
+pub(super) fn move_to(client: &Client, arguments: &MoveArguments) -> Result<Output, NodetoolError> {
+    begin(client, "/api/v1/ring/move", arguments, &arguments.waiting)
+}
+
+pub(super) fn remove(
+    client: &Client,
+    arguments: &RemoveArguments,
+) -> Result<Output, NodetoolError> {
+    begin(client, "/api/v1/ring/remove-token", arguments, &arguments.waiting)
+}
+
+pub(super) fn cleanup(
+    client: &Client,
+    arguments: &CleanupArguments,
+) -> Result<Output, NodetoolError> {
+    begin(client, "/api/v1/cleanup", arguments, &arguments.waiting)
+}
+
+/// Begins something, and waits until it is done unless it is not to be waited for.
+fn begin(
+    client: &Client,
+    path: &str,
+    body: &impl Serialize,
+    waiting: &Waiting,
+) -> Result<Output, NodetoolError> {
+    let mut state: OperationState = client.work(path, body)?;
+    if waiting.no_wait {
+        return Ok(Output::new(&state, String::new()));
+    }
+    let bar = ProgressBar::new_spinner();
+    let style = ProgressStyle::with_template("{spinner} {elapsed_precise} {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    bar.enable_steady_tick(POLL);
+    let asked = state.operation.clone();
+    while state.done.is_none() && state.error.is_none() {
+        bar.set_message(brief(&state));
+        std::thread::sleep(POLL);
+        let now: Option<OperationState> = client.get("/api/v1/ring/operation")?;
+        match now {
+            Some(now) if now.operation == asked => state = now,
+            _ => return Err(NodetoolError::Lost(asked)),
+        }
+    }
+    bar.finish_and_clear();
+    match &state.error {
+        Some(error) => Err(NodetoolError::Failed(error.clone())),
+        None => Ok(Output::new(&state, report(&state))),
+    }
+}
+
+/// How far it is, in one line.
+fn brief(state: &OperationState) -> String {
+    let sum = |of: fn(&Collected) -> usize| state.collected.iter().map(of).sum::<usize>();
+    let bytes: u64 = state.collected.iter().map(|it| it.bytes).sum();
+    let mut text = state.mode.clone();
+    if !state.collected.is_empty() {
+        let (done, all) = (sum(|it| it.ranges_done), sum(|it| it.ranges));
+        let _ = write!(text, " ({done} of {all} ranges, {bytes} bytes)");
+    }
+    text
+}
+
+/// What was done.
+fn report(state: &OperationState) -> String {
+    let mut text = String::new();
+    for Collected { address, ranges, rows, bytes, .. } in &state.collected {
+        let _ =
+            writeln!(text, "{address} has collected {ranges} ranges: {rows} rows, {bytes} bytes");
+    }
+    let done = state.done.as_deref().unwrap_or_default();
+    let _ = writeln!(text, "{}: {done}, in {:.1} s", state.operation, state.seconds);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_done_is_told() {
+        let state = OperationState {
+            operation: "decommission".to_owned(),
+            mode: "Decommissioned".to_owned(),
+            seconds: 2.25,
+            collected: vec![Collected {
+                address: [10, 0, 0, 2].into(),
+                ranges: 4,
+                ranges_done: 4,
+                rows: 7,
+                bytes: 900,
+            }],
+            done: Some("this node has left".to_owned()),
+            error: None,
+        };
+        assert_eq!(
+            report(&state),
+            "10.0.0.2 has collected 4 ranges: 7 rows, 900 bytes\n\
+             decommission: this node has left, in 2.2 s\n"
+        );
+        assert_eq!(brief(&state), "Decommissioned (4 of 4 ranges, 900 bytes)");
+    }
+}

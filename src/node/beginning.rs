@@ -1,0 +1,74 @@
+//! As what a node starts: as the member that it was, as one that joins, or in the place of another.
+
+use super::{NodeError, NodeOptions};
+use crate::base::clock::Clock;
+use crate::config::Settings;
+use crate::ring::{Partitioner, Token};
+use crate::storage::Storage;
+use crate::storage::own_place::SavedPlace;
+use crate::storage::system::{self, Identity, IdentityError};
+
+/// As what a node starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Beginning {
+    /// It is a member.
+    Member,
+    /// It collects the data of a range, and joins at this token or at one that is to be chosen.
+    Join(Option<Token>),
+    /// The last start had the data for this token, and may have told others.
+    Arrive(Token),
+    /// It takes the place of the dead owner of this token.
+    Replace(Token),
+}
+
+/// Establishes who the node is, and as what it starts. The token of a first start is `InitialToken`
+/// or a random one, unless `AutoBootstrap` has it join first; later the saved one counts.
+pub(super) fn begin(
+    settings: &Settings,
+    options: &NodeOptions,
+    storage: &Storage,
+    clock: &dyn Clock,
+) -> Result<(Identity, Beginning), NodeError> {
+    let partitioner: Partitioner = settings.partitioner;
+    let configured = settings.initial_token.as_deref();
+    let configured = configured.and_then(|text| partitioner.parse_token(text).ok());
+    let replace = options.properties.replace_token();
+    let is_seed = settings.seeds.contains(&settings.network.listen_address);
+    let joins = replace.is_some() || settings.auto_bootstrap && !is_seed;
+    let first_token = || {
+        let random = || partitioner.random_token(&mut fastrand::Rng::with_seed(options.seed));
+        (!joins).then(|| configured.clone().unwrap_or_else(random))
+    };
+    let place = SavedPlace::read(storage).map_err(IdentityError::from)?;
+    if place == SavedPlace::Left {
+        return Err(NodeError::Decommissioned);
+    }
+    let (cluster, now) = (&settings.cluster_name, clock.now_secs());
+    let identity = system::establish_identity(storage, cluster, now, first_token)?;
+    if let Some(token) = &identity.token {
+        let token = partitioner.display_token(token);
+        if identity.is_new {
+            log::info!("Saved Token not found. Using {token}");
+            if settings.auto_bootstrap {
+                log::info!(
+                    "This node will not auto bootstrap because it is configured to be a seed node."
+                );
+            }
+        } else {
+            log::info!("Saved Token found: {token}");
+        }
+        return Ok((identity, Beginning::Member));
+    }
+    if let Some(text) = replace {
+        let token = partitioner.parse_token(text);
+        let token =
+            token.map_err(|source| NodeError::ReplaceToken { token: text.to_owned(), source })?;
+        return Ok((identity, Beginning::Replace(token)));
+    }
+    let beginning = match place {
+        SavedPlace::Arriving(token) => Beginning::Arrive(token),
+        SavedPlace::Joining(Some(token)) => Beginning::Join(Some(token)),
+        _ => Beginning::Join(configured),
+    };
+    Ok((identity, beginning))
+}

@@ -1,0 +1,116 @@
+//! The member as operations on the ring see it.
+
+use super::{Gossip, Member, announce};
+use crate::gossip::{MOVE_STATE, Move, NodePlace, PLAN_STATE, Plan};
+use crate::net::extensions;
+use crate::repair::{Announced, Host, Place, RingLook};
+use std::net::IpAddr;
+
+impl Host for Member {
+    fn look(&self) -> RingLook {
+        let gossip = self.lock();
+        let Gossip { gossiper, membership, .. } = &*gossip;
+        let known = || gossiper.endpoints().map(|(endpoint, _)| endpoint);
+        RingLook {
+            members: membership.members().clone(),
+            live: known().filter(|it| gossiper.is_alive(*it)).collect(),
+            callable: known().filter(|it| gossiper.announces(*it, extensions::CALLS)).collect(),
+            local: Some(self.local),
+            loads: known().filter_map(|it| Some((it, gossiper.load(it)?))).collect(),
+        }
+    }
+
+    fn announce(&self, place: &Place) -> Announced {
+        let (own, plan) = self.spoken(place);
+        let mut gossip = self.lock();
+        let mut changes = gossip.membership.announce_plan(plan.as_ref());
+        if let Some(own) = &own {
+            changes.extend(gossip.membership.announce(own));
+        }
+        gossip.place.clone_from(&own);
+        let mut is_changed = false;
+        for change in changes {
+            is_changed |= self.follow(&mut gossip, change);
+        }
+        self.announce_plan(&mut gossip, plan.as_ref());
+        self.announce_place(&mut gossip);
+        if is_changed {
+            self.tell_of_ring(&mut gossip);
+        }
+        let gossiper = &gossip.gossiper;
+        let state = gossiper.state(self.local);
+        let version = state.and_then(|it| it.states.values().map(|state| state.version).max());
+        let announced =
+            Announced { generation: gossiper.generation(), version: version.unwrap_or_default() };
+        self.write_notes(gossip);
+        announced
+    }
+
+    fn settle(&self) {
+        let mut gossip = self.lock();
+        let plan = gossip.membership.members().plans.get(&self.local);
+        if !matches!(plan, Some(Plan::Arrived(_) | Plan::Gone(_))) {
+            return;
+        }
+        for change in gossip.membership.announce_plan(None) {
+            self.follow(&mut gossip, change);
+        }
+        self.announce_plan(&mut gossip, None);
+        self.tell_of_ring(&mut gossip);
+        self.write_notes(gossip);
+    }
+
+    fn has_heard(&self, of: IpAddr, announced: Announced) -> bool {
+        let gossip = self.lock();
+        let known = gossip.gossiper.state(of);
+        let Announced { generation, version } = announced;
+        known.is_some_and(|it| it.generation == generation && it.max_version() >= version)
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.coordinator.is_quiet()
+    }
+}
+
+impl Member {
+    /// What this node says in gossip of a place: its own one, and what else is to be known.
+    fn spoken(&self, place: &Place) -> (Option<Move>, Option<Plan>) {
+        let own =
+            |token: &crate::ring::Token| NodePlace { endpoint: self.local, token: token.clone() };
+        let normal = |token: &crate::ring::Token, removed| {
+            Some(Move::Normal { token: token.clone(), removed })
+        };
+        match place {
+            Place::Normal(token) => {
+                let was_member = self.lock().membership.members().is_member(self.local);
+                let arrived = (!was_member).then(|| Plan::Arrived(own(token)));
+                (normal(token, None), arrived)
+            }
+            Place::Joining(token) => (Some(Move::Boot(token.clone())), None),
+            Place::Leaving(token) => (Some(Move::Leaving(token.clone())), None),
+            Place::Left(token) => (Some(Move::Left(token.clone())), Some(Plan::Gone(own(token)))),
+            Place::Replacing(dead) => (None, Some(Plan::Replace(dead.clone()))),
+            Place::Replaced(dead) => {
+                (normal(&dead.token, None), Some(Plan::Replaced(dead.clone())))
+            }
+            Place::Removing(token, dead) => (normal(token, None), Some(Plan::Remove(dead.clone()))),
+            Place::Removed(token, removed) => (normal(token, Some(removed.clone())), None),
+        }
+    }
+
+    fn announce_plan(&self, gossip: &mut Gossip, plan: Option<&Plan>) {
+        let partitioner = self.storage.partitioner();
+        let value = plan.map_or_else(String::new, |plan| plan.format(partitioner));
+        let known = gossip.gossiper.state(self.local).and_then(|state| state.value(PLAN_STATE));
+        if known.unwrap_or_default() != value {
+            announce(&mut gossip.gossiper, PLAN_STATE, &value);
+        }
+    }
+
+    /// Says where this node is, if it has a place at all.
+    pub(super) fn announce_place(&self, gossip: &mut Gossip) {
+        let Some(place) = &gossip.place else { return };
+        let place = place.format(self.storage.partitioner());
+        announce(&mut gossip.gossiper, MOVE_STATE, &place);
+    }
+}

@@ -1,0 +1,296 @@
+//! Fetches ranges from other nodes, piece by piece, and makes SSTables of them.
+//!
+//! Who fetches asks for one piece after the other, and says behind what the next one begins. So
+//! the other side keeps nothing in mind, whichever side is started anew or stands still for a
+//! while: what was lost is asked for again. While one piece is written the next is on its way.
+
+use super::calls::{PIECE, WantedRange};
+use super::host::{Host, RingLook};
+use super::plan::{Lane, NoSource, PlanError, Unit, lanes, sources, start};
+use super::progress::Progress;
+use super::throttle::Throttle;
+use crate::base::clock::Clock;
+use crate::model::key::RowKey;
+use crate::model::position::RowPosition;
+use crate::model::schema::FamilyId;
+use crate::model::version::RowVersion;
+use crate::net::bodies::{BodyError, EncodeError, PieceCommand, PieceReply};
+use crate::net::caller::{CallError, Caller};
+use crate::replica::{Abandoned, Blocking};
+use crate::ring::DecoratedKey;
+use crate::storage::Storage;
+use crate::storage::engine::{Ingest, IngestError};
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Bytes that are asked for at a time, at first.
+const FIRST_PIECE: u32 = 256 << 10;
+
+/// Most and fewest bytes of a piece: it grows while the other side answers in time, and shrinks
+/// when it does not.
+pub(super) const MAX_PIECE: u32 = 1 << 20;
+const MIN_PIECE: u32 = 16 << 10;
+
+/// So much of a column family makes SSTables at a time. After a failure as much is fetched again.
+const INGEST_BYTES: u64 = 256 << 20;
+
+/// So often one piece is asked for in vain of a node that seems alive.
+const ATTEMPTS: u32 = 20;
+
+/// How long a node is left alone that did not answer.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Why ranges cannot be fetched. What has come until then is kept.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FetchError {
+    #[error(transparent)]
+    NoSource(#[from] NoSource),
+    #[error("{0}")]
+    Plan(PlanError),
+    #[error("a piece of a range was asked for {ATTEMPTS} times in vain: {0}")]
+    Call(CallError),
+    #[error("what {from} has sent cannot be read: {source}")]
+    Body { from: IpAddr, source: BodyError },
+    #[error("the range cannot be asked for: {0}")]
+    Encode(#[from] EncodeError),
+    #[error("what has come cannot be kept: {0}")]
+    Ingest(#[from] IngestError),
+    #[error(transparent)]
+    Abandoned(#[from] Abandoned),
+}
+
+impl From<PlanError> for FetchError {
+    fn from(error: PlanError) -> Self {
+        match error {
+            PlanError::NoSource(error) => Self::NoSource(error),
+            error @ PlanError::Token(_) => Self::Plan(error),
+        }
+    }
+}
+
+/// Fetches.
+#[derive(Debug)]
+pub(super) struct Fetcher {
+    storage: Arc<Storage>,
+    caller: Caller,
+    blocking: Blocking,
+    throttle: Throttle,
+}
+
+/// What is written of a column family at the moment.
+#[derive(Default)]
+struct Written {
+    ingest: Option<Ingest>,
+    /// The last row that was given to it.
+    last: Option<DecoratedKey>,
+}
+
+/// Why a unit did not come to its end.
+enum Failure {
+    /// Its source is dead. It may be fetched from others, behind this.
+    Dead(Option<RowPosition>),
+    Error(FetchError),
+}
+
+impl<E: Into<FetchError>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Error(error.into())
+    }
+}
+
+impl Fetcher {
+    pub(super) fn new(
+        storage: Arc<Storage>,
+        caller: Caller,
+        blocking: Blocking,
+        clock: Arc<dyn Clock>,
+        bytes_per_second: Option<u64>,
+    ) -> Self {
+        let throttle = Throttle::new(clock, bytes_per_second);
+        Self { storage, caller, blocking, throttle }
+    }
+
+    /// Fetches all of these ranges. They are on disk, and read, when this returns.
+    pub(super) async fn fetch(
+        &self,
+        wanted: &[WantedRange],
+        host: &dyn Host,
+        progress: &Progress,
+    ) -> Result<(), FetchError> {
+        let (schema, partitioner) = (self.storage.schema(), self.storage.partitioner());
+        let lanes = lanes(wanted, &host.look(), schema, partitioner)?;
+        progress.expect(lanes.iter().map(|lane| lane.units.len()).sum());
+        let waiting = Mutex::new(VecDeque::from(lanes));
+        let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let work = async || {
+            while let Some(lane) = next() {
+                self.fetch_lane(lane, host, progress).await?;
+            }
+            Ok::<(), FetchError>(())
+        };
+        tokio::try_join!(work(), work()).map(|_| ())
+    }
+
+    async fn fetch_lane(
+        &self,
+        mut lane: Lane,
+        host: &dyn Host,
+        progress: &Progress,
+    ) -> Result<(), FetchError> {
+        let mut written = Written::default();
+        while let Some(unit) = lane.units.pop_front() {
+            if !written.goes_on_with(&unit) {
+                self.finish(&mut written).await?;
+            }
+            match self.fetch_unit(lane.family, &unit, &mut written, host, progress).await {
+                Ok(()) => progress.finish_range(),
+                Err(Failure::Error(error)) => return Err(error),
+                Err(Failure::Dead(after)) => {
+                    let others = instead(&unit, after.as_ref(), &host.look())?;
+                    log::warn!(
+                        "{} is down, from which a range of keyspace {} was to come: the rest comes \
+                         from {:?}",
+                        unit.source,
+                        unit.wanted.keyspace,
+                        others.iter().map(|it| it.source).collect::<Vec<_>>()
+                    );
+                    progress.expect(others.len());
+                    progress.finish_range();
+                    self.finish(&mut written).await?;
+                    others.into_iter().rev().for_each(|unit| lane.units.push_front(unit));
+                }
+            }
+        }
+        self.finish(&mut written).await
+    }
+
+    async fn fetch_unit(
+        &self,
+        family: FamilyId,
+        unit: &Unit,
+        written: &mut Written,
+        host: &dyn Host,
+        progress: &Progress,
+    ) -> Result<(), Failure> {
+        let mut size = FIRST_PIECE;
+        let mut after = unit.after.clone();
+        let mut piece = self.ask(family, unit, after.as_ref(), &mut size, host, progress).await?;
+        loop {
+            let PieceReply { rows, next } = piece;
+            let Some(next) = next else {
+                return Ok(self.write(family, rows.rows, written).await?);
+            };
+            let (asked, stored) = tokio::join!(
+                self.ask(family, unit, Some(&next), &mut size, host, progress),
+                self.write(family, rows.rows, written)
+            );
+            stored?;
+            after = Some(next);
+            piece = match asked {
+                Err(Failure::Dead(_)) => return Err(Failure::Dead(after)),
+                asked => asked?,
+            };
+        }
+    }
+
+    /// Asks for the piece behind `after` until it is there. Gives up when the source is dead, or
+    /// alive and no use.
+    async fn ask(
+        &self,
+        family: FamilyId,
+        unit: &Unit,
+        after: Option<&RowPosition>,
+        size: &mut u32,
+        host: &dyn Host,
+        progress: &Progress,
+    ) -> Result<PieceReply, Failure> {
+        let (schema, partitioner) = (self.storage.schema(), self.storage.partitioner());
+        let mut attempts = 0;
+        loop {
+            let (range, after) = (unit.range.clone(), after.cloned());
+            let command = PieceCommand { family, range, after, max_bytes: *size };
+            let body = command.encode(schema, partitioner)?;
+            let error = match self.caller.call(unit.source, PIECE, &body).await {
+                Ok(answer) => {
+                    *size = size.saturating_mul(2).min(MAX_PIECE);
+                    let piece = PieceReply::decode(&answer, schema.family(family));
+                    let from = unit.source;
+                    let piece = piece.map_err(|source| FetchError::Body { from, source })?;
+                    progress.add(answer.len(), piece.rows.rows.len());
+                    self.throttle.take(answer.len()).await;
+                    return Ok(piece);
+                }
+                Err(error) => error,
+            };
+            attempts += 1;
+            if !host.look().live.contains(&unit.source) {
+                return Err(Failure::Dead(command.after));
+            }
+            if attempts >= ATTEMPTS {
+                return Err(FetchError::Call(error).into());
+            }
+            *size = (*size / 2).max(MIN_PIECE);
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Gives rows to the SSTables that are being written.
+    async fn write(
+        &self,
+        family: FamilyId,
+        rows: Vec<(RowKey, RowVersion)>,
+        written: &mut Written,
+    ) -> Result<(), FetchError> {
+        let Some((last, _)) = rows.last() else { return Ok(()) };
+        let partitioner = self.storage.partitioner();
+        written.last = Some(partitioner.decorate(last.clone()));
+        let (storage, ingest) = (Arc::clone(&self.storage), written.ingest.take());
+        let push = move || {
+            let mut ingest = match ingest {
+                Some(ingest) => ingest,
+                None => storage.ingest(family)?,
+            };
+            for (key, version) in &rows {
+                ingest.push(key, version)?;
+            }
+            Ok::<_, IngestError>(ingest)
+        };
+        let ingest = self.blocking.run(push).await??;
+        let is_full = ingest.bytes() >= INGEST_BYTES;
+        written.ingest = Some(ingest);
+        if is_full { self.finish(written).await } else { Ok(()) }
+    }
+
+    /// Makes what was written count.
+    async fn finish(&self, written: &mut Written) -> Result<(), FetchError> {
+        written.last = None;
+        let Some(ingest) = written.ingest.take() else { return Ok(()) };
+        self.blocking.run(move || ingest.finish()).await??;
+        Ok(())
+    }
+}
+
+impl Written {
+    /// Whether the rows of a unit come behind those that were written.
+    fn goes_on_with(&self, unit: &Unit) -> bool {
+        let Some(last) = &self.last else { return true };
+        start(&unit.range).is_some_and(|start| last.token() <= start)
+    }
+}
+
+/// From whom the rest of a unit is fetched whose source is dead.
+fn instead(
+    unit: &Unit,
+    after: Option<&RowPosition>,
+    look: &RingLook,
+) -> Result<Vec<Unit>, NoSource> {
+    let mut others = sources(&unit.wanted, look);
+    others.retain(|source| *source != unit.source);
+    if others.is_empty() {
+        return Err(unit.wanted.without_source());
+    }
+    let unit = |source| Unit { source, after: after.cloned(), ..unit.clone() };
+    Ok(others.into_iter().map(unit).collect())
+}

@@ -1,0 +1,72 @@
+//! The node as operations on the ring see it.
+
+use crate::gossip::{Members, NodePlace};
+use crate::ring::Token;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::net::IpAddr;
+
+/// The ring at one moment, as this node knows it.
+#[derive(Debug, Clone, Default)]
+pub struct RingLook {
+    /// Who is where.
+    pub members: Members,
+    /// Who seems alive, members and others. This node itself is among them.
+    pub live: BTreeSet<IpAddr>,
+    /// Those that take calls. This node itself is among them.
+    pub callable: BTreeSet<IpAddr>,
+    /// This node; none in a look at nothing.
+    pub local: Option<IpAddr>,
+    /// Bytes that nodes say to have on their disks.
+    pub loads: BTreeMap<IpAddr, f64>,
+}
+
+/// What a node says of its place, and by what others can tell whether they have heard it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Announced {
+    /// Its generation.
+    pub generation: i32,
+    /// The count at which it said so.
+    pub version: i32,
+}
+
+/// A place that this node takes, or is about to take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// It owns the token.
+    Normal(Token),
+    /// It collects the data for the token.
+    Joining(Token),
+    /// It owns the token, and others collect the data.
+    Leaving(Token),
+    /// It owned the token, and owns none any more.
+    Left(Token),
+    /// It has no place, and collects the data of a dead member.
+    Replacing(NodePlace),
+    /// It has got the token of a dead member.
+    Replaced(NodePlace),
+    /// It owns the first token, while others collect the data of a dead member.
+    Removing(Token, NodePlace),
+    /// It owns the first token, and a dead member is removed.
+    Removed(Token, Token),
+}
+
+/// The node whose place operations change. All methods may be called from any thread, and none
+/// waits for other nodes.
+pub trait Host: Send + Sync + Debug {
+    /// The ring now.
+    fn look(&self) -> RingLook;
+
+    /// Takes a place: says so to itself, and to the others from the next round of gossip on.
+    fn announce(&self, place: &Place) -> Announced;
+
+    /// All know the place that this node has taken: nobody has to act any more as some might not.
+    fn settle(&self);
+
+    /// Whether it has heard what another node announced, or this one, and acts by it.
+    fn has_heard(&self, of: IpAddr, announced: Announced) -> bool;
+
+    /// Whether all writes have come to their end that it began before it knew the ring that it
+    /// knows now: they have been acknowledged by all, or given up and become hints.
+    fn is_quiet(&self) -> bool;
+}

@@ -1,0 +1,37 @@
+//! How a ring grows, shrinks and heals.
+//!
+//! ```text
+//! Operations      bootstrap, decommission, move, removal, replacement, cleanup: one at a time
+//!   transition    the steps of all of them: announce, be heard, hand over, switch
+//!     plan        who needs which ranges, and from whom
+//!     fetch       ranges of other nodes become SSTables, piece by piece
+//!   service       the calls of other nodes: pieces of ranges, orders to collect, questions
+//!     orders      what this node collects because another one leaves or removes somebody
+//!   host          the node as all of that sees it
+//! ```
+//!
+//! Nothing is sent unasked: whoever needs data asks for them piece by piece, and says behind what
+//! the next piece begins. The source reads what it has, in memory and on disk; it writes nothing
+//! for that, and keeps nothing in mind. So exactly the ranges that are needed travel, and there is
+//! no session that could hang.
+
+mod calls;
+mod error;
+mod fetch;
+mod halving;
+mod host;
+mod operation;
+mod operations;
+mod orders;
+mod plan;
+mod progress;
+mod service;
+mod throttle;
+mod transition;
+
+pub use error::OperationError;
+pub use host::{Announced, Host, Place, RingLook};
+pub use operation::{OperationKind, OperationReport};
+pub use operations::{Operations, OperationsOptions, Wish};
+pub use plan::NoSource;
+pub use progress::Fetched;

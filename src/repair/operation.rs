@@ -1,0 +1,115 @@
+//! What an operation is doing, for operators.
+
+use super::progress::Fetched;
+use super::transition::HandOver;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What an operator may want.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OperationKind {
+    /// To join the ring with the data of the new range.
+    Bootstrap,
+    /// To leave it.
+    Decommission,
+    /// To leave it and join at another token.
+    Move,
+    /// To move to where the most is to be done.
+    Loadbalance,
+    /// To take a dead node out.
+    Removetoken,
+    /// To take the place of a dead node.
+    Replace,
+    /// To drop what this node holds no more.
+    Cleanup,
+}
+
+/// An operation as it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OperationReport {
+    /// Which.
+    pub kind: OperationKind,
+    /// What it is doing, in words of 0.6 where it had any.
+    pub mode: String,
+    /// How far each node is that collects data.
+    pub fetched: BTreeMap<IpAddr, Fetched>,
+    /// How long it has taken.
+    pub took: Duration,
+    /// How it ended; none as long as it is under way. A text that tells what was done, or why not.
+    pub outcome: Option<Result<String, String>>,
+}
+
+/// An operation that is under way, or was the last.
+#[derive(Debug)]
+pub(super) struct Operation {
+    pub(super) kind: OperationKind,
+    pub(super) began: Duration,
+    /// What is collected because of it.
+    pub(super) hand_over: Arc<HandOver>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    mode: String,
+    ended: Option<(Duration, Result<String, String>)>,
+}
+
+impl OperationKind {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bootstrap => "bootstrap",
+            Self::Decommission => "decommission",
+            Self::Move => "move",
+            Self::Loadbalance => "loadbalance",
+            Self::Removetoken => "removetoken",
+            Self::Replace => "replace",
+            Self::Cleanup => "cleanup",
+        }
+    }
+}
+
+impl Operation {
+    pub(super) fn new(kind: OperationKind, began: Duration) -> Arc<Self> {
+        let state = State { mode: "beginning".to_owned(), ended: None };
+        let (hand_over, state) = (Arc::default(), Mutex::new(state));
+        Arc::new(Self { kind, began, hand_over, state })
+    }
+
+    /// It does this from now on.
+    pub(super) fn enter(&self, mode: &str) {
+        log::info!("{mode}");
+        mode.clone_into(&mut self.lock().mode);
+    }
+
+    pub(super) fn end(&self, now: Duration, outcome: Result<String, String>) {
+        match &outcome {
+            Ok(done) => log::info!("{}: {done}", self.kind.name()),
+            Err(why) => log::error!("{} did not succeed: {why}", self.kind.name()),
+        }
+        self.lock().ended = Some((now, outcome));
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.lock().ended.is_none()
+    }
+
+    pub(super) fn report(&self, now: Duration) -> OperationReport {
+        let state = self.lock();
+        let end = state.ended.as_ref().map_or(now, |(at, _)| *at);
+        OperationReport {
+            kind: self.kind,
+            mode: state.mode.clone(),
+            fetched: self.hand_over.now(),
+            took: end.saturating_sub(self.began),
+            outcome: state.ended.as_ref().map(|(_, outcome)| outcome.clone()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,177 @@
+//! What data a node needs to become a replica, and from whom.
+
+use super::calls::WantedRange;
+use super::host::RingLook;
+use crate::model::position::RowPosition;
+use crate::model::schema::{FamilyId, Schema};
+use crate::ring::{
+    Partitioner, RangeChange, ReplicaPlacement, RowRange, Token, TokenError, TokenMetadata,
+    TokenRange, range_changes,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// A range of a keyspace that gets new replicas.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) keyspace: String,
+    pub(super) change: RangeChange,
+}
+
+/// A range of a column family that is to be fetched from a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Unit {
+    pub(super) range: RowRange,
+    /// Behind what of the range it goes on; at its start if there is none.
+    pub(super) after: Option<RowPosition>,
+    pub(super) source: IpAddr,
+    /// What it is a part of.
+    pub(super) wanted: Arc<WantedRange>,
+}
+
+/// What is fetched of a column family, one unit after the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Lane {
+    pub(super) family: FamilyId,
+    pub(super) units: VecDeque<Unit>,
+}
+
+/// Nobody is alive who has a range.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no live node has the range ({start},{end}] of keyspace {keyspace}: it is on {holders:?}. \
+     Bring one of them up first"
+)]
+pub struct NoSource {
+    keyspace: String,
+    start: String,
+    end: String,
+    holders: Vec<IpAddr>,
+}
+
+/// All ranges of all keyspaces that have a new replica when one ring becomes another.
+pub(super) fn changes(
+    placements: &BTreeMap<String, ReplicaPlacement>,
+    before: &TokenMetadata,
+    after: &TokenMetadata,
+) -> Vec<Change> {
+    let of_keyspace = |(keyspace, placement): (&String, &ReplicaPlacement)| {
+        let changes = range_changes(placement, before, after).into_iter();
+        let keyspace = keyspace.clone();
+        changes.map(move |change| Change { keyspace: keyspace.clone(), change }).collect::<Vec<_>>()
+    };
+    placements.iter().flat_map(of_keyspace).collect()
+}
+
+/// What each node has to fetch.
+pub(super) fn by_heir(
+    changes: &[Change],
+    partitioner: Partitioner,
+) -> BTreeMap<IpAddr, Vec<WantedRange>> {
+    let mut wanted: BTreeMap<IpAddr, Vec<WantedRange>> = BTreeMap::new();
+    for Change { keyspace, change } in changes {
+        for heir in &change.gained {
+            wanted.entry(*heir).or_default().push(WantedRange {
+                keyspace: keyspace.clone(),
+                start: partitioner.format_token(&change.range.start),
+                end: partitioner.format_token(&change.range.end),
+                lost: change.lost.clone(),
+                kept: change.kept.clone(),
+            });
+        }
+    }
+    wanted
+}
+
+/// From whom a range is fetched, with what is known of who is alive; several have to be read
+/// altogether.
+///
+/// Who ceases to be a replica hands over all that it has: what it acknowledged counts as
+/// acknowledged by its heir, so that no read at QUORUM finds less than before. If it is dead the
+/// others have, together, what was acknowledged at QUORUM. If nobody ceases to be one, any other
+/// replica does.
+pub(super) fn sources(wanted: &WantedRange, look: &RingLook) -> Vec<IpAddr> {
+    let is_live = |endpoint: &&IpAddr| look.live.contains(*endpoint);
+    let lost: Vec<IpAddr> = wanted.lost.iter().filter(is_live).copied().collect();
+    if !lost.is_empty() && lost.len() == wanted.lost.len() {
+        return lost;
+    }
+    let mut kept: Vec<IpAddr> = wanted.kept.iter().filter(is_live).copied().collect();
+    if wanted.lost.is_empty() {
+        kept.truncate(1);
+        return kept;
+    }
+    kept.extend(lost);
+    kept
+}
+
+/// What is to be fetched, in lanes of which each gets rows in the order of their tokens, as far as
+/// they come from one source.
+pub(super) fn lanes(
+    wanted: &[WantedRange],
+    look: &RingLook,
+    schema: &Schema,
+    partitioner: Partitioner,
+) -> Result<Vec<Lane>, PlanError> {
+    let mut units: BTreeMap<FamilyId, Vec<(usize, Unit)>> = BTreeMap::new();
+    for range in wanted {
+        let sources = sources(range, look);
+        if sources.is_empty() {
+            return Err(range.without_source().into());
+        }
+        let (ring_range, wanted) = (range.range(partitioner)?, Arc::new(range.clone()));
+        let families = schema.families().filter(|(_, it)| it.keyspace == range.keyspace);
+        for (family, _) in families {
+            for piece in ring_range.row_ranges() {
+                for (pass, source) in sources.iter().enumerate() {
+                    let (range, wanted) = (piece.clone(), Arc::clone(&wanted));
+                    let unit = Unit { range, after: None, source: *source, wanted };
+                    units.entry(family).or_default().push((pass, unit));
+                }
+            }
+        }
+    }
+    let lane = |(family, mut units): (FamilyId, Vec<(usize, Unit)>)| {
+        units.sort_by(|(a_pass, a), (b_pass, b)| {
+            a_pass.cmp(b_pass).then_with(|| start(&a.range).cmp(&start(&b.range)))
+        });
+        Lane { family, units: units.into_iter().map(|(_, unit)| unit).collect() }
+    };
+    Ok(units.into_iter().map(lane).collect())
+}
+
+/// Why it cannot be said what is to be fetched.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum PlanError {
+    #[error(transparent)]
+    NoSource(#[from] NoSource),
+    #[error(transparent)]
+    Token(#[from] TokenError),
+}
+
+/// The token behind which a range begins; none at the beginning of the ring.
+pub(super) fn start(range: &RowRange) -> Option<&Token> {
+    match &range.start {
+        Bound::Unbounded => None,
+        Bound::Included(token) | Bound::Excluded(token) => Some(token),
+    }
+}
+
+impl WantedRange {
+    /// The range.
+    pub(super) fn range(&self, partitioner: Partitioner) -> Result<TokenRange, TokenError> {
+        let [start, end] = [&self.start, &self.end].map(|text| partitioner.parse_token(text));
+        Ok(TokenRange { start: start?, end: end? })
+    }
+
+    pub(super) fn without_source(&self) -> NoSource {
+        NoSource {
+            keyspace: self.keyspace.clone(),
+            start: self.start.clone(),
+            end: self.end.clone(),
+            holders: self.lost.iter().chain(&self.kept).copied().collect(),
+        }
+    }
+}

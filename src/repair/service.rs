@@ -1,0 +1,170 @@
+//! Answers the calls of other nodes.
+
+use super::calls::{
+    Accepted, Call, Collect, Halving, HasHeard, Heard, HowFar, PIECE, WhereIs, Whereabouts,
+    WhichToken, Withdraw,
+};
+use super::fetch::{Fetcher, MAX_PIECE};
+use super::halving::halving_token;
+use super::host::{Announced, Host};
+use super::orders::Orders;
+use crate::net::bodies::{BodyError, EncodeError, PieceCommand, PieceReply, RangeReply};
+use crate::net::extensions::CALL;
+use crate::net::message::Message;
+use crate::net::messenger::Messenger;
+use crate::replica::{Abandoned, Blocking};
+use crate::storage::Storage;
+use crate::storage::error::ReadError;
+use serde::Serialize;
+use std::net::IpAddr;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
+
+/// Calls that are answered at a time, and wait to be. Further ones are dropped: who calls asks
+/// again.
+const MAX_CALLS: usize = 64;
+
+/// Pieces that are read from disk at a time, so that clients have the rest of it.
+const MAX_READS: usize = 2;
+
+/// Answers the calls of other nodes.
+#[derive(Debug)]
+pub(super) struct Service {
+    pub(super) storage: Arc<Storage>,
+    pub(super) messenger: Arc<Messenger>,
+    pub(super) blocking: Blocking,
+    pub(super) fetcher: Arc<Fetcher>,
+    pub(super) orders: Arc<Orders>,
+    calls: Arc<Semaphore>,
+    reads: Arc<Semaphore>,
+    tasks: TaskTracker,
+}
+
+/// Why a call has no answer.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error("there is no call {0}")]
+    Unknown(String),
+    #[error("the call cannot be read: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("the call cannot be read: {0}")]
+    Body(#[from] BodyError),
+    #[error("the answer cannot be sent: {0}")]
+    Encode(#[from] EncodeError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    Abandoned(#[from] Abandoned),
+}
+
+impl Service {
+    pub(super) fn new(
+        storage: Arc<Storage>,
+        messenger: Arc<Messenger>,
+        blocking: Blocking,
+        fetcher: Arc<Fetcher>,
+        orders: Arc<Orders>,
+    ) -> Self {
+        let [calls, reads] = [MAX_CALLS, MAX_READS].map(|it| Arc::new(Semaphore::new(it)));
+        let tasks = TaskTracker::new();
+        Self { storage, messenger, blocking, fetcher, orders, calls, reads, tasks }
+    }
+
+    /// Answers a call, on a task of its own. False if the message is none. Must be called within a
+    /// tokio runtime.
+    pub(super) fn receive(self: &Arc<Self>, message: &Message<'_>, host: &Arc<dyn Host>) -> bool {
+        let Some(name) = message.header(CALL) else { return false };
+        let name = String::from_utf8_lossy(name).into_owned();
+        let Ok(slot) = Arc::clone(&self.calls).try_acquire_owned() else { return true };
+        let (from, id, body) = (message.from, message.id.clone(), message.body.to_vec());
+        let (service, host) = (Arc::clone(self), Arc::clone(host));
+        self.tasks.spawn(async move {
+            let answered = match service.answer(from, &name, &body, host).await {
+                Ok(answer) => service.messenger.reply(from, id, &answer),
+                Err(refusal) => service.messenger.refuse(from, id, &format!("{name}: {refusal}")),
+            };
+            if let Err(error) = answered {
+                let line = format_args!("{from} gets no answer to its call {name}: {error}");
+                service.messenger.warn(from, line);
+            }
+            drop(slot);
+        });
+        true
+    }
+
+    /// Waits for what is under way.
+    pub(super) async fn drain(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    async fn answer(
+        &self,
+        from: IpAddr,
+        name: &str,
+        body: &[u8],
+        host: Arc<dyn Host>,
+    ) -> Result<Vec<u8>, Refusal> {
+        match name {
+            PIECE => self.piece(body).await,
+            HasHeard::NAME => {
+                let HasHeard { generation, version } = serde_json::from_slice(body)?;
+                let has_heard = host.has_heard(from, Announced { generation, version });
+                json(&Heard { has_heard, is_quiet: has_heard && host.is_quiet() })
+            }
+            WhereIs::NAME => {
+                let WhereIs { endpoint } = serde_json::from_slice(body)?;
+                let look = host.look();
+                let token = look.members.ring.token(endpoint);
+                let token = token.map(|token| self.storage.partitioner().format_token(token));
+                json(&Whereabouts { token })
+            }
+            Collect::NAME => {
+                let collect = serde_json::from_slice(body)?;
+                self.orders.take(from, collect, Arc::clone(&self.fetcher), host);
+                json(&Accepted {})
+            }
+            HowFar::NAME => {
+                let HowFar { order } = serde_json::from_slice(body)?;
+                json(&self.orders.how_far(order))
+            }
+            Withdraw::NAME => {
+                let Withdraw { order } = serde_json::from_slice(body)?;
+                self.orders.withdraw(order);
+                json(&Accepted {})
+            }
+            WhichToken::NAME => {
+                let WhichToken {} = serde_json::from_slice(body)?;
+                let token = halving_token(&self.storage, &*host);
+                let load = self.storage.stores().iter();
+                let load = load.map(|store| store.statistics().live_bytes).sum::<u64>() as f64;
+                let token = self.storage.partitioner().format_token(&token);
+                json(&Halving { load, token })
+            }
+            _ => Err(Refusal::Unknown(name.chars().take(100).collect())),
+        }
+    }
+
+    async fn piece(&self, body: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let (schema, partitioner) = (self.storage.schema(), self.storage.partitioner());
+        let command = PieceCommand::decode(body, schema, partitioner)?;
+        let family = Arc::clone(schema.family(command.family));
+        // Whoever waits here for longer than the caller is asked again.
+        let permit = Arc::clone(&self.reads).acquire_owned().await.map_err(|_| Abandoned)?;
+        let storage = Arc::clone(&self.storage);
+        let read = move || {
+            let PieceCommand { family: id, range, after, max_bytes } = command;
+            let max_bytes = max_bytes.clamp(1, MAX_PIECE) as usize;
+            let piece = storage.read_piece(id, &range, after.as_ref(), max_bytes)?;
+            drop(permit);
+            let rows = RangeReply { rows: piece.rows };
+            Ok(PieceReply { rows, next: piece.next }.encode(&family)?)
+        };
+        self.blocking.run(read).await?
+    }
+}
+
+fn json(answer: &impl Serialize) -> Result<Vec<u8>, Refusal> {
+    Ok(serde_json::to_vec(answer)?)
+}

@@ -1,0 +1,267 @@
+//! The steps that all changes of the ring are made of.
+//!
+//! ```text
+//! announce    this node says what is about to be: writes go to the replicas to be as well
+//! be heard    all live nodes know it, and have ended what they began before
+//! hand over   each node that becomes a replica collects its data
+//! switch      this node saves the new place and says that it is so
+//! ```
+//!
+//! Who collects after all were quiet misses nothing: a write was either acknowledged by those that
+//! data are collected from, or went to who collects as well. The original waits thirty seconds
+//! instead, and hopes.
+
+use super::calls::{
+    AskError, Collect, HasHeard, Heard, HowFar, Standing, WantedRange, Withdraw, ask,
+};
+use super::error::OperationError;
+use super::fetch::{FetchError, Fetcher};
+use super::host::{Announced, Host, Place, RingLook};
+use super::plan;
+use super::progress::{Fetched, Progress};
+use crate::gossip::RING_DELAY;
+use crate::net::caller::Caller;
+use crate::ring::{Partitioner, ReplicaPlacement, TokenMetadata};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// How often others are asked whether they have heard of something, or how far they are.
+const POLL: Duration = Duration::from_millis(200);
+
+/// How long all may take to hear of a change, and to end what they began before.
+const HEARD_PATIENCE: Duration = Duration::from_secs(90);
+
+/// How long an heir may be away that was started anew, or is cut off.
+const HEIR_PATIENCE: Duration = Duration::from_secs(120);
+
+/// What a change of the ring is made with.
+#[derive(Debug)]
+pub(super) struct Steps {
+    pub(super) local: IpAddr,
+    pub(super) partitioner: Partitioner,
+    pub(super) placements: BTreeMap<String, ReplicaPlacement>,
+    pub(super) caller: Caller,
+    pub(super) fetcher: Arc<Fetcher>,
+    pub(super) rng: Mutex<fastrand::Rng>,
+}
+
+/// How far each node is that collects data.
+#[derive(Debug, Default)]
+pub(super) struct HandOver {
+    heirs: Mutex<BTreeMap<IpAddr, Arc<Progress>>>,
+    others: Mutex<BTreeMap<IpAddr, Fetched>>,
+}
+
+impl HandOver {
+    /// By the node that collects.
+    pub(super) fn now(&self) -> BTreeMap<IpAddr, Fetched> {
+        let own = self.heirs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all: BTreeMap<IpAddr, Fetched> =
+            own.iter().map(|(heir, progress)| (*heir, progress.now())).collect();
+        all.extend(self.others.lock().unwrap_or_else(PoisonError::into_inner).iter());
+        all
+    }
+
+    fn own(&self, local: IpAddr) -> Arc<Progress> {
+        let mut heirs = self.heirs.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(heirs.entry(local).or_default())
+    }
+
+    fn note(&self, heir: IpAddr, fetched: Fetched) {
+        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        others.insert(heir, fetched);
+    }
+}
+
+impl Steps {
+    /// Says something to all, and waits until all have heard it and are quiet.
+    pub(super) async fn announce(
+        &self,
+        host: &Arc<dyn Host>,
+        place: &Place,
+    ) -> Result<(), OperationError> {
+        let announced = host.announce(place);
+        let originals = |look: &RingLook| look.live.difference(&look.callable).next().is_some();
+        if originals(&host.look()) {
+            // A node of 0.6 cannot be asked.
+            tokio::time::sleep(RING_DELAY).await;
+        }
+        self.be_heard(host, announced).await
+    }
+
+    async fn be_heard(
+        &self,
+        host: &Arc<dyn Host>,
+        announced: Announced,
+    ) -> Result<(), OperationError> {
+        let began = Instant::now();
+        let mut heard: BTreeSet<IpAddr> = BTreeSet::new();
+        loop {
+            let look = host.look();
+            let mut others = look.live.intersection(&look.callable).copied();
+            let missing: Vec<IpAddr> =
+                others.by_ref().filter(|it| *it != self.local && !heard.contains(it)).collect();
+            if missing.is_empty() && host.is_quiet() {
+                return Ok(());
+            }
+            for (endpoint, has_heard) in self.ask_who_has_heard(missing, announced).await {
+                if has_heard {
+                    heard.insert(endpoint);
+                }
+            }
+            if began.elapsed() >= HEARD_PATIENCE {
+                let look = host.look();
+                let is_missing = |it: &&IpAddr| **it != self.local && !heard.contains(*it);
+                let missing = look.live.intersection(&look.callable).filter(is_missing);
+                return Err(OperationError::NotHeard(missing.copied().collect()));
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    async fn ask_who_has_heard(
+        &self,
+        endpoints: Vec<IpAddr>,
+        announced: Announced,
+    ) -> Vec<(IpAddr, bool)> {
+        let Announced { generation, version } = announced;
+        let mut asked = JoinSet::new();
+        for endpoint in endpoints {
+            let caller = self.caller.clone();
+            asked.spawn(async move {
+                let answer = ask(&caller, endpoint, &HasHeard { generation, version }).await;
+                (endpoint, matches!(answer, Ok(Heard { has_heard: true, is_quiet: true })))
+            });
+        }
+        asked.join_all().await
+    }
+
+    /// Has all nodes collect the data of which the second ring makes them replicas.
+    pub(super) async fn hand_over(
+        self: &Arc<Self>,
+        host: &Arc<dyn Host>,
+        before: &TokenMetadata,
+        after: &TokenMetadata,
+        progress: &Arc<HandOver>,
+    ) -> Result<(), OperationError> {
+        let changes = plan::changes(&self.placements, before, after);
+        let mut heirs = plan::by_heir(&changes, self.partitioner);
+        self.check(&heirs, &host.look())?;
+        let own = heirs.remove(&self.local);
+        let fetch_own = async {
+            let Some(wanted) = own else { return Ok(()) };
+            let progress = progress.own(self.local);
+            // A large future, which would make all that wait for it large.
+            let fetched = Box::pin(self.fetcher.fetch(&wanted, &**host, &progress)).await;
+            fetched.map_err(|error| self.fetch_error(error))
+        };
+        let order_others = async {
+            let mut orders = JoinSet::new();
+            for (heir, wanted) in heirs {
+                let (steps, host) = (Arc::clone(self), Arc::clone(host));
+                let progress = Arc::clone(progress);
+                let order = async move { steps.order(&host, heir, wanted, &progress).await };
+                orders.spawn(order);
+            }
+            // With the first failure the others are given up, and those who carry them out notice
+            // that nobody asks any more.
+            while let Some(done) = orders.join_next().await {
+                done.map_err(|_| OperationError::Stopping)??;
+            }
+            Ok(())
+        };
+        tokio::try_join!(fetch_own, order_others)?;
+        if host.look().members.ring == *before { Ok(()) } else { Err(OperationError::RingChanged) }
+    }
+
+    /// Whether all are there that are needed.
+    fn check(
+        &self,
+        heirs: &BTreeMap<IpAddr, Vec<WantedRange>>,
+        look: &RingLook,
+    ) -> Result<(), OperationError> {
+        for (heir, wanted) in heirs {
+            if *heir != self.local && !look.live.contains(heir) {
+                return Err(OperationError::HeirDown(*heir));
+            }
+            for range in wanted {
+                let sources = plan::sources(range, look);
+                if sources.is_empty() {
+                    return Err(range.without_source().into());
+                }
+                let mut needed = sources.iter().chain([heir]);
+                let original = needed.find(|it| !look.callable.contains(it) && **it != self.local);
+                if let Some(original) = original {
+                    return Err(OperationError::Original(*original));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn fetch_error(&self, error: FetchError) -> OperationError {
+        match error {
+            FetchError::NoSource(error) => error.into(),
+            error => OperationError::Fetch { by: self.local, why: error.to_string() },
+        }
+    }
+
+    /// Has another node collect its data, also if it is started anew meanwhile.
+    async fn order(
+        &self,
+        host: &Arc<dyn Host>,
+        heir: IpAddr,
+        ranges: Vec<WantedRange>,
+        progress: &HandOver,
+    ) -> Result<(), OperationError> {
+        let order = self.rng.lock().unwrap_or_else(PoisonError::into_inner).u64(..);
+        let collect = Collect { order, ranges };
+        let mut heard = Instant::now();
+        let mut is_known = false;
+        let outcome = loop {
+            let standing = if is_known {
+                ask(&self.caller, heir, &HowFar { order }).await
+            } else {
+                let accepted = ask(&self.caller, heir, &collect).await;
+                accepted.map(|_| Standing::Running { bytes: 0, rows: 0, ranges_done: 0, ranges: 0 })
+            };
+            if standing.is_ok() {
+                heard = Instant::now();
+            }
+            match standing {
+                Ok(Standing::Unknown) => is_known = false,
+                Ok(Standing::Running { bytes, rows, ranges_done, ranges }) => {
+                    is_known = true;
+                    progress.note(heir, Fetched { ranges, ranges_done, bytes, rows });
+                }
+                Ok(Standing::Done { bytes, rows }) => {
+                    let ranges = collect.ranges.len();
+                    let done = Fetched { ranges, ranges_done: ranges, bytes, rows };
+                    progress.note(heir, done);
+                    break Ok(());
+                }
+                Ok(Standing::Failed { why }) => {
+                    break Err(OperationError::Fetch { by: heir, why });
+                }
+                Err(error) => {
+                    let is_dead = !host.look().live.contains(&heir);
+                    if heard.elapsed() >= HEIR_PATIENCE {
+                        break Err(if is_dead {
+                            OperationError::HeirDown(heir)
+                        } else {
+                            OperationError::Fetch { by: heir, why: error.to_string() }
+                        });
+                    }
+                }
+            }
+            tokio::time::sleep(POLL).await;
+        };
+        // Whether it hears that or forgets the order by itself makes no difference.
+        let _: Result<_, AskError> = ask(&self.caller, heir, &Withdraw { order }).await;
+        outcome
+    }
+}

@@ -1,0 +1,102 @@
+//! Whether a node has a place on the ring, in the column family `LocationInfo` of the keyspace
+//! `system`, so that a start goes on where the last one ended.
+//!
+//! ```text
+//! row Bootstrap   B        one byte, as 0.6 has it: 1 if the node has its data, 0 if it has left
+//!                 Place    "member", "joining", "arriving" or "left", of ours
+//!                 Target   token bytes: where it joins, if that is known; of ours
+//! row L           Token    that of a member
+//! ```
+
+use super::answer::AnswerRoom;
+use super::engine::{Storage, WriteError};
+use super::error::ReadError;
+use super::sstable::Access;
+use super::system::{KEYSPACE, ROW, TOKEN, location_info};
+use crate::model::key::RowKey;
+use crate::model::mutation::MutationBuilder;
+use crate::model::slice::Slice;
+use crate::ring::Token;
+
+const BOOTSTRAP: &str = "Bootstrap";
+const HAS_DATA: &[u8] = b"B";
+const PLACE: &[u8] = b"Place";
+const TARGET: &[u8] = b"Target";
+
+/// What a node was about when it noted so last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SavedPlace {
+    /// It owns its token, and has the data. Also what a node is taken for that has noted nothing.
+    Member,
+    /// It collects data, to join at this token or at one that is still to be chosen. What it has is
+    /// incomplete.
+    Joining(Option<Token>),
+    /// It has the data for this token, and was about to say that it owns it.
+    Arriving(Token),
+    /// It has handed its data over.
+    Left,
+}
+
+impl SavedPlace {
+    /// Reads it.
+    pub fn read(storage: &Storage) -> Result<Self, ReadError> {
+        let (key, slice, room) = (RowKey::from(BOOTSTRAP), Slice::all(None), AnswerRoom::default());
+        let row =
+            storage.read_version(location_info(storage), &key, &slice, &room, Access::Cached)?;
+        let value = |name: &[u8]| {
+            let cell = row.cells.iter().find(|cell| cell.name() == name && cell.is_live());
+            cell.map(|cell| cell.value().to_vec())
+        };
+        let target = value(TARGET);
+        let target = target.and_then(|it| storage.partitioner().token_from_bytes(&it).ok());
+        Ok(match (value(PLACE).as_deref(), target) {
+            (Some(b"joining"), target) => Self::Joining(target),
+            (Some(b"arriving"), Some(token)) => Self::Arriving(token),
+            (Some(b"left"), _) => Self::Left,
+            // An original that has left, or was about to move.
+            (None, _) if value(HAS_DATA).is_some_and(|it| it == [0]) => Self::Left,
+            _ => Self::Member,
+        })
+    }
+
+    /// Notes it, durably; `token` is what the node owns from now on, if that is new.
+    pub fn save(&self, storage: &Storage, token: Option<&Token>) -> Result<(), WriteError> {
+        let partitioner = storage.partitioner();
+        let clock_millis = storage.now_millis();
+        let family = location_info(storage);
+        let (word, has_data, target): (&[u8], u8, _) = match self {
+            Self::Member => (b"member", 1, None),
+            Self::Joining(target) => (b"joining", 0, target.as_ref()),
+            Self::Arriving(token) => (b"arriving", 1, Some(token)),
+            Self::Left => (b"left", 0, None),
+        };
+        // Notes of before count less, also if the clock was set back.
+        let at = latest(storage).map_or(clock_millis, |latest| clock_millis.max(latest + 1));
+        let mut row = MutationBuilder::new(storage.schema(), KEYSPACE, BOOTSTRAP.as_bytes());
+        row.family(family);
+        row.insert((b"", HAS_DATA), &[has_data], at);
+        row.insert((b"", PLACE), word, at);
+        row.insert((b"", TARGET), &target.map_or(vec![], |it| partitioner.token_to_bytes(it)), at);
+        storage.apply_own(&row.finish())?;
+        if let Some(token) = token {
+            let mut row = MutationBuilder::new(storage.schema(), KEYSPACE, ROW.as_bytes());
+            row.family(family);
+            row.insert((b"", TOKEN), &partitioner.token_to_bytes(token), at);
+            storage.apply_own(&row.finish())?;
+        }
+        storage.sync().map_err(WriteError::from)
+    }
+}
+
+/// The time of the latest note of this kind.
+fn latest(storage: &Storage) -> Option<i64> {
+    let room = AnswerRoom::default();
+    let read = |row: &str| {
+        let (key, slice) = (RowKey::from(row), Slice::all(None));
+        storage.read_version(location_info(storage), &key, &slice, &room, Access::Cached)
+    };
+    let rows = [read(BOOTSTRAP), read(ROW)].into_iter().flatten();
+    let cells = rows.flat_map(|row| row.cells);
+    let notes = cells.filter(|it| [HAS_DATA, PLACE, TARGET, TOKEN].contains(&it.name()));
+    notes.map(|cell| cell.timestamp()).max()
+}

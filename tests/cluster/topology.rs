@@ -1,0 +1,288 @@
+//! The ring grows and shrinks while clients read and write: they notice nothing, and nothing is
+//! lost.
+
+use crate::nodes::{Cluster, replicated, wait_until};
+use crate::server::calls::{ALL, Entry, Path, STANDARD, first};
+use crate::server::client::{Client, Level};
+use crate::server::{Options, refused, serve};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+const NAME: Path<'static> =
+    Path { family: STANDARD, super_column: None, column: Some(b"name".as_slice()) };
+
+/// Rows of each thread of a load.
+const ROWS: u64 = 60;
+
+/// Threads that write rows of their own at QUORUM, delete some, and read them back at once through
+/// another node. Any error or any answer that is not the last write is a failure.
+struct Load {
+    stop: Arc<AtomicBool>,
+    servers: Arc<Mutex<Vec<SocketAddr>>>,
+    rounds: Arc<AtomicU64>,
+    threads: Vec<JoinHandle<Vec<Option<u64>>>>,
+}
+
+impl Load {
+    fn start(cluster: &Cluster, numbers: &[usize]) -> Self {
+        let servers = numbers.iter().map(|number| cluster.nodes[*number].thrift()).collect();
+        let (stop, rounds) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let servers = Arc::new(Mutex::new(servers));
+        let threads = (0..3).map(|thread| {
+            let (stop, servers) = (Arc::clone(&stop), Arc::clone(&servers));
+            let rounds = Arc::clone(&rounds);
+            thread::spawn(move || work(thread, &stop, &servers, &rounds))
+        });
+        let threads = threads.collect();
+        Self { stop, servers, rounds, threads }
+    }
+
+    /// Clients go to these nodes from now on.
+    fn go_to(&self, cluster: &Cluster, numbers: &[usize]) {
+        let servers = numbers.iter().map(|number| cluster.nodes[*number].thrift()).collect();
+        *self.servers.lock().unwrap() = servers;
+        self.go_on();
+    }
+
+    /// Waits until all threads have done something more.
+    fn go_on(&self) {
+        let seen = self.rounds.load(Ordering::SeqCst);
+        wait_until("the load goes on", || {
+            self.threads.iter().all(|thread| !thread.is_finished())
+                && self.rounds.load(Ordering::SeqCst) > seen + 30
+        });
+    }
+
+    /// Ends it, and says what each thread wrote last to each of its rows.
+    fn stop(self) -> Vec<Vec<Option<u64>>> {
+        self.go_on();
+        self.stop.store(true, Ordering::SeqCst);
+        self.threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    }
+}
+
+fn key(thread: usize, row: u64) -> String {
+    format!("row {row} of {thread}")
+}
+
+fn work(
+    thread: usize,
+    stop: &AtomicBool,
+    servers: &Mutex<Vec<SocketAddr>>,
+    rounds: &AtomicU64,
+) -> Vec<Option<u64>> {
+    let mut last = vec![None; ROWS as usize];
+    let mut connected: Vec<(SocketAddr, Client)> = Vec::new();
+    for time in 1.. {
+        if stop.load(Ordering::SeqCst) {
+            break;
+        }
+        let now = servers.lock().unwrap().clone();
+        connected.retain(|(server, _)| now.contains(server));
+        for server in now {
+            if !connected.iter().any(|(known, _)| *known == server) {
+                connected.push((server, Client::connect(server).at(Level::Quorum)));
+            }
+        }
+        let row = fastrand::u64(..ROWS);
+        let key = key(thread, row);
+        let writer = fastrand::usize(..connected.len());
+        let client = &mut connected[writer].1;
+        let timestamp = i64::try_from(time).unwrap();
+        if fastrand::u8(..8) == 0 {
+            let path = Path { column: None, ..NAME };
+            client.remove(&key, path, timestamp).unwrap();
+            last[row as usize] = None;
+        } else {
+            client.insert(&key, NAME, time.to_string().as_bytes(), timestamp).unwrap();
+            last[row as usize] = Some(time);
+        }
+        let reader = fastrand::usize(..connected.len());
+        assert_eq!(read(&mut connected[reader].1, &key), last[row as usize], "{key}");
+        rounds.fetch_add(1, Ordering::SeqCst);
+        thread::sleep(Duration::from_millis(2));
+    }
+    last
+}
+
+fn read(client: &mut Client, key: &str) -> Option<u64> {
+    let row = client.get_slice(key, STANDARD, first(ALL, false)).unwrap();
+    let values = Entry::columns(&row);
+    let values: Vec<u64> =
+        values.map(|column| str::from_utf8(&column.value).unwrap().parse().unwrap()).collect();
+    assert!(values.len() <= 1, "{key}: {values:?}");
+    values.first().copied()
+}
+
+/// What was written last is read at QUORUM through each of these nodes.
+fn check(cluster: &Cluster, numbers: &[usize], last: &[Vec<Option<u64>>]) {
+    for number in numbers {
+        let mut client = cluster.client(*number).at(Level::Quorum);
+        for (thread, rows) in last.iter().enumerate() {
+            for (row, expected) in rows.iter().enumerate() {
+                let key = key(thread, row as u64);
+                assert_eq!(read(&mut client, &key), *expected, "{key} through node {number}");
+            }
+        }
+    }
+}
+
+fn joining() -> Options {
+    Options::default().with("AutoBootstrap", "true")
+}
+
+/// The members that a node knows.
+fn members(cluster: &Cluster, observer: usize) -> usize {
+    let ring = cluster.nodes[observer].ask("ring");
+    let endpoints = ring["endpoints"].as_array().unwrap();
+    endpoints.iter().filter(|it| it["state"] == "Normal").count()
+}
+
+#[track_caller]
+fn wait_for_members(cluster: &Cluster, observers: &[usize], count: usize) {
+    for observer in observers {
+        let what = format!("node {observer} knows {count} members");
+        wait_until(&what, || members(cluster, *observer) == count);
+    }
+}
+
+#[test]
+fn a_ring_grows_and_shrinks_under_load() {
+    let mut cluster = Cluster::start(3, replicated(3));
+    let load = Load::start(&cluster, &[0, 1, 2]);
+    load.go_on();
+
+    // A fourth node joins.
+    let fourth = cluster.add(&joining());
+    cluster.launch(&[fourth]);
+    wait_for_members(&cluster, &[0, 1, 2, 3], 4);
+    load.go_to(&cluster, &[0, 1, 2, 3]);
+
+    // One moves.
+    let report = cluster.nodetool(1, &["move", "12345678901234567890"]);
+    assert!(report.contains("to 12345678901234567890"), "{report}");
+    wait_for_members(&cluster, &[0, 1, 2, 3], 4);
+    load.go_on();
+
+    // One leaves.
+    load.go_to(&cluster, &[0, 1, 3]);
+    let report = cluster.nodetool(2, &["decommission"]);
+    assert!(report.contains("has left the ring"), "{report}");
+    wait_for_members(&cluster, &[0, 1, 3], 3);
+    cluster.stop(2);
+    load.go_on();
+
+    for number in [0, 1, 3] {
+        let report = cluster.nodetool(number, &["cleanup"]);
+        assert!(report.contains("bytes"), "{report}");
+    }
+    let last = load.stop();
+    check(&cluster, &[0, 1, 3], &last);
+}
+
+#[test]
+fn a_dead_node_is_removed_under_load() {
+    let mut cluster = Cluster::start(4, replicated(3));
+    let load = Load::start(&cluster, &[0, 1, 2]);
+    load.go_on();
+    cluster.kill(3);
+    cluster.wait_until_seen(0, 3, false);
+    let token = token_of(&cluster, 3);
+    let report = cluster.nodetool(0, &["removetoken", &token]);
+    assert!(report.contains("is removed from the ring"), "{report}");
+    wait_for_members(&cluster, &[0, 1, 2], 3);
+    load.go_on();
+    let last = load.stop();
+    check(&cluster, &[0, 1, 2], &last);
+}
+
+#[test]
+fn a_dead_node_is_replaced_under_load() {
+    let mut cluster = Cluster::start(3, replicated(3));
+    let load = Load::start(&cluster, &[0, 1]);
+    load.go_on();
+    let token = token_of(&cluster, 2);
+    cluster.kill(2);
+    for observer in [0, 1] {
+        cluster.wait_until_seen(observer, 2, false);
+    }
+    let new = cluster.add(&Options::default());
+    cluster.nodes[new].launch_with(&[&format!("-Dcassandra.replace_token={token}")]);
+    wait_for_members(&cluster, &[0, 1, new], 3);
+    assert_eq!(token_of(&cluster, new), token);
+    load.go_to(&cluster, &[0, 1, new]);
+    let last = load.stop();
+    check(&cluster, &[0, 1, new], &last);
+    // Whose place it was does not get it back.
+    cluster.launch(&[2]);
+    let old = cluster.nodes[2].address.to_string();
+    wait_until("the old one is seen", || {
+        let ring = cluster.nodes[0].ask("ring");
+        let endpoints = ring["endpoints"].as_array().unwrap().clone();
+        endpoints.iter().any(|it| it["address"] == *old && it["status"] == "Up")
+    });
+    assert_eq!(token_of(&cluster, new), token);
+    assert_eq!(members(&cluster, 0), 3);
+}
+
+/// The token of a node as the first node knows it.
+fn token_of(cluster: &Cluster, number: usize) -> String {
+    let ring = cluster.nodes[0].ask("ring");
+    let address = cluster.nodes[number].address.to_string();
+    let endpoints = ring["endpoints"].as_array().unwrap();
+    let found = endpoints.iter().find(|it| it["address"] == *address).unwrap();
+    found["token"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn what_cannot_be_done_is_refused() {
+    let mut cluster = Cluster::start(2, replicated(1));
+    let refused = |cluster: &Cluster, arguments: &[&str]| {
+        let output = cluster.try_nodetool(0, arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let other = token_of(&cluster, 1);
+    let text = refused(&cluster, &["move", &other]);
+    assert!(text.contains("is already owned by another node"), "{text}");
+    let text = refused(&cluster, &["removetoken", &other]);
+    assert!(text.contains("is alive and owns this token"), "{text}");
+    let text = refused(&cluster, &["removetoken", "0"]);
+    assert!(text.contains("Cannot remove node's own token"), "{text}");
+    let text = refused(&cluster, &["removetoken", "77"]);
+    assert!(text.contains("no node has the token 77"), "{text}");
+    let text = refused(&cluster, &["move", "x"]);
+    assert!(text.contains("x is no token"), "{text}");
+    // With one replica the only one who has a range is down.
+    cluster.kill(1);
+    cluster.wait_until_seen(0, 1, false);
+    let text = refused(&cluster, &["removetoken", &other]);
+    assert!(text.contains("no live node has the range"), "{text}");
+    let text = refused(&cluster, &["decommission"]);
+    assert!(text.contains("is down, which is to take over data"), "{text}");
+    // It is where it was.
+    let ring = cluster.nodes[0].ask("ring");
+    assert_eq!(ring["endpoints"][0]["state"], "Normal", "{ring}");
+}
+
+#[test]
+fn a_decommissioned_node_does_not_come_back_by_accident() {
+    let mut cluster = Cluster::start(2, replicated(1));
+    let mut client = cluster.client(0);
+    for row in 0..50 {
+        client.insert(&format!("row {row}"), NAME, b"1", 1).unwrap();
+    }
+    cluster.nodetool(1, &["decommission"]);
+    for row in 0..50 {
+        let key = format!("row {row}");
+        assert_eq!(read(&mut client, &key), Some(1), "{key}");
+    }
+    cluster.stop(1);
+    let refusal = refused(&serve(&cluster.nodes[1].directory));
+    assert_eq!(refusal.exit_code, Some(3), "{refusal:?}");
+    assert!(refusal.text.contains("this node was decommissioned"), "{refusal:?}");
+    assert_eq!(members(&cluster, 0), 1);
+}
