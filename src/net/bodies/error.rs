@@ -2,6 +2,7 @@
 
 use crate::base::bytes::Malformed;
 use crate::base::java::TooLong;
+use crate::model::original::ColumnError;
 use crate::model::schema::ColumnFamilySchema;
 use crate::ring::TokenError;
 use std::fmt;
@@ -124,6 +125,14 @@ impl BodyError {
 
     pub(super) fn other_family(family: &ColumnFamilySchema, theirs: &str) -> Self {
         Self::OtherFamily { family: family.to_string(), theirs: clipped(theirs) }
+    }
+
+    /// What is wrong with the columns of a row.
+    pub(super) fn columns(family: &ColumnFamilySchema, error: ColumnError) -> Self {
+        match error {
+            ColumnError::Truncated { at, .. } | ColumnError::Malformed(at) => Self::Malformed(at),
+            ColumnError::Name { within, name } => Self::name(family, within.as_deref(), &name),
+        }
     }
 
     /// A name of columns, or of super columns if `super_name` is none, that cannot be.

@@ -4,27 +4,20 @@
 //! UTF  column family          empty: no data, and nothing follows
 //! UTF  "Standard" or "Super"
 //! UTF  comparator, UTF subcolumn comparator      full class names; empty where there is none
-//! i32  local deletion time, i64 marked for delete at          of the row
-//! i32  number of columns or super columns, each:
-//!     column        NAME name, BOOL deleted, i64 timestamp, BYTES value
-//!     super column  NAME name, i32 local deletion time, i64 marked for delete at,
-//!                   i32 number of columns, these
+//! the columns, with the deletion of the row, as `model::original` has them
 //! ```
-//!
-//! A NAME is a u16 length and bytes. The value of a deleted column is its local deletion time.
 
 use super::error::{BodyError, EncodeError, FamilyPart};
-use crate::base::bytes::{ByteReader, ByteWriter};
+use crate::base::bytes::ByteReader;
 use crate::base::java::{JavaReader, JavaWriter};
 use crate::model::cell::{Cell, CellParts, CellState};
 use crate::model::deletion::Deletion;
+use crate::model::original::{
+    ColumnReader, ColumnStep, cells_of, put_column, put_deletion, put_super_column,
+};
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::version::RowVersion;
 use std::cmp::Ordering;
-use std::sync::Arc;
-
-/// Fewest bytes that a column or a super column takes.
-const LEAST_COLUMN_BYTES: usize = 2 + 1 + 8 + 4;
 
 /// What the columns of a message may take in memory: so many times its length, or
 /// [`LEAST_ROOM_BYTES`].
@@ -89,18 +82,10 @@ fn column_type(family: &ColumnFamilySchema) -> &'static str {
     if family.is_super() { "Super" } else { "Standard" }
 }
 
-fn put_deletion(out: &mut Vec<u8>, deletion: Deletion) {
-    out.extend_from_slice(&deletion.local_deletion_time.to_be_bytes());
-    out.extend_from_slice(&deletion.marked_for_delete_at.to_be_bytes());
-}
-
 fn put_columns(out: &mut Vec<u8>, cells: &[Cell]) {
     out.extend_from_slice(&(cells.len() as u32).to_be_bytes());
     for cell in cells {
-        out.put_prefixed(cell.name());
-        out.push(u8::from(!cell.is_live()));
-        out.extend_from_slice(&cell.timestamp().to_be_bytes());
-        out.put_bytes(cell.value());
+        put_column(out, cell);
     }
 }
 
@@ -118,19 +103,13 @@ fn put_super_columns(out: &mut Vec<u8>, family: &ColumnFamilySchema, cells: &[Ce
             }
             columns => (Deletion::NONE, columns),
         };
-        out.put_prefixed(super_column[0].super_name());
-        put_deletion(out, acceptable(deletion));
-        put_columns(out, columns);
+        put_super_column(out, super_column[0].super_name(), deletion, columns.len() as u32);
+        for cell in columns {
+            put_column(out, cell);
+        }
         count += 1;
     }
     out[count_at..count_at + 4].copy_from_slice(&count.to_be_bytes());
-}
-
-/// A node of 0.6 refuses a whole message for a super column that was deleted before 1970.
-fn acceptable(deletion: Deletion) -> Deletion {
-    let time = deletion.local_deletion_time;
-    let local_deletion_time = if time == i32::MIN { time } else { time.max(1) };
-    Deletion { local_deletion_time, ..deletion }
 }
 
 /// The name with which a row of a column family begins.
@@ -153,19 +132,9 @@ pub(super) fn read_version(
     }
     let mut record = Vec::new();
     let deletion = read_family(reader, family, room, &mut |parts| parts.encode(&mut record))?;
-    let mut version = RowVersion { deletion, cells: in_order(family, decode_cells(record)) };
+    let mut version = RowVersion { deletion, cells: in_order(family, cells_of(record)) };
     version.drop_covered(family);
     Ok(version)
-}
-
-fn decode_cells(record: Vec<u8>) -> Vec<Cell> {
-    let (record, mut at): (Arc<[u8]>, _) = (record.into(), 0);
-    let cells = std::iter::from_fn(move || {
-        let cell = Cell::decode(&record, at)?;
-        at += cell.encoded_length();
-        Some(cell)
-    });
-    cells.collect()
 }
 
 /// The cells as a row holds them: in ascending order, one at each place.
@@ -203,16 +172,20 @@ pub(super) fn read_row(
     room: &mut Room,
     take: &mut dyn FnMut(CellParts<'_>),
 ) -> Result<Deletion, BodyError> {
-    let deletion = read_deletion(reader)?;
-    let mut columns = Columns { family, room, take };
-    if !family.is_super() {
-        columns.read(reader, b"")?;
-        return Ok(deletion);
+    let refused = |error| BodyError::columns(family, error);
+    let (deletion, mut columns) = ColumnReader::begin(reader, family).map_err(refused)?;
+    loop {
+        match columns.step(reader, family).map_err(refused)? {
+            ColumnStep::Cell(parts) => {
+                let CellParts { super_name, name, value, .. } = parts;
+                let length = super_name.len() + name.len() + value.len();
+                room.take(Cell::HEADER_LENGTH + length)?;
+                take(parts);
+            }
+            ColumnStep::Nothing => {}
+            ColumnStep::Done => return Ok(deletion),
+        }
     }
-    for _ in 0..reader.count(LEAST_COLUMN_BYTES)? {
-        columns.read_super_column(reader)?;
-    }
-    Ok(deletion)
 }
 
 fn check_types(reader: &mut ByteReader<'_>, family: &ColumnFamilySchema) -> Result<(), BodyError> {
@@ -229,67 +202,4 @@ fn check_types(reader: &mut ByteReader<'_>, family: &ColumnFamilySchema) -> Resu
         }
     }
     Ok(())
-}
-
-fn read_deletion(reader: &mut ByteReader<'_>) -> Result<Deletion, BodyError> {
-    let local_deletion_time = reader.i32()?;
-    Ok(Deletion { marked_for_delete_at: reader.i64()?, local_deletion_time })
-}
-
-/// Columns on their way from a message.
-struct Columns<'a> {
-    family: &'a ColumnFamilySchema,
-    room: &'a mut Room,
-    take: &'a mut dyn FnMut(CellParts<'_>),
-}
-
-impl Columns<'_> {
-    fn read_super_column(&mut self, reader: &mut ByteReader<'_>) -> Result<(), BodyError> {
-        let super_name = reader.prefixed()?;
-        let at = reader.position();
-        let deletion = read_deletion(reader)?;
-        let time = deletion.local_deletion_time;
-        if time <= 0 && time != i32::MIN {
-            return Err(BodyError::Malformed(at));
-        }
-        if !deletion.is_none() {
-            self.accept(CellParts {
-                state: CellState::SuperTombstone,
-                super_name,
-                name: b"",
-                value: &time.to_be_bytes(),
-                timestamp: deletion.marked_for_delete_at,
-            })?;
-        }
-        self.read(reader, super_name)
-    }
-
-    fn read(&mut self, reader: &mut ByteReader<'_>, super_name: &[u8]) -> Result<(), BodyError> {
-        for _ in 0..reader.count(LEAST_COLUMN_BYTES)? {
-            let name = reader.prefixed()?;
-            let is_deleted = reader.bool()?;
-            let timestamp = reader.i64()?;
-            let at = reader.position();
-            let value = reader.bytes()?;
-            if is_deleted && value.len() != 4 {
-                return Err(BodyError::Malformed(at));
-            }
-            let state = if is_deleted { CellState::Tombstone } else { CellState::Live };
-            self.accept(CellParts { state, super_name, name, value, timestamp })?;
-        }
-        Ok(())
-    }
-
-    fn accept(&mut self, parts: CellParts<'_>) -> Result<(), BodyError> {
-        let CellParts { state, super_name, name, value, .. } = parts;
-        // An empty name is that of no column; within a super column its deletion stands there.
-        let has_name = !name.is_empty() || state == CellState::SuperTombstone;
-        if !has_name || !self.family.can_hold(state, (super_name, name)) {
-            let within = (!super_name.is_empty()).then_some(super_name);
-            return Err(BodyError::name(self.family, within, name));
-        }
-        self.room.take(Cell::HEADER_LENGTH + super_name.len() + name.len() + value.len())?;
-        (self.take)(parts);
-        Ok(())
-    }
 }
