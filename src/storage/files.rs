@@ -40,6 +40,8 @@ const SSTABLE_SUFFIX: &str = ".sst";
 pub const TEMPORARY_SUFFIX: &str = ".tmp";
 const MANIFEST_SUFFIX: &str = ".manifest";
 const ORIGINAL_SUFFIX: &str = "-Data.db";
+/// What stands before the number of a table of the original until it is complete.
+const UNFINISHED_ORIGINAL: &str = "tmp-";
 
 /// What a file in the folder of a keyspace is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,6 +93,21 @@ impl FileName {
     }
 }
 
+/// A file of an SSTable of the original.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OriginalPart {
+    /// The rows.
+    Data,
+    /// Where they are.
+    Index,
+    /// Which there are.
+    Filter,
+    /// Columns of a row that is being written. It goes with the writer.
+    Columns,
+    /// Hashes of the names of these.
+    Hashes,
+}
+
 /// Greatest number of an SSTable: there is always a next one.
 const MAX_GENERATION: u64 = 1 << 62;
 
@@ -109,6 +126,22 @@ pub fn keyspace_folder(data_directory: &Path, keyspace: &str) -> PathBuf {
 /// An SSTable in the folder of its keyspace.
 pub fn sstable(folder: &Path, family: &str, generation: u64) -> PathBuf {
     folder.join(format!("{family}-{generation}{SSTABLE_SUFFIX}"))
+}
+
+/// A file of an SSTable of the original, in whatever folder.
+pub fn original(folder: &Path, family: &str, generation: u64, part: OriginalPart) -> PathBuf {
+    folder.join(format!("{family}-{generation}-{part:?}.db"))
+}
+
+/// A file of an SSTable of the original that is being written. The original removes files of such
+/// names when it starts.
+pub fn unfinished_original(
+    folder: &Path,
+    family: &str,
+    generation: u64,
+    part: OriginalPart,
+) -> PathBuf {
+    folder.join(format!("{family}-{UNFINISHED_ORIGINAL}{generation}-{part:?}.db"))
 }
 
 /// The manifest of a column family in the folder of its keyspace.
@@ -169,6 +202,10 @@ mod tests {
         let manifest = manifest(folder, "Authors");
         assert_eq!(parse(&manifest), FileName::Manifest("Authors".into()));
         assert_eq!(parse(&temporary(&manifest)), FileName::UnfinishedManifest("Authors".into()));
+        let data = original(folder, "Authors", 12, OriginalPart::Data);
+        assert_eq!(data, folder.join("Authors-12-Data.db"));
+        let unfinished = unfinished_original(folder, "Authors", 12, OriginalPart::Index);
+        assert_eq!(unfinished, folder.join("Authors-tmp-12-Index.db"));
         let of_the_original = FileName::OfTheOriginal("Authors".into());
         assert_eq!(FileName::parse("Authors-12-Data.db"), of_the_original);
         for other in ["Authors-12-Index.db", "snapshots", "Authors.sst", "x-y.sst", "notes.tmp"] {

@@ -10,6 +10,8 @@
 //! What is done with the files of a server that does not run goes through [`stopped`]; [`json`] is
 //! the text that rows are exported to and imported from.
 //!
+//! Rows go to nodes of 0.6, and come from them, in the files of [`original`].
+//!
 //! An archive belongs to one server ([`archive_owner`]).
 //! The [`log_mark`] tells an empty commit log from a lost one.
 //! A file counts from the moment the [`manifest`] names it. Names are built in [`files`] alone.
@@ -31,6 +33,7 @@ pub mod manifest;
 pub mod memtable;
 pub mod options;
 pub mod own_place;
+pub mod original;
 pub mod restore;
 pub mod row;
 pub mod rows;
