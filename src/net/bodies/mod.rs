@@ -23,8 +23,10 @@ mod range_reply;
 mod read_command;
 mod read_reply;
 mod slice;
+mod streams;
 #[cfg(test)]
 mod tests;
+mod trees;
 mod write_response;
 
 pub use binary::decode_binary;
@@ -35,4 +37,8 @@ pub use range_command::RangeCommand;
 pub use range_reply::RangeReply;
 pub use read_command::ReadCommand;
 pub use read_reply::ReadReply;
+pub use streams::{
+    StreamFile, StreamFinished, StreamRequest, decode_bootstrap_token, encode_bootstrap_token,
+};
+pub use trees::{TreeRequest, TreeResponse};
 pub use write_response::WriteResponse;

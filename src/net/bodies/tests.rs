@@ -25,7 +25,7 @@ const TEXTS: FamilyId = FamilyId(1);
 const SUPER: FamilyId = FamilyId(2);
 
 /// The column families of the nodes whose messages were recorded.
-fn schema() -> Schema {
+pub(super) fn schema() -> Schema {
     let family = |name: &str, kind| {
         let (keyspace, name) = ("Keyspace1".into(), name.into());
         Arc::new(ColumnFamilySchema { keyspace, name, kind, comment: None })
@@ -40,24 +40,43 @@ fn schema() -> Schema {
 
 /// Payloads of messages between nodes of 0.6.13, by group and number.
 fn recorded() -> BTreeMap<String, Vec<u8>> {
-    let packed = include_bytes!("../../../tests/data/internode-0.6.13.txt.gz");
+    let lines = lines(include_bytes!("../../../tests/data/internode-0.6.13.txt.gz"));
+    lines.into_iter().map(|(name, frame)| (name, payload(&frame))).collect()
+}
+
+/// The same of messages about streams and repair. What is no message stands there as it is.
+pub(super) fn recorded_streams() -> BTreeMap<String, Vec<u8>> {
+    let lines = lines(include_bytes!("../../../tests/data/streams-0.6.13.txt.gz"));
+    let is_message =
+        |name: &str| name == "repair 1" || name.starts_with("stream") && name != "stream 6";
+    let entry = |(name, bytes): (String, Vec<u8>)| {
+        let bytes = if is_message(&name) { payload(&bytes) } else { bytes };
+        (name, bytes)
+    };
+    lines.into_iter().map(entry).collect()
+}
+
+/// Lines of a name and bytes.
+fn lines(packed: &[u8]) -> Vec<(String, Vec<u8>)> {
     let mut text = String::new();
-    flate2::read::GzDecoder::new(packed.as_slice()).read_to_string(&mut text).unwrap();
-    let payload = |line: &str| {
+    flate2::read::GzDecoder::new(packed).read_to_string(&mut text).unwrap();
+    let entry = |line: &str| {
         let (name, hex) = line.rsplit_once(' ').unwrap();
         let (digits, []) = hex.as_bytes().as_chunks::<2>() else { panic!("odd digits") };
         let byte = |pair: &[u8; 2]| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
-        let frame: Vec<u8> = digits.iter().map(byte).collect();
-        let mut reader = FrameReader::new();
-        reader.space()[..frame.len()].copy_from_slice(&frame);
-        reader.filled(frame.len());
-        let Ok(Some(Frame::Message(payload))) = reader.next_frame() else {
-            panic!("{name} is no frame")
-        };
-        assert_eq!(payload, &frame[HEAD_BYTES..]);
-        (name.to_owned(), payload.to_vec())
+        (name.to_owned(), digits.iter().map(byte).collect())
     };
-    text.lines().map(payload).collect()
+    text.lines().map(entry).collect()
+}
+
+/// The message in a frame.
+fn payload(frame: &[u8]) -> Vec<u8> {
+    let mut reader = FrameReader::new();
+    reader.space()[..frame.len()].copy_from_slice(frame);
+    reader.filled(frame.len());
+    let Ok(Some(Frame::Message(payload))) = reader.next_frame() else { panic!("no frame") };
+    assert_eq!(payload, &frame[HEAD_BYTES..]);
+    payload.to_vec()
 }
 
 /// The body, decoded and encoded again. `asked` is the column family of the request.

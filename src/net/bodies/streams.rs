@@ -1,0 +1,303 @@
+//! What nodes tell each other of files that they stream.
+//!
+//! ```text
+//! STREAM_REQUEST   i32 number, each: ADDR target, UTF keyspace, i32 number of ranges, each:
+//!                      i32 0, BYTES left token, BYTES right token
+//! STREAM_INITIATE  i32 number of files, each: UTF path at the source, i64 bytes, UTF keyspace
+//! STREAM_FINISHED  UTF path as it was announced, i64 bytes, i32 0: received, 1: to be sent again
+//! ```
+//!
+//! STREAM_INITIATE_DONE and the request for a token have empty bodies.
+
+use super::error::{BodyError, EncodeError};
+use super::key::check_end;
+use crate::base::bytes::ByteReader;
+use crate::base::java::{JavaReader, JavaWriter};
+use crate::ring::{Partitioner, TokenRange};
+use std::net::IpAddr;
+
+/// A range of tokens, and not bounds of keys.
+const RANGE: i32 = 0;
+
+/// Fewest bytes of a range: a form and two empty tokens.
+const LEAST_RANGE_BYTES: usize = 4 + 4 + 4;
+
+/// Fewest bytes of a part of a request: an IPv4 address, no keyspace and no ranges.
+const LEAST_PART_BYTES: usize = 5 + 2 + 4;
+
+/// Fewest bytes of a file: an empty path and an empty keyspace.
+const LEAST_FILE_BYTES: usize = 2 + 8 + 2;
+
+const RECEIVED: i32 = 0;
+const SEND_AGAIN: i32 = 1;
+
+/// Asks a node to stream all that it has of some ranges of a keyspace. Nodes of 0.6 send one in a
+/// message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamRequest {
+    /// Who is to get the data. Nodes of 0.6 ask for themselves.
+    pub target: IpAddr,
+    /// Whether it is one of ours is for the receiver to see.
+    pub keyspace: String,
+    /// Which rows. They may wrap.
+    pub ranges: Vec<TokenRange>,
+}
+
+impl StreamRequest {
+    /// The body that [`StreamRequest::decode`] reads.
+    pub fn encode(requests: &[Self], partitioner: Partitioner) -> Result<Vec<u8>, EncodeError> {
+        let mut out = Vec::with_capacity(128);
+        out.extend_from_slice(&(requests.len() as u32).to_be_bytes());
+        for request in requests {
+            out.put_address(request.target);
+            out.put_utf(request.keyspace.as_bytes())?;
+            out.extend_from_slice(&(request.ranges.len() as u32).to_be_bytes());
+            for TokenRange { start, end } in &request.ranges {
+                out.extend_from_slice(&RANGE.to_be_bytes());
+                out.put_bytes(&partitioner.token_to_bytes(start));
+                out.put_bytes(&partitioner.token_to_bytes(end));
+            }
+        }
+        Ok(out)
+    }
+
+    /// Reads all requests of a message.
+    pub fn decode(body: &[u8], partitioner: Partitioner) -> Result<Vec<Self>, BodyError> {
+        let mut reader = ByteReader::new(body);
+        let count = reader.count(LEAST_PART_BYTES)?;
+        let requests = (0..count).map(|_| Self::read(&mut reader, partitioner));
+        let requests = requests.collect::<Result<_, _>>()?;
+        check_end(&reader)?;
+        Ok(requests)
+    }
+
+    fn read(reader: &mut ByteReader<'_>, partitioner: Partitioner) -> Result<Self, BodyError> {
+        let target = reader.address()?;
+        let keyspace = reader.utf()?.into_owned();
+        let mut ranges = Vec::new();
+        for _ in 0..reader.count(LEAST_RANGE_BYTES)? {
+            let at = reader.position();
+            if reader.i32()? != RANGE {
+                return Err(BodyError::Malformed(at));
+            }
+            let start = partitioner.token_from_bytes(reader.bytes()?)?;
+            let end = partitioner.token_from_bytes(reader.bytes()?)?;
+            ranges.push(TokenRange { start, end });
+        }
+        Ok(Self { target, keyspace, ranges })
+    }
+}
+
+/// A file that will be streamed, as its source announces it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamFile {
+    /// Its path at the source, which the answer has to repeat. Only the name has a meaning: it is
+    /// that of a file of an SSTable of 0.6.
+    pub path: String,
+    /// Bytes of the file.
+    pub length: u64,
+    /// The keyspace of its column family. Whether it is one of ours is for the receiver to see.
+    pub keyspace: String,
+}
+
+impl StreamFile {
+    /// The body that [`StreamFile::decode`] reads.
+    pub fn encode(files: &[Self]) -> Result<Vec<u8>, EncodeError> {
+        let mut out = Vec::with_capacity(4 + 100 * files.len());
+        out.extend_from_slice(&(files.len() as u32).to_be_bytes());
+        for file in files {
+            out.put_utf(file.path.as_bytes())?;
+            out.extend_from_slice(&file.length.to_be_bytes());
+            out.put_utf(file.keyspace.as_bytes())?;
+        }
+        Ok(out)
+    }
+
+    /// Reads the files that a source announces, in the order in which they will come.
+    pub fn decode(body: &[u8]) -> Result<Vec<Self>, BodyError> {
+        let mut reader = ByteReader::new(body);
+        let mut files = Vec::new();
+        for _ in 0..reader.count(LEAST_FILE_BYTES)? {
+            let path = reader.utf()?.into_owned();
+            let length = read_length(&mut reader)?;
+            files.push(Self { path, length, keyspace: reader.utf()?.into_owned() });
+        }
+        check_end(&reader)?;
+        Ok(files)
+    }
+}
+
+/// What became of a file that was streamed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamFinished {
+    /// The path as it was announced. It is from outside: nobody should open or remove it who has
+    /// not announced it.
+    pub path: String,
+    /// The bytes that were announced.
+    pub length: u64,
+    /// Whether the file was received; otherwise it has to be sent again.
+    pub is_received: bool,
+}
+
+impl StreamFinished {
+    /// The body that [`StreamFinished::decode`] reads.
+    pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
+        let mut out = Vec::with_capacity(2 + self.path.len() + 8 + 4);
+        out.put_utf(self.path.as_bytes())?;
+        out.extend_from_slice(&self.length.to_be_bytes());
+        let action = if self.is_received { RECEIVED } else { SEND_AGAIN };
+        out.extend_from_slice(&action.to_be_bytes());
+        Ok(out)
+    }
+
+    /// Reads what became of a file.
+    pub fn decode(body: &[u8]) -> Result<Self, BodyError> {
+        let mut reader = ByteReader::new(body);
+        let path = reader.utf()?.into_owned();
+        let length = read_length(&mut reader)?;
+        let at = reader.position();
+        let is_received = match reader.i32()? {
+            RECEIVED => true,
+            SEND_AGAIN => false,
+            _ => return Err(BodyError::Malformed(at)),
+        };
+        check_end(&reader)?;
+        Ok(Self { path, length, is_received })
+    }
+}
+
+/// A number of bytes, which Java has as a signed one.
+fn read_length(reader: &mut ByteReader<'_>) -> Result<u64, BodyError> {
+    let at = reader.position();
+    u64::try_from(reader.i64()?).map_err(|_| BodyError::Malformed(at))
+}
+
+/// The answer to who asks for a token: its text, which fills the body.
+pub fn encode_bootstrap_token(text: &str) -> Vec<u8> {
+    text.as_bytes().to_vec()
+}
+
+/// Reads the text of a token; [`Partitioner::parse_token`] makes a token of it.
+pub fn decode_bootstrap_token(body: &[u8]) -> Result<&str, BodyError> {
+    str::from_utf8(body).map_err(|error| BodyError::Malformed(error.valid_up_to()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::recorded_streams;
+    use super::*;
+    use crate::net::message::{Message, STREAMING_KEYSPACE};
+    use crate::net::verb::Verb;
+    use crate::ring::Token;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    const RANDOM: Partitioner = Partitioner::Random;
+
+    fn file(part: &str, length: u64) -> StreamFile {
+        let folder = "/var/lib/cassandra/data/Keyspace1/stream";
+        let path = format!("{folder}/Super1-2-{part}.db");
+        StreamFile { path, length, keyspace: "Keyspace1".into() }
+    }
+
+    #[test]
+    fn recorded_messages_are_read_and_written_alike() {
+        let recorded = recorded_streams();
+        let message = |name: &str| Message::decode(&recorded[name]).unwrap();
+        let request = message("stream 3");
+        let number = |shift: u32| Token::Random(1 << shift);
+        let asked = StreamRequest {
+            target: [127, 0, 10, 3].into(),
+            keyspace: "Keyspace1".into(),
+            ranges: vec![
+                TokenRange { start: Token::Random(0), end: number(125) },
+                TokenRange { start: number(126), end: Token::Random(0) },
+            ],
+        };
+        assert_eq!(request.verb, Verb::StreamRequest);
+        assert_eq!(
+            StreamRequest::decode(request.body, RANDOM).unwrap()[..],
+            *std::slice::from_ref(&asked)
+        );
+        assert_eq!(
+            StreamRequest::encode(std::slice::from_ref(&asked), RANDOM).unwrap(),
+            request.body
+        );
+
+        let initiate = message("stream 4");
+        let files = [file("Index", 51), file("Filter", 325), file("Data", 244)];
+        assert_eq!(initiate.verb, Verb::StreamInitiate);
+        assert_eq!(initiate.header(STREAMING_KEYSPACE), Some(&b"Keyspace1"[..]));
+        assert_eq!(StreamFile::decode(initiate.body).unwrap(), files);
+        assert_eq!(StreamFile::encode(&files).unwrap(), initiate.body);
+
+        let done = message("stream 5");
+        assert_eq!((done.verb, done.body), (Verb::StreamInitiateDone, &b""[..]));
+
+        let finished = message("stream 7");
+        let told = StreamFinished { path: file("Index", 0).path, length: 51, is_received: true };
+        assert_eq!(finished.verb, Verb::StreamFinished);
+        assert_eq!(StreamFinished::decode(finished.body), Ok(told.clone()));
+        assert_eq!(told.encode().unwrap(), finished.body);
+
+        let (asks, token) = (message("stream 1"), message("stream 2"));
+        assert_eq!((asks.verb, asks.body), (Verb::BootstrapToken, &b""[..]));
+        let text = decode_bootstrap_token(token.body).unwrap();
+        assert_eq!(text, "42535295865117307932921825928971026432");
+        assert_eq!(encode_bootstrap_token(text), token.body);
+    }
+
+    #[test]
+    fn what_no_node_says_is_malformed() {
+        let range = TokenRange { start: Token::Random(1), end: Token::Random(2) };
+        let (target, keyspace) = ([127, 0, 0, 1].into(), "K".into());
+        let request = StreamRequest { target, keyspace, ranges: vec![range] };
+        let mut body = StreamRequest::encode(&[request], RANDOM).unwrap();
+        let at = body.len() - 2 * 5 - 1;
+        body[at] = 1;
+        let error = StreamRequest::decode(&body, RANDOM).unwrap_err();
+        assert_eq!(error, BodyError::Malformed(at - 3), "bounds of keys are no range");
+        let (path, length) = ("p".to_owned(), 1);
+        let again = StreamFinished { path, length, is_received: false };
+        let mut body = again.encode().unwrap();
+        assert_eq!(StreamFinished::decode(&body), Ok(again));
+        *body.last_mut().unwrap() = 2;
+        assert_eq!(StreamFinished::decode(&body), Err(BodyError::Malformed(11)));
+        body[3] = 0x80;
+        assert_eq!(StreamFinished::decode(&body), Err(BodyError::Malformed(3)), "less than none");
+        assert_eq!(decode_bootstrap_token(b"1\xff"), Err(BodyError::Malformed(1)));
+    }
+
+    fn file_of_any_name() -> impl Strategy<Value = StreamFile> {
+        ("[a-z/é😀]{0,9}", 0..=i64::MAX as u64, "[a-z]{0,3}")
+            .prop_map(|(path, length, keyspace)| StreamFile { path, length, keyspace })
+    }
+
+    proptest! {
+        #[test]
+        fn bodies_are_read_back(
+            files in vec(file_of_any_name(), 0..5),
+            tokens in vec((any::<Option<u128>>(), any::<Option<u128>>()), 0..5),
+            times in 0usize..3,
+        ) {
+            let body = StreamFile::encode(&files).unwrap();
+            prop_assert_eq!(StreamFile::decode(&body), Ok(files));
+            let token = |number: Option<u128>| number.map_or(Token::Minimum, Token::Random);
+            let range = |(start, end)| TokenRange { start: token(start), end: token(end) };
+            let ranges = tokens.into_iter().map(range).collect();
+            let target = [127, 0, 0, 1].into();
+            let requests = vec![StreamRequest { target, keyspace: "K".into(), ranges }; times];
+            let body = StreamRequest::encode(&requests, RANDOM).unwrap();
+            prop_assert_eq!(StreamRequest::decode(&body, RANDOM), Ok(requests));
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_panic(bytes in vec(prop_oneof![0u8..3, 0u8..], 0..60)) {
+            for partitioner in Partitioner::ALL {
+                let _ = StreamRequest::decode(&bytes, partitioner);
+            }
+            let _ = (StreamFile::decode(&bytes), StreamFinished::decode(&bytes));
+            let _ = decode_bootstrap_token(&bytes);
+        }
+    }
+}
