@@ -29,6 +29,7 @@
 //! - [`gossip`]: who is in the cluster, who seems alive, and what nodes say of themselves
 //! - [`repair`]: how a ring grows, shrinks and heals: ranges of data move between nodes
 //! - [`replica`]: what a node does as a replica: applies a mutation, reads a row, scans a range
+//! - [`repair`]: makes replicas alike, and moves data to who is to have it
 //! - [`storage`]: commit log, memtables, SSTables, compaction
 //! - [`config`]: `storage-conf.xml` as typed settings
 //! - [`model`]: rows, columns, comparators, slices, mutations: the vocabulary of all layers but

@@ -76,6 +76,9 @@ pub trait JavaReader<'a> {
     /// A UTF field, as UTF-8. An unpaired surrogate, which no key of ours can hold, becomes U+FFFD.
     fn utf(&mut self) -> Result<Cow<'a, str>, Malformed>;
 
+    /// A UTF field, as UTF-8; `None` if it has an unpaired surrogate.
+    fn sound_utf(&mut self) -> Result<Option<String>, Malformed>;
+
     /// A BYTES field; a negative length is malformed.
     fn bytes(&mut self) -> Result<&'a [u8], Malformed>;
 
@@ -98,6 +101,13 @@ impl<'a> JavaReader<'a> for ByteReader<'a> {
         }
         let units = utf16_units(bytes).ok_or(Malformed(start))?;
         Ok(Cow::Owned(String::from_utf16_lossy(&units)))
+    }
+
+    fn sound_utf(&mut self) -> Result<Option<String>, Malformed> {
+        let start = self.position();
+        let bytes = self.prefixed()?;
+        let units = utf16_units(bytes).ok_or(Malformed(start))?;
+        Ok(String::from_utf16(&units).ok())
     }
 
     fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
@@ -193,6 +203,7 @@ mod tests {
         }
         // Half a surrogate pair.
         assert_eq!(ByteReader::new(&[0, 3, 0xed, 0xa0, 0xbd]).utf().unwrap(), "\u{fffd}");
+        assert_eq!(ByteReader::new(&[0, 3, 0xed, 0xa0, 0xbd]).sound_utf(), Ok(None));
         assert_eq!(ByteReader::new(&[0xff; 4]).bytes(), Err(Malformed(0)));
         assert_eq!(ByteReader::new(&[5, 1, 2, 3, 4, 5]).address(), Err(Malformed(0)));
     }
@@ -222,6 +233,7 @@ mod tests {
             let mut out = utf(&text);
             out.put_bytes(&bytes);
             let mut reader = ByteReader::new(&out);
+            prop_assert_eq!(reader.clone().sound_utf().unwrap().unwrap(), text.as_str());
             prop_assert_eq!(reader.utf().unwrap(), text);
             prop_assert_eq!(reader.bytes().unwrap(), bytes);
             prop_assert!(reader.is_empty());

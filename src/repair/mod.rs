@@ -35,3 +35,8 @@ pub use operation::{OperationKind, OperationReport};
 pub use operations::{Operations, OperationsOptions, Wish};
 pub use plan::NoSource;
 pub use progress::Fetched;
+//! Makes replicas alike, and moves data to who is to have it: work off the path of requests.
+//!
+//! [`merkle`]: how two replicas find out in which ranges they differ.
+
+pub mod merkle;
