@@ -108,6 +108,19 @@ pub enum OriginalPart {
     Hashes,
 }
 
+impl OriginalPart {
+    /// The column family, the number and the part of a table of the original that is complete, from
+    /// the name of one of its three files; none for other names.
+    pub fn parse(name: &str) -> Option<(&str, u64, Self)> {
+        let (table, part) = name.strip_suffix(".db")?.rsplit_once('-')?;
+        let part = [Self::Data, Self::Index, Self::Filter]
+            .into_iter()
+            .find(|known| part == format!("{known:?}"))?;
+        let (family, generation) = table.split_once('-')?;
+        Some((family, parse_generation(generation)?, part))
+    }
+}
+
 /// Greatest number of an SSTable: there is always a next one.
 const MAX_GENERATION: u64 = 1 << 62;
 
@@ -204,6 +217,13 @@ mod tests {
         assert_eq!(parse(&temporary(&manifest)), FileName::UnfinishedManifest("Authors".into()));
         let data = original(folder, "Authors", 12, OriginalPart::Data);
         assert_eq!(data, folder.join("Authors-12-Data.db"));
+        assert_eq!(
+            OriginalPart::parse("Authors-12-Data.db"),
+            Some(("Authors", 12, OriginalPart::Data))
+        );
+        for other in ["A-tmp-12-Data.db", "A-012-Data.db", "A-12-Columns.db", "A-12-Data", "A.db"] {
+            assert_eq!(OriginalPart::parse(other), None, "{other}");
+        }
         let unfinished = unfinished_original(folder, "Authors", 12, OriginalPart::Index);
         assert_eq!(unfinished, folder.join("Authors-tmp-12-Index.db"));
         let of_the_original = FileName::OfTheOriginal("Authors".into());

@@ -39,6 +39,9 @@ pub enum WriteError {
     /// A row comes before one that was added, or a column before another of its row.
     #[error("rows or columns are not in their order")]
     OutOfOrder,
+    /// A row could not be added before, so that the table would lack it.
+    #[error("a row is missing in the table")]
+    Incomplete,
     /// A key of bytes, which came from a client of a later version than 0.6, or an empty one.
     #[error("0.6 cannot have the row key {0}")]
     KeyNotText(RowKey),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::base::fs::FileSystem;
-use crate::base::sim_fs::SimFileSystem;
+use crate::base::sim_fs::{Fault, Operation, SimFileSystem};
 use crate::model::cell::{Cell, CellState};
 use crate::model::comparator::{Comparator, hex};
 use crate::model::deletion::Deletion;
@@ -12,6 +12,7 @@ use crate::ring::{DecoratedKey, Partitioner};
 use crate::storage::error::Corrupt;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -272,7 +273,7 @@ fn what_is_out_of_order_is_refused_and_leaves_no_files() {
     let mut writer = create();
     writer.push(&key("b"), &version(b"n")).unwrap();
     assert!(matches!(writer.push(&key("a"), &version(b"n")), Err(WriteError::OutOfOrder)));
-    drop(writer);
+    assert!(matches!(writer.finish(), Err(WriteError::Incomplete)));
     let mut writer = create();
     writer.push(&key("b"), &version(b"n")).unwrap();
     assert!(matches!(writer.push(&key("b"), &version(b"n")), Err(WriteError::OutOfOrder)));
@@ -281,6 +282,84 @@ fn what_is_out_of_order_is_refused_and_leaves_no_files() {
     writer.push(&key("b"), &RowVersion::default()).unwrap();
     assert_eq!(writer.finish().unwrap(), None, "there is nothing to say of the row");
     assert_eq!(fs.list(Path::new("d")).unwrap(), []);
+}
+
+/// Wider than what is kept in memory. A super column that began in the file ends in memory.
+#[test]
+fn a_wide_row_waits_in_a_file() {
+    let (fs, family) = (disk(), family("Keyspace1", "Super1"));
+    let ordered = Partitioner::OrderPreserving;
+    let create = Arc::clone(&fs);
+    let mut writer =
+        TableWriter::create(create, Arc::clone(&family), options(ordered, BLOCK_BYTES)).unwrap();
+    let key = ordered.decorate("wide".into());
+    let mut row = RowBuilder::in_memory(Arc::clone(&family), BLOCK_BYTES);
+    let value = vec![b'v'; 100_000];
+    for i in 0..100u32 {
+        let super_name = if i < 2 { b"a" } else { b"b" };
+        let cells = vec![
+            Cell::super_tombstone(super_name, Deletion::at(1, 7)),
+            Cell::live(super_name, &i.to_be_bytes(), &value, 2),
+        ];
+        let version = RowVersion { deletion: Deletion::NONE, cells };
+        writer.push(&key, &version).unwrap();
+        row.push_version(&version).unwrap();
+    }
+    let has_spool = |fs: &dyn FileSystem| {
+        fs.list(Path::new("d")).unwrap().iter().any(|entry| entry.name.contains("Columns"))
+    };
+    assert!(has_spool(&*fs));
+    let written = writer.finish().unwrap().unwrap();
+    assert!(!has_spool(&*fs));
+    let mut expected = Vec::new();
+    let body = row.finish().unwrap();
+    let mut take = |bytes: &[u8]| {
+        expected.extend_from_slice(bytes);
+        Ok::<_, WriteError>(())
+    };
+    body.read(&mut take).unwrap();
+    assert_eq!(expected.len() as u64, body.length());
+    assert!(fs.read(&written.files[2].0).unwrap().ends_with(&expected));
+    let parts = parts(&*fs, &written.files[2].0, &family, ordered, 1).unwrap();
+    let cells: Vec<usize> = parts.iter().map(|part| part.cells.len()).collect();
+    // The deletions alone first, then each column with that of its super column.
+    assert_eq!((cells.len(), cells.iter().sum::<usize>()), (102, 202));
+}
+
+#[test]
+fn a_table_that_cannot_be_finished_leaves_no_files() {
+    let (family, _, _) = two_rows();
+    let ordered = Partitioner::OrderPreserving;
+    let cells = vec![Cell::live(b"", b"n", b"value", 1)];
+    let version = RowVersion { deletion: Deletion::NONE, cells };
+    let write = |fs: &SimFileSystem| {
+        let fs: Arc<dyn FileSystem> = Arc::new(fs.clone());
+        let mut writer =
+            TableWriter::create(fs, Arc::clone(&family), options(ordered, BLOCK_BYTES))?;
+        writer.push(&ordered.decorate("a".into()), &version)?;
+        writer.finish()
+    };
+    for operation in [
+        Operation::Create,
+        Operation::Write,
+        Operation::Read,
+        Operation::Sync,
+        Operation::Rename,
+        Operation::SyncDir,
+    ] {
+        for skip in 0.. {
+            let fs = SimFileSystem::new(1);
+            fs.create_dir_all(Path::new("d")).unwrap();
+            fs.inject(Fault::nth(operation, skip, Errno::IO));
+            let written = write(&fs);
+            let left = fs.list(Path::new("d")).unwrap().len();
+            if written.is_ok() {
+                assert!(skip > 0 && left == 3, "{operation:?} {skip}");
+                break;
+            }
+            assert_eq!(left, 0, "{operation:?} {skip}");
+        }
+    }
 }
 
 fn cells(is_super: bool) -> impl Strategy<Value = Vec<Cell>> {

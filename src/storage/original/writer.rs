@@ -52,6 +52,8 @@ pub struct TableWriter {
     /// The row that is open.
     key: Option<DecoratedKey>,
     rows: u64,
+    /// Whether a row could not be added.
+    has_failed: bool,
     /// Files that go when the table is not finished.
     unfinished: Vec<PathBuf>,
 }
@@ -78,24 +80,32 @@ impl TableWriter {
         let spool = |part| Spool::in_file(Arc::clone(&fs), name(part));
         let spools = [spool(OriginalPart::Columns), spool(OriginalPart::Hashes)];
         let row = RowBuilder::new(Arc::clone(&family), options.column_index_bytes, spools);
-        let mut unfinished = Vec::new();
-        let mut create = |part| {
-            let path = name(part);
-            let appender = Appender::create(&*fs, &path)?;
-            unfinished.push(path);
-            Ok::<_, FileError>(appender)
-        };
-        let data = create(OriginalPart::Data)?;
-        let index = create(OriginalPart::Index)?;
-        Ok(Self { fs, family, options, data, index, row, key: None, rows: 0, unfinished })
+        let data = Appender::create(&*fs, &name(OriginalPart::Data))?;
+        let index = Appender::create(&*fs, &name(OriginalPart::Index)).inspect_err(|_| {
+            remove(&*fs, &data.path);
+        })?;
+        let unfinished = vec![data.path.clone(), index.path.clone()];
+        Ok(Self {
+            fs,
+            family,
+            options,
+            data,
+            index,
+            row,
+            key: None,
+            rows: 0,
+            has_failed: false,
+            unfinished,
+        })
     }
 
     /// Adds a row, or a part of the row that was added last. Rows come in the order of their keys,
     /// the cells of the parts of a row in theirs. What is deleted may be told again in each part.
-    /// After an error the table must not be finished.
+    /// After an error the table cannot be finished.
     pub fn push(&mut self, key: &DecoratedKey, version: &RowVersion) -> Result<(), WriteError> {
-        self.begin(key)?;
-        self.row.push_version(version)
+        let pushed = self.begin(key).and_then(|()| self.row.push_version(version));
+        self.has_failed |= pushed.is_err();
+        pushed
     }
 
     /// Makes a row the open one.
@@ -141,6 +151,9 @@ impl TableWriter {
     /// Syncs the table and gives its files their names, that of the data last. A table without rows
     /// leaves no files: nodes of 0.6 have none.
     pub fn finish(mut self) -> Result<Option<WrittenTable>, WriteError> {
+        if self.has_failed {
+            return Err(WriteError::Incomplete);
+        }
         self.end_row()?;
         if self.rows == 0 {
             return Ok(None);
@@ -164,6 +177,8 @@ impl TableWriter {
         for (part, appender) in parts {
             let path = name(part);
             self.fs.rename(&appender.path, &path).context("rename", &appender.path)?;
+            self.unfinished.retain(|unfinished| *unfinished != appender.path);
+            self.unfinished.push(path.clone());
             files.push((path, appender.length()));
         }
         self.fs.sync_dir(&folder).context("sync", &folder)?;
@@ -201,10 +216,14 @@ impl TableWriter {
 impl Drop for TableWriter {
     fn drop(&mut self) {
         for path in self.unfinished.drain(..) {
-            if let Err(error) = self.fs.remove_file(&path) {
-                log::warn!("Cannot remove {}: {error}", path.display());
-            }
+            remove(&*self.fs, &path);
         }
+    }
+}
+
+fn remove(fs: &dyn FileSystem, path: &Path) {
+    if let Err(error) = fs.remove_file(path) {
+        log::warn!("Cannot remove {}: {error}", path.display());
     }
 }
 
