@@ -8,6 +8,7 @@
 //!   service       the calls of other nodes: pieces of ranges, orders to collect, questions
 //!     orders      what this node collects because another one leaves or removes somebody
 //!   host          the node as all of that sees it
+//! merkle          how two replicas find out in which ranges they differ
 //! ```
 //!
 //! Nothing is sent unasked: whoever needs data asks for them piece by piece, and says behind what
@@ -20,6 +21,7 @@ mod error;
 mod fetch;
 mod halving;
 mod host;
+pub mod merkle;
 mod operation;
 mod operations;
 mod orders;
@@ -35,8 +37,3 @@ pub use operation::{OperationKind, OperationReport};
 pub use operations::{Operations, OperationsOptions, Wish};
 pub use plan::NoSource;
 pub use progress::Fetched;
-//! Makes replicas alike, and moves data to who is to have it: work off the path of requests.
-//!
-//! [`merkle`]: how two replicas find out in which ranges they differ.
-
-pub mod merkle;

@@ -16,7 +16,6 @@ const LAYERS: [(&str, &[&str]); 12] = [
     ("wire", &[]),
     ("api", &["coordinator", "model", "ring", "config", "wire"]),
     ("repair", &["replica", "storage", "net", "model", "ring", "gossip", "config"]),
-    ("repair", &["replica", "storage", "net", "ring", "gossip", "config", "model"]),
 ];
 
 /// What puts the layers together, and may use them all. No layer may use these.
