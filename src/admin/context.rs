@@ -1,19 +1,20 @@
 //! What the admin side knows of its node.
 
-use super::recent::Recent;
+use super::recent::{Histograms, Recent};
 use super::report::{
-    Cache, Caches, Compaction, Compactions, FamilyReport, Info, KeyspaceReport, Latency, Memory,
-    PendingCompactions, Thresholds,
+    Cache, Caches, Compaction, Compactions, FamilyReport, Info, KeyspaceReport, Latency,
+    LatencyHistogram, LatencyReport, Memory, PendingCompactions, Thresholds,
 };
 use crate::base::clock::Clock;
 use crate::base::machine;
 use crate::config::rack_file::RackFileSource;
 use crate::model::schema::FamilyId;
 use crate::net::tcp::TcpTransport;
-use crate::node::Member;
+use crate::node::{Drain, Member};
+use crate::replica::Replica;
 use crate::storage::Storage;
 use crate::storage::caches::{CacheStats, FamilyCacheStats};
-use crate::storage::store::{StoreStatistics, Totals};
+use crate::storage::store::{BUCKET_OFFSETS, Histogram, StoreStatistics, Totals};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,9 +24,12 @@ use std::time::Duration;
 pub struct AdminOptions {
     pub cluster_name: String,
     pub storage: Arc<Storage>,
+    pub replica: Arc<Replica>,
     pub member: Arc<Member>,
     pub transport: Arc<TcpTransport>,
     pub rack_file: Option<Arc<RackFileSource>>,
+    pub snitches: Vec<String>,
+    pub drain: Arc<Drain>,
     pub clock: Arc<dyn Clock>,
 }
 
@@ -36,12 +40,18 @@ pub struct AdminContext {
     pub cluster_name: String,
     /// Its data.
     pub storage: Arc<Storage>,
+    /// What serves its part of requests.
+    pub replica: Arc<Replica>,
     /// The node among others.
     pub member: Arc<Member>,
     /// The way to the others.
     pub transport: Arc<TcpTransport>,
     /// Where racks are read from, if a snitch has a file of them.
     pub rack_file: Option<Arc<RackFileSource>>,
+    /// Class names of the snitches that keyspaces have.
+    pub snitches: Vec<String>,
+    /// How the node leaves its ring.
+    pub drain: Arc<Drain>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// When the node was started, on the monotonic clock.
@@ -53,13 +63,17 @@ pub struct AdminContext {
 impl AdminContext {
     /// For a node that is started now.
     pub fn new(options: AdminOptions) -> Self {
-        let AdminOptions { cluster_name, storage, member, transport, rack_file, clock } = options;
+        let AdminOptions { cluster_name, storage, replica, .. } = options;
+        let AdminOptions { member, transport, rack_file, snitches, drain, clock, .. } = options;
         Self {
             cluster_name,
             storage,
+            replica,
             member,
             transport,
             rack_file,
+            snitches,
+            drain,
             started: clock.monotonic(),
             clock,
             recent: Recent::default(),
@@ -68,9 +82,10 @@ impl AdminContext {
 
     /// Looks at the counters, so that means of what comes now can be told later.
     pub(super) fn remember(&self) {
-        let stores = self.storage.stores().iter();
-        let blocks = self.storage.block_cache_stats();
-        self.recent.remember(stores.map(|store| store.statistics()).collect(), blocks);
+        let stores = self.storage.stores();
+        let statistics = stores.iter().map(|store| store.statistics()).collect();
+        let histograms = stores.iter().map(|store| Histograms::of(store.operations())).collect();
+        self.recent.remember(statistics, histograms, self.storage.block_cache_stats());
     }
 
     /// The token of the node, as its partitioner writes it; empty if it has none.
@@ -163,6 +178,25 @@ impl AdminContext {
             row_max_bytes: now.rows.max_bytes,
             row_mean_bytes: now.rows.mean_bytes(),
             failure: now.failure.clone(),
+        }
+    }
+
+    /// How long the operations of a column family took.
+    pub fn latencies(&self, id: FamilyId) -> LatencyReport {
+        let family = self.storage.schema().family(id);
+        let now = Histograms::of(self.storage.store(id).operations());
+        let recent = now.since(&self.recent.earlier_histograms(id));
+        let of = |all: &Histogram, recent: &Histogram| LatencyHistogram {
+            all: all.buckets().to_vec(),
+            recent: recent.buckets().to_vec(),
+        };
+        LatencyReport {
+            keyspace: family.keyspace.clone(),
+            column_family: family.name.clone(),
+            offsets_micros: BUCKET_OFFSETS.to_vec(),
+            reads: of(&now.reads, &recent.reads),
+            range_reads: of(&now.range_reads, &recent.range_reads),
+            writes: of(&now.writes, &recent.writes),
         }
     }
 

@@ -3,6 +3,7 @@
 use super::error::AdminError;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 
 /// Jobs that run at a time; further ones are refused.
 const MAX_JOBS: usize = 8;
@@ -23,19 +24,26 @@ impl Jobs {
         &self,
         job: impl FnOnce() -> Result<T, AdminError> + Send + 'static,
     ) -> Result<T, AdminError> {
-        let Ok(permit) = Arc::clone(&self.0).try_acquire_owned() else {
-            return Err(AdminError::Busy(MAX_JOBS));
-        };
-        let run = move || {
-            let result = job();
-            drop(permit);
-            result
-        };
-        match tokio::task::spawn_blocking(run).await {
+        match self.begin(job)?.await {
             Ok(result) => result,
             Err(error) if error.is_panic() => Err(AdminError::Panicked),
             Err(_) => Err(AdminError::Stopping),
         }
+    }
+
+    /// Begins a job on a thread that may block. It goes on also if nobody waits for it.
+    pub(super) fn begin<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> Result<T, AdminError> + Send + 'static,
+    ) -> Result<JoinHandle<Result<T, AdminError>>, AdminError> {
+        let Ok(permit) = Arc::clone(&self.0).try_acquire_owned() else {
+            return Err(AdminError::Busy(MAX_JOBS));
+        };
+        Ok(tokio::task::spawn_blocking(move || {
+            let result = job();
+            drop(permit);
+            result
+        }))
     }
 }
 

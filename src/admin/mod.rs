@@ -3,6 +3,8 @@
 //! ```text
 //!   GET  /api/v1/info                       the node, its memory
 //!   GET  /api/v1/cfstats                    each column family; ?keyspace=&column_family=
+//!   GET  /api/v1/cfhistograms               how long operations took; the same
+//!   GET  /api/v1/pools                      work that is done, waits or was done, by kind
 //!   GET  /api/v1/compactions                those that are running, and what there was
 //!   GET  /api/v1/compaction-thresholds      of each column family; the same
 //!   PUT  /api/v1/compaction-thresholds      {"min": 4, "max": 32} and a selection
@@ -12,6 +14,9 @@
 //!   GET  /api/v1/snapshots                  what there is; ?keyspace=&name=
 //!   POST /api/v1/snapshots                  {"tag": "nightly"} and a keyspace, or all
 //!   DELETE /api/v1/snapshots                as GET, and no body
+//!   GET  /api/v1/status                     all nodes at a glance
+//!   GET  /api/v1/cluster                    what they agree on, and who does not
+//!   POST /api/v1/drain                      leaves the ring and writes everything to disk
 //!   GET  /api/v1/ring                       the nodes, as this one knows them
 //!   POST /api/v1/ring/allow-return          {"address": "10.0.0.2"}: a removed node may come back
 //!   GET  /api/v1/gossip                     what they say of themselves
@@ -34,10 +39,12 @@
 mod access;
 mod connection;
 mod context;
+mod description;
 mod error;
 mod jobs;
 mod metrics;
 mod operations;
+mod pools;
 mod recent;
 pub mod report;
 mod request;
@@ -45,6 +52,7 @@ mod ring;
 pub mod ring_report;
 mod routes;
 mod server;
+mod status;
 
 pub use access::{Access, Refusal};
 pub use context::{AdminContext, AdminOptions};

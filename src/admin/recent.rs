@@ -4,7 +4,7 @@
 
 use crate::model::schema::FamilyId;
 use crate::storage::caches::CacheStats;
-use crate::storage::store::StoreStatistics;
+use crate::storage::store::{Histogram, Operation, Operations, StoreStatistics};
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
@@ -20,16 +20,59 @@ pub(super) struct Recent(Mutex<VecDeque<Look>>);
 struct Look {
     /// Of all column families, by their numbers.
     families: Vec<StoreStatistics>,
+    /// How long their operations took, the same way.
+    histograms: Vec<Histograms>,
     /// Of the block cache.
     blocks: CacheStats,
 }
 
+/// How long the operations of a column family took.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Histograms {
+    pub(super) reads: Histogram,
+    pub(super) range_reads: Histogram,
+    pub(super) writes: Histogram,
+}
+
+impl Histograms {
+    /// Those of a column family now.
+    pub(super) fn of(operations: &Operations) -> Self {
+        Self {
+            reads: operations.histogram(Operation::Read),
+            range_reads: operations.histogram(Operation::RangeRead),
+            writes: operations.histogram(Operation::Write),
+        }
+    }
+
+    /// What was added since an earlier look.
+    pub(super) fn since(&self, earlier: &Self) -> Self {
+        Self {
+            reads: self.reads.since(&earlier.reads),
+            range_reads: self.range_reads.since(&earlier.range_reads),
+            writes: self.writes.since(&earlier.writes),
+        }
+    }
+}
+
 impl Recent {
     /// Keeps one more look; the oldest may go.
-    pub(super) fn remember(&self, families: Vec<StoreStatistics>, blocks: CacheStats) {
+    pub(super) fn remember(
+        &self,
+        families: Vec<StoreStatistics>,
+        histograms: Vec<Histograms>,
+        blocks: CacheStats,
+    ) {
         let mut looks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         looks.truncate(LOOKS - 1);
-        looks.push_front(Look { families, blocks });
+        looks.push_front(Look { families, histograms, blocks });
+    }
+
+    /// How long the operations of the column family had taken at the oldest look; all is new
+    /// before the first.
+    pub(super) fn earlier_histograms(&self, family: FamilyId) -> Histograms {
+        let looks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = looks.back().and_then(|look| look.histograms.get(family.0 as usize));
+        found.cloned().unwrap_or_default()
     }
 
     /// The column family at the oldest look; `None` before the first.
@@ -77,7 +120,11 @@ mod tests {
         assert_eq!(earlier(), None);
         let expected = [(0, Some(0)), (10, Some(0)), (30, Some(10)), (70, Some(30))];
         for (reads, oldest) in expected {
-            recent.remember(look(reads), CacheStats { hits: reads, ..CacheStats::default() });
+            recent.remember(
+                look(reads),
+                Vec::new(),
+                CacheStats { hits: reads, ..CacheStats::default() },
+            );
             assert_eq!(earlier(), oldest);
             assert_eq!(Some(recent.earlier_blocks().hits), oldest);
         }

@@ -116,6 +116,33 @@ impl Latency {
     }
 }
 
+/// How long the operations of a column family took.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LatencyReport {
+    /// The keyspace.
+    pub keyspace: String,
+    /// The column family.
+    pub column_family: String,
+    /// Of each bucket but the last: it counts operations that took less than so many microseconds,
+    /// and not less than those of the bucket before. The last bucket counts all that took longer.
+    pub offsets_micros: Vec<u64>,
+    /// Slices of single rows.
+    pub reads: LatencyHistogram,
+    /// Slices of the rows of a range.
+    pub range_reads: LatencyHistogram,
+    /// Mutations.
+    pub writes: LatencyHistogram,
+}
+
+/// Operations by bucket. One of sixteen is timed, and counts for those that were not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LatencyHistogram {
+    /// Since the start.
+    pub all: Vec<u64>,
+    /// In about the last minute.
+    pub recent: Vec<u64>,
+}
+
 /// A keyspace with its column families.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeyspaceReport {
@@ -259,6 +286,19 @@ pub struct PendingCompactions {
     pub count: usize,
 }
 
+/// A kind of work, under the name of the thread pool that does it in 0.6.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pool {
+    /// The name in 0.6.
+    pub pool: String,
+    /// Pieces of work that are being done now.
+    pub active: u64,
+    /// Pieces that wait.
+    pub pending: u64,
+    /// Pieces that were done since the start.
+    pub completed: u64,
+}
+
 /// The caches of a column family after a change of their capacities.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Caches {
@@ -297,6 +337,15 @@ impl From<snapshot::Snapshot> for Snapshot {
             keyspace: snapshot.keyspace,
         }
     }
+}
+
+/// What a drain has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainReport {
+    /// Memtables that were written to disk.
+    pub memtables_flushed: usize,
+    /// Memtables that could not be: the next start replays them from the commit log.
+    pub memtables_left: usize,
 }
 
 /// What an operation was done to.

@@ -64,6 +64,30 @@ impl Selection {
     }
 }
 
+/// Work on column families that may take long.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Work {
+    keyspace: Option<String>,
+    #[serde(default)]
+    column_families: Vec<String>,
+    /// Whether the answer comes when the work is done, which is so unless said otherwise.
+    wait: Option<bool>,
+}
+
+impl Work {
+    /// On which column families.
+    pub(super) fn selection(&self) -> Selection {
+        let (keyspace, column_families) = (self.keyspace.clone(), self.column_families.clone());
+        Selection { keyspace, column_families }
+    }
+
+    /// Whether the answer comes when it is done.
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.wait.unwrap_or(true)
+    }
+}
+
 /// New thresholds; what is missing stays as it is.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]

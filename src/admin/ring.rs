@@ -2,11 +2,12 @@
 
 use super::context::AdminContext;
 use super::ring_report::{
-    FailureDetection, GossipEndpoint, GossipState, HintTarget, Hints, Messages, PeerMessages,
-    RemovedEndpoint, Ring, RingEndpoint, RingState, Status,
+    FailureDetection, GossipEndpoint, GossipState, HintState, HintTarget, Hints, Messages,
+    PeerMessages, RemovedEndpoint, Ring, RingEndpoint, RingState, Status,
 };
 use crate::gossip::{Gossiper, Members, Membership, RemovedNode};
 use crate::net::{PeerStats, Verb};
+use crate::node::HandoffState;
 use crate::replica::TargetStats;
 use crate::ring::{Partitioner, Token, Topology};
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,27 +80,35 @@ impl AdminContext {
     /// What is kept for others.
     pub fn hints(&self) -> Hints {
         let Some(store) = self.member.hints() else { return Hints::default() };
-        let stats = store.stats();
-        let target = |target: TargetStats| HintTarget {
-            address: target.target,
-            hints: target.hints,
-            bytes: target.bytes,
-            oldest_millis: target.oldest_ms,
+        let done = store.stats();
+        let recipients: BTreeMap<IpAddr, IpAddr> = store.waiting().into_iter().collect();
+        let target = |target: TargetStats| {
+            let recipient = recipients.get(&target.target).copied().unwrap_or(target.target);
+            let (state, put_off_seconds) = self.hint_state(target.target, recipient);
+            HintTarget {
+                address: target.target,
+                hints: target.hints,
+                bytes: target.bytes,
+                oldest_millis: target.oldest_ms,
+                recipient,
+                state,
+                put_off_seconds,
+            }
         };
         Hints {
             enabled: true,
             targets: self.hint_targets().into_values().map(target).collect(),
-            stored: stats.stored,
-            stored_bytes: stats.stored_bytes,
-            refused_full: stats.refused_full,
-            refused_no_space: stats.refused_no_space,
-            failed: stats.failed,
-            read: stats.read,
-            expired: stats.expired,
-            unconfigured: stats.unconfigured,
-            damaged_bytes: stats.damaged_bytes,
-            torn_bytes: stats.torn_bytes,
-            discarded_bytes: stats.discarded_bytes,
+            stored: done.stored,
+            stored_bytes: done.stored_bytes,
+            refused_full: done.refused_full,
+            refused_no_space: done.refused_no_space,
+            failed: done.failed,
+            read: done.read,
+            expired: done.expired,
+            unconfigured: done.unconfigured,
+            damaged_bytes: done.damaged_bytes,
+            torn_bytes: done.torn_bytes,
+            discarded_bytes: done.discarded_bytes,
         }
     }
 
@@ -114,6 +123,16 @@ impl AdminContext {
             read_repairs: coordinator.repairs,
             dropped: dropped.filter(|(_, count)| *count > 0).collect(),
             peers: self.transport.stats().into_iter().map(peer).collect(),
+        }
+    }
+
+    fn hint_state(&self, target: IpAddr, recipient: IpAddr) -> (HintState, Option<u64>) {
+        let is_alive = self.member.with_gossip(|gossiper, _| gossiper.is_alive(recipient));
+        match self.member.handoff_state(target, self.clock.monotonic()) {
+            Some(HandoffState::Delivering) => (HintState::Delivering, None),
+            _ if !is_alive => (HintState::Down, None),
+            Some(HandoffState::PutOff(pause)) => (HintState::PutOff, Some(pause.as_secs())),
+            Some(HandoffState::Waiting) | None => (HintState::Due, None),
         }
     }
 

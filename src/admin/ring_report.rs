@@ -30,6 +30,8 @@ pub enum RingState {
     Leaving,
     /// It was heard of and has no place on the ring.
     Outside,
+    /// It was removed from the ring, and is not taken back as it is. Only told by the status.
+    Removed,
 }
 
 /// The ring as one node knows it.
@@ -43,6 +45,84 @@ pub struct Ring {
     pub endpoints: Vec<RingEndpoint>,
     /// Those that were removed from it, and are not taken back as they are.
     pub removed: Vec<RemovedEndpoint>,
+}
+
+/// All nodes at a glance, as one of them knows them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClusterStatus {
+    /// `ClusterName`.
+    pub cluster_name: String,
+    /// The node that was asked.
+    pub local: IpAddr,
+    /// Whether there is nothing to look at: all nodes are.
+    pub healthy: bool,
+    /// In the order of the ring, then those without a place, then those that were removed.
+    pub nodes: Vec<NodeStatus>,
+}
+
+/// A node at a glance.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// Where it listens for other nodes.
+    pub address: IpAddr,
+    /// Whether it seems alive.
+    pub status: Status,
+    /// What it does with its place.
+    pub state: RingState,
+    /// Whether there is nothing to look at: it is up and owns its token in peace, or it was removed
+    /// from the ring, or it is another node that never had a place.
+    pub healthy: bool,
+    /// Since when it is up, by its own clock, or silent: milliseconds since the Unix epoch. `None`
+    /// if it was not heard of since the start.
+    pub since_millis: Option<u64>,
+    /// Its SSTables, as it said last.
+    pub load_bytes: Option<u64>,
+    /// The share of the ring that is its primary range, 0 to 1, as in [`RingEndpoint::owns`].
+    pub owns: Option<f64>,
+    /// Its token, or the one that it is joining with.
+    pub token: Option<String>,
+    /// What it runs; `None` if it was not heard of since the start.
+    pub software: Option<Software>,
+}
+
+/// A cluster, and whether its nodes agree on what they have to agree on: partitioner, keyspaces
+/// with their replication, column families with types, comparators and `GCGraceSeconds`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterDescription {
+    /// `ClusterName`.
+    pub cluster_name: String,
+    /// Class name of the partitioner of the node that was asked.
+    pub partitioner: String,
+    /// Class names of its snitches.
+    pub snitches: Vec<String>,
+    /// Whether no two live nodes say that they are configured in different ways.
+    pub agree: bool,
+    /// The live nodes by what they announce: those that most announce first.
+    pub schemas: Vec<SchemaGroup>,
+    /// Live nodes that announce nothing, as originals do.
+    pub unknown: Vec<IpAddr>,
+    /// Nodes that seem dead.
+    pub unreachable: Vec<IpAddr>,
+    /// Live nodes that announce something else than most.
+    pub look_at: Vec<IpAddr>,
+}
+
+/// Nodes that agree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SchemaGroup {
+    /// What they announce: equal settings have equal fingerprints.
+    pub fingerprint: String,
+    /// Which they are.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// What a node runs, as far as it says so.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Software {
+    /// This program, in this version; an empty one if it does not tell.
+    Alexandra(String),
+    /// Something that announces nothing of this program: an original.
+    Original,
 }
 
 /// A node that was removed from the ring because it was dead.
@@ -173,6 +253,25 @@ pub struct HintTarget {
     pub bytes: u64,
     /// About when the oldest was stored, in milliseconds since the Unix epoch.
     pub oldest_millis: Option<u64>,
+    /// Who gets them: the node itself, or who has taken its place.
+    pub recipient: IpAddr,
+    /// What is being done about them.
+    pub state: HintState,
+    /// With [`HintState::PutOff`], after how many seconds the next delivery may begin.
+    pub put_off_seconds: Option<u64>,
+}
+
+/// What is being done about the hints for a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HintState {
+    /// They are being delivered.
+    Delivering,
+    /// The recipient seems alive, and a delivery is about to begin.
+    Due,
+    /// The recipient seems alive, but the last delivery failed.
+    PutOff,
+    /// The recipient seems dead.
+    Down,
 }
 
 /// What a node has asked others, and sent and received, since its start.

@@ -8,23 +8,27 @@ use super::jobs::Jobs;
 use super::metrics;
 use super::operations::{CleanupScope, NewToken};
 use super::report::{
-    Caches, Compactions, Done, Info, KeyspaceReport, OperationState, Snapshot, Thresholds,
+    Caches, Compactions, Done, DrainReport, Info, KeyspaceReport, LatencyReport, OperationState,
+    Pool, Snapshot, Thresholds,
 };
 use super::request::{
     AllowReturn, CapacityChange, Change, HintDelivery, NewSnapshot, NoBody, Nothing, Selection,
-    SelectionQuery, SnapshotQuery, SuspicionChange, ThresholdsChange,
+    SelectionQuery, SnapshotQuery, SuspicionChange, ThresholdsChange, Work,
 };
 use super::ring_report::{
-    AllowedReturn, Changed, FailureDetection, GossipEndpoint, Hints, Messages, Ring,
+    AllowedReturn, Changed, ClusterDescription, ClusterStatus, FailureDetection, GossipEndpoint,
+    Hints, Messages, Ring,
 };
 use crate::base::clock::Clock;
 use crate::config::settings::PHI_CONVICT_THRESHOLDS;
 use crate::model::schema::FamilyId;
+use crate::node::Drained;
 use crate::repair::Wish;
 use crate::storage::Storage;
 use crate::storage::compaction;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
+use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -54,12 +58,17 @@ pub(super) fn router(context: Arc<AdminContext>, access: Access) -> Router {
     Router::new()
         .route("/api/v1/info", get(info))
         .route("/api/v1/cfstats", get(cfstats))
+        .route("/api/v1/cfhistograms", get(cfhistograms))
+        .route("/api/v1/pools", get(pools))
         .route("/api/v1/compactions", get(compactions))
         .route("/api/v1/compaction-thresholds", thresholds)
         .route("/api/v1/cache-capacities", put(set_cache_capacities))
         .route("/api/v1/flush", post(flush))
         .route("/api/v1/compact", post(compact))
         .route("/api/v1/snapshots", snapshots)
+        .route("/api/v1/status", get(status))
+        .route("/api/v1/cluster", get(cluster))
+        .route("/api/v1/drain", post(drain))
         .route("/api/v1/ring", get(ring))
         .route("/api/v1/ring/allow-return", post(allow_return))
         .route("/api/v1/ring/operation", get(operation))
@@ -138,6 +147,18 @@ async fn cfstats(
     Ok(Json(context.keyspaces(&families)))
 }
 
+async fn cfhistograms(
+    State(Shared { context, .. }): State<Shared>,
+    query: Queried,
+) -> Result<Json<Vec<LatencyReport>>, AdminError> {
+    let families = queried(query, &context)?;
+    Ok(Json(families.into_iter().map(|id| context.latencies(id)).collect()))
+}
+
+async fn pools(State(Shared { context, .. }): State<Shared>) -> Json<Vec<Pool>> {
+    Json(context.pools())
+}
+
 async fn compactions(State(Shared { context, .. }): State<Shared>) -> Json<Compactions> {
     Json(context.compactions())
 }
@@ -186,9 +207,9 @@ async fn set_thresholds(
 
 async fn flush(
     State(shared): State<Shared>,
-    Change(selection): Change<Selection>,
-) -> Result<Json<Done>, AdminError> {
-    for_each(shared, &selection, |storage, id, family| {
+    Change(work): Change<Work>,
+) -> Result<(StatusCode, Json<Done>), AdminError> {
+    for_each(shared, &work, |storage, id, family| {
         storage.flush(id).map_err(|source| AdminError::Flush { family, source })
     })
     .await
@@ -196,9 +217,9 @@ async fn flush(
 
 async fn compact(
     State(shared): State<Shared>,
-    Change(selection): Change<Selection>,
-) -> Result<Json<Done>, AdminError> {
-    for_each(shared, &selection, |storage, id, family| {
+    Change(work): Change<Work>,
+) -> Result<(StatusCode, Json<Done>), AdminError> {
+    for_each(shared, &work, |storage, id, family| {
         storage.compact(id).map_err(|source| AdminError::Compaction { family, source })
     })
     .await
@@ -208,20 +229,25 @@ async fn compact(
 /// first failure.
 async fn for_each(
     Shared { context, jobs, .. }: Shared,
-    selection: &Selection,
+    work: &Work,
     act: fn(&Storage, FamilyId, String) -> Result<(), AdminError>,
-) -> Result<Json<Done>, AdminError> {
-    let families = selection.families(context.storage.schema())?;
+) -> Result<(StatusCode, Json<Done>), AdminError> {
+    let schema = Arc::clone(context.storage.schema());
+    let families = work.selection().families(&schema)?;
+    let name = |id: &FamilyId| schema.family(*id).to_string();
+    let column_families: Vec<String> = families.iter().map(name).collect();
+    let names = column_families.clone();
     let job = move || {
-        let mut done = Vec::with_capacity(families.len());
-        for id in families {
-            let name = context.storage.schema().family(id).to_string();
-            act(&context.storage, id, name.clone())?;
-            done.push(name);
-        }
-        Ok(Json(Done { column_families: done }))
+        families.into_iter().zip(names).try_for_each(|(id, name)| act(&context.storage, id, name))
     };
-    jobs.run(job).await
+    let done = Json(Done { column_families });
+    if work.is_waited_for() {
+        jobs.run(job).await?;
+        return Ok((StatusCode::OK, done));
+    }
+    let logged = move || job().inspect_err(|error| log::error!("{error}"));
+    drop(jobs.begin(logged)?);
+    Ok((StatusCode::ACCEPTED, done))
 }
 
 async fn snapshots(
@@ -262,6 +288,26 @@ async fn clear_snapshots(
         Ok(Json(cleared.into_iter().map(Snapshot::from).collect()))
     };
     jobs.run(job).await
+}
+
+async fn status(State(Shared { context, .. }): State<Shared>) -> Json<ClusterStatus> {
+    Json(context.status())
+}
+
+async fn cluster(State(Shared { context, .. }): State<Shared>) -> Json<ClusterDescription> {
+    Json(context.description())
+}
+
+async fn drain(
+    State(Shared { context, .. }): State<Shared>,
+    Change(Nothing {}): Change<Nothing>,
+) -> Result<Json<DrainReport>, AdminError> {
+    // It goes on when its client has gone away.
+    let draining = tokio::spawn(async move { context.drain.run().await });
+    let Drained { flushed, left } = draining.await.map_err(|error| {
+        if error.is_panic() { AdminError::Panicked } else { AdminError::Stopping }
+    })?;
+    Ok(Json(DrainReport { memtables_flushed: flushed, memtables_left: left }))
 }
 
 async fn ring(State(Shared { context, .. }): State<Shared>) -> Json<Ring> {

@@ -7,6 +7,7 @@ mod check_config;
 mod dev_cluster;
 mod nodetool;
 mod offline;
+mod progress;
 mod restore;
 mod serve;
 mod snapshot;

@@ -15,7 +15,7 @@ use crate::ring::{DynamicSnitch, Partitioner, ReplicaPlacement, Token, TokenMeta
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -91,6 +91,8 @@ pub struct Coordinator {
     pub(super) compares: Arc<Semaphore>,
     pub(super) tasks: TaskTracker,
     pub(super) counters: Counters,
+    /// Whether the node is leaving its ring.
+    pub(super) refuses_writes: AtomicBool,
 }
 
 /// What a coordinator has done since the start.
@@ -98,6 +100,7 @@ pub struct Coordinator {
 pub(super) struct Counters {
     pub(super) speculations: AtomicU64,
     pub(super) repairs: AtomicU64,
+    pub(super) comparisons: AtomicU64,
 }
 
 /// What a coordinator has done since the start.
@@ -107,6 +110,12 @@ pub struct CoordinatorStats {
     pub speculations: u64,
     /// Replicas that got what a read found them to lack.
     pub repairs: u64,
+    /// Rows whose replicas were compared behind the backs of clients.
+    pub comparisons: u64,
+    /// Such comparisons that are under way now.
+    pub comparing: usize,
+    /// Replies of other nodes that came in time.
+    pub answers: u64,
     /// Writes that this node did not apply although it is a replica, as with a full disk.
     pub missed_writes: u64,
 }
@@ -173,6 +182,7 @@ impl Coordinator {
             compares: Arc::new(Semaphore::new(MAX_COMPARES)),
             tasks,
             counters: Counters::default(),
+            refuses_writes: AtomicBool::new(false),
         };
         Arc::new(coordinator)
     }
@@ -195,6 +205,9 @@ impl Coordinator {
     /// Replaces what is known of the ring, for requests that begin from now on. Also to be called
     /// when a snitch says something new.
     pub fn set_ring(&self, ring: TokenMetadata, peers: Peers) {
+        // Who has left the ring reaches nobody.
+        let has_left = self.refuses_writes.load(Ordering::Relaxed);
+        let peers = if has_left { Peers::default() } else { peers };
         let placements = self.placements.iter().map(|(_, placement)| placement);
         let dynamic_snitch = self.latencies.dynamic_snitch().cloned();
         let view = View::new(Arc::new(ring), placements, peers, self.local, dynamic_snitch);
@@ -248,13 +261,22 @@ impl Coordinator {
 
     /// What it has done since the start.
     pub fn stats(&self) -> CoordinatorStats {
-        let Counters { speculations, repairs } = &self.counters;
+        let Counters { speculations, repairs, comparisons } = &self.counters;
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         CoordinatorStats {
             speculations: get(speculations),
             repairs: get(repairs),
+            comparisons: get(comparisons),
+            comparing: MAX_COMPARES.saturating_sub(self.compares.available_permits()),
+            answers: self.messenger.answers(),
             missed_writes: get(&self.own_writes.missed),
         }
+    }
+
+    /// For a node that leaves its ring: refuses writes of clients from now on as unavailable, so
+    /// that they turn to another node. When the ring is set next, no other node is alive for it.
+    pub fn refuse_writes(&self) {
+        self.refuses_writes.store(true, Ordering::Relaxed);
     }
 
     /// Waits for what goes on behind the backs of clients, as long as a request may take: a disk

@@ -273,6 +273,7 @@ impl Coordinator {
             if let Err(error) = coordinator.compare(&view, wanted, live).await {
                 log::debug!("the replicas of row {key} could not be compared: {error}");
             }
+            coordinator.counters.comparisons.fetch_add(1, Ordering::Relaxed);
             drop(permit);
         });
     }

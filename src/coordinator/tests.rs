@@ -218,6 +218,24 @@ async fn the_system_keyspace_is_always_at_hand() {
 }
 
 #[tokio::test]
+async fn who_leaves_the_ring_reads_what_is_here_and_writes_nothing() {
+    let fixture = Fixture::new(&["m"], 1);
+    fixture.write(&["k"], ConsistencyLevel::One).await.unwrap();
+    fixture.coordinator.refuse_writes();
+    for level in [ConsistencyLevel::Zero, ConsistencyLevel::Any, ConsistencyLevel::One] {
+        let written = fixture.write(&["l"], level).await;
+        assert!(matches!(written, Err(CoordinatorError::Unavailable)), "{written:?}");
+    }
+    assert_eq!(fixture.read("k", ConsistencyLevel::One).await.unwrap(), 1);
+    assert_eq!(fixture.read("l", ConsistencyLevel::One).await.unwrap(), 0);
+    let other = std::net::IpAddr::from([10, 9, 9, 9]);
+    let peers = Peers { live: [other].into(), ..Peers::default() };
+    let ring = fixture.coordinator.ring().as_ref().clone();
+    fixture.coordinator.set_ring(ring, peers);
+    assert!(fixture.coordinator.peers().live.is_empty(), "nobody is asked in vain");
+}
+
+#[tokio::test]
 async fn a_write_that_is_not_on_disk_in_time_has_timed_out() {
     let fixture = Fixture::with_timeout(&["m"], 1, Duration::from_millis(20));
     fixture.store.batches.store(true, Ordering::SeqCst);

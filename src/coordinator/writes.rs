@@ -11,6 +11,7 @@ use crate::net::{Verb, bodies};
 use crate::replica::{Answer, HintPosition};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
@@ -23,6 +24,9 @@ impl Coordinator {
         mutations: &[RowMutation],
         level: ConsistencyLevel,
     ) -> Result<(), CoordinatorError> {
+        if self.refuses_writes.load(Ordering::Relaxed) {
+            return Err(CoordinatorError::Unavailable);
+        }
         let view = self.view();
         if view.is_alone() || mutations.iter().all(|mutation| self.is_unreplicated(mutation)) {
             return self.write_here(mutations, level).await;

@@ -94,6 +94,8 @@ pub struct Gossiper {
     quick_rounds: u32,
     /// Who was told everything in this round because it seems to have just started.
     greeted: BTreeSet<IpAddr>,
+    /// Messages that came from others.
+    received: u64,
 }
 
 /// What is known of another endpoint.
@@ -134,6 +136,7 @@ impl Gossiper {
             ahead: None,
             quick_rounds: 0,
             greeted: BTreeSet::new(),
+            received: 0,
         }
     }
 
@@ -178,6 +181,7 @@ impl Gossiper {
         if from == self.local || !is_of_a_node(from) {
             return effects;
         }
+        self.received += 1;
         self.detector.observe(now);
         match message {
             GossipMessage::Syn { cluster_name, .. } if cluster_name != self.cluster_name => {
@@ -244,6 +248,11 @@ impl Gossiper {
     /// The generation of this node.
     pub fn generation(&self) -> i32 {
         self.own.generation
+    }
+
+    /// How many messages of other nodes it has taken in.
+    pub fn received(&self) -> u64 {
+        self.received
     }
 
     /// Whether an endpoint is alive, as far as this node can tell. It is so itself; who is not

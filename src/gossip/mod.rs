@@ -55,3 +55,10 @@ pub const EXTENSIONS_STATE: &str = "X-ALEXANDRA";
 
 /// The application state with what a node says of a place besides its `MOVE`, as [`Plan`] reads it.
 pub const PLAN_STATE: &str = "X-ALEXANDRA-PLAN";
+
+/// The application state with a fingerprint of what all nodes have to agree on: schema, replication
+/// and what goes with them. Only nodes of this program have one.
+pub const SCHEMA_STATE: &str = "X-ALEXANDRA-SCHEMA";
+
+/// The application state with the version of the program that a node of this program runs.
+pub const VERSION_STATE: &str = "X-ALEXANDRA-VERSION";

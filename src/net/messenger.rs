@@ -83,6 +83,8 @@ struct Shard {
     by_id: HashMap<u64, Waiting>,
     /// In the order in which they were sent, which is that of their deadlines.
     deadlines: VecDeque<(Duration, u64)>,
+    /// Replies that somebody waited for.
+    answers: u64,
 }
 
 #[derive(Debug)]
@@ -180,15 +182,17 @@ impl Messenger {
     /// Takes a reply. One that nobody waits for any more is dropped.
     pub fn on_response(&self, message: &Message<'_>) {
         let Some(id) = message.id.as_u64() else { return };
-        let mut shard = self.shard(id);
+        let mut guard = self.shard(id);
+        let shard = &mut *guard;
         let Some(waiting) = shard.by_id.get_mut(&id) else { return };
         let Some(place) = waiting.missing.iter().position(|it| *it == message.from) else { return };
         waiting.missing.swap_remove(place);
+        shard.answers += 1;
         let (tag, sent, replies) = (waiting.tag, waiting.sent, Arc::clone(&waiting.replies));
         if waiting.missing.is_empty() {
             shard.by_id.remove(&id);
         }
-        drop(shard);
+        drop(guard);
         if let Some(why) = message.header(REFUSED) {
             let why = why.get(..MOST_REFUSAL_BYTES).unwrap_or(why);
             replies.on_refusal(tag, message.from, &String::from_utf8_lossy(why));
@@ -238,6 +242,11 @@ impl Messenger {
     /// How many requests are under way.
     pub fn pending(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).by_id.len()).sum()
+    }
+
+    /// How many replies came in time, since the start.
+    pub fn answers(&self) -> u64 {
+        self.shards.iter().map(|shard| lock(shard).answers).sum()
     }
 
     /// How long replies are waited for.

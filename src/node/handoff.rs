@@ -51,6 +51,17 @@ pub struct Handoff {
     tasks: TaskTracker,
 }
 
+/// What is being done about the hints for a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HandoffState {
+    /// They are being delivered.
+    Delivering,
+    /// A delivery has failed; the next one begins after so long at the earliest.
+    PutOff(Duration),
+    /// They are delivered as soon as the node is there.
+    Waiting,
+}
+
 #[derive(Debug, Default)]
 struct State {
     /// The deliveries that are under way, by whom the hints were kept for.
@@ -58,6 +69,8 @@ struct State {
     /// Nodes that are not tried before this monotonic time.
     put_off: BTreeMap<IpAddr, Duration>,
     troubles: BTreeMap<IpAddr, Trouble>,
+    /// Deliveries that have ended, well or not.
+    ended: u64,
     /// The ring when it was looked at last.
     ring: TokenMetadata,
 }
@@ -108,7 +121,9 @@ impl Handoff {
         let handoff = Arc::clone(self);
         self.tasks.spawn(async move {
             handoff.deliver(target, recipient, &interruption).await;
-            handoff.lock().running.remove(&target);
+            let mut state = handoff.lock();
+            state.running.remove(&target);
+            state.ended += 1;
         });
     }
 
@@ -128,6 +143,24 @@ impl Handoff {
         let state = self.lock();
         !state.running.contains_key(&target)
             && state.put_off.get(&target).is_none_or(|it| *it <= now)
+    }
+
+    /// What is being done about the hints for a node at this monotonic time.
+    pub(super) fn state_of(&self, target: IpAddr, now: Duration) -> HandoffState {
+        let state = self.lock();
+        if state.running.contains_key(&target) {
+            return HandoffState::Delivering;
+        }
+        match state.put_off.get(&target) {
+            Some(until) if *until > now => HandoffState::PutOff(until.saturating_sub(now)),
+            _ => HandoffState::Waiting,
+        }
+    }
+
+    /// Deliveries that are under way, and how many have ended since the start.
+    pub(super) fn deliveries(&self) -> (usize, u64) {
+        let state = self.lock();
+        (state.running.len(), state.ended)
     }
 
     /// Lets a node be tried again at once. Whether it was put off.

@@ -11,13 +11,13 @@
 
 mod host;
 
-use super::handoff::{Handoff, HandoffOptions};
+use super::handoff::{Handoff, HandoffOptions, HandoffState};
 use crate::base::clock::Clock;
 use crate::coordinator::{Coordinator, CoordinatorOptions, Hinting, Peers, ReadOptions};
 use crate::gossip::{
     EXTENSIONS_STATE, Effects, GOSSIP_INTERVAL, GossipEvent, GossipMessage, Gossiper,
     GossiperOptions, LOAD_STATE, Membership, MembershipChange, MessageKind, Move, RING_DELAY,
-    RemovedNode,
+    RemovedNode, SCHEMA_STATE, VERSION_STATE,
 };
 use crate::net::message::Message;
 use crate::net::messenger::Messenger;
@@ -289,6 +289,18 @@ impl Member {
         self.handoff.as_ref().is_some_and(|handoff| handoff.hasten(endpoint))
     }
 
+    /// What is being done about the hints for a target, at this monotonic time; `None` with
+    /// `HintedHandoffEnabled` off.
+    pub fn handoff_state(&self, target: IpAddr, now: Duration) -> Option<HandoffState> {
+        self.handoff.as_ref().map(|handoff| handoff.state_of(target, now))
+    }
+
+    /// Deliveries of hints that are under way, and how many have ended since the start; `None` with
+    /// `HintedHandoffEnabled` off.
+    pub fn deliveries(&self) -> Option<(usize, u64)> {
+        self.handoff.as_ref().map(|handoff| handoff.deliveries())
+    }
+
     /// Takes a node back that was removed from the ring, with the data that it has: at once if it
     /// has been started since, else when it is. Only this node does so. Returns whether it is back
     /// in the ring; `None` if no such node was removed. May wait for the disk.
@@ -314,6 +326,12 @@ impl Member {
     /// Takes nodes for dead above this phi, from the next round of gossip on.
     pub fn set_phi_convict_threshold(&self, threshold: f64) {
         self.lock().gossiper.set_phi_convict_threshold(threshold);
+    }
+
+    /// Announces the fingerprint of what all nodes have to agree on. To be called before
+    /// [`Member::run`].
+    pub fn announce_schema(&self, fingerprint: &str) {
+        announce(&mut self.lock().gossiper, SCHEMA_STATE, fingerprint);
     }
 
     /// Looks at what gossip knows.
@@ -437,6 +455,7 @@ impl Member {
         }
         self.announce_place(&mut gossip);
         announce(&mut gossip.gossiper, EXTENSIONS_STATE, &extensions::ALL.join(","));
+        announce(&mut gossip.gossiper, VERSION_STATE, env!("CARGO_PKG_VERSION"));
         if let Some(handoff) = &self.handoff {
             handoff.start(&gossip.membership.members().ring);
         }
@@ -501,6 +520,7 @@ impl Member {
             for change in gossip.membership.follow(&event) {
                 is_changed |= self.follow(gossip, change);
             }
+            self.warn_of_other_schema(gossip, &event);
             is_changed |= self.notice(&event);
         }
         if is_changed {
@@ -518,6 +538,20 @@ impl Member {
         self.publish(gossip);
         if let Some(handoff) = &self.handoff {
             handoff.follow(&gossip.membership.members().ring);
+        }
+    }
+
+    /// A node that is configured in another way has to be looked at, since requests through it end
+    /// up elsewhere. Told whenever it announces that, which is once for each of its starts.
+    fn warn_of_other_schema(&self, gossip: &Gossip, event: &GossipEvent) {
+        let GossipEvent::StateChanged { endpoint, name, state, .. } = event else { return };
+        let own = gossip.gossiper.state(self.local).and_then(|own| own.value(SCHEMA_STATE));
+        if name == SCHEMA_STATE && own.is_some_and(|own| own != state.value) {
+            log::warn!(
+                "{endpoint} is configured with another schema, replication, partitioner or \
+                 GCGraceSeconds than this node: its storage-conf.xml has to say the same. See \
+                 nodetool describecluster"
+            );
         }
     }
 

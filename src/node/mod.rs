@@ -5,16 +5,21 @@
 //!   Node        the whole: ports, data, API, operators
 //!     setup     what the settings mean for the storage core
 //!     beginning  as what it starts: a member, or one that joins or replaces one
+//!     fingerprint    what of them all nodes have to agree on
+//!     drain     how it leaves its ring
 //!     member    the node among others: gossip, messages, coordinator
 //!       handoff    hints for who is back
 //! ```
 
 mod beginning;
+mod drain;
+mod fingerprint;
 mod handoff;
 mod member;
 mod setup;
 
-pub use handoff::{Handoff, HandoffOptions};
+pub use drain::{Drain, Drained};
+pub use handoff::{Handoff, HandoffOptions, HandoffState};
 pub use member::{Member, MemberOptions, Receiver};
 pub use setup::StorageSetup;
 pub(crate) use setup::family_options;
@@ -43,13 +48,14 @@ use crate::wire::ApiVersion;
 use crate::wire::limits::Limits;
 use crate::wire::server::{Server, ServerOptions};
 use beginning::Beginning;
+use drain::DrainOptions;
+use fingerprint::fingerprint;
 use setup::{max_answer_bytes, memory_budget};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
@@ -170,8 +176,8 @@ pub struct Node {
     hints: Option<Arc<HintStore>>,
     hint_sync_interval: Duration,
     rack_file: Option<Arc<RackFileSource>>,
-    /// What runs as long as the node is a member of its ring.
-    membership: Option<(CancellationToken, JoinSet<()>)>,
+    drain: Arc<Drain>,
+    has_joined: bool,
 }
 
 impl Node {
@@ -205,21 +211,20 @@ impl Node {
             clock: &clock,
         };
         let member = member(&settings, options, placements.by_keyspace, &identity, &parts)?;
+        let drain = Drain::new(DrainOptions::new(&member, &parts));
         let rack_file = placements.rack_file;
-        let admin = admin.map(|admin| {
-            let context = AdminContext::new(AdminOptions {
-                cluster_name: settings.cluster_name.clone(),
-                storage: Arc::clone(&storage),
-                member: Arc::clone(&member),
-                transport: Arc::clone(&transport),
-                rack_file: rack_file.clone(),
-                clock: Arc::clone(&clock),
-            });
-            admin
-                .start(context, Access::new(settings.admin.token.clone()))
-                .map_err(NodeError::Admin)
-        });
-        let admin = admin.transpose()?;
+        let admin_options = AdminOptions {
+            cluster_name: settings.cluster_name.clone(),
+            storage: Arc::clone(&storage),
+            replica: Arc::clone(&replica),
+            member: Arc::clone(&member),
+            transport: Arc::clone(&transport),
+            rack_file: rack_file.clone(),
+            snitches: snitches(&settings),
+            drain: Arc::clone(&drain),
+            clock: Arc::clone(&clock),
+        };
+        let admin = start_admin(admin, Access::new(settings.admin.token.clone()), admin_options)?;
         let hint_sync_interval = hint_sync_interval(settings.commit_log.sync);
         let api = api(settings, options, &storage, &member, clock);
         Ok(Self {
@@ -237,7 +242,8 @@ impl Node {
             hints,
             hint_sync_interval,
             rack_file,
-            membership: None,
+            drain,
+            has_joined: false,
         })
     }
 
@@ -255,7 +261,7 @@ impl Node {
     /// expected, or has the data of its range. Must be called within a tokio runtime, before
     /// [`Node::run`], which does it else.
     pub async fn join(&mut self) -> Result<(), NodeError> {
-        if self.membership.is_none() {
+        if !std::mem::replace(&mut self.has_joined, true) {
             self.take_part();
             self.member.settle().await;
         }
@@ -278,9 +284,8 @@ impl Node {
     }
 
     fn take_part(&mut self) {
-        let stop = CancellationToken::new();
+        let Drain { stop, tasks, .. } = &*self.drain;
         self.transport.serve(Receiver::new(Arc::clone(&self.member)) as _);
-        let mut tasks = JoinSet::new();
         tasks.spawn(Arc::clone(&self.member).run(stop.clone()));
         if let Some(rack_file) = self.rack_file.take() {
             tasks.spawn(unless(stop.clone(), follow(rack_file, Arc::clone(&self.member))));
@@ -289,7 +294,6 @@ impl Node {
             let syncing = sync_hints(Arc::clone(hints), self.hint_sync_interval);
             tasks.spawn(unless(stop.clone(), syncing));
         }
-        self.membership = Some((stop, tasks));
     }
 
     /// Serves until `stop` is cancelled; then ends calls under way, writes everything to disk and
@@ -301,23 +305,12 @@ impl Node {
             joined = self.join() => joined,
         };
         let listening = self.server.take().filter(|_| joined.is_ok());
-        let Self { api, replica, storage, admin, member, transport, hints, .. } = self;
+        let Self { api, replica, storage, admin, drain, hints, .. } = self;
         let served = match listening {
             Some(server) => server.run(api, stop).await.map_err(NodeError::Serving),
             None => joined,
         };
-        member.coordinator().drain().await;
-        if let Some((stop, tasks)) = self.membership {
-            stop.cancel();
-            tasks.join_all().await;
-        }
-        // Before the threads that may wait in a write are waited for.
-        storage.stop_writes();
-        let closing = tokio::task::spawn_blocking(move || transport.shutdown());
-        if closing.await.is_err() {
-            log::error!("the connections to other nodes were not closed in order");
-        }
-        member.finish().await;
+        drain.leave().await;
         if let Some(Err(error)) = hints.map(|hints| hints.close()) {
             log::warn!("the hints were not closed in order: {error}");
         }
@@ -379,6 +372,12 @@ fn bind_transport(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<TcpTran
     }
 }
 
+/// The snitches that keyspaces have, by class name.
+fn snitches(settings: &Settings) -> Vec<String> {
+    let names = settings.keyspaces.iter().map(|keyspace| keyspace.snitch.class_name().to_owned());
+    names.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
 fn replica_options(settings: &Settings) -> ReplicaOptions {
     ReplicaOptions {
         concurrent_reads: settings.storage.concurrent_reads as usize,
@@ -435,7 +434,8 @@ fn member(
     parts: &Parts<'_>,
 ) -> Result<Arc<Member>, NodeError> {
     let network = &settings.network;
-    Ok(Member::new(MemberOptions {
+    let agreed = fingerprint(settings, &placements);
+    let member = Member::new(MemberOptions {
         local: network.listen_address,
         cluster_name: settings.cluster_name.clone(),
         seeds: settings.seeds.clone(),
@@ -454,7 +454,19 @@ fn member(
         transport: Arc::clone(parts.transport) as _,
         clock: Arc::clone(parts.clock),
         seed: options.seed,
-    })?)
+    })?;
+    member.announce_schema(&agreed);
+    Ok(member)
+}
+
+fn start_admin(
+    server: Option<AdminServer>,
+    access: Access,
+    options: AdminOptions,
+) -> Result<Option<RunningAdmin>, NodeError> {
+    let Some(server) = server else { return Ok(None) };
+    let running = server.start(AdminContext::new(options), access);
+    running.map(Some).map_err(NodeError::Admin)
 }
 
 fn open_hints(

@@ -28,4 +28,4 @@ pub use hints::{
 pub use local_store::{Applied, LocalStore, LogPosition, WriteError};
 pub use responder::{Responder, ResponderOptions};
 pub use verbs::{Answer, Replica, ReplicaError, ReplicaOptions, Row, Ticket, VersionedRow};
-pub use workers::{Abandoned, QUEUE_LENGTH, WorkerPool};
+pub use workers::{Abandoned, PoolLoad, QUEUE_LENGTH, WorkerPool};

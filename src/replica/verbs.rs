@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::local_store::{Applied, LocalStore, LogPosition, WriteError};
-use super::workers::{Abandoned, WorkerPool};
+use super::workers::{Abandoned, PoolLoad, Waiters, WorkerPool};
 use crate::model::cell::Cell;
 use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
@@ -48,6 +48,8 @@ pub struct Replica {
     writes: WorkerPool,
     runs_inline: bool,
     tickets: Arc<Semaphore>,
+    /// Requests that wait for a ticket's permit, before they may ask a thread.
+    not_admitted: Waiters,
     max_answer_bytes: usize,
 }
 
@@ -168,7 +170,8 @@ impl Replica {
         let reads = WorkerPool::start("read", threads(options.concurrent_reads))?;
         let writes = WorkerPool::start("write", threads(options.concurrent_writes))?;
         let tickets = Arc::new(Semaphore::new(options.concurrent_reads));
-        Ok(Self { store, reads, writes, runs_inline, tickets, max_answer_bytes })
+        let not_admitted = Waiters::default();
+        Ok(Self { store, reads, writes, runs_inline, tickets, not_admitted, max_answer_bytes })
     }
 
     /// Whether everything is done on the thread that asks.
@@ -319,7 +322,8 @@ impl Replica {
     async fn admit(&self, ticket: &mut Ticket) {
         if ticket.permit.is_none() {
             // Nobody closes the semaphore.
-            ticket.permit = Arc::clone(&self.tickets).acquire_owned().await.ok();
+            let permit = Arc::clone(&self.tickets).acquire_owned();
+            ticket.permit = self.not_admitted.wait(permit).await.ok();
         }
     }
 
@@ -340,6 +344,18 @@ impl Replica {
     /// Tokens of keys that are sampled from the indexes on disk, in any order.
     pub fn sampled_tokens(&self) -> Vec<Token> {
         self.store.sampled_tokens()
+    }
+
+    /// The reads that memory cannot answer: those on a thread, and those that wait.
+    pub fn read_load(&self) -> PoolLoad {
+        let PoolLoad { active, waiting } = self.reads.load();
+        PoolLoad { active, waiting: waiting + self.not_admitted.count() }
+    }
+
+    /// The writes that have to wait for memory or the disk: those on a thread, and those that wait
+    /// for one.
+    pub fn write_load(&self) -> PoolLoad {
+        self.writes.load()
     }
 
     /// Finishes what is under way and ends the threads. Blocks.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
@@ -18,12 +19,55 @@ pub const QUEUE_LENGTH: usize = 128;
 #[error("the work was given up")]
 pub struct Abandoned;
 
+/// What a pool does at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PoolLoad {
+    /// Threads that are at a job.
+    pub active: usize,
+    /// Jobs that wait for a thread, and callers that wait for room or may not ask yet.
+    pub waiting: usize,
+}
+
+/// Callers that wait for something.
+#[derive(Debug, Default)]
+pub(super) struct Waiters(AtomicUsize);
+
+impl Waiters {
+    /// Counts the caller as long as it waits, also if it gives up.
+    pub(super) async fn wait<T>(&self, what: impl Future<Output = T>) -> T {
+        let _one = Waiter::new(&self.0);
+        what.await
+    }
+
+    /// How many wait now.
+    pub(super) fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+struct Waiter<'a>(&'a AtomicUsize);
+
+impl<'a> Waiter<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// A fixed number of threads that take jobs from one bounded queue. It outlives panicking jobs.
 /// Dropping it finishes what is queued and joins the threads.
 pub struct WorkerPool {
     name: &'static str,
     queue: Arc<Queue>,
     room: Arc<Semaphore>,
+    /// Those for whose job there is no room yet.
+    without_room: Waiters,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -36,6 +80,8 @@ struct Queue {
 #[derive(Default)]
 struct QueueState {
     jobs: VecDeque<Job>,
+    /// Threads that are at a job.
+    active: usize,
     closed: bool,
 }
 
@@ -50,7 +96,8 @@ impl WorkerPool {
     pub fn start(name: &'static str, threads: usize) -> io::Result<Self> {
         let queue = Arc::new(Queue::default());
         let room = Arc::new(Semaphore::new(QUEUE_LENGTH * threads));
-        let pool = Self { name, queue, room, threads: Mutex::default() };
+        let without_room = Waiters::default();
+        let pool = Self { name, queue, room, without_room, threads: Mutex::default() };
         for number in 1..=threads {
             let queue = Arc::clone(&pool.queue);
             let builder = Builder::new().name(format!("{name}-{number}"));
@@ -90,8 +137,16 @@ impl WorkerPool {
     }
 
     async fn queue(&self, run: Box<dyn FnOnce() + Send>) -> Result<(), Abandoned> {
-        let room = Arc::clone(&self.room).acquire_owned().await.map_err(|_| Abandoned)?;
+        let room = self.without_room.wait(Arc::clone(&self.room).acquire_owned()).await;
+        let room = room.map_err(|_| Abandoned)?;
         self.queue.push(Job { run, room })
+    }
+
+    /// What it does now.
+    pub fn load(&self) -> PoolLoad {
+        let state = lock(&self.queue.state);
+        let waiting = state.jobs.len() + self.without_room.count();
+        PoolLoad { active: state.active, waiting }
     }
 
     /// Takes no more jobs, finishes those that are queued, and joins the threads. Blocks.
@@ -140,11 +195,14 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// The next job; `None` when there are none and none will come.
-    fn next(&self) -> Option<Job> {
+    /// The next job, for a thread that has ended one or begins; `None` when there are none and none
+    /// will come.
+    fn next(&self, has_ended: bool) -> Option<Job> {
         let mut state = lock(&self.state);
+        state.active -= usize::from(has_ended);
         loop {
             if let Some(job) = state.jobs.pop_front() {
+                state.active += 1;
                 return Some(job);
             }
             if state.closed {
@@ -155,7 +213,9 @@ impl Queue {
     }
 
     fn work(&self, pool: &str) {
-        while let Some(Job { run, room }) = self.next() {
+        let mut has_ended = false;
+        while let Some(Job { run, room }) = self.next(has_ended) {
+            has_ended = true;
             drop(room);
             // The sender of the result is dropped in the panic, so that the caller learns of it.
             if catch_unwind(AssertUnwindSafe(run)).is_err() {
@@ -173,7 +233,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc;
     use std::time::Duration;
 
@@ -209,6 +268,42 @@ mod tests {
             assert_eq!(receiver.await, Ok(number));
         }
         assert_eq!(pool.submit(|| 1).await.unwrap().await, Ok(1), "there is room again");
+    }
+
+    #[tokio::test]
+    async fn the_load_is_what_runs_and_what_waits() {
+        let pool = WorkerPool::start("test", 1).unwrap();
+        let (begun, has_begun) = oneshot::channel();
+        let (go_on, gate) = mpsc::channel::<()>();
+        let first = pool.submit(move || {
+            begun.send(()).unwrap();
+            gate.recv().unwrap();
+        });
+        let first = first.await.unwrap();
+        has_begun.await.unwrap();
+        let mut queued = Vec::new();
+        for _ in 0..QUEUE_LENGTH {
+            queued.push(pool.submit(|| ()).await.unwrap());
+        }
+        assert_eq!(pool.load(), PoolLoad { active: 1, waiting: QUEUE_LENGTH });
+        {
+            let mut without_room = Box::pin(pool.submit(|| ()));
+            assert!(futures_poll(&mut without_room).is_pending());
+            assert_eq!(pool.load().waiting, QUEUE_LENGTH + 1);
+        }
+        assert_eq!(pool.load().waiting, QUEUE_LENGTH, "it has given up");
+        go_on.send(()).unwrap();
+        first.await.unwrap();
+        for job in queued {
+            job.await.unwrap();
+        }
+        pool.shutdown();
+        assert_eq!(pool.load(), PoolLoad::default());
+    }
+
+    fn futures_poll<F: Future + Unpin>(future: &mut F) -> std::task::Poll<F::Output> {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        std::pin::Pin::new(future).poll(&mut context)
     }
 
     #[tokio::test]

@@ -8,6 +8,7 @@ mod dev_cluster;
 mod disturbances;
 mod failures;
 mod nodes;
+mod operators;
 mod repair;
 mod ring;
 mod scans;

@@ -23,6 +23,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of an answer.
 const MAX_ANSWER: usize = 256 << 20;
 
+/// How often it is looked how far the server is.
+const WATCH_PERIOD: Duration = Duration::from_millis(500);
+
 /// The admin side of a server.
 #[derive(Debug)]
 pub(in crate::commands) struct Client {
@@ -147,6 +150,36 @@ impl Client {
     ) -> Result<T, ClientError> {
         let body = serde_json::to_vec(body).map_err(|error| self.senseless(error))?;
         self.parse(&self.runtime.block_on(self.exchange(Method::POST, path, body.into()))?)
+    }
+
+    /// [`Client::work`], and tells meanwhile, now and then, what is found at another path.
+    pub(super) fn work_watched<T: DeserializeOwned, W: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        watched: &str,
+        mut tell: impl FnMut(&W),
+    ) -> Result<T, ClientError> {
+        let body = serde_json::to_vec(body).map_err(|error| self.senseless(error))?;
+        let work = self.exchange(Method::POST, path, body.into());
+        let watch = async {
+            loop {
+                tokio::time::sleep(WATCH_PERIOD).await;
+                let look = self.soon(self.exchange(Method::GET, watched, Bytes::new())).await;
+                // What matters is how the work ends.
+                if let Some(found) = look.ok().and_then(|answer| self.parse(&answer).ok()) {
+                    tell(&found);
+                }
+            }
+        };
+        let done = self.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                done = work => done,
+                never = watch => never,
+            }
+        });
+        self.parse(&done?)
     }
 
     /// Has the server remove what is meant by this path; waits as long as that takes.

@@ -3,17 +3,23 @@
 
 mod allow_return;
 mod cache_capacity;
+mod cfhistograms;
 mod cfstats;
 mod client;
 mod compact;
 mod compaction_stats;
 mod compaction_thresholds;
+mod describe_cluster;
+mod drain;
 mod flush;
 mod gossip_info;
+mod hints;
 mod info;
 mod operations;
 mod ring;
 mod snapshots;
+mod status;
+mod tpstats;
 mod version;
 
 use super::output;
@@ -76,6 +82,13 @@ enum Command {
     Info,
     /// Prints the nodes of the ring: who is up, with how much data, where
     Ring,
+    /// Prints all nodes at a glance; exits with 1 unless all are up and in their places
+    Status,
+    /// Prints whether all nodes agree on schema and replication; exits with 1 if not
+    Describecluster,
+    /// Takes the node out of its ring, refuses writes and writes everything to disk; then start it
+    /// anew
+    Drain,
     /// Takes a removed node back into the ring with the data that it has; for each node to be told
     Allowreturn(allow_return::Arguments),
     /// Leaves the ring: other nodes take over what this one has
@@ -90,10 +103,16 @@ enum Command {
     Cleanup(operations::CleanupArguments),
     /// Prints what the nodes say of themselves
     Gossipinfo,
+    /// Prints what is kept for nodes that were down, and what is being done about it
+    Hints,
     /// Prints the version of the server
     Version,
     /// Prints statistics of column families
     Cfstats(cfstats::Arguments),
+    /// Prints how long reads and writes of a column family took, in about the last minute
+    Cfhistograms(cfhistograms::Arguments),
+    /// Prints what work is being done, waits and was done
+    Tpstats,
     /// Writes memtables to disk
     Flush(flush::Arguments),
     /// Merges all SSTables of each column family into one
@@ -124,6 +143,7 @@ impl Command {
             | Self::Loadbalance(_)
             | Self::Removetoken(_)
             | Self::Cleanup(_)
+            | Self::Drain
             | Self::Flush(_)
             | Self::Compact(_)
             | Self::Setcompactionthreshold(_)
@@ -132,9 +152,14 @@ impl Command {
             | Self::Clearsnapshot(_) => true,
             Self::Info
             | Self::Ring
+            | Self::Status
+            | Self::Describecluster
             | Self::Gossipinfo
+            | Self::Hints
             | Self::Version
             | Self::Cfstats(_)
+            | Self::Cfhistograms(_)
+            | Self::Tpstats
             | Self::Compactionstats
             | Self::Getcompactionthreshold(_)
             | Self::Listsnapshots(_) => false,
@@ -147,13 +172,20 @@ impl Command {
 struct Output {
     json: serde_json::Value,
     text: String,
+    /// Whether what is told is no failure.
+    is_well: bool,
 }
 
 impl Output {
     /// What the server answered, and the same as text: whole lines.
     fn new(answer: &impl Serialize, text: String) -> Self {
         let json = serde_json::to_value(answer).expect("it was JSON when the server sent it");
-        Self { json, text }
+        Self { json, text, is_well: true }
+    }
+
+    /// The same, with the exit code of a failure: for scripts that look at nothing else.
+    fn failing(self) -> Self {
+        Self { is_well: false, ..self }
     }
 }
 
@@ -197,13 +229,14 @@ impl NodetoolError {
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
     match execute(arguments) {
-        Ok(Output { json, text }) => {
+        Ok(Output { json, text, is_well }) => {
+            let exit_code = if is_well { ExitCode::SUCCESS } else { ExitCode::from(FAILED) };
             let text = if arguments.json { format!("{json:#}\n") } else { text };
             output::text(&text);
             if arguments.command.changes() {
-                output::finish(ExitCode::SUCCESS)
+                output::finish(exit_code)
             } else {
-                output::finish_telling(ExitCode::SUCCESS, FAILED)
+                output::finish_telling(exit_code, FAILED)
             }
         }
         Err(error) => {
@@ -220,6 +253,9 @@ fn execute(arguments: &Arguments) -> Result<Output, NodetoolError> {
     match &arguments.command {
         Command::Info => info::run(&client),
         Command::Ring => ring::run(&client),
+        Command::Status => status::run(&client),
+        Command::Describecluster => describe_cluster::run(&client),
+        Command::Drain => drain::run(&client),
         Command::Allowreturn(arguments) => allow_return::run(&client, arguments),
         Command::Decommission(waiting) => operations::decommission(&client, waiting),
         Command::Move(arguments) => operations::move_to(&client, arguments),
@@ -227,8 +263,11 @@ fn execute(arguments: &Arguments) -> Result<Output, NodetoolError> {
         Command::Removetoken(arguments) => operations::remove(&client, arguments),
         Command::Cleanup(arguments) => operations::cleanup(&client, arguments),
         Command::Gossipinfo => gossip_info::run(&client),
+        Command::Hints => hints::run(&client),
         Command::Version => version::run(&client),
         Command::Cfstats(arguments) => cfstats::run(&client, arguments),
+        Command::Cfhistograms(arguments) => cfhistograms::run(&client, arguments),
+        Command::Tpstats => tpstats::run(&client),
         Command::Flush(arguments) => flush::run(&client, arguments),
         Command::Compact(arguments) => compact::run(&client, arguments),
         Command::Compactionstats => compaction_stats::run(&client),

@@ -8,5 +8,5 @@ use serde_json::json;
 pub(super) fn run(client: &Client) -> Result<Output, NodetoolError> {
     let Info { version, .. } = client.get("/api/v1/info")?;
     let text = format!("ReleaseVersion: Alexandra {version}\n");
-    Ok(Output { json: json!({ "version": version }), text })
+    Ok(Output::new(&json!({ "version": version }), text))
 }

@@ -1,10 +1,10 @@
 //! `alexandra sstable export`.
 
 use super::Outcome;
-use super::progress::Progress;
 use super::target::{ConfigArguments, Files, ToolError, describe_itself};
 use super::verify::OTHER_FILE;
 use crate::base::fs::FileSystem;
+use crate::commands::progress::Progress;
 use crate::model::key::RowKey;
 use crate::model::schema::ColumnFamilySchema;
 use crate::ring::Partitioner;

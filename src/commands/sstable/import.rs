@@ -1,10 +1,10 @@
 //! `alexandra sstable import`.
 
 use super::Outcome;
-use super::progress::Progress;
 use super::target::{ConfigArguments, Configured, ToolError, check_output, writer_options};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::fs::{FileSystem, OsFileSystem};
+use crate::commands::progress::Progress;
 use crate::config::Settings;
 use crate::config::settings::ColumnFamilySettings;
 use crate::storage::error::{FileContext, FileError};

@@ -8,7 +8,6 @@ mod dump;
 mod export;
 mod import;
 mod old_tools;
-mod progress;
 mod scrub;
 mod target;
 mod verify;

@@ -2,13 +2,13 @@
 
 use super::Outcome;
 use super::import::family_of;
-use super::progress::Progress;
 use super::target::{
     ConfigArguments, Configured, Files, ToolError, check_output, describe_itself, writer_options,
 };
 use super::verify::{OTHER_FILE, families, print, verify_file};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::fs::FileSystem;
+use crate::commands::progress::Progress;
 use crate::config::settings::ColumnFamilySettings;
 use crate::model::schema::ColumnFamilySchema;
 use crate::storage::error::{FileContext, FileError};

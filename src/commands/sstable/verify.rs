@@ -1,9 +1,9 @@
 //! `alexandra sstable verify`.
 
 use super::Outcome;
-use super::progress::Progress;
 use super::target::{ConfigArguments, Configured, Files, ToolError};
 use crate::base::fs::FileSystem;
+use crate::commands::progress::Progress;
 use crate::config::settings::ColumnFamilySettings;
 use crate::model::comparator::ComparatorRegistry;
 use crate::storage::sstable::verify::{Expected, Report, verify};

@@ -8,7 +8,7 @@ use super::super::store::Store;
 use super::Shared;
 use crate::base::events::{FlushCause, FlushEvent};
 use std::io;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +20,22 @@ pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Segments of the commit log from which on the families that pin the oldest one are flushed.
 const MAX_LOG_SEGMENTS: u64 = 8;
+
+/// Counts a memtable as long as it is being written.
+struct Writing<'a>(&'a AtomicUsize);
+
+impl<'a> Writing<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 impl Shared {
     /// Switches the memtable and writes the old one to disk. What fails is tried again later, or
@@ -38,7 +54,7 @@ impl Shared {
         let _one_at_a_time = store.flush_lock();
         // What an earlier flush could not write goes first: the log forgets in order.
         for memtable in store.view().flushing.clone() {
-            store.flush(&memtable)?;
+            self.write_memtable(store, &memtable)?;
         }
         let gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
         let position = self.log.position();
@@ -52,10 +68,16 @@ impl Shared {
             if let Err(error) = self.log.sync_now() {
                 log::warn!("{} is flushed, but not the commit log: {error}", store.schema());
             }
-            store.flush(&memtable)?;
+            self.write_memtable(store, &memtable)?;
         }
         self.after_flush(store, position);
         Ok(())
+    }
+
+    /// Writes a memtable to disk that was switched before.
+    fn write_memtable(&self, store: &Store, memtable: &Arc<Memtable>) -> Result<(), ReadError> {
+        let _one = Writing::new(&self.writing);
+        store.flush(memtable)
     }
 
     pub(super) fn tell_switched(

@@ -141,6 +141,8 @@ struct Shared {
     replayed_into: Vec<Vec<Weak<Memtable>>>,
     /// Flushes that are under way on the flush threads.
     flushing: AtomicUsize,
+    /// Memtables that are being written to disk, by whichever thread.
+    writing: AtomicUsize,
     compactions: CompactionQueue,
     compactor: Compactor,
     compaction_niceness: i32,
@@ -341,6 +343,19 @@ impl Storage {
     /// no room it is tried again later; after any other failure the family takes no more writes.
     pub fn flush(&self, family: FamilyId) -> Result<(), ReadError> {
         self.shared.flush(self.shared.store(family), FlushCause::Request)
+    }
+
+    /// How many memtables hold something that is not on disk yet.
+    pub fn unflushed_memtables(&self) -> usize {
+        let held = |store: &Arc<Store>| {
+            store.view().memtables().filter(|memtable| !memtable.is_empty()).count()
+        };
+        self.shared.stores.iter().map(held).sum()
+    }
+
+    /// How many memtables are being written to disk now.
+    pub fn flushes_running(&self) -> usize {
+        self.shared.writing.load(Ordering::Relaxed)
     }
 
     /// Merges all SSTables of a column family into one before it returns; waits for compactions of

@@ -176,6 +176,7 @@ impl Storage {
             flushes: WorkQueue::default(),
             replayed_into,
             flushing: AtomicUsize::new(0),
+            writing: AtomicUsize::new(0),
             compactions: CompactionQueue::default(),
             compactor,
             compaction_niceness: machine::thread_niceness() + options.compaction.niceness,

@@ -10,6 +10,7 @@
 mod caches;
 mod claims;
 mod flush;
+mod histogram;
 mod open;
 mod operations;
 mod outputs;
@@ -20,6 +21,7 @@ mod statistics;
 
 pub use claims::{Choosable, Claim};
 pub use flush::discard;
+pub use histogram::{BUCKET_OFFSETS, Histogram};
 pub use open::OpenError;
 pub(in crate::storage) use open::find;
 pub use operations::{Begun, Operation, Operations, Totals};

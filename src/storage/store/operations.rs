@@ -6,12 +6,14 @@
 //! [`TIMED_EVERY`]th: a mean needs no more, and two looks at the clock cost several times what the
 //! counting does.
 
+use super::histogram::{Histogram, Recorder};
 use crate::base::clock::Clock;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Copies of the counters. Some 2 KB for each column family.
+/// Copies of the counters. Some 4 KB for each column family, and 700 bytes for each kind of
+/// operation that a thread with a stripe of its own has done.
 const STRIPES: usize = 16;
 
 /// Of so many operations one is timed.
@@ -51,6 +53,9 @@ struct Counters {
     count: AtomicU64,
     timed: AtomicU64,
     timed_nanos: AtomicU64,
+    /// The count when the last one was timed: it stands for those before it as well.
+    recorded: AtomicU64,
+    recorder: Recorder,
 }
 
 /// How often something was done since the start, and how long those took that were timed.
@@ -107,11 +112,13 @@ impl Operations {
     /// Counts so many operations that took from `begun` until now.
     pub fn end(&self, operation: Operation, count: u64, begun: Begun, clock: &dyn Clock) {
         let counters = self.of_this_thread(operation);
-        counters.count.fetch_add(count, Ordering::Relaxed);
+        let now = counters.count.fetch_add(count, Ordering::Relaxed) + count;
         if let Begun(Some(begun)) = begun {
-            let nanos = clock.monotonic().saturating_sub(begun).as_nanos() as u64;
+            let took = clock.monotonic().saturating_sub(begun);
             counters.timed.fetch_add(1, Ordering::Relaxed);
-            counters.timed_nanos.fetch_add(nanos, Ordering::Relaxed);
+            counters.timed_nanos.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+            let recorded = counters.recorded.fetch_max(now, Ordering::Relaxed);
+            counters.recorder.record(took, now.saturating_sub(recorded));
         }
     }
 
@@ -125,6 +132,15 @@ impl Operations {
                 timed_nanos: counters.timed_nanos.load(Ordering::Relaxed),
             })
         })
+    }
+
+    /// How long they took: one that was timed counts for itself and those before it that were not.
+    pub fn histogram(&self, operation: Operation) -> Histogram {
+        let mut histogram = Histogram::default();
+        for stripe in &self.stripes {
+            stripe.counters(operation).recorder.add_to(&mut histogram);
+        }
+        histogram
     }
 
     fn of_this_thread(&self, operation: Operation) -> &Counters {
@@ -193,6 +209,26 @@ mod tests {
         assert_eq!(operations.totals(Operation::Write).mean(), None);
         let since = reads.since(&Totals { count: total - 1, ..reads });
         assert_eq!((since.count, since.timed), (1, 0));
+    }
+
+    #[test]
+    fn the_histogram_counts_all_up_to_the_last_that_was_timed() {
+        let clock = ManualClock::default();
+        let operations = Operations::default();
+        for micros in 0..FIRST_TIMED + 5 * TIMED_EVERY {
+            let begun = operations.begin(Operation::Write, &clock);
+            clock.advance(Duration::from_micros(micros));
+            // Several at a time, so that the numbers that are timed are not all met.
+            operations.end(Operation::Write, 3, begun, &clock);
+            let all: u64 = operations.histogram(Operation::Write).buckets().iter().sum();
+            let count = operations.totals(Operation::Write).count;
+            assert!(all <= count && count - all < 3 * TIMED_EVERY, "{all} {count}");
+            if begun.0.is_some() {
+                assert_eq!(all, count);
+            }
+        }
+        let reads = operations.histogram(Operation::Read);
+        assert_eq!(reads, Histogram::default());
     }
 
     #[test]

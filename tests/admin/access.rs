@@ -1,0 +1,152 @@
+//! Who may do what, and how much of the machine a client may take.
+
+use super::{Node, PATIENCE, REQUEST_LIMIT, assert_refused};
+use crate::server::calls::{STANDARD, plain_families};
+use alexandra::base::clock::{Clock, SystemClock};
+use serde_json::Value;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+#[test]
+fn pages_in_a_browser_cannot_change_anything_nor_read_by_another_name() {
+    let node = Node::start(&plain_families());
+    let post = "POST /api/v1/flush HTTP/1.1";
+    let (host, json) = ("Host: localhost:8080", "Content-Type: application/json");
+    let everything = r#"{"keyspace": "Keyspace1"}"#;
+    node.insert(STANDARD, 0..1);
+    for (status, head) in [
+        (403, vec![post, host, json, "Origin: http://evil.example"]),
+        (403, vec![post, host, json, "Origin: null"]),
+        (403, vec![post, host, json, "Sec-Fetch-Site: cross-site"]),
+        (403, vec![post, "Host: evil.example", json]),
+        (403, vec!["GET /api/v1/info HTTP/1.1", "Host: evil.example:8080"]),
+        (415, vec![post, host, "Content-Type: text/plain"]),
+        (415, vec![post, host, "Content-Type: application/x-www-form-urlencoded"]),
+        (415, vec![post, host]),
+        (405, vec!["OPTIONS /api/v1/flush HTTP/1.1", host, "Origin: http://localhost:8080"]),
+        (405, vec!["GET /api/v1/flush HTTP/1.1", host]),
+        (404, vec!["GET /api/v2/flush HTTP/1.1", host]),
+    ] {
+        let (answered, body) = node.request(&head, everything);
+        assert_eq!(answered, status, "{head:?}: {body}");
+        let body: Value = serde_json::from_str(&body).unwrap();
+        assert!(!body["error"].as_str().unwrap().is_empty());
+    }
+    assert_eq!(node.family(STANDARD)["sstables"], 0);
+    let own = [post, host, json, "Origin: http://localhost:8080", "Sec-Fetch-Site: same-origin"];
+    assert_eq!(node.request(&own, everything).0, 200);
+    assert_eq!(node.family(STANDARD)["sstables"], 1);
+}
+
+#[test]
+fn other_machines_need_the_token_for_changes() {
+    let head = |authorization: &'static str| {
+        let mut head = vec![
+            "POST /api/v1/flush HTTP/1.1",
+            "Host: 10.0.0.1",
+            "X-Forwarded-For: 10.9.9.9",
+            "Content-Type: application/json",
+        ];
+        head.extend(Some(authorization).filter(|text| !text.is_empty()));
+        head
+    };
+    let node = Node::start(&plain_families().with("AdminToken", "open sesame"));
+    assert_eq!(node.request(&head(""), "{}").0, 401);
+    assert_eq!(node.request(&head("Authorization: Bearer sesame"), "{}").0, 401);
+    assert_eq!(node.request(&head("Authorization: Bearer open sesame"), "{}").0, 200);
+    let look = ["GET /api/v1/info HTTP/1.1", "Host: 10.0.0.1", "X-Forwarded-For: 10.9.9.9"];
+    assert_eq!(node.request(&look, "").0, 200, "reads need none");
+
+    assert_eq!(node.told(&["flush"]), "");
+    let file = node.directory.path().join("token");
+    let path = file.to_str().unwrap();
+    let missing = node.nodetool(&["flush", "--token-file", path]);
+    assert_refused(&missing, 1, "cannot read the token from");
+    fs::write(&file, "wrong\n").unwrap();
+    let wrong = node.nodetool(&["flush", "--token-file", path]);
+    assert_refused(&wrong, 1, "the token is not that of AdminToken (--token-file FILE");
+    fs::write(&file, "open sesame\n").unwrap();
+    assert_eq!(node.told(&["flush", "--token-file", path]), "");
+    assert!(!node.server.log().contains("sesame"), "the token is not logged");
+
+    let without = Node::start(&plain_families());
+    let (status, body) = without.request(&head("Authorization: Bearer open sesame"), "{}");
+    assert!(status == 403 && body.contains("set AdminToken"), "{status} {body}");
+}
+
+#[test]
+fn bodies_are_bounded_and_have_to_make_sense() {
+    let node = Node::start(&plain_families());
+    let put = [
+        "PUT /api/v1/compaction-thresholds HTTP/1.1",
+        "Host: localhost",
+        "Content-Type: application/json; charset=utf-8",
+    ];
+    for (status, body) in [
+        (400, "{"),
+        (400, "[]"),
+        (400, "{}"),
+        (400, r#"{"minimum": 4}"#),
+        (400, r#"{"min": -1}"#),
+        (400, r#"{"min": 1, "max": 4}"#),
+        (400, r#"{"min": 4, "column_families": ["Standard1"]}"#),
+        (404, r#"{"min": 4, "keyspace": "Nowhere"}"#),
+        (200, r#"{"min": 4, "keyspace": "Keyspace1", "column_families": ["Standard1"]}"#),
+    ] {
+        let (answered, told) = node.request(&put, body);
+        assert_eq!(answered, status, "{body}: {told}");
+    }
+    let long = format!("{{\"min\": 4}}{}", " ".repeat(100_000));
+    assert_eq!(node.request(&put, &long).0, 413);
+    let header = format!("X-Long: {}", "x".repeat(100_000));
+    assert_eq!(node.request(&[&put[..], &[&header]].concat(), "{}").0, 431);
+    let query = ["GET /api/v1/cfstats?keyspaces=Keyspace1 HTTP/1.1", "Host: localhost"];
+    assert_eq!(node.request(&query, "").0, 400);
+}
+
+/// Whether the server has closed the connection, with or without an answer.
+fn is_closed(stream: &mut TcpStream) -> bool {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.read_to_end(&mut Vec::new()).is_ok()
+}
+
+#[test]
+fn slow_clients_are_cut_off_and_hold_up_nobody_for_ever() {
+    let node = Node::start(&plain_families());
+    let mut slow_body = TcpStream::connect(node.admin()).unwrap();
+    let head = "POST /api/v1/flush HTTP/1.1\r\nHost: localhost\r\n\
+                Content-Type: application/json\r\nContent-Length: 10\r\n\r\n{";
+    slow_body.write_all(head.as_bytes()).unwrap();
+    let half_heads = (0..100).map(|_| {
+        let mut stream = TcpStream::connect(node.admin()).unwrap();
+        stream.write_all(b"GET /api/v1/info HT").unwrap();
+        stream
+    });
+    let mut half_heads: Vec<_> = half_heads.collect();
+    // More than may be connected at a time: an operator waits, but no longer than for these.
+    let clock = SystemClock::new();
+    assert_eq!(node.json(&["info"])["cluster_name"], "Tests");
+    assert!(clock.monotonic() < REQUEST_LIMIT * 3, "{:?}", clock.monotonic());
+    assert!(half_heads.iter_mut().take(50).all(is_closed));
+    let mut answer = String::new();
+    slow_body.set_read_timeout(Some(PATIENCE)).unwrap();
+    let _ = slow_body.read_to_string(&mut answer);
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    // Clients pay no attention to any of this.
+    node.insert(STANDARD, 0..10);
+}
+
+#[test]
+fn the_server_ends_although_an_operator_is_connected() {
+    let mut node = Node::start(&plain_families());
+    let mut at_rest = TcpStream::connect(node.admin()).unwrap();
+    at_rest.write_all(b"GET /api/v1/info HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut answer = [0; 15];
+    at_rest.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200 OK");
+    let clock = SystemClock::new();
+    assert!(node.server.stop().success());
+    assert!(clock.monotonic() < REQUEST_LIMIT, "{:?}", clock.monotonic());
+    assert!(is_closed(&mut at_rest));
+}
