@@ -7,6 +7,7 @@ mod damage;
 mod dev_cluster;
 mod disturbances;
 mod failures;
+mod interrupted;
 mod nodes;
 mod operators;
 mod repair;

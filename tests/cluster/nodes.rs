@@ -220,6 +220,17 @@ impl Node {
         self.server = Some(Server::launch(&self.directory, self.thrift(), command));
     }
 
+    /// Starts it and does not wait for anything.
+    pub(crate) fn begin(&mut self) {
+        let command = serve(&self.directory);
+        self.server = Some(Server::begin(&self.directory, self.thrift(), command));
+    }
+
+    /// Whether its admin side is there.
+    pub(crate) fn is_asked(&self) -> bool {
+        TcpStream::connect((self.address, ADMIN_PORT)).is_ok()
+    }
+
     /// What its admin side tells.
     pub(crate) fn ask(&self, resource: &str) -> Value {
         let mut stream = TcpStream::connect((self.address, ADMIN_PORT)).unwrap();

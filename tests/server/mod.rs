@@ -136,6 +136,12 @@ impl Server {
         Self { directory: directory.to_owned(), thrift, process, output }
     }
 
+    /// Runs a command that starts a server, and waits for nothing.
+    pub(crate) fn begin(directory: &Path, thrift: SocketAddr, command: Command) -> Self {
+        let (process, output) = spawn(directory, thrift, command);
+        Self { directory: directory.to_owned(), thrift, process, output }
+    }
+
     /// Ends the process as a power cut would: no signal handler runs, nothing is flushed.
     pub(crate) fn kill(&mut self) {
         // An error means that it has ended before.

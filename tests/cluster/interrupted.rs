@@ -1,0 +1,223 @@
+//! Changes of the ring whose nodes are killed in the middle: they are taken up again or have not
+//! happened, and nothing is lost.
+
+use crate::nodes::{Cluster, replicated, wait_until};
+use crate::server::Options;
+use crate::server::calls::{ALL, Entry, Path, STANDARD, first};
+use crate::server::client::{Client, Level};
+use serde_json::Value;
+use std::thread;
+use std::time::Duration;
+
+const NAME: Path<'static> =
+    Path { family: STANDARD, super_column: None, column: Some(b"name".as_slice()) };
+
+/// Rows that are there before, of about 4 KB each, so that collecting them takes some time with the
+/// throttle that these clusters have.
+const ROWS: usize = 1500;
+
+/// Slow streams: the nodes can be killed in the middle of them.
+fn slowly() -> Options {
+    replicated(2).with("StreamThroughputInMBPerSecond", "1")
+}
+
+fn key(row: usize) -> String {
+    format!("row {row}")
+}
+
+fn fill(client: &mut Client) {
+    let value = vec![b'x'; 4 << 10];
+    for row in 0..ROWS {
+        client.insert(&key(row), NAME, &value, 1).unwrap();
+    }
+}
+
+/// Every row is found at ALL through this node, as the version of this round.
+#[track_caller]
+fn check(cluster: &Cluster, number: usize, rounds: &[(usize, i64)]) {
+    let mut client = cluster.client(number).at(Level::All);
+    for row in 0..ROWS {
+        let found = client.get_slice(&key(row), STANDARD, first(ALL, false)).unwrap();
+        assert_eq!(Entry::columns(&found).count(), 1, "{}", key(row));
+    }
+    for (row, timestamp) in rounds {
+        let found = client.get_slice(&key(*row), STANDARD, first(ALL, false)).unwrap();
+        let timestamps: Vec<i64> = Entry::columns(&found).map(|it| it.timestamp).collect();
+        assert_eq!(timestamps, [*timestamp], "{}", key(*row));
+    }
+}
+
+fn ring_of(cluster: &Cluster, observer: usize) -> Vec<(String, String)> {
+    let ring = cluster.nodes[observer].ask("ring");
+    let endpoints = ring["endpoints"].as_array().unwrap();
+    let text = |it: &Value, name: &str| it[name].as_str().unwrap_or_default().to_owned();
+    let mut found: Vec<_> =
+        endpoints.iter().map(|it| (text(it, "address"), text(it, "state"))).collect();
+    found.sort();
+    found
+}
+
+#[track_caller]
+fn wait_for_ring(cluster: &Cluster, observers: &[usize], normal: &[usize]) {
+    for observer in observers {
+        let mut expected: Vec<_> = normal
+            .iter()
+            .map(|it| (cluster.nodes[*it].address.to_string(), "Normal".to_owned()))
+            .collect();
+        expected.sort();
+        wait_until(&format!("node {observer} sees {expected:?}"), || {
+            ring_of(cluster, *observer)
+                .into_iter()
+                .filter(|(_, state)| state != "Outside" && state != "Removed")
+                .eq(expected.clone())
+        });
+    }
+}
+
+/// Waits until the operation of a node is at a step; false if it is over before.
+fn reaches(cluster: &Cluster, number: usize, step: &str) -> bool {
+    let mut is_over = false;
+    wait_until(&format!("node {number} is at: {step}"), || {
+        let operation = cluster.nodes[number].ask("ring/operation");
+        is_over = !operation["done"].is_null() || !operation["error"].is_null();
+        is_over || operation["mode"].as_str().is_some_and(|mode| mode.contains(step))
+    });
+    !is_over
+}
+
+/// Whether some bytes have been collected, and not all.
+fn is_under_way(cluster: &Cluster, number: usize) -> bool {
+    let operation = cluster.nodes[number].ask("ring/operation");
+    let collected = operation["collected"].as_array().cloned().unwrap_or_default();
+    collected.iter().any(|it| it["bytes"].as_u64().unwrap_or_default() > 0)
+}
+
+/// A node that joins is killed at each of its steps, and joins when it is started again.
+#[test]
+fn a_node_that_joins_is_killed_at_every_step() {
+    let mut cluster = Cluster::start(2, slowly());
+    fill(&mut cluster.client(0).at(Level::All));
+    let new = cluster.add(&Options::default().with("AutoBootstrap", "true"));
+    let mut written = Vec::new();
+    let steps = ["", "waiting until all nodes know", "Bootstrapping", "middle"];
+    for (round, step) in steps.into_iter().enumerate() {
+        cluster.nodes[new].begin();
+        wait_until("its operators are served", || cluster.nodes[new].is_asked());
+        match step {
+            // Whatever it does first.
+            "" => {}
+            "middle" => wait_until("data have come", || is_under_way(&cluster, new)),
+            step => assert!(reaches(&cluster, new, step), "{step} was over before"),
+        }
+        // What is written while it joins, and while it is dead.
+        let timestamp = 10 + round as i64;
+        let mut client = cluster.client(0).at(Level::Quorum);
+        for row in [round, 100 + round] {
+            client.insert(&key(row), NAME, b"new", timestamp).unwrap();
+            written.push((row, timestamp));
+        }
+        cluster.kill(new);
+        for row in [200 + round, 300 + round] {
+            let mut client = cluster.client(0);
+            client.insert(&key(row), NAME, b"new", timestamp).unwrap();
+            written.push((row, timestamp));
+        }
+    }
+    cluster.launch(&[new]);
+    wait_for_ring(&cluster, &[0, 1, new], &[0, 1, new]);
+    cluster.wait_for_hints(&[0, 1]);
+    check(&cluster, new, &written);
+}
+
+/// The source of a node that joins is killed in the middle; it goes on when the source is back, or
+/// with another one.
+#[test]
+fn who_gives_the_data_is_killed() {
+    let mut cluster = Cluster::start(2, slowly());
+    fill(&mut cluster.client(0).at(Level::All));
+    let new = cluster.add(&Options::default().with("AutoBootstrap", "true"));
+    cluster.nodes[new].begin();
+    wait_until("its operators are served", || cluster.nodes[new].is_asked());
+    wait_until("data have come", || is_under_way(&cluster, new));
+    cluster.kill(1);
+    thread::sleep(Duration::from_secs(1));
+    cluster.launch(&[1]);
+    wait_for_ring(&cluster, &[0, 1, new], &[0, 1, new]);
+    cluster.wait_for_hints(&[0, 1]);
+    check(&cluster, 0, &[]);
+}
+
+/// A node that leaves is killed: it is where it was when it is started again.
+#[test]
+fn a_node_that_leaves_is_killed() {
+    let mut cluster = Cluster::start(3, slowly());
+    fill(&mut cluster.client(0).at(Level::All));
+    for step in ["waiting until all nodes know", "streaming data"] {
+        cluster.nodetool(2, &["decommission", "--no-wait"]);
+        assert!(reaches(&cluster, 2, step), "{step} was over before");
+        cluster.kill(2);
+        cluster.launch(&[2]);
+        wait_for_ring(&cluster, &[0, 1, 2], &[0, 1, 2]);
+    }
+    // Who collects is killed and started again: it goes on.
+    cluster.nodetool(2, &["decommission", "--no-wait"]);
+    wait_until("data have come", || is_under_way(&cluster, 2));
+    cluster.kill(1);
+    cluster.launch(&[1]);
+    wait_until("it has left", || {
+        let operation = cluster.nodes[2].ask("ring/operation");
+        assert!(operation["error"].is_null(), "{operation}");
+        !operation["done"].is_null()
+    });
+    wait_for_ring(&cluster, &[0, 1], &[0, 1]);
+    cluster.kill(2);
+    cluster.wait_for_hints(&[0, 1]);
+    check(&cluster, 0, &[]);
+    check(&cluster, 1, &[]);
+}
+
+/// A node that moves is killed when it has left its old place: it goes on to the new one.
+#[test]
+fn a_node_that_moves_is_killed() {
+    let mut cluster = Cluster::start(3, slowly());
+    fill(&mut cluster.client(0).at(Level::All));
+    cluster.nodetool(2, &["move", "--no-wait", "99"]);
+    assert!(reaches(&cluster, 2, "Bootstrapping"));
+    cluster.kill(2);
+    cluster.launch(&[2]);
+    wait_for_ring(&cluster, &[0, 1, 2], &[0, 1, 2]);
+    let ring = cluster.nodes[0].ask("ring");
+    let endpoints = ring["endpoints"].as_array().unwrap();
+    assert!(endpoints.iter().any(|it| it["token"] == "99"), "{ring}");
+    cluster.wait_for_hints(&[0, 1]);
+    check(&cluster, 2, &[]);
+}
+
+/// Who has a dead node removed is killed in the middle: the node is still there, and is removed by
+/// another one.
+#[test]
+fn who_removes_a_node_is_killed() {
+    let mut cluster = Cluster::start(3, slowly());
+    fill(&mut cluster.client(0).at(Level::All));
+    let ring = cluster.nodes[0].ask("ring");
+    let dead = cluster.nodes[2].address.to_string();
+    let endpoints = ring["endpoints"].as_array().unwrap();
+    let token = endpoints.iter().find(|it| it["address"] == *dead).unwrap()["token"].clone();
+    let token = token.as_str().unwrap();
+    cluster.kill(2);
+    for observer in [0, 1] {
+        cluster.wait_until_seen(observer, 2, false);
+    }
+    cluster.nodetool(0, &["removetoken", "--no-wait", token]);
+    assert!(reaches(&cluster, 0, "streaming data"));
+    cluster.kill(0);
+    cluster.launch(&[0]);
+    cluster.wait_until_seen(1, 0, true);
+    cluster.wait_until_seen(0, 1, true);
+    wait_for_ring(&cluster, &[0, 1], &[0, 1, 2]);
+    let report = cluster.nodetool(1, &["removetoken", token]);
+    assert!(report.contains("is removed from the ring"), "{report}");
+    wait_for_ring(&cluster, &[0, 1], &[0, 1]);
+    check(&cluster, 0, &[]);
+    check(&cluster, 1, &[]);
+}
