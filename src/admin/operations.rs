@@ -2,8 +2,8 @@
 
 use super::context::AdminContext;
 use super::error::AdminError;
-use super::report::{Collected, OperationState};
-use crate::repair::{OperationReport, Wish};
+use super::report::{Collected, OperationState, StreamReport, Streams};
+use crate::repair::{OperationReport, Stream, StreamsNow, Wish};
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -34,6 +34,23 @@ impl AdminContext {
     /// The operation that was begun last.
     pub(super) fn operation(&self) -> Option<OperationState> {
         self.member.operations().report().map(state)
+    }
+
+    /// What the node is about, and which data move.
+    pub(super) fn streams(&self) -> Streams {
+        let StreamsNow { mode, sending, receiving } =
+            self.member.operations().streams(&*self.member);
+        let report = |Stream { peer, family, bytes }: Stream| {
+            let family = self.storage.schema().family(family);
+            StreamReport {
+                address: peer,
+                keyspace: family.keyspace.clone(),
+                column_family: family.name.clone(),
+                bytes,
+            }
+        };
+        let report = |streams: Vec<Stream>| streams.into_iter().map(report).collect();
+        Streams { mode, sending: report(sending), receiving: report(receiving) }
     }
 
     /// A token as text.

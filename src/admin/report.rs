@@ -393,3 +393,27 @@ pub struct Collected {
     /// Bytes that have come over the network.
     pub bytes: u64,
 }
+
+/// What a node is about, and which data move between it and others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Streams {
+    /// `Normal`, or what an operation is doing; the words are those of 0.6 where it had any.
+    pub mode: String,
+    /// What others collect from it.
+    pub sending: Vec<StreamReport>,
+    /// What it collects from others.
+    pub receiving: Vec<StreamReport>,
+}
+
+/// The data of one column family that move between two nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamReport {
+    /// The other node.
+    pub address: IpAddr,
+    /// The keyspace.
+    pub keyspace: String,
+    /// The column family.
+    pub column_family: String,
+    /// Bytes so far.
+    pub bytes: u64,
+}

@@ -9,7 +9,7 @@ use super::metrics;
 use super::operations::{CleanupScope, NewToken};
 use super::report::{
     Caches, Compactions, Done, DrainReport, Info, KeyspaceReport, LatencyReport, OperationState,
-    Pool, Snapshot, Thresholds,
+    Pool, Snapshot, Streams, Thresholds,
 };
 use super::request::{
     AllowReturn, CapacityChange, Change, HintDelivery, NewSnapshot, NoBody, Nothing, Selection,
@@ -77,6 +77,7 @@ pub(super) fn router(context: Arc<AdminContext>, access: Access) -> Router {
         .route("/api/v1/ring/move", post(move_to))
         .route("/api/v1/ring/remove-token", post(remove_token))
         .route("/api/v1/cleanup", post(cleanup))
+        .route("/api/v1/streams", get(streams))
         .route("/api/v1/gossip", get(gossip))
         .route("/api/v1/failure-detector", get(failure_detector).put(set_failure_detector))
         .route("/api/v1/messages", get(messages))
@@ -363,6 +364,10 @@ async fn cleanup(
     Change(scope): Change<CleanupScope>,
 ) -> Result<Json<OperationState>, AdminError> {
     context.begin(context.cleanup(scope)?).map(Json)
+}
+
+async fn streams(State(Shared { context, .. }): State<Shared>) -> Json<Streams> {
+    Json(context.streams())
 }
 
 async fn gossip(State(Shared { context, .. }): State<Shared>) -> Json<Vec<GossipEndpoint>> {

@@ -8,7 +8,7 @@ use super::extensions::REFUSED;
 use super::message::{Header, MAX_BODY_BYTES, Message, MessageId};
 use super::report::Reporter;
 use super::transport::Transport;
-use super::verb::Verb;
+use super::verb::{Channel, Verb};
 use crate::base::clock::Clock;
 use crate::base::java::TooLong;
 use smallvec::SmallVec;
@@ -164,6 +164,14 @@ impl Messenger {
     /// Answers a request.
     pub fn reply(&self, to: IpAddr, id: MessageId, body: &[u8]) -> Result<(), TooLong> {
         self.pass_on(&Message::new(id, self.local, Verb::ReadResponse, body), to)
+    }
+
+    /// Answers a request by what takes long to send, on a connection of its own.
+    pub fn reply_in_bulk(&self, to: IpAddr, id: MessageId, body: &[u8]) -> Result<(), TooLong> {
+        let message = Message::new(id, self.local, Verb::ReadResponse, body);
+        let deadline = self.clock.monotonic() + self.timeout;
+        self.transport.send(to, Channel::Bulk, message.encode()?.into(), deadline);
+        Ok(())
     }
 
     /// Answers a request, whose sender understands that, by why it has no other answer.

@@ -43,7 +43,7 @@ pub enum Verb {
     GossipDigestAck2 = 16,
 }
 
-/// Which of the two connections to a peer carries a message. Replies and gossip have one of their
+/// Which of the connections to a peer carries a message. Replies and gossip have one of their
 /// own, so that they never wait behind large requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Channel {
@@ -51,11 +51,13 @@ pub enum Channel {
     Ack,
     /// Requests.
     Command,
+    /// Data that one node of this program moves to another, so that nothing else waits behind them.
+    Bulk,
 }
 
 impl Channel {
-    /// Both of them.
-    pub const ALL: [Self; 2] = [Self::Ack, Self::Command];
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Ack, Self::Command, Self::Bulk];
 }
 
 impl fmt::Display for Channel {
@@ -63,6 +65,7 @@ impl fmt::Display for Channel {
         f.write_str(match self {
             Self::Ack => "ack",
             Self::Command => "command",
+            Self::Bulk => "bulk",
         })
     }
 }

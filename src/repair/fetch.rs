@@ -9,6 +9,7 @@ use super::host::{Host, RingLook};
 use super::plan::{Lane, NoSource, PlanError, Unit, lanes, sources, start};
 use super::progress::Progress;
 use super::throttle::Throttle;
+use super::traffic::{Stream, Traffic};
 use crate::base::clock::Clock;
 use crate::model::key::RowKey;
 use crate::model::position::RowPosition;
@@ -77,6 +78,7 @@ pub(super) struct Fetcher {
     caller: Caller,
     blocking: Blocking,
     throttle: Throttle,
+    traffic: Arc<Traffic>,
 }
 
 /// What is written of a column family at the moment.
@@ -108,8 +110,13 @@ impl Fetcher {
         clock: Arc<dyn Clock>,
         bytes_per_second: Option<u64>,
     ) -> Self {
-        let throttle = Throttle::new(clock, bytes_per_second);
-        Self { storage, caller, blocking, throttle }
+        let throttle = Throttle::new(Arc::clone(&clock), bytes_per_second);
+        Self { storage, caller, blocking, throttle, traffic: Traffic::new(clock) }
+    }
+
+    /// What comes at the moment.
+    pub(super) fn streams(&self) -> Vec<Stream> {
+        self.traffic.now()
     }
 
     /// Fetches all of these ranges. They are on disk, and read, when this returns.
@@ -219,6 +226,7 @@ impl Fetcher {
                     let from = unit.source;
                     let piece = piece.map_err(|source| FetchError::Body { from, source })?;
                     progress.add(answer.len(), piece.rows.rows.len());
+                    self.traffic.add(from, family, answer.len());
                     self.throttle.take(answer.len()).await;
                     return Ok(piece);
                 }

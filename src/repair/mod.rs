@@ -29,11 +29,13 @@ mod plan;
 mod progress;
 mod service;
 mod throttle;
+mod traffic;
 mod transition;
 
 pub use error::OperationError;
 pub use host::{Announced, Host, Place, RingLook};
 pub use operation::{OperationKind, OperationReport};
-pub use operations::{Operations, OperationsOptions, Wish};
+pub use operations::{Operations, OperationsOptions, StreamsNow, Wish};
 pub use plan::NoSource;
 pub use progress::Fetched;
+pub use traffic::Stream;

@@ -7,6 +7,7 @@ use super::host::{Host, Place, RingLook};
 use super::operation::{Operation, OperationKind, OperationReport};
 use super::orders::Orders;
 use super::service::Service;
+use super::traffic::Stream;
 use super::transition::Steps;
 use crate::base::clock::Clock;
 use crate::gossip::{NodePlace, Plan};
@@ -83,6 +84,17 @@ impl Saved {
     }
 }
 
+/// What a node is about, and which data move between it and others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamsNow {
+    /// What it is doing, in words of 0.6 where it had any.
+    pub mode: String,
+    /// What others collect from it.
+    pub sending: Vec<Stream>,
+    /// What it collects from others.
+    pub receiving: Vec<Stream>,
+}
+
 /// Changes the ring, answers the calls of other nodes that do, and gives them data.
 #[derive(Debug)]
 pub struct Operations {
@@ -115,6 +127,7 @@ impl Operations {
             options.blocking,
             Arc::clone(&fetcher),
             Arc::clone(&orders),
+            Arc::clone(&clock),
         ));
         let rng = Mutex::new(fastrand::Rng::with_seed(options.seed));
         let steps = Arc::new(Steps { local, partitioner, placements, caller, fetcher, rng });
@@ -143,6 +156,19 @@ impl Operations {
     pub fn report(&self) -> Option<OperationReport> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.as_ref().map(|operation| operation.report(self.clock.monotonic()))
+    }
+
+    /// What the node is about, and which data move between it and others.
+    pub fn streams(&self, host: &dyn Host) -> StreamsNow {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let running = last.filter(|operation| operation.is_running());
+        let mode = match running {
+            Some(operation) => operation.report(self.clock.monotonic()).mode,
+            None if host.look().members.is_member(self.steps.local) => "Normal".to_owned(),
+            None => "Decommissioned".to_owned(),
+        };
+        let (sending, receiving) = (self.service.traffic.now(), self.steps.fetcher.streams());
+        StreamsNow { mode, sending, receiving }
     }
 
     /// Begins what an operator asks for, if that can be done; it goes on by itself, and

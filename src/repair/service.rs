@@ -8,6 +8,8 @@ use super::fetch::{Fetcher, MAX_PIECE};
 use super::halving::halving_token;
 use super::host::{Announced, Host};
 use super::orders::Orders;
+use super::traffic::Traffic;
+use crate::base::clock::Clock;
 use crate::net::bodies::{BodyError, EncodeError, PieceCommand, PieceReply, RangeReply};
 use crate::net::extensions::CALL;
 use crate::net::message::Message;
@@ -39,6 +41,7 @@ pub(super) struct Service {
     calls: Arc<Semaphore>,
     reads: Arc<Semaphore>,
     tasks: TaskTracker,
+    pub(super) traffic: Arc<Traffic>,
 }
 
 /// Why a call has no answer.
@@ -65,10 +68,12 @@ impl Service {
         blocking: Blocking,
         fetcher: Arc<Fetcher>,
         orders: Arc<Orders>,
+        clock: Arc<dyn Clock>,
     ) -> Self {
         let [calls, reads] = [MAX_CALLS, MAX_READS].map(|it| Arc::new(Semaphore::new(it)));
         let tasks = TaskTracker::new();
-        Self { storage, messenger, blocking, fetcher, orders, calls, reads, tasks }
+        let traffic = Traffic::new(clock);
+        Self { storage, messenger, blocking, fetcher, orders, calls, reads, tasks, traffic }
     }
 
     /// Answers a call, on a task of its own. False if the message is none. Must be called within a
@@ -81,6 +86,7 @@ impl Service {
         let (service, host) = (Arc::clone(self), Arc::clone(host));
         self.tasks.spawn(async move {
             let answered = match service.answer(from, &name, &body, host).await {
+                Ok(answer) if name == PIECE => service.messenger.reply_in_bulk(from, id, &answer),
                 Ok(answer) => service.messenger.reply(from, id, &answer),
                 Err(refusal) => service.messenger.refuse(from, id, &format!("{name}: {refusal}")),
             };
@@ -107,7 +113,7 @@ impl Service {
         host: Arc<dyn Host>,
     ) -> Result<Vec<u8>, Refusal> {
         match name {
-            PIECE => self.piece(body).await,
+            PIECE => self.piece(from, body).await,
             HasHeard::NAME => {
                 let HasHeard { generation, version } = serde_json::from_slice(body)?;
                 let has_heard = host.has_heard(from, Announced { generation, version });
@@ -146,10 +152,11 @@ impl Service {
         }
     }
 
-    async fn piece(&self, body: &[u8]) -> Result<Vec<u8>, Refusal> {
+    async fn piece(&self, from: IpAddr, body: &[u8]) -> Result<Vec<u8>, Refusal> {
         let (schema, partitioner) = (self.storage.schema(), self.storage.partitioner());
         let command = PieceCommand::decode(body, schema, partitioner)?;
-        let family = Arc::clone(schema.family(command.family));
+        let asked = command.family;
+        let family = Arc::clone(schema.family(asked));
         // Whoever waits here for longer than the caller is asked again.
         let permit = Arc::clone(&self.reads).acquire_owned().await.map_err(|_| Abandoned)?;
         let storage = Arc::clone(&self.storage);
@@ -161,7 +168,10 @@ impl Service {
             let rows = RangeReply { rows: piece.rows };
             Ok(PieceReply { rows, next: piece.next }.encode(&family)?)
         };
-        self.blocking.run(read).await?
+        let piece: Result<Vec<u8>, Refusal> = self.blocking.run(read).await?;
+        let piece = piece?;
+        self.traffic.add(from, asked, piece.len());
+        Ok(piece)
     }
 }
 

@@ -269,6 +269,38 @@ fn what_cannot_be_done_is_refused() {
 }
 
 #[test]
+fn a_second_change_is_refused() {
+    let mut cluster = Cluster::start(3, replicated(2).with("StreamThroughputInMBPerSecond", "1"));
+    let mut client = cluster.client(0).at(Level::All);
+    for row in 0..1000 {
+        client.insert(&format!("row {row}"), NAME, &[b'x'; 4 << 10], 1).unwrap();
+    }
+    cluster.nodetool(2, &["decommission", "--no-wait"]);
+    let leaving = cluster.nodes[2].address.to_string();
+    wait_until("the others have heard", || {
+        let ring = cluster.nodes[0].ask("ring");
+        let endpoints = ring["endpoints"].as_array().unwrap().clone();
+        endpoints.iter().any(|it| it["address"] == *leaving && it["state"] == "Leaving")
+    });
+    let streams = cluster.nodetool(2, &["streams"]);
+    assert!(streams.starts_with("Mode: Leaving: "), "{streams}");
+    for (number, arguments) in [(0, &["decommission"] as &[&str]), (1, &["move", "77"])] {
+        let output = cluster.try_nodetool(number, arguments);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains(&format!("{leaving} is leaving")), "{text}");
+    }
+    let output = cluster.try_nodetool(2, &["move", "77"]);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("decommission is under way"), "{text}");
+    // So is a node that would join.
+    let new = cluster.add(&joining());
+    let refusal = refused(&serve(&cluster.nodes[new].directory));
+    assert_eq!(refusal.exit_code, Some(3), "{refusal:?}");
+    assert!(refusal.text.contains("one change of the ring at a time"), "{refusal:?}");
+}
+
+#[test]
 fn a_decommissioned_node_does_not_come_back_by_accident() {
     let mut cluster = Cluster::start(2, replicated(1));
     let mut client = cluster.client(0);
@@ -280,6 +312,8 @@ fn a_decommissioned_node_does_not_come_back_by_accident() {
         let key = format!("row {row}");
         assert_eq!(read(&mut client, &key), Some(1), "{key}");
     }
+    // Clients that have not heard of it go on.
+    assert_eq!(read(&mut cluster.client(1), "row 7"), Some(1));
     cluster.stop(1);
     let refusal = refused(&serve(&cluster.nodes[1].directory));
     assert_eq!(refusal.exit_code, Some(3), "{refusal:?}");

@@ -19,6 +19,7 @@ mod operations;
 mod ring;
 mod snapshots;
 mod status;
+mod streams;
 mod tpstats;
 mod version;
 
@@ -101,6 +102,9 @@ enum Command {
     Removetoken(operations::RemoveArguments),
     /// Drops what this node holds no more, after the ring has changed
     Cleanup(operations::CleanupArguments),
+    /// Prints what the node is about, and which data move between it and others
+    #[command(alias = "netstats")]
+    Streams(streams::Arguments),
     /// Prints what the nodes say of themselves
     Gossipinfo,
     /// Prints what is kept for nodes that were down, and what is being done about it
@@ -155,6 +159,7 @@ impl Command {
             | Self::Status
             | Self::Describecluster
             | Self::Gossipinfo
+            | Self::Streams(_)
             | Self::Hints
             | Self::Version
             | Self::Cfstats(_)
@@ -262,6 +267,7 @@ fn execute(arguments: &Arguments) -> Result<Output, NodetoolError> {
         Command::Loadbalance(waiting) => operations::loadbalance(&client, waiting),
         Command::Removetoken(arguments) => operations::remove(&client, arguments),
         Command::Cleanup(arguments) => operations::cleanup(&client, arguments),
+        Command::Streams(arguments) => streams::run(&client, arguments),
         Command::Gossipinfo => gossip_info::run(&client),
         Command::Hints => hints::run(&client),
         Command::Version => version::run(&client),

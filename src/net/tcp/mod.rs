@@ -1,6 +1,6 @@
 //! The transport of real nodes: TCP, as nodes of 0.6 use it.
 //!
-//! Everybody listens at the same port. To each peer there are at most two connections, one for each
+//! Everybody listens at the same port. To each peer there are a few connections, one for each
 //! [`Channel`], which are dialled when there is something to send, from the address that this node
 //! listens on. Nothing ever comes back on them: answers come on the connections that the peer has
 //! dialled. Those are read for as long as they are open, however idle: a node of 0.6 loses the

@@ -43,6 +43,7 @@ pub(super) struct Peer {
     dropped_large: Counter,
     ack: Queue,
     command: Queue,
+    bulk: Queue,
 }
 
 impl Peer {
@@ -61,6 +62,7 @@ impl Peer {
             dropped_large: Counter::default(),
             ack: Queue::new(),
             command: Queue::new(),
+            bulk: Queue::new(),
         }
     }
 
@@ -68,6 +70,7 @@ impl Peer {
         match channel {
             Channel::Ack => &self.ack,
             Channel::Command => &self.command,
+            Channel::Bulk => &self.bulk,
         }
     }
 
