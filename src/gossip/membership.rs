@@ -81,8 +81,9 @@ impl Members {
     }
 
     /// The ring with all that is pending: who joins it, leaves it, or takes the place of a dead
-    /// member.
-    pub fn with_pending(&self) -> TokenMetadata {
+    /// member. Who has come or gone a moment ago, and is dead now, changes nothing: nobody reads
+    /// from it, and what the others have acknowledged each quorum of them has.
+    pub fn with_pending(&self, is_alive: impl Fn(IpAddr) -> bool) -> TokenMetadata {
         let mut ring = self.ring.clone();
         for endpoint in &self.leaving {
             ring.begin_leave(*endpoint);
@@ -94,6 +95,7 @@ impl Members {
         let mut former = self.ring.clone();
         for (by, plan) in &self.plans {
             match plan {
+                Plan::Arrived(_) | Plan::Gone(_) if !is_alive(*by) => {}
                 Plan::Arrived(node) if node.endpoint == *by && self.is_there(node) => {
                     former.remove(*by);
                 }

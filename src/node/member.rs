@@ -657,7 +657,7 @@ impl Member {
     /// Tells the coordinator of the ring as it is now.
     fn publish(&self, gossip: &Gossip) {
         let members = gossip.membership.members();
-        let ring = members.with_pending();
+        let ring = members.with_pending(|it| gossip.gossiper.is_alive(it));
         let known: Vec<IpAddr> =
             gossip.gossiper.endpoints().map(|(endpoint, _)| endpoint).collect();
         let announce = |extension: &str| -> BTreeSet<IpAddr> {

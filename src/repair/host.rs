@@ -61,7 +61,7 @@ pub trait Host: Send + Sync + Debug {
     fn announce(&self, place: &Place) -> Announced;
 
     /// All know the place that this node has taken: nobody has to act any more as some might not.
-    fn settle(&self);
+    fn settle(&self) -> Announced;
 
     /// Whether it has heard what another node announced, or this one, and acts by it.
     fn has_heard(&self, of: IpAddr, announced: Announced) -> bool;

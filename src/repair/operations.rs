@@ -411,7 +411,10 @@ impl Operations {
             log::warn!("{error}");
         }
         self.save(after, None).await?;
-        host.settle();
+        // Until all have heard that as well, who is stopped now would be missed.
+        if let Err(error) = self.steps.be_heard(host, host.settle()).await {
+            log::warn!("{error}");
+        }
         Ok(())
     }
 

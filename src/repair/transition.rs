@@ -93,7 +93,8 @@ impl Steps {
         self.be_heard(host, announced).await
     }
 
-    async fn be_heard(
+    /// Waits until all live nodes have heard something and are quiet.
+    pub(super) async fn be_heard(
         &self,
         host: &Arc<dyn Host>,
         announced: Announced,

@@ -89,7 +89,8 @@ pub(super) mod tests {
     /// Rings in which some members leave and some nodes join.
     pub(in crate::ring) fn rings() -> impl Strategy<Value = TokenMetadata> {
         let members = btree_map(0..TOKENS, any::<bool>(), 0..9);
-        (members, vec(0..TOKENS, 0..4)).prop_map(|(members, joining)| {
+        let former = proptest::option::of((0..TOKENS, 0..9u8));
+        (members, vec(0..TOKENS, 0..4), former).prop_map(|(members, joining, former)| {
             let mut ring = TokenMetadata::default();
             for (host, (token, leaves)) in (0..).zip(members) {
                 ring.insert(Token::Random(token), node(host));
@@ -100,6 +101,14 @@ pub(super) mod tests {
             for (host, token) in (100..).zip(joining) {
                 let _ = ring.begin_bootstrap(Token::Random(token), node(host));
                 ring.begin_replace(Token::Random(token), node(host));
+            }
+            // One has left, or has come, a moment ago.
+            if let Some((token, host)) = former {
+                let mut before = ring.clone();
+                if before.remove(node(host)).is_none() {
+                    before.insert(Token::Random(token), node(host));
+                }
+                ring.set_former(&before);
             }
             ring
         })
@@ -189,6 +198,11 @@ pub(super) mod tests {
                     if !described.endpoints.contains(&heir) {
                         ranges.push((described.range.clone(), heir));
                     }
+                }
+            }
+            for change in ring.former().iter().flat_map(|it| range_changes(&placement, &ring, it)) {
+                for gains in change.gained {
+                    ranges.push((change.range.clone(), gains));
                 }
             }
             for (token, endpoint) in ring.bootstrapping().chain(ring.replacing()) {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Who holds which token under one placement, in one ring. Made anew when the ring changes, or
 /// what a snitch says.
 ///
-/// The ring is cut at the tokens of all nodes, also of those that join. Tokens of one stretch have
+/// The ring is cut at the tokens of all nodes, also of those that join, or left a moment ago. Tokens of one stretch have
 /// the same replicas, so a lookup is one search among the cuts.
 #[derive(Debug, Clone)]
 pub struct ReplicaSets {
@@ -40,7 +40,8 @@ impl ReplicaSets {
     pub fn new(placement: &ReplicaPlacement, ring: &TokenMetadata) -> Self {
         let pending_rings = PendingRings::of(ring);
         let joining = ring.bootstrapping().map(|(token, _)| token);
-        let mut ends: Vec<Token> = ring.tokens().chain(joining).cloned().collect();
+        let former = ring.former().into_iter().flat_map(TokenMetadata::tokens);
+        let mut ends: Vec<Token> = ring.tokens().chain(joining).chain(former).cloned().collect();
         ends.sort_unstable();
         ends.dedup();
         let mut known = BTreeMap::new();

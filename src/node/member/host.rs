@@ -37,27 +37,25 @@ impl Host for Member {
         if is_changed {
             self.tell_of_ring(&mut gossip);
         }
-        let gossiper = &gossip.gossiper;
-        let state = gossiper.state(self.local);
-        let version = state.and_then(|it| it.states.values().map(|state| state.version).max());
-        let announced =
-            Announced { generation: gossiper.generation(), version: version.unwrap_or_default() };
+        let announced = self.announced(&gossip);
         self.write_notes(gossip);
         announced
     }
 
-    fn settle(&self) {
+    fn settle(&self) -> Announced {
         let mut gossip = self.lock();
         let plan = gossip.membership.members().plans.get(&self.local);
         if !matches!(plan, Some(Plan::Arrived(_) | Plan::Gone(_))) {
-            return;
+            return self.announced(&gossip);
         }
         for change in gossip.membership.announce_plan(None) {
             self.follow(&mut gossip, change);
         }
         self.announce_plan(&mut gossip, None);
         self.tell_of_ring(&mut gossip);
+        let announced = self.announced(&gossip);
         self.write_notes(gossip);
+        announced
     }
 
     fn has_heard(&self, of: IpAddr, announced: Announced) -> bool {
@@ -73,6 +71,14 @@ impl Host for Member {
 }
 
 impl Member {
+    /// By what others can tell that they have heard all that this node has said until now.
+    fn announced(&self, gossip: &Gossip) -> Announced {
+        let gossiper = &gossip.gossiper;
+        let state = gossiper.state(self.local);
+        let version = state.and_then(|it| it.states.values().map(|state| state.version).max());
+        Announced { generation: gossiper.generation(), version: version.unwrap_or_default() }
+    }
+
     /// What this node says in gossip of a place: its own one, and what else is to be known.
     fn spoken(&self, place: &Place) -> (Option<Move>, Option<Plan>) {
         let own =
