@@ -34,6 +34,11 @@ impl Forgotten {
         self.endpoints.insert(endpoint, (now, known));
     }
 
+    /// Whether an endpoint was forgotten.
+    pub(super) fn contains(&self, endpoint: IpAddr) -> bool {
+        self.endpoints.contains_key(&endpoint)
+    }
+
     /// The endpoint is known again.
     pub(super) fn remove(&mut self, endpoint: IpAddr) {
         self.endpoints.remove(&endpoint);

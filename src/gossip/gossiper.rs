@@ -151,6 +151,11 @@ impl Gossiper {
         }
     }
 
+    /// Whether anything was heard of an endpoint, also if it was forgotten since.
+    pub fn has_heard_of(&self, endpoint: IpAddr) -> bool {
+        self.state(endpoint).is_some() || self.forgotten.contains(endpoint)
+    }
+
     /// The first round, at the start: to all seeds and saved members at once, so that the ring is
     /// known after one round trip.
     pub fn start(&mut self, now: Duration) -> Effects {

@@ -174,6 +174,18 @@ impl Membership {
         }
     }
 
+    /// Others know a member of which this node has never heard. If that says something itself, or
+    /// was removed, this does not count.
+    pub fn learn(&mut self, endpoint: IpAddr, token: &Token) -> Vec<MembershipChange> {
+        let mut changes = Vec::new();
+        let is_removed = self.removed.contains_key(&(endpoint, token.clone()));
+        if endpoint != self.local && !is_removed && self.claims.get(endpoint).is_none() {
+            let claim = Claim { token: token.clone(), purpose: Purpose::Own, generation: None };
+            self.update(endpoint, Some(claim), &mut changes);
+        }
+        changes
+    }
+
     /// The ring now.
     pub fn members(&self) -> &Members {
         &self.members

@@ -59,14 +59,21 @@ pub(super) fn begin(
         }
         return Ok((identity, Beginning::Member));
     }
+    if let SavedPlace::Arriving(token) = place {
+        // Perhaps in the place of a dead node: it may have that by now.
+        return Ok((identity, Beginning::Arrive(token)));
+    }
     if let Some(text) = replace {
         let token = partitioner.parse_token(text);
         let token =
             token.map_err(|source| NodeError::ReplaceToken { token: text.to_owned(), source })?;
+        if place == SavedPlace::Joining(Some(token.clone())) {
+            // The last start found nobody there any more.
+            return Ok((identity, Beginning::Arrive(token)));
+        }
         return Ok((identity, Beginning::Replace(token)));
     }
     let beginning = match place {
-        SavedPlace::Arriving(token) => Beginning::Arrive(token),
         SavedPlace::Joining(Some(token)) => Beginning::Join(Some(token)),
         _ => Beginning::Join(configured),
     };

@@ -56,6 +56,22 @@ pub(super) struct Whereabouts {
     pub(super) token: Option<String>,
 }
 
+/// Whom does a node know as members?
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct WhichRing {}
+
+impl Call for WhichRing {
+    const NAME: &'static str = "which-ring";
+    type Answer = KnownRing;
+}
+
+/// The answer to that.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct KnownRing {
+    /// Each with its token, in the order of these.
+    pub(super) members: Vec<(IpAddr, String)>,
+}
+
 /// A node shall collect data, since it is about to become a replica of them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Collect {

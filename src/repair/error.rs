@@ -108,6 +108,11 @@ pub enum OperationError {
     /// The plan does not fit the ring any more.
     #[error("the ring has changed meanwhile: do it again")]
     RingChanged,
+    /// What is safe in one ring may not be so in another.
+    #[error(
+        "{0} knows other members of the ring than this node, or does not say which: do it again"
+    )]
+    OtherRing(IpAddr),
     /// The node could not note where it is.
     #[error("the new place of this node cannot be saved: {0}")]
     Save(#[from] WriteError),

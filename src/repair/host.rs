@@ -60,6 +60,10 @@ pub trait Host: Send + Sync + Debug {
     /// Takes a place: says so to itself, and to the others from the next round of gossip on.
     fn announce(&self, place: &Place) -> Announced;
 
+    /// Others know these as members. Takes them for that, as far as it has never heard of them:
+    /// they were dead before anybody could tell it.
+    fn learn(&self, members: &[NodePlace]);
+
     /// All know the place that this node has taken: nobody has to act any more as some might not.
     fn settle(&self) -> Announced;
 

@@ -1,6 +1,6 @@
 //! The operations by which the ring grows and shrinks, one at a time on each node.
 
-use super::calls::{Halving, WhereIs, Whereabouts, WhichToken, ask};
+use super::calls::{Halving, KnownRing, WhereIs, Whereabouts, WhichRing, WhichToken, ask};
 use super::error::OperationError;
 use super::fetch::Fetcher;
 use super::host::{Host, Place, RingLook};
@@ -19,7 +19,7 @@ use crate::replica::Blocking;
 use crate::ring::{ReplicaPlacement, RowRange, Token, TokenMetadata, ranges_of};
 use crate::storage::Storage;
 use crate::storage::own_place::SavedPlace;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -231,13 +231,18 @@ impl Operations {
     }
 
     /// Goes on where the last start ended that had all data for this token, and may or may not have
-    /// said so: if others know this node as a member it is one, else it has missed writes since.
+    /// said so: if others know this node as a member it is one, else it has missed writes since and
+    /// collects all data anew.
     pub async fn arrive(
         &self,
         token: Token,
         host: &Arc<dyn Host>,
     ) -> Result<Token, OperationError> {
-        if self.whereabouts(host).await.as_ref() != Some(&token) {
+        if !self.is_known_at(&token, host).await {
+            if self.dead_owner(&token, &host.look()).is_ok() {
+                // It was about to take the place of that one.
+                return self.replace(&token, host).await.map(|()| token);
+            }
             return self.bootstrap(Some(token), host).await;
         }
         let operation = self.enlist(OperationKind::Bootstrap)?;
@@ -297,7 +302,11 @@ impl Operations {
     fn check(&self, wish: &Wish, look: &RingLook) -> Result<(), OperationError> {
         let ring = &look.members.ring;
         let own = ring.token(self.steps.local).ok_or(OperationError::NotMember)?;
-        self.check_nobody_else(look)?;
+        let gone = match wish {
+            Wish::Remove(token) => ring.owner(token),
+            _ => None,
+        };
+        self.check_nobody_else(look, gone)?;
         let text = |token: &Token| self.steps.partitioner.display_token(token);
         match wish {
             Wish::Decommission | Wish::Loadbalance if ring.len() == 1 => Err(OperationError::Alone),
@@ -327,8 +336,13 @@ impl Operations {
         Ok(NodePlace { endpoint: owner, token: token.clone() })
     }
 
-    /// Whether no other node changes the ring at the moment.
-    fn check_nobody_else(&self, look: &RingLook) -> Result<(), OperationError> {
+    /// Whether no other node changes the ring at the moment. What the dead node was about that this
+    /// one takes out does not count.
+    fn check_nobody_else(
+        &self,
+        look: &RingLook,
+        gone: Option<IpAddr>,
+    ) -> Result<(), OperationError> {
         let members = &look.members;
         let joining = members.bootstrapping.keys().map(|it| (*it, "joining"));
         let leaving = members.leaving.iter().map(|it| (*it, "leaving"));
@@ -341,7 +355,9 @@ impl Operations {
             Plan::Arrived(_) | Plan::Gone(_) | Plan::Replaced(_) => None,
         });
         let mut others = joining.chain(leaving).chain(plans);
-        match others.find(|(endpoint, _)| *endpoint != self.steps.local) {
+        let is_other =
+            |it: IpAddr| it != self.steps.local && (Some(it) != gone || look.live.contains(&it));
+        match others.find(|(endpoint, _)| is_other(*endpoint)) {
             Some((endpoint, doing)) => Err(OperationError::Other { endpoint, doing }),
             None => Ok(()),
         }
@@ -355,7 +371,13 @@ impl Operations {
             let others = look.members.plans.iter().filter(|(by, _)| look.live.contains(*by));
             let is_settling = |plan: &Plan| matches!(plan, Plan::Arrived(_) | Plan::Gone(_));
             match others.clone().find(|(by, plan)| **by != self.steps.local && is_settling(plan)) {
-                None => return Ok(look),
+                None => match self.disagreement(&look, host).await {
+                    None => return Ok(look),
+                    Some(other) if began.elapsed() >= SETTLING_PATIENCE => {
+                        return Err(OperationError::OtherRing(other));
+                    }
+                    Some(_) => tokio::time::sleep(POLL).await,
+                },
                 Some((by, _)) if began.elapsed() >= SETTLING_PATIENCE => {
                     let (endpoint, doing) = (*by, "only just joining or leaving");
                     return Err(OperationError::Other { endpoint, doing });
@@ -365,28 +387,67 @@ impl Operations {
         }
     }
 
+    /// A live node that knows other members than this one, or does not say which. What it knows
+    /// more this node learns, if it could not: who started when a member was dead has not heard of
+    /// that one from others who have been started since.
+    async fn disagreement(&self, look: &RingLook, host: &Arc<dyn Host>) -> Option<IpAddr> {
+        let partitioner = self.steps.partitioner;
+        let members = look.members.ring.members();
+        let own = members.map(|(token, it)| (it, partitioner.format_token(token)));
+        let own: BTreeSet<(IpAddr, String)> = own.collect();
+        let mut disagrees = None;
+        for endpoint in look.live.intersection(&look.callable) {
+            if *endpoint == self.steps.local {
+                continue;
+            }
+            let answer = ask(&self.steps.caller, *endpoint, &WhichRing {}).await;
+            let Ok(KnownRing { members }) = answer else { return Some(*endpoint) };
+            // Where this node itself is, it knows better: it may be about to join once more.
+            let is_own =
+                |it: IpAddr| it == self.steps.local && look.members.ring.token(it).is_none();
+            let theirs = members.into_iter().filter(|(it, _)| !is_own(*it));
+            let theirs: BTreeSet<(IpAddr, String)> = theirs.collect();
+            let place = |(endpoint, token): &(IpAddr, String)| {
+                let token = partitioner.parse_token(token).ok()?;
+                Some(NodePlace { endpoint: *endpoint, token })
+            };
+            let unknown: Vec<NodePlace> = theirs.difference(&own).filter_map(place).collect();
+            if theirs != own {
+                host.learn(&unknown);
+                disagrees = Some(*endpoint);
+            }
+        }
+        disagrees
+    }
+
     /// Announces what is about to be, and has the data handed over. If that fails this node says
     /// that it is where it was.
     async fn prepare(
         &self,
         announcement: &Place,
-        after: &TokenMetadata,
+        (before, after): (&TokenMetadata, &TokenMetadata),
         back: Option<&Place>,
         host: &Arc<dyn Host>,
         operation: &Operation,
     ) -> Result<(), OperationError> {
         let prepared = async {
             self.steps.announce(host, announcement).await?;
-            // Another node may have begun something before it heard of this.
+            // Another node may have begun something before it heard of this, or ended it.
             let look = host.look();
-            self.check_nobody_else(&look)?;
+            let gone = match announcement {
+                Place::Removing(_, dead) | Place::Replacing(dead) => Some(dead.endpoint),
+                _ => None,
+            };
+            self.check_nobody_else(&look, gone)?;
+            if look.members.ring != *before {
+                return Err(OperationError::RingChanged);
+            }
             operation.enter(match announcement {
                 Place::Leaving(_) => "Leaving: streaming data to other nodes",
                 Place::Removing(..) => "Removing: streaming data to other nodes",
                 _ => "Bootstrapping",
             });
-            let before = look.members.ring;
-            self.steps.hand_over(host, &before, after, &operation.hand_over).await
+            self.steps.hand_over(host, before, after, &operation.hand_over).await
         };
         let prepared = prepared.await;
         if prepared.is_err()
@@ -446,8 +507,9 @@ impl Operations {
         let own = ring.token(self.steps.local).ok_or(OperationError::NotMember)?.clone();
         let mut after = ring.clone();
         after.remove(self.steps.local);
+        let rings = (&ring, &after);
         let (leaving, back) = (Place::Leaving(own.clone()), Place::Normal(own.clone()));
-        self.prepare(&leaving, &after, Some(&back), host, operation).await?;
+        self.prepare(&leaving, rings, Some(&back), host, operation).await?;
         let saved = Saved { before: next.clone(), token: None, after: next };
         self.switch(&Place::Left(own.clone()), saved, host).await?;
         Ok(own)
@@ -491,7 +553,7 @@ impl Operations {
         if ring.is_empty() {
             return Err(OperationError::NobodySeen);
         }
-        self.check_nobody_else(&look)?;
+        self.check_nobody_else(&look, None)?;
         operation.enter("Joining: getting bootstrap token");
         let token = match token {
             Some(token) => token,
@@ -504,9 +566,10 @@ impl Operations {
         operation.enter(&format!("Joining at token {text}: waiting until all nodes know"));
         let mut after = ring.clone();
         after.insert(token.clone(), self.steps.local);
+        let rings = (ring, &after);
         // Whoever joins at a token that was chosen chooses no other one at the next start.
         self.save(SavedPlace::Joining(Some(token.clone())), None).await?;
-        self.prepare(&Place::Joining(token.clone()), &after, None, host, operation).await?;
+        self.prepare(&Place::Joining(token.clone()), rings, None, host, operation).await?;
         self.switch(&Place::Normal(token.clone()), Saved::arriving(&token), host).await?;
         log::info!("Bootstrap/move completed! Now serving reads.");
         Ok(token)
@@ -523,12 +586,13 @@ impl Operations {
         if ring.token(self.steps.local).is_some() {
             return Err(OperationError::AlreadyMember);
         }
-        self.check_nobody_else(&look)?;
         let dead = self.dead_owner(token, &look)?;
+        self.check_nobody_else(&look, Some(dead.endpoint))?;
         operation.enter(&format!("Replacing {}: waiting until all nodes know", dead.endpoint));
         let mut after = ring.clone();
         after.insert(token.clone(), self.steps.local);
-        self.prepare(&Place::Replacing(dead.clone()), &after, None, host, operation).await?;
+        let rings = (ring, &after);
+        self.prepare(&Place::Replacing(dead.clone()), rings, None, host, operation).await?;
         self.switch(&Place::Replaced(dead), Saved::arriving(token), host).await
     }
 
@@ -546,8 +610,9 @@ impl Operations {
         let mut after = ring.clone();
         after.remove(dead.endpoint);
         let endpoint = dead.endpoint;
+        let rings = (ring, &after);
         let (removing, back) = (Place::Removing(own.clone(), dead), Place::Normal(own.clone()));
-        self.prepare(&removing, &after, Some(&back), host, operation).await?;
+        self.prepare(&removing, rings, Some(&back), host, operation).await?;
         let removed = Place::Removed(own, token.clone());
         if let Err(error) = self.steps.announce(host, &removed).await {
             log::warn!("{error}");
@@ -608,20 +673,21 @@ impl Operations {
         Ok(self.steps.partitioner.parse_token(&token)?)
     }
 
-    /// Whether any live member says that this node has a place on the ring, and which.
-    async fn whereabouts(&self, host: &Arc<dyn Host>) -> Option<Token> {
-        let look = host.look();
+    /// Whether any live node takes this one for the owner of a token.
+    async fn is_known_at(&self, token: &Token, host: &Arc<dyn Host>) -> bool {
+        let (look, partitioner) = (host.look(), self.steps.partitioner);
         for endpoint in look.live.intersection(&look.callable) {
-            let call = WhereIs { endpoint: self.steps.local };
             if *endpoint == self.steps.local {
                 continue;
             }
-            if let Ok(Whereabouts { token: Some(token) }) =
-                ask(&self.steps.caller, *endpoint, &call).await
-            {
-                return self.steps.partitioner.parse_token(&token).ok();
+            let call = WhereIs { endpoint: self.steps.local };
+            let answer = ask(&self.steps.caller, *endpoint, &call).await.ok();
+            let place = answer.and_then(|Whereabouts { token }| token);
+            let place = place.and_then(|text| partitioner.parse_token(&text).ok());
+            if place.as_ref() == Some(token) {
+                return true;
             }
         }
-        None
+        false
     }
 }

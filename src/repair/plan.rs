@@ -38,11 +38,11 @@ pub(super) struct Lane {
     pub(super) units: VecDeque<Unit>,
 }
 
-/// Nobody is alive who has a range.
+/// So few are alive who have a range that something may be missing which was acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no live node has the range ({start},{end}] of keyspace {keyspace}: it is on {holders:?}. \
-     Bring one of them up first"
+    "too few live nodes have the range ({start},{end}] of keyspace {keyspace} to say what was \
+     acknowledged: it is on {holders:?}. Bring more of them up first"
 )]
 pub struct NoSource {
     keyspace: String,
@@ -89,22 +89,22 @@ pub(super) fn by_heir(
 /// altogether.
 ///
 /// Who ceases to be a replica hands over all that it has: what it acknowledged counts as
-/// acknowledged by its heir, so that no read at QUORUM finds less than before. If it is dead the
-/// others have, together, what was acknowledged at QUORUM. If nobody ceases to be one, any other
-/// replica does.
+/// acknowledged by its heir, so that no read at QUORUM finds less than before. If it is dead, or if
+/// nobody ceases to be one, all others have, together, what was acknowledged at QUORUM: unless so
+/// many of them are dead that a quorum may be among these. Then there is no source.
 pub(super) fn sources(wanted: &WantedRange, look: &RingLook) -> Vec<IpAddr> {
     let is_live = |endpoint: &&IpAddr| look.live.contains(*endpoint);
     let lost: Vec<IpAddr> = wanted.lost.iter().filter(is_live).copied().collect();
     if !lost.is_empty() && lost.len() == wanted.lost.len() {
         return lost;
     }
-    let mut kept: Vec<IpAddr> = wanted.kept.iter().filter(is_live).copied().collect();
-    if wanted.lost.is_empty() {
-        kept.truncate(1);
-        return kept;
+    let mut holders: Vec<IpAddr> = wanted.kept.iter().filter(is_live).copied().collect();
+    holders.extend(lost);
+    let fewest = (wanted.kept.len() + wanted.lost.len()).div_ceil(2);
+    if holders.len() < fewest {
+        holders.clear();
     }
-    kept.extend(lost);
-    kept
+    holders
 }
 
 /// What is to be fetched, in lanes of which each gets rows in the order of their tokens, as far as
@@ -173,5 +173,43 @@ impl WantedRange {
             end: self.end.clone(),
             holders: self.lost.iter().chain(&self.kept).copied().collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(host: u8) -> IpAddr {
+        [10, 0, 0, host].into()
+    }
+
+    /// From whom a range comes when these are alive.
+    fn from(lost: &[u8], kept: &[u8], live: &[u8]) -> Vec<IpAddr> {
+        let [lost, kept] = [lost, kept].map(|it| it.iter().copied().map(node).collect());
+        let (start, end) = ("0".to_owned(), "1".to_owned());
+        let wanted = WantedRange { keyspace: "Keyspace".to_owned(), start, end, lost, kept };
+        let live = live.iter().copied().map(node).collect();
+        sources(&wanted, &RingLook { live, ..RingLook::default() })
+    }
+
+    #[test]
+    fn who_ceases_to_be_a_replica_is_enough() {
+        assert_eq!(from(&[1], &[2, 3], &[1, 2, 3]), [node(1)]);
+        assert_eq!(from(&[1], &[2, 3], &[1]), [node(1)]);
+    }
+
+    #[test]
+    fn of_the_others_as_many_are_needed_as_every_quorum_has_one_of() {
+        assert_eq!(from(&[1], &[2, 3], &[2, 3]), [node(2), node(3)]);
+        assert!(from(&[1], &[2, 3], &[2]).is_empty());
+        assert_eq!(from(&[1], &[2], &[2]), [node(2)]);
+        assert!(from(&[1], &[], &[]).is_empty());
+    }
+
+    #[test]
+    fn a_ring_that_was_larger_may_have_data_on_any_replica() {
+        assert_eq!(from(&[], &[1, 2], &[1, 2, 3]), [node(1), node(2)]);
+        assert_eq!(from(&[], &[1], &[1]), [node(1)]);
     }
 }

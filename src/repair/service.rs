@@ -1,8 +1,8 @@
 //! Answers the calls of other nodes.
 
 use super::calls::{
-    Accepted, Call, Collect, Halving, HasHeard, Heard, HowFar, PIECE, WhereIs, Whereabouts,
-    WhichToken, Withdraw,
+    Accepted, Call, Collect, Halving, HasHeard, Heard, HowFar, KnownRing, PIECE, WhereIs,
+    Whereabouts, WhichRing, WhichToken, Withdraw,
 };
 use super::fetch::{Fetcher, MAX_PIECE};
 use super::halving::halving_token;
@@ -125,6 +125,13 @@ impl Service {
                 let token = look.members.ring.token(endpoint);
                 let token = token.map(|token| self.storage.partitioner().format_token(token));
                 json(&Whereabouts { token })
+            }
+            WhichRing::NAME => {
+                let WhichRing {} = serde_json::from_slice(body)?;
+                let (look, partitioner) = (host.look(), self.storage.partitioner());
+                let members = look.members.ring.members();
+                let members = members.map(|(token, it)| (it, partitioner.format_token(token)));
+                json(&KnownRing { members: members.collect() })
             }
             Collect::NAME => {
                 let collect = serde_json::from_slice(body)?;

@@ -47,7 +47,8 @@ impl SavedPlace {
             let cell = row.cells.iter().find(|cell| cell.name() == name && cell.is_live());
             cell.map(|cell| cell.value().to_vec())
         };
-        let target = value(TARGET);
+        // None is written as nothing, which a partitioner may take for its least token.
+        let target = value(TARGET).filter(|it| !it.is_empty());
         let target = target.and_then(|it| storage.partitioner().token_from_bytes(&it).ok());
         Ok(match (value(PLACE).as_deref(), target) {
             (Some(b"joining"), target) => Self::Joining(target),
@@ -99,4 +100,28 @@ fn latest(storage: &Storage) -> Option<i64> {
     let cells = rows.flat_map(|row| row.cells);
     let notes = cells.filter(|it| [HAS_DATA, PLACE, TARGET, TOKEN].contains(&it.name()));
     notes.map(|cell| cell.timestamp()).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::Partitioner;
+    use crate::storage::system::tests::open_with;
+
+    #[test]
+    fn a_token_that_is_to_be_chosen_is_none() {
+        for partitioner in [Partitioner::Random, Partitioner::OrderPreserving] {
+            let storage = open_with(partitioner);
+            assert_eq!(SavedPlace::read(&storage).unwrap(), SavedPlace::Member);
+            for place in [
+                SavedPlace::Joining(None),
+                SavedPlace::Joining(Some(partitioner.token(b"a"))),
+                SavedPlace::Arriving(partitioner.token(b"b")),
+                SavedPlace::Left,
+            ] {
+                place.save(&storage, None).unwrap();
+                assert_eq!(SavedPlace::read(&storage).unwrap(), place);
+            }
+        }
+    }
 }

@@ -260,7 +260,7 @@ fn what_cannot_be_done_is_refused() {
     cluster.kill(1);
     cluster.wait_until_seen(0, 1, false);
     let text = refused(&cluster, &["removetoken", &other]);
-    assert!(text.contains("no live node has the range"), "{text}");
+    assert!(text.contains("too few live nodes have the range"), "{text}");
     let text = refused(&cluster, &["decommission"]);
     assert!(text.contains("is down, which is to take over data"), "{text}");
     // It is where it was.

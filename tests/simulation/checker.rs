@@ -46,6 +46,8 @@ struct Open {
     call: Call,
     /// What must be seen, by the time when the call began.
     floors: Floors,
+    /// The state of the ring at that time.
+    ring: Option<u64>,
 }
 
 /// Goes through a history in its order.
@@ -59,6 +61,9 @@ pub(crate) struct Checker<'a> {
     /// What a certain node has.
     at_node: Vec<Floors>,
     open: BTreeMap<usize, Open>,
+    /// The number of the ring, as long as all nodes know the same.
+    ring: Option<u64>,
+    rings: u64,
     checked: Checked,
 }
 
@@ -72,6 +77,8 @@ impl<'a> Checker<'a> {
             at_replicas: vec![Floors::new(); setup.replication_factor + 1],
             at_node: vec![Floors::new(); setup.nodes],
             open: BTreeMap::new(),
+            ring: Some(0),
+            rings: 0,
             checked: Checked::default(),
         };
         // A refusal may come after somebody could have read what it should have kept from being.
@@ -81,6 +88,7 @@ impl<'a> Checker<'a> {
                 Event::Begin(number, call) => checker.begin(*number, call, &refused),
                 Event::End(number, outcome) => checker.end(*number, outcome)?,
                 Event::Fault(_) => {}
+                Event::Ring { is_settled } => checker.follow_ring(*is_settled),
                 Event::Settled => checker.settle(),
             }
         }
@@ -97,7 +105,12 @@ impl<'a> Checker<'a> {
             self.writes.push(Write { call: number, rows: rows.clone(), is_refused });
         }
         let floors = self.floors(call);
-        self.open.insert(number, Open { call: call.clone(), floors });
+        self.open.insert(number, Open { call: call.clone(), floors, ring: self.ring });
+    }
+
+    fn follow_ring(&mut self, is_settled: bool) {
+        self.rings += 1;
+        self.ring = is_settled.then_some(self.rings);
     }
 
     /// What a read must see that begins now.
@@ -107,12 +120,17 @@ impl<'a> Checker<'a> {
             return floors;
         }
         let asked = self.replicas_of(call.level);
-        for have in (self.setup.replication_factor - asked + 1)..=self.setup.replication_factor {
+        let mut least = self.setup.replication_factor - asked + 1;
+        if self.setup.changes_ring() {
+            // One replica may be down when it ceases to be one, or lose its disk.
+            least = least.max(2);
+        }
+        for have in least..=self.setup.replication_factor {
             for (place, rank) in &self.at_replicas[have] {
                 raise(&mut floors, *place, *rank);
             }
         }
-        if call.level == ConsistencyLevel::One {
+        if call.level == ConsistencyLevel::One && !self.setup.changes_ring() {
             for (place, rank) in &self.at_node[call.node] {
                 raise(&mut floors, *place, *rank);
             }
@@ -121,7 +139,7 @@ impl<'a> Checker<'a> {
     }
 
     fn end(&mut self, number: usize, outcome: &Outcome) -> Result<(), Violation> {
-        let Some(Open { call, floors }) = self.open.remove(&number) else { return Ok(()) };
+        let Some(Open { call, floors, ring }) = self.open.remove(&number) else { return Ok(()) };
         let fail = |row, what: String| Violation { call: number, row, what };
         if let Outcome::Nonsense(what) | Outcome::Failed(what) = outcome {
             return Err(fail(None, what.clone()));
@@ -154,8 +172,10 @@ impl<'a> Checker<'a> {
                     return Err(fail(None, "other rows than were asked for".into()));
                 }
                 for answer in answers {
-                    self.check_row(&call, *family, answer, selection, &floors)
+                    let seen = self
+                        .check_row(*family, answer, selection, &floors)
                         .map_err(|what| fail(Some((*family, answer.0)), what))?;
+                    self.remember(&call, answer.0, seen, ring);
                 }
             }
             Operation::Scan { family, behind, wraps, max_rows, selection } => {
@@ -168,8 +188,10 @@ impl<'a> Checker<'a> {
                 for row in rows {
                     let empty = (row, Vec::new());
                     let answer = answers.iter().find(|it| it.0 == row).unwrap_or(&empty);
-                    self.check_row(&call, *family, answer, selection, &floors)
+                    let seen = self
+                        .check_row(*family, answer, selection, &floors)
                         .map_err(|what| fail(Some((*family, row)), what))?;
+                    self.remember(&call, row, seen, ring);
                 }
             }
         }
@@ -201,7 +223,7 @@ impl<'a> Checker<'a> {
         for (place, rank) in rows.iter().flat_map(RowChange::effects) {
             raise(&mut self.at_replicas[have], place, rank);
             let is_own = matches!(call.level, ConsistencyLevel::One | ConsistencyLevel::Any);
-            if is_own && self.setup.replicas(place.row).contains(&call.node) {
+            if is_own && call.node < self.setup.nodes && self.setup.replicas(place.row).contains(&call.node) {
                 raise(&mut self.at_node[call.node], place, rank);
             }
         }
@@ -237,15 +259,14 @@ impl<'a> Checker<'a> {
         Ok(in_order)
     }
 
-    /// Checks what was shown of a row, and remembers it.
+    /// Checks what was shown of a row, and returns it.
     fn check_row(
         &mut self,
-        call: &Call,
         family: Family,
         (row, shown): &RowAnswer,
         selection: &Selection,
         floors: &Floors,
-    ) -> Result<(), String> {
+    ) -> Result<Floors, String> {
         let told = told(family, *row, selection, shown)?;
         let shown: BTreeMap<Place, Rank> = shown.iter().copied().collect();
         let mut seen = Floors::new();
@@ -265,20 +286,29 @@ impl<'a> Checker<'a> {
         if self.setup.profile.keeps_rows_whole() {
             self.check_whole(&told, &shown)?;
         }
+        Ok(seen)
+    }
+
+    /// What was shown later reads show as well. `ring` is the state of the ring when the call
+    /// began.
+    fn remember(&mut self, call: &Call, row: u8, seen: Floors, ring: Option<u64>) {
         if self.setup.profile.loses_power() {
             // Reads show what is not on disk yet, and with several machines that can go again.
-            return Ok(());
+            return;
+        }
+        if ring.is_none() || ring != self.ring {
+            // What nobody has acknowledged a new replica may have missed.
+            return;
         }
         let have = self.replicas_of(call.level);
         let is_own =
-            call.level == ConsistencyLevel::One && self.setup.replicas(*row).contains(&call.node);
+            call.level == ConsistencyLevel::One && self.setup.replicas(row).contains(&call.node);
         for (place, rank) in seen {
             raise(&mut self.at_replicas[have], place, rank);
             if is_own {
                 raise(&mut self.at_node[call.node], place, rank);
             }
         }
-        Ok(())
     }
 
     fn check_shown(&self, place: Place, rank: Rank, floor: Option<Rank>) -> Result<(), String> {

@@ -3,15 +3,16 @@
 use crate::defects::Defect;
 use crate::history::{Family, ROWS};
 use crate::network::Network;
-use crate::node::{Behind, Node, address};
+use crate::node::{Behind, Life, Node, Running, address};
 use alexandra::config::settings::CacheSize;
 use alexandra::model::comparator::Comparator;
 use alexandra::model::key::RowKey;
 use alexandra::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
 use alexandra::model::slice::Slice;
-use alexandra::ring::{Partitioner, Token};
+use alexandra::ring::{Partitioner, Token, TokenMetadata};
 use alexandra::storage::sstable::Access;
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 pub(crate) const KEYSPACE: &str = "Simulated";
@@ -65,13 +66,18 @@ pub(crate) struct Setup {
     /// For how long at most who waits for the disk waits, in milliseconds.
     pub(crate) longest_sync_ms: u64,
     pub(crate) defect: Option<Defect>,
+    /// How many nodes there are besides that have no place at first. An operator changes the ring
+    /// if there are any.
+    pub(crate) spares: usize,
 }
 
 impl Setup {
     pub(crate) fn new(seed: u64, profile: Profile, defect: Option<Defect>) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed);
-        let nodes = rng.usize(3..6);
+        let changes_ring = changes_ring(seed, profile, defect);
+        let nodes = rng.usize(3..6).max(if changes_ring { 4 } else { 3 });
         let replication_factor = if rng.u32(..10) < 8 { 3 } else { rng.usize(1..3) };
+        let replication_factor = if changes_ring { 3 } else { replication_factor };
         let partitioner =
             if rng.bool() { Partitioner::Random } else { Partitioner::OrderPreserving };
         let token = |node: usize| match partitioner {
@@ -95,7 +101,12 @@ impl Setup {
             rows_cached: if rng.bool() { CacheSize::Entries(4) } else { CacheSize::Off },
             longest_sync_ms: [60, 900][rng.usize(..2)],
             defect,
+            spares: if changes_ring { 2 } else { 0 },
         }
+    }
+
+    pub(crate) fn changes_ring(&self) -> bool {
+        self.spares > 0
     }
 
     pub(crate) fn is_batch(&self) -> bool {
@@ -106,8 +117,8 @@ impl Setup {
         self.partitioner.token(key(row).as_bytes())
     }
 
-    /// The nodes that hold a row: the first at its token or behind it on the ring, and those that
-    /// follow.
+    /// The nodes that hold a row, as long as nobody changes the ring: the first at its token or
+    /// behind it on the ring, and those that follow.
     pub(crate) fn replicas(&self, row: u8) -> Vec<usize> {
         let mut ring: Vec<usize> = (0..self.nodes).collect();
         ring.sort_by_key(|node| &self.tokens[*node]);
@@ -119,7 +130,19 @@ impl Setup {
     }
 }
 
-fn schema() -> Arc<Schema> {
+/// Whether an operator changes the ring. Not where much is promised that only holds in a ring that
+/// stays as it is: that hints alone make replicas equal, for one.
+fn changes_ring(seed: u64, profile: Profile, defect: Option<Defect>) -> bool {
+    match defect {
+        Some(defect) => defect.needs_another_ring(),
+        None => {
+            let fits = !matches!(profile, Profile::HintsAlone | Profile::Restarts);
+            fits && seed / Profile::ALL.len() as u64 % 2 == 1
+        }
+    }
+}
+
+pub(crate) fn schema() -> Arc<Schema> {
     let (columns, super_columns) = (Comparator::Bytes, Comparator::Utf8);
     let family = |keyspace: &str, name: &str, kind| {
         let (keyspace, name) = (keyspace.to_owned(), name.to_owned());
@@ -159,13 +182,25 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// A cluster of which no node runs.
     pub(crate) fn new(setup: Arc<Setup>, rng: &mut fastrand::Rng) -> Self {
-        let nodes = (0..setup.nodes).map(|number| Node::new(&setup, number, rng)).collect();
+        let all = setup.nodes + setup.spares;
+        let nodes = (0..all).map(|number| Node::new(&setup, number, rng)).collect();
         let network = Arc::new(Network::new(rng.u64(..), setup.defect));
         Self { setup, nodes, network, now_ms: 0 }
     }
 
     pub(crate) fn start(&mut self, node: usize) {
-        self.nodes[node].start(&self.setup, &self.network, self.now_ms);
+        let seeds = self.seeds(node);
+        self.nodes[node].start(&self.setup, &self.network, self.now_ms, seeds);
+    }
+
+    /// Whom a node asks for the ring when it starts: an operator names nodes that are in use.
+    fn seeds(&self, node: usize) -> Vec<IpAddr> {
+        if !self.setup.changes_ring() {
+            return vec![address(0), address(1)];
+        }
+        let others = self.nodes.iter().filter(|it| it.number != node && it.serves());
+        let seeds: Vec<IpAddr> = others.map(|it| it.address).take(2).collect();
+        if seeds.is_empty() { vec![address(0), address(1)] } else { seeds }
     }
 
     pub(crate) fn resume(&mut self, node: usize) {
@@ -215,21 +250,60 @@ impl Cluster {
         }
     }
 
-    /// Whether all nodes serve, and know all others.
+    /// Whether all nodes that are in use serve, and know all others.
     pub(crate) fn is_whole(&self) -> bool {
-        let nodes = self.setup.nodes;
-        self.nodes.iter().all(|node| {
-            node.serves() && node.running.as_ref().is_some_and(|it| it.knows_all(nodes))
+        let mut in_use = self.nodes.iter().filter(|node| node.life == Life::InUse);
+        let addresses: BTreeSet<IpAddr> = in_use.clone().map(|node| node.address).collect();
+        in_use.all(|node| {
+            node.serves() && node.running.as_ref().is_some_and(|it| it.knows_all(&addresses))
         })
+    }
+
+    /// The rings as those who run know them.
+    pub(crate) fn rings(&self) -> impl Iterator<Item = Arc<TokenMetadata>> {
+        let running = self.nodes.iter().filter_map(|node| node.running.as_ref());
+        running.map(|running| running.member.coordinator().ring())
+    }
+
+    /// The ring, if all who run know the same, and nobody is on the way in or out.
+    pub(crate) fn settled_ring(&self) -> Option<Arc<TokenMetadata>> {
+        let mut rings = self.rings();
+        let first = rings.next().filter(|ring| ring.is_settled())?;
+        rings.all(|ring| *ring == *first).then_some(first)
+    }
+
+    /// What those who run say of the ring, for people.
+    pub(crate) fn tell_rings(&self) -> String {
+        let running = self.nodes.iter().filter_map(|it| Some((it.number, it.running.as_ref()?)));
+        let tell = |(number, it): (usize, &Running)| {
+            let members = it.member.with_gossip(|_, membership| membership.members().clone());
+            let report = it.report().map(|report| (report.kind, report.mode, report.outcome));
+            format!("\n node {number}: {members:?} {report:?} {:?}", it.unjoined())
+        };
+        running.map(tell).collect()
+    }
+
+    /// The nodes that hold a row by this ring, worked out once more.
+    fn replicas(&self, ring: &TokenMetadata, row: u8) -> Vec<usize> {
+        let token = self.setup.row_token(row);
+        let mut members: Vec<(Token, IpAddr)> =
+            ring.members().map(|(token, endpoint)| (token.clone(), endpoint)).collect();
+        members.sort();
+        let first = members.iter().position(|(at, _)| *at >= token).unwrap_or(0);
+        members.rotate_left(first);
+        members.truncate(self.setup.replication_factor);
+        let number = |endpoint| self.nodes.iter().position(|node| node.address == endpoint);
+        members.into_iter().filter_map(|(_, endpoint)| number(endpoint)).collect()
     }
 
     /// The rows on whose replicas something differs.
     pub(crate) fn differences(&self) -> Vec<(Family, u8, String)> {
         let mut found = Vec::new();
+        let Some(ring) = self.rings().next() else { return found };
         for family in Family::ALL {
             for row in 0..ROWS {
                 let mut versions = Vec::new();
-                for node in self.setup.replicas(row) {
+                for node in self.replicas(&ring, row) {
                     let Some(running) = &self.nodes[node].running else { continue };
                     let storage = &running.storage;
                     let (id, key) = (family_id(family), RowKey::from(key(row).as_str()));

@@ -29,4 +29,22 @@ pub(crate) enum Defect {
     MessageIdsRepeat,
     /// Nobody notices that a message was damaged.
     ChecksumsIgnored,
+    /// Who is to collect data for another node says that it has, and has not.
+    HeirsIdle,
+    /// A node that joins acknowledges writes without doing them.
+    PendingForgotten,
+    /// Who is asked for a piece of a range leaves out a row.
+    PiecesIncomplete,
+    /// Nobody waits until the others have heard of a change of the ring.
+    HearingSkipped,
+}
+
+impl Defect {
+    /// Whether it shows only when the ring changes.
+    pub(crate) fn needs_another_ring(self) -> bool {
+        matches!(
+            self,
+            Self::HeirsIdle | Self::PendingForgotten | Self::PiecesIncomplete | Self::HearingSkipped
+        )
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::cluster::{Cluster, Profile, addresses};
 use crate::network::Weather;
+use crate::node::Life;
 use alexandra::base::sim_fs::Survival;
 use alexandra::model::schema::FamilyId;
 use std::collections::BTreeMap;
@@ -67,7 +68,8 @@ impl Saboteur {
         let (rng, planned) = (fastrand::Rng::with_seed(seed), BTreeMap::new());
         let mut saboteur = Self { rng, planned, next_ms: 0, counts: FaultCounts::new() };
         let sleepy = [Profile::HintsAlone, Profile::PowerLosses];
-        if sleepy.contains(&cluster.setup.profile) && saboteur.rng.bool() {
+        let may_sleep = !cluster.setup.changes_ring();
+        if may_sleep && sleepy.contains(&cluster.setup.profile) && saboteur.rng.bool() {
             saboteur.put_to_sleep(cluster.now_ms);
         }
         saboteur
@@ -242,7 +244,7 @@ impl Saboteur {
                 let mut rng = self.rng.fork();
                 cluster.nodes[*node].lose_power(survival, &mut rng);
             }
-            Fault::Start(node) if !cluster.nodes[*node].is_up() => cluster.start(*node),
+            Fault::Start(node) => return start(cluster, *node),
             _ => return false,
         }
         true
@@ -258,11 +260,18 @@ impl Saboteur {
             if cluster.nodes[node].is_paused {
                 cluster.resume(node);
             }
-            if !cluster.nodes[node].is_up() {
-                cluster.start(node);
-            }
+            start(cluster, node);
         }
     }
+}
+
+/// Starts a node that is in use and does not run.
+fn start(cluster: &mut Cluster, node: usize) -> bool {
+    let can = !cluster.nodes[node].is_up() && cluster.nodes[node].life == Life::InUse;
+    if can {
+        cluster.start(node);
+    }
+    can
 }
 
 /// Nothing is lost, and much comes when nobody waits for it any more.

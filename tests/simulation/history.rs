@@ -213,6 +213,10 @@ pub(crate) enum Event {
     End(usize, Outcome),
     /// A node went down, paused, was cut off: for people who read the history.
     Fault(String),
+    /// Whether from now on all nodes know the same ring, in which nobody comes or goes.
+    Ring {
+        is_settled: bool,
+    },
     /// All hints have been delivered.
     Settled,
 }
@@ -235,6 +239,7 @@ impl History {
         for (at, event) in &self.events {
             let line = match event {
                 Event::Fault(what) => format!("{at:>7} ---- {what}\n"),
+                Event::Ring { is_settled } => format!("{at:>7} ---- ring settled: {is_settled}\n"),
                 Event::Begin(number, call) if row.is_none_or(|row| call.touches(row)) => {
                     shown.insert(*number);
                     format!("{at:>7} #{number} {call}\n")

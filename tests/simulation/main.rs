@@ -6,8 +6,9 @@
 //! * `cluster`, `node`, `clock`, `store`, `network`: what the nodes live on.
 //! * `client`, `history`: what clients do, and what they are told.
 //! * `faults`: what goes wrong, and when.
+//! * `operator`: how the ring grows and shrinks meanwhile.
 //! * `checker`: the judge.
-//! * `defects`: what the harness can build into nodes, so that it is known to find it.
+//! * `defects`, `tampering`: what the harness can build into nodes, so that it is known to find it.
 //!
 //! A failure prints its seed. `ALEXANDRA_SEED=n` repeats it, `ALEXANDRA_SEEDS=n` asks for more runs
 //! than the default.
@@ -24,8 +25,10 @@ mod faults;
 mod history;
 mod network;
 mod node;
+mod operator;
 mod simulation;
 mod store;
+mod tampering;
 
 use cluster::{Profile, Setup};
 use defects::Defect;
@@ -72,7 +75,7 @@ fn clusters_keep_what_they_promise() {
 }
 
 /// Each defect, and a profile in which clients can see it.
-const DEFECTS: [(Defect, Profile); 13] = [
+const DEFECTS: [(Defect, Profile); 17] = [
     (Defect::AcknowledgedBeforeWritten, Profile::Kills),
     (Defect::WritesForgotten, Profile::Kills),
     (Defect::SyncSkipped, Profile::PowerLosses),
@@ -86,6 +89,10 @@ const DEFECTS: [(Defect, Profile); 13] = [
     (Defect::GraceOfNothing, Profile::Kills),
     (Defect::MessageIdsRepeat, Profile::Restarts),
     (Defect::ChecksumsIgnored, Profile::Kills),
+    (Defect::HeirsIdle, Profile::Kills),
+    (Defect::PendingForgotten, Profile::Kills),
+    (Defect::PiecesIncomplete, Profile::Kills),
+    (Defect::HearingSkipped, Profile::Kills),
 ];
 
 /// By so many seeds each of them has to be found.

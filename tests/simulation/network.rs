@@ -3,6 +3,7 @@
 
 use crate::clock::NodeClock;
 use crate::defects::Defect;
+use crate::tampering::Tampering;
 use alexandra::net::frame::{Frame, FrameReader, put_frame};
 use alexandra::net::message::Message;
 use alexandra::net::{Channel, Transport, Verb};
@@ -65,6 +66,7 @@ struct State {
     /// When the last message of a channel arrives.
     last: BTreeMap<(IpAddr, IpAddr, Channel), u64>,
     stats: NetworkStats,
+    tampering: Tampering,
     trace: DefaultHasher,
 }
 
@@ -79,6 +81,7 @@ impl Network {
             slow: BTreeMap::new(),
             last: BTreeMap::new(),
             stats: NetworkStats::default(),
+            tampering: Tampering::default(),
             trace: DefaultHasher::new(),
         };
         Self { state: Mutex::new(state), defect }
@@ -224,6 +227,12 @@ impl Transport for SimTransport {
         if self.network.defect == Some(Defect::MessageIdsRepeat) {
             message = with_small_id(&message).unwrap_or(message);
         }
+        let mut state = self.network.lock();
+        if let Some(defect) = self.network.defect
+            && let Some(changed) = state.tampering.change(defect, to, &message)
+        {
+            message = changed;
+        }
         let mut has_checksum = self.checksums.lock().unwrap().contains(&to);
         let has_no_checksum = self.network.defect == Some(Defect::ChecksumsIgnored);
         if has_no_checksum {
@@ -231,7 +240,6 @@ impl Transport for SimTransport {
         }
         let mut bytes = Vec::new();
         put_frame(&mut bytes, &message, has_checksum).expect("messages are small");
-        let mut state = self.network.lock();
         let damaged = state.weather.damaged;
         if (has_checksum || has_no_checksum) && state.chance(damaged) {
             state.stats.damaged += 1;

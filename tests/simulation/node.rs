@@ -13,15 +13,18 @@ use alexandra::coordinator::{Coordinator, ReadOptions};
 use alexandra::model::schema::{FamilyId, Schema};
 use alexandra::net::Inbound;
 use alexandra::node::{Member, MemberOptions, Receiver};
+use alexandra::repair::{Host, OperationError, OperationReport, Wish};
 use alexandra::replica::{HintOptions, HintStore, Replica, ReplicaOptions};
 use alexandra::ring::{DynamicSnitch, ReplicaPlacement, ReplicationStrategy, Snitch, Token};
 use alexandra::storage::commitlog::SyncPolicy;
 use alexandra::storage::engine::Components;
+use alexandra::storage::own_place::SavedPlace;
 use alexandra::storage::store::Store;
 use alexandra::storage::{FamilyOptions, Options, Storage, system};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
@@ -40,11 +43,43 @@ const ENDLESS: u64 = 1 << 40;
 /// Where the commit log is.
 const LOG: &str = "/log";
 
+/// What a machine is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// It has a place, or is to have one.
+    InUse,
+    /// Its disk is empty, and nothing runs there.
+    Spare,
+    /// Its disk is broken, and the others still count on it.
+    Broken,
+}
+
+/// What the command line and the configuration of a node say.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Config {
+    /// `InitialToken`.
+    pub(crate) token: Option<Token>,
+    /// `AutoBootstrap`.
+    pub(crate) bootstraps: bool,
+    /// `-Dcassandra.replace_token`.
+    pub(crate) replaces: Option<Token>,
+}
+
+/// As what a node starts, by the same rules as a server.
+#[derive(Debug)]
+enum Beginning {
+    Member,
+    Join(Option<Token>),
+    Arrive(Token),
+    Replace(Token),
+}
+
 /// The machine of a node, whether the node runs or not.
 pub(crate) struct Node {
     pub(crate) number: usize,
     pub(crate) address: IpAddr,
-    pub(crate) token: Token,
+    pub(crate) life: Life,
+    pub(crate) config: Config,
     disk: SimFileSystem,
     skew: i64,
     uptime: Duration,
@@ -86,6 +121,8 @@ pub(crate) struct Running {
     generation: i32,
     /// Whether it would serve clients by now.
     is_settled: Arc<AtomicBool>,
+    /// Why it could not join, so that its process ends.
+    unjoined: Arc<Mutex<Option<OperationError>>>,
     has_small_ids: bool,
 }
 
@@ -94,7 +131,8 @@ impl Node {
         Self {
             number,
             address: address(number),
-            token: setup.tokens[number].clone(),
+            life: if number < setup.nodes { Life::InUse } else { Life::Spare },
+            config: Config { token: setup.tokens.get(number).cloned(), ..Config::default() },
             disk: SimFileSystem::new(rng.u64(..)),
             skew: rng.i64(-5_000_000..5_000_000),
             uptime: Duration::from_millis(rng.u64(1..10_000_000)),
@@ -131,7 +169,20 @@ impl Node {
         self.running.as_ref().is_some_and(|it| it.is_settled.load(Ordering::SeqCst))
     }
 
-    pub(crate) fn start(&mut self, setup: &Setup, network: &Arc<Network>, now_ms: u64) {
+    /// Takes a new disk, and waits until it is needed.
+    pub(crate) fn become_spare(&mut self) {
+        assert!(self.running.is_none(), "it is stopped before");
+        self.disk = SimFileSystem::new(self.starts);
+        (self.life, self.config) = (Life::Spare, Config::default());
+    }
+
+    pub(crate) fn start(
+        &mut self,
+        setup: &Setup,
+        network: &Arc<Network>,
+        now_ms: u64,
+        seeds: Vec<IpAddr>,
+    ) {
         assert!(self.running.is_none(), "it is stopped before");
         self.starts += 1;
         self.at_ms = now_ms;
@@ -141,10 +192,13 @@ impl Node {
         runtime.block_on(async { clock.start() });
         let entered = runtime.enter();
         let storage = Arc::new(self.open_storage(setup, &clock));
-        let now = clock.now_secs();
-        let identity =
-            system::establish_identity(&storage, CLUSTER, now, || Some(self.token.clone()));
-        let generation = identity.expect("it is the same node").generation;
+        let Some((identity, beginning)) = self.begin(&storage, clock.now_secs()) else {
+            drop(entered);
+            storage.close();
+            self.become_spare();
+            return;
+        };
+        let generation = identity.generation;
         let store = SimStore::new(Arc::clone(&storage), setup.is_batch(), setup.defect);
         let store = Arc::new(store);
         let hints = (setup.defect != Some(Defect::HintsOff))
@@ -160,8 +214,8 @@ impl Node {
         let member = Member::new(MemberOptions {
             local: self.address,
             cluster_name: CLUSTER.to_owned(),
-            seeds: vec![address(0), address(1)],
-            token: Some(self.token.clone()),
+            seeds,
+            token: identity.token,
             generation,
             phi_convict_threshold: 8.0,
             rpc_timeout: RPC_TIMEOUT,
@@ -186,11 +240,19 @@ impl Node {
         });
         let member = member.expect("the saved ring can be read");
         let is_settled = Arc::new(AtomicBool::new(false));
+        let unjoined = Arc::<Mutex<Option<OperationError>>>::default();
         runtime.spawn(Arc::clone(&member).run(CancellationToken::new()));
-        let (settling, settled) = (Arc::clone(&member), Arc::clone(&is_settled));
+        let (joining, settled) = (Arc::clone(&member), Arc::clone(&is_settled));
+        let (why, joining_store) = (Arc::clone(&unjoined), Arc::clone(&store));
+        joining_store.set_joining(!matches!(beginning, Beginning::Member));
         runtime.spawn(async move {
-            settling.settle().await;
-            settled.store(true, Ordering::SeqCst);
+            match join(&joining, beginning).await {
+                Ok(()) => {
+                    joining_store.set_joining(false);
+                    settled.store(true, Ordering::SeqCst);
+                }
+                Err(error) => *why.lock().unwrap() = Some(error),
+            }
         });
         drop(entered);
         let has_small_ids = setup.defect == Some(Defect::MessageIdsRepeat);
@@ -203,8 +265,38 @@ impl Node {
             clock,
             generation,
             is_settled,
+            unjoined,
             has_small_ids,
         });
+    }
+
+    /// Who it is, and as what it starts; none if it has left the ring, and must not start again.
+    fn begin(&self, storage: &Storage, now_secs: i32) -> Option<(system::Identity, Beginning)> {
+        let place = SavedPlace::read(storage).expect("the disk is sound");
+        if place == SavedPlace::Left {
+            return None;
+        }
+        let Config { token, bootstraps, replaces } = self.config.clone();
+        let joins = bootstraps || replaces.is_some();
+        let first_token = || token.clone().filter(|_| !joins);
+        let identity = system::establish_identity(storage, CLUSTER, now_secs, first_token);
+        let identity = identity.expect("it is the same node");
+        let beginning = match (&identity.token, replaces, place) {
+            (Some(_), _, _) => Beginning::Member,
+            (None, _, SavedPlace::Arriving(token)) => Beginning::Arrive(token),
+            (None, Some(token), _) => Beginning::Replace(token),
+            (None, None, SavedPlace::Joining(Some(token))) => Beginning::Join(Some(token)),
+            (None, None, _) => Beginning::Join(token),
+        };
+        Some((identity, beginning))
+    }
+
+    /// Whether by its disk it may have told others that it has a place. It does not run.
+    pub(crate) fn may_have_place(&self, setup: &Setup) -> bool {
+        let storage = self.open_storage(setup, &Arc::new(NodeClock::new(0, self.uptime, 0)));
+        let place = SavedPlace::read(&storage).expect("the disk is sound");
+        storage.close();
+        matches!(place, SavedPlace::Arriving(_))
     }
 
     fn placement(&self, setup: &Setup) -> ReplicaPlacement {
@@ -315,6 +407,18 @@ impl Node {
         self.disk.crash_keeping(survival, rng);
     }
 
+    /// The process is killed, and what is on the disk is gone.
+    pub(crate) fn break_disk(&mut self) {
+        self.disk.power_off();
+        self.stop();
+        self.life = Life::Broken;
+    }
+
+    /// How often it was started.
+    pub(crate) fn starts(&self) -> u64 {
+        self.starts
+    }
+
     /// Ends the node at once; what it would still write must have been cut off.
     pub(crate) fn stop(&mut self) {
         self.is_paused = false;
@@ -382,16 +486,51 @@ impl Running {
     }
 
     /// Whether it knows the whole ring, and takes all of it for alive.
-    pub(crate) fn knows_all(&self, nodes: usize) -> bool {
+    pub(crate) fn knows_all(&self, nodes: &BTreeSet<IpAddr>) -> bool {
         self.member.with_gossip(|gossiper, membership| {
-            membership.members().ring.len() == nodes
-                && (0..nodes).all(|number| gossiper.is_alive(address(number)))
+            membership.members().endpoints() == *nodes
+                && nodes.iter().all(|endpoint| gossiper.is_alive(*endpoint))
         })
     }
 
-    /// Whether nothing is left to be given to others.
+    /// Whether nothing is left to be given to other members.
     pub(crate) fn has_hints(&self) -> bool {
-        self.hints.as_ref().is_some_and(|hints| !hints.targets().is_empty())
+        let ring = self.member.coordinator().ring();
+        let waiting = self.hints.as_ref().map(|hints| hints.waiting()).unwrap_or_default();
+        waiting.iter().any(|(_, recipient)| ring.token(*recipient).is_some())
+    }
+
+    /// Why it could not join, if it could not.
+    pub(crate) fn unjoined(&self) -> Option<String> {
+        self.unjoined.lock().unwrap().as_ref().map(ToString::to_string)
+    }
+
+    /// An operator asks for something.
+    pub(crate) fn ask(&self, wish: Wish) -> Result<(), OperationError> {
+        let host: Arc<dyn Host> = Arc::clone(&self.member) as _;
+        self.within(|| self.member.operations().begin(wish, &host))
+    }
+
+    pub(crate) fn report(&self) -> Option<OperationReport> {
+        self.member.operations().report()
+    }
+
+    /// The token that it owns, as it knows the ring.
+    pub(crate) fn token(&self) -> Option<Token> {
+        let ring = self.member.coordinator().ring();
+        ring.token(self.member.local()).cloned()
+    }
+}
+
+/// Does what a server does before it serves.
+async fn join(member: &Arc<Member>, beginning: Beginning) -> Result<(), OperationError> {
+    member.settle().await;
+    let host: Arc<dyn Host> = Arc::clone(member) as _;
+    match beginning {
+        Beginning::Member => Ok(()),
+        Beginning::Join(token) => member.operations().bootstrap(token, &host).await.map(|_| ()),
+        Beginning::Arrive(token) => member.operations().arrive(token, &host).await.map(|_| ()),
+        Beginning::Replace(token) => member.operations().replace(&token, &host).await,
     }
 }
 

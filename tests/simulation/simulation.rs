@@ -8,6 +8,7 @@ use crate::faults::{FaultCounts, Saboteur};
 use crate::history::{Call, Event, Family, History, Operation, Outcome, ROWS, Selection};
 use crate::network::NetworkStats;
 use crate::node::Behind;
+use crate::operator::Operator;
 use alexandra::coordinator::ConsistencyLevel;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,6 +17,12 @@ use std::sync::{Arc, mpsc};
 
 /// How long clients work, in milliseconds.
 const WORK_MS: u64 = 40_000;
+
+/// The same, if the ring changes meanwhile.
+const LONG_WORK_MS: u64 = 90_000;
+
+/// How long operations on the ring take at most when nothing goes wrong any more.
+const OPERATIONS_MS: u64 = 600_000;
 
 /// How long it takes at most until all nodes know each other.
 const MEETING_MS: u64 = 120_000;
@@ -65,6 +72,7 @@ pub(crate) struct Simulation {
     calls: usize,
     /// By the number of the call, at which node.
     open: BTreeMap<usize, (usize, usize)>,
+    ring_is_settled: bool,
 }
 
 impl Simulation {
@@ -83,6 +91,7 @@ impl Simulation {
             told,
             calls: 0,
             open: BTreeMap::new(),
+            ring_is_settled: true,
         };
         let result = simulation.play();
         simulation.cluster.stop();
@@ -95,9 +104,11 @@ impl Simulation {
         }
         self.meet()?;
         let mut saboteur = Saboteur::new(self.rng.u64(..), &self.cluster);
-        self.work(&mut saboteur);
+        let mut operator = Operator::new(self.rng.u64(..), &self.cluster);
+        self.work(&mut saboteur, &mut operator);
         saboteur.heal(&mut self.cluster);
         self.fault("all is put right");
+        self.conclude(&mut operator)?;
         self.meet()?;
         self.settle()?;
         if self.setup.profile == Profile::HintsAlone {
@@ -119,7 +130,7 @@ impl Simulation {
             checked,
             network: self.cluster.network.stats(),
             behind: self.cluster.behind_the_scenes(),
-            faults: saboteur.counts,
+            faults: saboteur.counts.into_iter().chain(operator.counts).collect(),
         })
     }
 
@@ -138,21 +149,25 @@ impl Simulation {
     }
 
     /// Clients work while things go wrong.
-    fn work(&mut self, saboteur: &mut Saboteur) {
+    fn work(&mut self, saboteur: &mut Saboteur, operator: &mut Operator) {
         let whole_rows = self.setup.profile.keeps_rows_whole();
         let mut inventor = Inventor::new(self.rng.u64(..), whole_rows);
-        let end_ms = self.cluster.now_ms + WORK_MS;
+        let changes_ring = self.setup.changes_ring();
+        let work_ms = if changes_ring { LONG_WORK_MS } else { WORK_MS };
+        let longest_rest = if changes_ring { 300 } else { 120 };
+        let end_ms = self.cluster.now_ms + work_ms;
         let mut next_call = [self.cluster.now_ms; CLIENTS];
         let mut next_upkeep = 0;
         while self.cluster.now_ms < end_ms {
             for fault in saboteur.act(&mut self.cluster) {
                 self.fault(&format!("{fault:?}"));
             }
+            self.operate(operator);
             self.lose();
             let now = self.cluster.now_ms;
             for (client, next) in next_call.iter_mut().enumerate() {
                 if now >= *next && !self.open.values().any(|it| it.0 == client) {
-                    *next = now + self.rng.u64(1..120);
+                    *next = now + self.rng.u64(1..longest_rest);
                     if let Some(node) = self.choose_node() {
                         let call = inventor.invent(client, node);
                         self.begin(call);
@@ -165,14 +180,52 @@ impl Simulation {
             }
             let soonest = next_call.iter().filter(|at| **at > now).min().copied();
             let until = soonest.unwrap_or(u64::MAX).min(saboteur.next_ms()).min(next_upkeep);
-            self.cluster.step(until.max(now + 1));
+            self.cluster.step(until.min(operator.next_ms()).max(now + 1));
             self.collect();
+            self.look_at_ring();
         }
+    }
+
+    fn operate(&mut self, operator: &mut Operator) {
+        for line in operator.act(&mut self.cluster) {
+            self.fault(&line);
+        }
+    }
+
+    /// Notes whether all nodes know the same ring.
+    fn look_at_ring(&mut self) {
+        if !self.setup.changes_ring() {
+            return;
+        }
+        let is_settled = self.cluster.settled_ring().is_some();
+        if is_settled != self.ring_is_settled {
+            self.ring_is_settled = is_settled;
+            self.history.push(self.cluster.now_ms, Event::Ring { is_settled });
+        }
+    }
+
+    /// Waits until all operations on the ring have come to their end.
+    fn conclude(&mut self, operator: &mut Operator) -> Result<(), Failure> {
+        operator.finish();
+        let end_ms = self.cluster.now_ms + OPERATIONS_MS;
+        while self.setup.changes_ring() && !operator.is_finished(&self.cluster) {
+            if self.cluster.now_ms >= end_ms {
+                let what = format!("the ring does not come to rest: {}", self.cluster.tell_rings());
+                return Err(self.failure(&what, None));
+            }
+            self.operate(operator);
+            self.lose();
+            self.cluster.step(operator.next_ms());
+            self.cluster.upkeep();
+            self.collect();
+            self.look_at_ring();
+        }
+        Ok(())
     }
 
     fn choose_node(&mut self) -> Option<usize> {
         let victim = self.setup.profile == Profile::Restarts && self.rng.bool();
-        let node = if victim { 0 } else { self.rng.usize(..self.setup.nodes) };
+        let node = if victim { 0 } else { self.rng.usize(..self.cluster.nodes.len()) };
         self.cluster.nodes[node].serves().then_some(node)
     }
 
@@ -227,7 +280,9 @@ impl Simulation {
     fn read_everything(&mut self) -> Result<(), Failure> {
         for family in Family::ALL {
             for row in 0..ROWS {
-                let node = self.rng.usize(..self.setup.nodes);
+                let serving = |node: &usize| self.cluster.nodes[*node].serves();
+                let serving: Vec<usize> = (0..self.cluster.nodes.len()).filter(serving).collect();
+                let node = self.rng.choice(serving).unwrap_or(0);
                 let operation =
                     Operation::Read { family, rows: vec![row], selection: Selection::Whole };
                 let call = Call { client: 0, node, level: ConsistencyLevel::All, operation };

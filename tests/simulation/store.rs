@@ -13,7 +13,7 @@ use alexandra::storage::Storage;
 use alexandra::storage::answer::AnswerRoom;
 use alexandra::storage::error::ReadError;
 use alexandra::storage::sstable::Access;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 type Callback = Box<dyn FnOnce(Result<(), WriteError>) + Send>;
@@ -25,6 +25,8 @@ pub(crate) struct SimStore {
     is_batch: bool,
     defect: Option<Defect>,
     calls: AtomicU64,
+    /// Whether the node has no place yet.
+    is_joining: AtomicBool,
     waiting: Mutex<Vec<Callback>>,
     /// What a defect has put off.
     late: Mutex<Vec<RowMutation>>,
@@ -33,7 +35,12 @@ pub(crate) struct SimStore {
 impl SimStore {
     pub(crate) fn new(storage: Arc<Storage>, is_batch: bool, defect: Option<Defect>) -> Self {
         let (waiting, late) = (Mutex::default(), Mutex::default());
-        Self { storage, is_batch, defect, calls: AtomicU64::new(0), waiting, late }
+        let (calls, is_joining) = Default::default();
+        Self { storage, is_batch, defect, calls, is_joining, waiting, late }
+    }
+
+    pub(crate) fn set_joining(&self, is_joining: bool) {
+        self.is_joining.store(is_joining, Ordering::SeqCst);
     }
 
     /// Makes the commit log durable and tells who waits.
@@ -70,7 +77,9 @@ impl SimStore {
             self.late.lock().unwrap().extend(others);
             return mutations.iter().filter(is_own).cloned().collect();
         }
-        if self.has(Defect::WritesForgotten) && self.one_in(20) {
+        let forgets = self.has(Defect::WritesForgotten) && self.one_in(20)
+            || self.has(Defect::PendingForgotten) && self.is_joining.load(Ordering::SeqCst);
+        if forgets {
             return mutations.iter().filter(is_own).cloned().collect();
         }
         if self.has(Defect::RowsTorn) {

@@ -337,6 +337,17 @@ fn an_old_removal_does_not_hit_who_took_the_place() {
 }
 
 #[test]
+fn a_member_that_others_know_counts_as_long_as_it_says_nothing_itself() {
+    let mut membership = membership();
+    let changes = membership.learn(ip(2), &token(20));
+    assert_eq!(changes, [save(2, 20), MembershipChange::Ring]);
+    assert_eq!(membership.learn(ip(2), &token(21)), []);
+    says(&mut membership, 2, "NORMAL,22");
+    assert_eq!(membership.learn(ip(2), &token(20)), []);
+    assert_eq!(ring(&membership), [(22, 2)]);
+}
+
+#[test]
 fn what_is_no_place_changes_nothing() {
     let mut m = membership();
     for value in ["", "NORMAL", "NORMAL,x", "BOOT,1,2", "PAUSED,1"] {

@@ -42,6 +42,29 @@ impl Host for Member {
         announced
     }
 
+    fn learn(&self, members: &[NodePlace]) {
+        let mut gossip = self.lock();
+        let mut is_changed = false;
+        for NodePlace { endpoint, token } in members {
+            if gossip.gossiper.has_heard_of(*endpoint) {
+                continue;
+            }
+            let changes = gossip.membership.learn(*endpoint, token);
+            if changes.is_empty() {
+                continue;
+            }
+            log::info!("others know {endpoint} as a member, of which nothing was heard");
+            gossip.gossiper.preload([*endpoint]);
+            for change in changes {
+                is_changed |= self.follow(&mut gossip, change);
+            }
+        }
+        if is_changed {
+            self.tell_of_ring(&mut gossip);
+        }
+        self.write_notes(gossip);
+    }
+
     fn settle(&self) -> Announced {
         let mut gossip = self.lock();
         let plan = gossip.membership.members().plans.get(&self.local);

@@ -1,0 +1,69 @@
+//! What defects do to the calls of operations on the ring while these are under way.
+
+use crate::cluster::schema;
+use crate::defects::Defect;
+use alexandra::model::schema::FamilyId;
+use alexandra::net::Verb;
+use alexandra::net::bodies::PieceReply;
+use alexandra::net::extensions::CALL;
+use alexandra::net::message::{Message, MessageId};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// Changes messages on their way.
+#[derive(Debug, Default)]
+pub(crate) struct Tampering {
+    /// Of which family a piece was asked for, by who asked whom by which number.
+    pieces: BTreeMap<(IpAddr, IpAddr, MessageId), FamilyId>,
+}
+
+impl Tampering {
+    /// The message as it is to arrive; none if it stays as it is.
+    pub(crate) fn change(
+        &mut self,
+        defect: Defect,
+        to: IpAddr,
+        message: &[u8],
+    ) -> Option<Vec<u8>> {
+        let mut message = Message::decode(message).ok()?;
+        let body = match (defect, message.verb, message.header(CALL)) {
+            (Defect::HeirsIdle, Verb::StreamRequest, Some(b"collect")) => {
+                with(message.body, "ranges", serde_json::json!([]))?
+            }
+            (Defect::HearingSkipped, Verb::StreamRequest, Some(b"has-heard")) => {
+                with(message.body, "version", serde_json::json!(0))?
+            }
+            (Defect::PiecesIncomplete, Verb::StreamRequest, Some(b"piece")) => {
+                let is_super = message.body.windows(6).any(|it| it == b"Groups");
+                let family = FamilyId(u32::from(is_super));
+                self.pieces.insert((message.from, to, message.id), family);
+                return None;
+            }
+            (Defect::PiecesIncomplete, Verb::ReadResponse, None) => {
+                let asked = (to, message.from, message.id.clone());
+                let family = self.pieces.remove(&asked)?;
+                without_first_row(message.body, family)?
+            }
+            _ => return None,
+        };
+        message.body = &body;
+        message.encode().ok()
+    }
+}
+
+/// A body in JSON with another value in this place.
+fn with(body: &[u8], place: &str, value: serde_json::Value) -> Option<Vec<u8>> {
+    let mut json: serde_json::Value = serde_json::from_slice(body).ok()?;
+    *json.get_mut(place)? = value;
+    serde_json::to_vec(&json).ok()
+}
+
+fn without_first_row(body: &[u8], family: FamilyId) -> Option<Vec<u8>> {
+    let schema = schema();
+    let schema = schema.family(family);
+    let mut piece = PieceReply::decode(body, schema).ok()?;
+    if !piece.rows.rows.is_empty() {
+        piece.rows.rows.remove(0);
+    }
+    piece.encode(schema).ok()
+}
