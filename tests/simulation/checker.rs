@@ -223,7 +223,10 @@ impl<'a> Checker<'a> {
         for (place, rank) in rows.iter().flat_map(RowChange::effects) {
             raise(&mut self.at_replicas[have], place, rank);
             let is_own = matches!(call.level, ConsistencyLevel::One | ConsistencyLevel::Any);
-            if is_own && call.node < self.setup.nodes && self.setup.replicas(place.row).contains(&call.node) {
+            if is_own
+                && call.node < self.setup.nodes
+                && self.setup.replicas(place.row).contains(&call.node)
+            {
                 raise(&mut self.at_node[call.node], place, rank);
             }
         }

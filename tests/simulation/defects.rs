@@ -44,7 +44,10 @@ impl Defect {
     pub(crate) fn needs_another_ring(self) -> bool {
         matches!(
             self,
-            Self::HeirsIdle | Self::PendingForgotten | Self::PiecesIncomplete | Self::HearingSkipped
+            Self::HeirsIdle
+                | Self::PendingForgotten
+                | Self::PiecesIncomplete
+                | Self::HearingSkipped
         )
     }
 }

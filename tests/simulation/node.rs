@@ -176,6 +176,15 @@ impl Node {
         (self.life, self.config) = (Life::Spare, Config::default());
     }
 
+    /// Whether it has a new place, and others may not know that yet.
+    pub(crate) fn arrives(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| {
+            let kind = running.report().filter(|it| it.outcome.is_none()).map(|it| it.kind);
+            let place = SavedPlace::read(&running.storage).expect("the disk is sound");
+            kind.is_some() && matches!(place, SavedPlace::Arriving(_) | SavedPlace::Left)
+        })
+    }
+
     pub(crate) fn start(
         &mut self,
         setup: &Setup,
@@ -284,6 +293,9 @@ impl Node {
         let beginning = match (&identity.token, replaces, place) {
             (Some(_), _, _) => Beginning::Member,
             (None, _, SavedPlace::Arriving(token)) => Beginning::Arrive(token),
+            (None, Some(token), SavedPlace::Joining(Some(at))) if at == token => {
+                Beginning::Arrive(token)
+            }
             (None, Some(token), _) => Beginning::Replace(token),
             (None, None, SavedPlace::Joining(Some(token))) => Beginning::Join(Some(token)),
             (None, None, _) => Beginning::Join(token),

@@ -181,7 +181,11 @@ impl Operator {
         let Some(Loss { node, token, heir }) = &self.loss else { return };
         let (node, token, heir) = (*node, token.clone(), *heir);
         let address = cluster.nodes[node].address;
-        if cluster.rings().all(|ring| ring.token(address).is_none()) {
+        // Who does not run may still have it in its saved ring.
+        let all_run = in_use(cluster).all(|number| cluster.nodes[number].is_up());
+        let is_unknown = cluster.rings().all(|ring| ring.token(address).is_none());
+        let members_left = members(cluster).len();
+        if all_run && is_unknown && members_left >= cluster.setup.replication_factor {
             cluster.nodes[node].become_spare();
             self.loss = None;
             self.tell("losses that were made good", format!("nobody counts on node {node} now"));
@@ -242,7 +246,7 @@ impl Operator {
 
     fn break_disk(&mut self, cluster: &mut Cluster, node: usize, heir: Option<usize>) {
         let token = cluster.nodes[node].running.as_ref().and_then(|it| it.token());
-        let Some(token) = token else { return };
+        let Some(token) = token.filter(|_| !cluster.nodes[node].arrives()) else { return };
         cluster.nodes[node].break_disk();
         self.tasks.remove(&node);
         self.tell("broken disks", format!("the disk of node {node} breaks"));

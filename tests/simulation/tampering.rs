@@ -19,12 +19,7 @@ pub(crate) struct Tampering {
 
 impl Tampering {
     /// The message as it is to arrive; none if it stays as it is.
-    pub(crate) fn change(
-        &mut self,
-        defect: Defect,
-        to: IpAddr,
-        message: &[u8],
-    ) -> Option<Vec<u8>> {
+    pub(crate) fn change(&mut self, defect: Defect, to: IpAddr, message: &[u8]) -> Option<Vec<u8>> {
         let mut message = Message::decode(message).ok()?;
         let body = match (defect, message.verb, message.header(CALL)) {
             (Defect::HeirsIdle, Verb::StreamRequest, Some(b"collect")) => {
