@@ -72,6 +72,9 @@ pub struct Membership {
     alive: BTreeSet<IpAddr>,
     /// Removed nodes, by the tokens that they had.
     removed: BTreeMap<(IpAddr, Token), Removal>,
+    /// Removals that were not done because the node seemed alive: which node, at which token, with
+    /// who said so and at which count of it. It may have been dead, and not be convicted yet.
+    ignored: BTreeMap<(IpAddr, Token), (IpAddr, i32)>,
 }
 
 impl Members {
@@ -150,6 +153,7 @@ impl Membership {
             generations: BTreeMap::from([(local, generation)]),
             alive: BTreeSet::new(),
             removed: removed.collect(),
+            ignored: BTreeMap::new(),
         }
     }
 
@@ -267,6 +271,7 @@ impl Membership {
             }
             GossipEvent::Down { endpoint } => {
                 self.alive.remove(endpoint);
+                self.reconsider(*endpoint, &mut changes);
             }
             GossipEvent::OwnGenerationRaised { generation } => {
                 self.generations.insert(self.local, *generation);
@@ -368,8 +373,31 @@ impl Membership {
         } else if self.is_removable(endpoint, by, version) {
             self.remove_owner(endpoint, token, changes);
         } else {
+            self.ignore(endpoint, token, (by, version));
             let notice = MembershipNotice::RemovalIgnored { endpoint, by };
             changes.push(MembershipChange::Notice(notice));
+        }
+    }
+
+    fn ignore(&mut self, endpoint: IpAddr, token: &Token, said: (IpAddr, i32)) {
+        if self.ignored.len() >= MAX_REMOVED {
+            self.ignored.pop_first();
+        }
+        self.ignored.insert((endpoint, token.clone()), said);
+    }
+
+    /// A node is dead that others took for dead before: what they had it removed for is done now,
+    /// unless it was started since.
+    fn reconsider(&mut self, endpoint: IpAddr, changes: &mut Vec<MembershipChange>) {
+        let of_it = self.ignored.iter().filter(|((ignored, _), _)| *ignored == endpoint);
+        let of_it: Vec<(Token, (IpAddr, i32))> =
+            of_it.map(|((_, token), said)| (token.clone(), *said)).collect();
+        for (token, (by, version)) in of_it {
+            self.ignored.remove(&(endpoint, token.clone()));
+            let claims = self.claims.get(endpoint).is_some_and(|claim| claim.token == token);
+            if claims && self.is_removable(endpoint, by, version) {
+                self.remove_owner(endpoint, &token, changes);
+            }
         }
     }
 
@@ -452,6 +480,7 @@ impl Membership {
                 let notice = if endpoint == self.local {
                     MembershipNotice::RemovalOfSelf
                 } else {
+                    self.ignore(endpoint, token, (by, version));
                     MembershipNotice::RemovalIgnored { endpoint, by }
                 };
                 changes.extend(is_first.then_some(MembershipChange::Notice(notice)));

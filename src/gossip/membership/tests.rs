@@ -566,3 +566,24 @@ fn nobody_replaces_a_node_that_is_alive() {
     let changes = plans(&mut m, 4, "replaced,10.0.0.1,1");
     assert!(notices(&changes)[0].contains("about myself"), "{changes:?}");
 }
+
+#[test]
+fn a_removal_is_done_when_the_node_seems_dead_here_as_well() {
+    let mut m = membership();
+    says(&mut m, 2, "NORMAL,20");
+    m.follow(&GossipEvent::Up { endpoint: ip(2) });
+    m.follow(&said(3, 900, 5, "NORMAL,30,remove,20"));
+    assert_eq!(ring(&m), [(20, 2), (30, 3)]);
+    let changes = m.follow(&GossipEvent::Down { endpoint: ip(2) });
+    let is_removed = |it: &MembershipChange| matches!(it, MembershipChange::Removed(_));
+    assert!(changes.iter().any(is_removed), "{changes:?}");
+    assert_eq!(ring(&m), [(30, 3)]);
+    // Unless it was started since.
+    says(&mut m, 4, "NORMAL,40");
+    m.follow(&GossipEvent::Up { endpoint: ip(4) });
+    m.follow(&said(3, 900, 6, "NORMAL,30,remove,40"));
+    m.follow(&GossipEvent::Restarted { endpoint: ip(4), generation: 2000 });
+    m.follow(&said(4, 2000, 1, "NORMAL,40"));
+    m.follow(&GossipEvent::Down { endpoint: ip(4) });
+    assert_eq!(ring(&m), [(30, 3), (40, 4)]);
+}
