@@ -1,9 +1,10 @@
-//! The operations by which the ring grows and shrinks.
+//! The operations by which the ring grows, shrinks and heals.
 
 use super::context::AdminContext;
 use super::error::AdminError;
-use super::report::{Collected, OperationState, StreamReport, Streams};
-use crate::repair::{OperationReport, Stream, StreamsNow, Wish};
+use super::report::{Collected, OperationState, Repaired, StreamReport, Streams};
+use super::request::Selection;
+use crate::repair::{OperationReport, RepairScope, Stream, StreamsNow, Wish};
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -13,6 +14,19 @@ use std::sync::Arc;
 pub(super) struct NewToken {
     /// As the partitioner writes it.
     pub(super) token: String,
+}
+
+/// What is to be repaired.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RepairScopeChange {
+    keyspace: String,
+    /// All of the keyspace without any.
+    #[serde(default)]
+    column_families: Vec<String>,
+    /// Only the range that the node owns, not all of which it is a replica.
+    #[serde(default)]
+    primary_range: bool,
 }
 
 /// The keyspace that is to be cleaned up.
@@ -62,6 +76,15 @@ impl AdminContext {
         parsed.map_err(|source| AdminError::Token { token: token.clone(), source })
     }
 
+    /// What a repair is about.
+    pub(super) fn repair(&self, scope: RepairScopeChange) -> Result<Wish, AdminError> {
+        let RepairScopeChange { keyspace, column_families, primary_range } = scope;
+        let selection = Selection::of(keyspace, column_families);
+        let families = selection.families(self.storage.schema())?;
+        let scope = if primary_range { RepairScope::Primary } else { RepairScope::All };
+        Ok(Wish::Repair(families, scope))
+    }
+
     /// What a cleanup is about.
     pub(super) fn cleanup(&self, scope: CleanupScope) -> Result<Wish, AdminError> {
         let CleanupScope { keyspace } = scope;
@@ -75,7 +98,7 @@ impl AdminContext {
 }
 
 fn state(report: OperationReport) -> OperationState {
-    let OperationReport { kind, mode, fetched, took, outcome } = report;
+    let OperationReport { kind, mode, fetched, repaired, took, outcome } = report;
     let collected = fetched.into_iter().map(|(address, fetched)| Collected {
         address,
         ranges: fetched.ranges,
@@ -93,6 +116,7 @@ fn state(report: OperationReport) -> OperationState {
         mode,
         seconds: took.as_secs_f64(),
         collected: collected.collect(),
+        repaired: repaired.into_iter().map(Repaired::from).collect(),
         done,
         error,
     }

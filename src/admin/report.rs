@@ -1,5 +1,6 @@
 //! What the admin side answers, as JSON and for `nodetool`. Sizes are in bytes.
 
+use crate::repair::FamilyRepair;
 use crate::storage::caches::CacheStats;
 use crate::storage::snapshot;
 use crate::storage::store::Totals;
@@ -373,10 +374,53 @@ pub struct OperationState {
     pub seconds: f64,
     /// The nodes that collect data because of it.
     pub collected: Vec<Collected>,
+    /// What a repair has done so far.
+    #[serde(default)]
+    pub repaired: Vec<Repaired>,
     /// What was done, when it has succeeded.
     pub done: Option<String>,
     /// Why not, when it has failed. The ring is as it was before.
     pub error: Option<String>,
+}
+
+/// What a repair has done to a column family.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repaired {
+    /// Keyspace and name.
+    pub column_family: String,
+    /// Ranges that were compared, each among all its replicas.
+    pub ranges: usize,
+    /// Rows that replicas have read for that; none where nothing had changed since the last time.
+    pub rows_read: u64,
+    /// Rows in which replicas differed.
+    pub rows_differed: u64,
+    /// What replicas have got from others.
+    pub received: Vec<Received>,
+}
+
+/// What a replica has got from others in a repair.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Received {
+    /// Which.
+    pub address: IpAddr,
+    /// Rows, each as often as others had different versions of it.
+    pub rows: u64,
+    /// Bytes that have come over the network.
+    pub bytes: u64,
+}
+
+impl From<FamilyRepair> for Repaired {
+    fn from(repair: FamilyRepair) -> Self {
+        let received =
+            |(address, (rows, bytes)): (IpAddr, (u64, u64))| Received { address, rows, bytes };
+        Self {
+            column_family: repair.family,
+            ranges: repair.ranges,
+            rows_read: repair.rows_read,
+            rows_differed: repair.rows_differed,
+            received: repair.collected.into_iter().map(received).collect(),
+        }
+    }
 }
 
 /// How far a node is that collects data.

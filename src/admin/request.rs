@@ -45,6 +45,11 @@ impl From<SelectionQuery> for Selection {
 }
 
 impl Selection {
+    /// Some column families of a keyspace; all of them without any.
+    pub(super) fn of(keyspace: String, column_families: Vec<String>) -> Self {
+        Self { keyspace: Some(keyspace), column_families }
+    }
+
     /// The numbers of the column families that are meant.
     pub(super) fn families(&self, schema: &Schema) -> Result<Vec<FamilyId>, AdminError> {
         let Some(keyspace) = &self.keyspace else {

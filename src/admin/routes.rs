@@ -6,7 +6,7 @@ use super::context::AdminContext;
 use super::error::AdminError;
 use super::jobs::Jobs;
 use super::metrics;
-use super::operations::{CleanupScope, NewToken};
+use super::operations::{CleanupScope, NewToken, RepairScopeChange};
 use super::report::{
     Caches, Compactions, Done, DrainReport, Info, KeyspaceReport, LatencyReport, OperationState,
     Pool, Snapshot, Streams, Thresholds,
@@ -78,6 +78,7 @@ pub(super) fn router(context: Arc<AdminContext>, access: Access) -> Router {
         .route("/api/v1/ring/remove-token", post(remove_token))
         .route("/api/v1/cleanup", post(cleanup))
         .route("/api/v1/streams", get(streams))
+        .route("/api/v1/repair", post(repair))
         .route("/api/v1/gossip", get(gossip))
         .route("/api/v1/failure-detector", get(failure_detector).put(set_failure_detector))
         .route("/api/v1/messages", get(messages))
@@ -368,6 +369,13 @@ async fn cleanup(
 
 async fn streams(State(Shared { context, .. }): State<Shared>) -> Json<Streams> {
     Json(context.streams())
+}
+
+async fn repair(
+    State(Shared { context, .. }): State<Shared>,
+    Change(scope): Change<RepairScopeChange>,
+) -> Result<Json<OperationState>, AdminError> {
+    context.begin(context.repair(scope)?).map(Json)
 }
 
 async fn gossip(State(Shared { context, .. }): State<Shared>) -> Json<Vec<GossipEndpoint>> {

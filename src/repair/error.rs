@@ -130,6 +130,20 @@ pub enum OperationError {
     /// Nobody says which token would be good.
     #[error("no member has said at which token to join: give this node an InitialToken. {0}")]
     NoToken(String),
+    /// There is one replica of everything, and nobody to compare it with.
+    #[error("keyspace {0} is not replicated")]
+    NotReplicated(String),
+    /// A repair would leave them out.
+    #[error("{0:?} are down, which have some of it: bring them up first")]
+    ReplicasDown(Vec<IpAddr>),
+    /// A replica could not do its part of a repair.
+    #[error("{replica} could not do its part, what was repaired until then stays so: {why}")]
+    Repair {
+        /// Which replica.
+        replica: IpAddr,
+        /// Why.
+        why: String,
+    },
     /// The node stops.
     #[error("the node is stopping")]
     Stopping,

@@ -27,21 +27,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Bytes that are asked for at a time, at first.
-const FIRST_PIECE: u32 = 256 << 10;
+pub(super) const FIRST_PIECE: u32 = 256 << 10;
 
 /// Most and fewest bytes of a piece: it grows while the other side answers in time, and shrinks
 /// when it does not.
 pub(super) const MAX_PIECE: u32 = 1 << 20;
-const MIN_PIECE: u32 = 16 << 10;
+pub(super) const MIN_PIECE: u32 = 16 << 10;
 
 /// So much of a column family makes SSTables at a time. After a failure as much is fetched again.
 const INGEST_BYTES: u64 = 256 << 20;
 
 /// So often one piece is asked for in vain of a node that seems alive.
-const ATTEMPTS: u32 = 20;
+pub(super) const ATTEMPTS: u32 = 20;
 
 /// How long a node is left alone that did not answer.
-const PAUSE: Duration = Duration::from_millis(500);
+pub(super) const PAUSE: Duration = Duration::from_millis(500);
 
 /// Why ranges cannot be fetched. What has come until then is kept.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +58,8 @@ pub(super) enum FetchError {
     Encode(#[from] EncodeError),
     #[error("what has come cannot be kept: {0}")]
     Ingest(#[from] IngestError),
+    #[error("{0} sends rows that it was not asked for")]
+    Unasked(IpAddr),
     #[error(transparent)]
     Abandoned(#[from] Abandoned),
 }
@@ -74,11 +76,11 @@ impl From<PlanError> for FetchError {
 /// Fetches.
 #[derive(Debug)]
 pub(super) struct Fetcher {
-    storage: Arc<Storage>,
-    caller: Caller,
-    blocking: Blocking,
-    throttle: Throttle,
-    traffic: Arc<Traffic>,
+    pub(super) storage: Arc<Storage>,
+    pub(super) caller: Caller,
+    pub(super) blocking: Blocking,
+    pub(super) throttle: Throttle,
+    pub(super) traffic: Arc<Traffic>,
 }
 
 /// What is written of a column family at the moment.

@@ -8,6 +8,7 @@
 //!   service       the calls of other nodes: pieces of ranges, orders to collect, questions
 //!     orders      what this node collects because another one leaves or removes somebody
 //!   host          the node as all of that sees it
+//! anti_entropy    replicas compare what they have, and get what they lack
 //! merkle          how two replicas find out in which ranges they differ
 //! ```
 //!
@@ -16,6 +17,7 @@
 //! for that, and keeps nothing in mind. So exactly the ranges that are needed travel, and there is
 //! no session that could hang.
 
+mod anti_entropy;
 mod calls;
 mod error;
 mod fetch;
@@ -32,6 +34,7 @@ mod throttle;
 mod traffic;
 mod transition;
 
+pub use anti_entropy::{FamilyRepair, RepairScope};
 pub use error::OperationError;
 pub use host::{Announced, Host, Place, RingLook};
 pub use operation::{OperationKind, OperationReport};

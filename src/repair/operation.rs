@@ -1,5 +1,6 @@
 //! What an operation is doing, for operators.
 
+use super::anti_entropy::FamilyRepair;
 use super::progress::Fetched;
 use super::transition::HandOver;
 use std::collections::BTreeMap;
@@ -24,6 +25,8 @@ pub enum OperationKind {
     Replace,
     /// To drop what this node holds no more.
     Cleanup,
+    /// To make replicas alike.
+    Repair,
 }
 
 /// An operation as it is now.
@@ -35,6 +38,8 @@ pub struct OperationReport {
     pub mode: String,
     /// How far each node is that collects data.
     pub fetched: BTreeMap<IpAddr, Fetched>,
+    /// What a repair has done so far, by column family.
+    pub repaired: Vec<FamilyRepair>,
     /// How long it has taken.
     pub took: Duration,
     /// How it ended; none as long as it is under way. A text that tells what was done, or why not.
@@ -54,6 +59,7 @@ pub(super) struct Operation {
 #[derive(Debug)]
 struct State {
     mode: String,
+    repaired: Vec<FamilyRepair>,
     ended: Option<(Duration, Result<String, String>)>,
 }
 
@@ -68,13 +74,15 @@ impl OperationKind {
             Self::Removetoken => "removetoken",
             Self::Replace => "replace",
             Self::Cleanup => "cleanup",
+            Self::Repair => "repair",
         }
     }
 }
 
 impl Operation {
     pub(super) fn new(kind: OperationKind, began: Duration) -> Arc<Self> {
-        let state = State { mode: "beginning".to_owned(), ended: None };
+        let mode = "beginning".to_owned();
+        let state = State { mode, repaired: Vec::new(), ended: None };
         let (hand_over, state) = (Arc::default(), Mutex::new(state));
         Arc::new(Self { kind, began, hand_over, state })
     }
@@ -83,6 +91,11 @@ impl Operation {
     pub(super) fn enter(&self, mode: &str) {
         log::info!("{mode}");
         mode.clone_into(&mut self.lock().mode);
+    }
+
+    /// So much was repaired until now.
+    pub(super) fn note_repaired(&self, repaired: &[FamilyRepair]) {
+        repaired.clone_into(&mut self.lock().repaired);
     }
 
     pub(super) fn end(&self, now: Duration, outcome: Result<String, String>) {
@@ -104,6 +117,7 @@ impl Operation {
             kind: self.kind,
             mode: state.mode.clone(),
             fetched: self.hand_over.now(),
+            repaired: state.repaired.clone(),
             took: end.saturating_sub(self.began),
             outcome: state.ended.as_ref().map(|(_, outcome)| outcome.clone()),
         }

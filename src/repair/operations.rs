@@ -1,5 +1,6 @@
-//! The operations by which the ring grows and shrinks, one at a time on each node.
+//! The operations by which the ring grows, shrinks and heals, one at a time on each node.
 
+use super::anti_entropy::{AntiEntropy, RepairScope, Validations};
 use super::calls::{Halving, KnownRing, WhereIs, Whereabouts, WhichRing, WhichToken, ask};
 use super::error::OperationError;
 use super::fetch::Fetcher;
@@ -65,6 +66,8 @@ pub enum Wish {
     Remove(Token),
     /// Data of ranges that this node is no replica of shall be dropped; of one keyspace, or of all.
     Cleanup(Option<String>),
+    /// Replicas shall compare these column families, and get what they lack.
+    Repair(Vec<FamilyId>, RepairScope),
 }
 
 /// What is noted of a place for the next start.
@@ -104,6 +107,8 @@ pub struct Operations {
     steps: Arc<Steps>,
     service: Arc<Service>,
     orders: Arc<Orders>,
+    validations: Arc<Validations>,
+    anti_entropy: Arc<AntiEntropy>,
     /// The last one that was begun.
     last: Mutex<Option<Arc<Operation>>>,
 }
@@ -121,6 +126,8 @@ impl Operations {
             options.bytes_per_second,
         ));
         let orders = Orders::new(Arc::clone(&clock));
+        let validations =
+            Validations::new(Arc::clone(&storage), options.blocking, Arc::clone(&clock));
         let service = Arc::new(Service::new(
             Arc::clone(&storage),
             messenger,
@@ -128,11 +135,29 @@ impl Operations {
             Arc::clone(&fetcher),
             Arc::clone(&orders),
             Arc::clone(&clock),
+            Arc::clone(&validations),
         ));
+        let anti_entropy = AntiEntropy::new(
+            (local, Arc::clone(&storage), options.blocking),
+            placements.clone(),
+            caller.clone(),
+            Arc::clone(&service),
+            options.seed,
+        );
         let rng = Mutex::new(fastrand::Rng::with_seed(options.seed));
         let steps = Arc::new(Steps { local, partitioner, placements, caller, fetcher, rng });
         let last = Mutex::default();
-        Arc::new(Self { storage, clock, blocking: options.blocking, steps, service, orders, last })
+        Arc::new(Self {
+            storage,
+            clock,
+            blocking: options.blocking,
+            steps,
+            service,
+            orders,
+            validations,
+            anti_entropy,
+            last,
+        })
     }
 
     /// Answers a call of another node. False if the message is none. Must be called within a tokio
@@ -144,11 +169,13 @@ impl Operations {
     /// Gives up what nobody waits for. To be called about once in a second.
     pub fn tidy(&self) {
         self.orders.tidy();
+        self.validations.tidy();
     }
 
     /// Ends what is under way.
     pub async fn stop(&self) {
         self.orders.stop().await;
+        self.validations.stop().await;
         self.service.drain().await;
     }
 
@@ -180,6 +207,7 @@ impl Operations {
             Wish::Loadbalance => OperationKind::Loadbalance,
             Wish::Remove(_) => OperationKind::Removetoken,
             Wish::Cleanup(_) => OperationKind::Cleanup,
+            Wish::Repair(..) => OperationKind::Repair,
         };
         self.check(&wish, &host.look())?;
         let operation = self.enlist(kind)?;
@@ -191,6 +219,10 @@ impl Operations {
                 Wish::Loadbalance => this.loadbalance(&host, &operation).await,
                 Wish::Remove(token) => this.remove(&token, &host, &operation).await,
                 Wish::Cleanup(keyspace) => this.cleanup(keyspace, &host, &operation).await,
+                Wish::Repair(families, scope) => {
+                    // A large future, which would make that of all others large.
+                    Box::pin(this.anti_entropy.repair(&families, scope, &host, &operation)).await
+                }
             };
             operation.end(this.clock.monotonic(), done.map_err(|error| error.to_string()));
         });
@@ -317,6 +349,7 @@ impl Operations {
                 None => Ok(()),
             },
             Wish::Remove(token) => self.dead_owner(token, look).map(|_| ()),
+            Wish::Repair(families, scope) => self.anti_entropy.check(families, *scope, look),
             Wish::Decommission | Wish::Loadbalance | Wish::Cleanup(_) => Ok(()),
         }
     }

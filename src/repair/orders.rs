@@ -1,10 +1,13 @@
-//! Orders of other nodes: to collect the ranges of which this node is about to become a replica.
+//! Orders of other nodes: to collect the ranges of which this node is about to become a replica, or
+//! rows that it lacks.
 
 use super::calls::{Collect, Standing};
-use super::fetch::Fetcher;
+use super::fetch::{FetchError, Fetcher};
 use super::host::Host;
 use super::progress::Progress;
 use crate::base::clock::Clock;
+use crate::model::key::RowKey;
+use crate::model::schema::FamilyId;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::net::IpAddr;
@@ -41,7 +44,7 @@ impl Orders {
         Arc::new(Self { clock, by_number, stop, tasks })
     }
 
-    /// Carries an order out, unless it is known already. Must be called within a tokio runtime.
+    /// Collects ranges, unless the order is known already. Must be called within a tokio runtime.
     pub(super) fn take(
         self: &Arc<Self>,
         from: IpAddr,
@@ -49,6 +52,44 @@ impl Orders {
         fetcher: Arc<Fetcher>,
         host: Arc<dyn Host>,
     ) {
+        let told = format!(
+            "{from} has this node collect {} ranges, of which it becomes a replica",
+            ranges.len()
+        );
+        let work =
+            async move |progress: Arc<Progress>| fetcher.fetch(&ranges, &*host, &progress).await;
+        self.carry_out(from, order, log::Level::Info, &told, work);
+    }
+
+    /// Collects rows that other replicas have, unless the order is known already. Must be called
+    /// within a tokio runtime.
+    pub(super) fn take_rows(
+        self: &Arc<Self>,
+        from: IpAddr,
+        order: u64,
+        (family, sources): (FamilyId, Vec<(IpAddr, Vec<RowKey>)>),
+        fetcher: Arc<Fetcher>,
+        host: Arc<dyn Host>,
+    ) {
+        let rows: usize = sources.iter().map(|(_, keys)| keys.len()).sum();
+        let told = format!("{from} has this node collect {rows} rows that it lacks");
+        let work = async move |progress: Arc<Progress>| {
+            fetcher.fetch_rows(family, &sources, &*host, &progress).await
+        };
+        self.carry_out(from, order, log::Level::Debug, &told, work);
+    }
+
+    fn carry_out<W, F>(
+        self: &Arc<Self>,
+        from: IpAddr,
+        order: u64,
+        level: log::Level,
+        told: &str,
+        work: W,
+    ) where
+        W: FnOnce(Arc<Progress>) -> F,
+        F: Future<Output = Result<(), FetchError>> + Send + 'static,
+    {
         let now = self.clock.monotonic();
         let mut orders = self.lock();
         let Entry::Vacant(place) = orders.entry(order) else { return };
@@ -61,19 +102,16 @@ impl Orders {
             stop: stop.clone(),
         });
         drop(orders);
-        log::info!(
-            "{from} has this node collect {} ranges, of which it becomes a replica",
-            ranges.len()
-        );
-        let this = Arc::clone(self);
+        log::log!(level, "{told}");
+        let (this, work) = (Arc::clone(self), work(Arc::clone(&progress)));
         self.tasks.spawn(async move {
             let outcome = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                outcome = fetcher.fetch(&ranges, &*host, &progress) => outcome,
+                outcome = work => outcome,
             };
             match &outcome {
-                Ok(()) => log::info!("collected for {from}: {} bytes", progress.now().bytes),
+                Ok(()) => log::log!(level, "collected for {from}: {} bytes", progress.now().bytes),
                 Err(error) => log::warn!("what {from} ordered cannot be collected: {error}"),
             }
             if let Some(order) = this.lock().get_mut(&order) {

@@ -1,5 +1,7 @@
 //! Answers the calls of other nodes.
 
+use super::anti_entropy::Validations;
+use super::anti_entropy::calls::{CollectRows, Forget, HashRows, ROWS, Validate, Validated};
 use super::calls::{
     Accepted, Call, Collect, Halving, HasHeard, Heard, HowFar, KnownRing, PIECE, WhereIs,
     Whereabouts, WhichRing, WhichToken, Withdraw,
@@ -10,7 +12,9 @@ use super::host::{Announced, Host};
 use super::orders::Orders;
 use super::traffic::Traffic;
 use crate::base::clock::Clock;
-use crate::net::bodies::{BodyError, EncodeError, PieceCommand, PieceReply, RangeReply};
+use crate::net::bodies::{
+    BodyError, EncodeError, PieceCommand, PieceReply, RangeReply, RowsCommand,
+};
 use crate::net::extensions::CALL;
 use crate::net::message::Message;
 use crate::net::messenger::Messenger;
@@ -38,6 +42,7 @@ pub(super) struct Service {
     pub(super) blocking: Blocking,
     pub(super) fetcher: Arc<Fetcher>,
     pub(super) orders: Arc<Orders>,
+    pub(super) validations: Arc<Validations>,
     calls: Arc<Semaphore>,
     reads: Arc<Semaphore>,
     tasks: TaskTracker,
@@ -46,9 +51,11 @@ pub(super) struct Service {
 
 /// Why a call has no answer.
 #[derive(Debug, thiserror::Error)]
-enum Refusal {
+pub(super) enum Refusal {
     #[error("there is no call {0}")]
     Unknown(String),
+    #[error("there is no column family {0}.{1}")]
+    NoFamily(String, String),
     #[error("the call cannot be read: {0}")]
     Json(#[from] serde_json::Error),
     #[error("the call cannot be read: {0}")]
@@ -69,11 +76,23 @@ impl Service {
         fetcher: Arc<Fetcher>,
         orders: Arc<Orders>,
         clock: Arc<dyn Clock>,
+        validations: Arc<Validations>,
     ) -> Self {
         let [calls, reads] = [MAX_CALLS, MAX_READS].map(|it| Arc::new(Semaphore::new(it)));
         let tasks = TaskTracker::new();
         let traffic = Traffic::new(clock);
-        Self { storage, messenger, blocking, fetcher, orders, calls, reads, tasks, traffic }
+        Self {
+            storage,
+            messenger,
+            blocking,
+            fetcher,
+            orders,
+            validations,
+            calls,
+            reads,
+            tasks,
+            traffic,
+        }
     }
 
     /// Answers a call, on a task of its own. False if the message is none. Must be called within a
@@ -105,7 +124,8 @@ impl Service {
         self.tasks.wait().await;
     }
 
-    async fn answer(
+    /// Answers a call, which may be one of this node itself.
+    pub(super) async fn answer(
         &self,
         from: IpAddr,
         name: &str,
@@ -114,6 +134,7 @@ impl Service {
     ) -> Result<Vec<u8>, Refusal> {
         match name {
             PIECE => self.piece(from, body).await,
+            ROWS => self.rows(from, body).await,
             HasHeard::NAME => {
                 let HasHeard { generation, version } = serde_json::from_slice(body)?;
                 let has_heard = host.has_heard(from, Announced { generation, version });
@@ -155,8 +176,69 @@ impl Service {
                 let token = self.storage.partitioner().format_token(&token);
                 json(&Halving { load, token })
             }
+            _ => self.compare(from, name, body, host),
+        }
+    }
+
+    /// Answers a call of a node that compares what replicas have.
+    fn compare(
+        &self,
+        from: IpAddr,
+        name: &str,
+        body: &[u8],
+        host: Arc<dyn Host>,
+    ) -> Result<Vec<u8>, Refusal> {
+        match name {
+            Validate::NAME => {
+                self.validations.validate(from, serde_json::from_slice(body)?);
+                json(&Accepted {})
+            }
+            HashRows::NAME => {
+                self.validations.hash_rows(from, serde_json::from_slice(body)?);
+                json(&Accepted {})
+            }
+            Validated::NAME => {
+                let Validated { session, from } = serde_json::from_slice(body)?;
+                json(&self.validations.findings(session, from))
+            }
+            Forget::NAME => {
+                let Forget { session } = serde_json::from_slice(body)?;
+                self.validations.forget(session);
+                json(&Accepted {})
+            }
+            CollectRows::NAME => {
+                let CollectRows { order, keyspace, family, sources } =
+                    serde_json::from_slice(body)?;
+                let Some(id) = self.storage.schema().family_id(&keyspace, &family) else {
+                    return Err(Refusal::NoFamily(keyspace, family));
+                };
+                let keys = |keys: Vec<String>| keys.iter().map(|key| key.as_str().into()).collect();
+                let sources = sources.into_iter().map(|(source, rows)| (source, keys(rows)));
+                let rows = (id, sources.collect());
+                self.orders.take_rows(from, order, rows, Arc::clone(&self.fetcher), host);
+                json(&Accepted {})
+            }
             _ => Err(Refusal::Unknown(name.chars().take(100).collect())),
         }
+    }
+
+    async fn rows(&self, from: IpAddr, body: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let schema = self.storage.schema();
+        let RowsCommand { family: id, keys, after, max_bytes } = RowsCommand::decode(body, schema)?;
+        let family = Arc::clone(schema.family(id));
+        let permit = Arc::clone(&self.reads).acquire_owned().await.map_err(|_| Abandoned)?;
+        let storage = Arc::clone(&self.storage);
+        let read = move || {
+            let max_bytes = max_bytes.clamp(1, MAX_PIECE) as usize;
+            let piece = storage.read_rows_piece(id, &keys, after.as_ref(), max_bytes)?;
+            drop(permit);
+            let rows = RangeReply { rows: piece.rows };
+            Ok(PieceReply { rows, next: piece.next }.encode(&family)?)
+        };
+        let piece: Result<Vec<u8>, Refusal> = self.blocking.run(read).await?;
+        let piece = piece?;
+        self.traffic.add(from, id, piece.len());
+        Ok(piece)
     }
 
     async fn piece(&self, from: IpAddr, body: &[u8]) -> Result<Vec<u8>, Refusal> {

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
 
+mod anti_entropy;
 mod damage;
 mod dev_cluster;
 mod disturbances;

@@ -133,13 +133,11 @@ impl Setup {
 /// Whether an operator changes the ring. Not where much is promised that only holds in a ring that
 /// stays as it is: that hints alone make replicas equal, for one.
 fn changes_ring(seed: u64, profile: Profile, defect: Option<Defect>) -> bool {
-    match defect {
-        Some(defect) => defect.needs_another_ring(),
-        None => {
-            let fits = !matches!(profile, Profile::HintsAlone | Profile::Restarts);
-            fits && seed / Profile::ALL.len() as u64 % 2 == 1
-        }
+    if let Some(defect) = defect {
+        return defect.needs_another_ring();
     }
+    let fits = !matches!(profile, Profile::HintsAlone | Profile::Restarts);
+    fits && seed / Profile::ALL.len() as u64 % 2 == 1
 }
 
 pub(crate) fn schema() -> Arc<Schema> {

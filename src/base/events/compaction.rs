@@ -20,6 +20,8 @@ pub enum CompactionKind {
     Cleanup,
     /// `SSTable` files whose deletions have outlived their grace period.
     Tombstones,
+    /// Merges all `SSTable` files without writing anything, to compare them with other replicas.
+    Validation,
 }
 
 impl fmt::Display for CompactionKind {
@@ -29,6 +31,7 @@ impl fmt::Display for CompactionKind {
             Self::Major => "major",
             Self::Cleanup => "cleanup",
             Self::Tombstones => "tombstone",
+            Self::Validation => "validation",
         })
     }
 }

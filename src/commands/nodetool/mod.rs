@@ -105,6 +105,8 @@ enum Command {
     /// Prints what the node is about, and which data move between it and others
     #[command(alias = "netstats")]
     Streams(streams::Arguments),
+    /// Makes replicas alike: those of this node's ranges compare what they have
+    Repair(operations::RepairArguments),
     /// Prints what the nodes say of themselves
     Gossipinfo,
     /// Prints what is kept for nodes that were down, and what is being done about it
@@ -148,6 +150,7 @@ impl Command {
             | Self::Removetoken(_)
             | Self::Cleanup(_)
             | Self::Drain
+            | Self::Repair(_)
             | Self::Flush(_)
             | Self::Compact(_)
             | Self::Setcompactionthreshold(_)
@@ -268,6 +271,7 @@ fn execute(arguments: &Arguments) -> Result<Output, NodetoolError> {
         Command::Removetoken(arguments) => operations::remove(&client, arguments),
         Command::Cleanup(arguments) => operations::cleanup(&client, arguments),
         Command::Streams(arguments) => streams::run(&client, arguments),
+        Command::Repair(arguments) => operations::repair(&client, arguments),
         Command::Gossipinfo => gossip_info::run(&client),
         Command::Hints => hints::run(&client),
         Command::Version => version::run(&client),
@@ -311,6 +315,8 @@ fn long_option(argument: &OsStr) -> Option<OsString> {
     match argument.to_str()? {
         "-host" => Some("--host".into()),
         "-port" => Some("--port".into()),
+        // Else it would be a port.
+        "-pr" => Some("--primary-range".into()),
         _ => None,
     }
 }

@@ -4,7 +4,7 @@
 
 use super::client::Client;
 use super::{NodetoolError, Output};
-use crate::admin::report::{Collected, OperationState};
+use crate::admin::report::{Collected, OperationState, Received};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::fmt::Write;
@@ -12,6 +12,10 @@ use std::time::Duration;
 
 /// How often the server is asked how far it is.
 const POLL: Duration = Duration::from_millis(500);
+
+/// What 0.6 says, and how it is done.
+const REPAIR_USAGE: &str = "Missing keyspace argument.\n\
+    usage: alexandra nodetool repair KEYSPACE [COLUMN_FAMILIES]... [--primary-range] [--no-wait]";
 
 /// Whether to wait.
 #[derive(Debug, clap::Args, Serialize)]
@@ -59,6 +63,24 @@ pub(super) struct CleanupArguments {
     waiting: Waiting,
 }
 
+/// What to repair.
+#[derive(Debug, clap::Args, Serialize)]
+pub(super) struct RepairArguments {
+    /// The keyspace
+    keyspace: Option<String>,
+
+    /// All of the keyspace without any
+    column_families: Vec<String>,
+
+    /// Only the range that the node owns: enough if it is done on all nodes
+    #[arg(long)]
+    primary_range: bool,
+
+    #[command(flatten)]
+    #[serde(flatten)]
+    waiting: Waiting,
+}
+
 pub(super) fn decommission(client: &Client, waiting: &Waiting) -> Result<Output, NodetoolError> {
     begin(client, "/api/v1/ring/decommission", waiting, waiting)
 }
@@ -83,6 +105,16 @@ pub(super) fn cleanup(
     arguments: &CleanupArguments,
 ) -> Result<Output, NodetoolError> {
     begin(client, "/api/v1/cleanup", arguments, &arguments.waiting)
+}
+
+pub(super) fn repair(
+    client: &Client,
+    arguments: &RepairArguments,
+) -> Result<Output, NodetoolError> {
+    if arguments.keyspace.is_none() {
+        return Err(NodetoolError::Usage(REPAIR_USAGE));
+    }
+    begin(client, "/api/v1/repair", arguments, &arguments.waiting)
 }
 
 /// Begins something, and waits until it is done unless it is not to be waited for.
@@ -136,6 +168,16 @@ fn report(state: &OperationState) -> String {
         let _ =
             writeln!(text, "{address} has collected {ranges} ranges: {rows} rows, {bytes} bytes");
     }
+    for family in &state.repaired {
+        let _ = writeln!(
+            text,
+            "{}: {} ranges compared, {} rows read, {} rows differed",
+            family.column_family, family.ranges, family.rows_read, family.rows_differed
+        );
+        for Received { address, rows, bytes } in &family.received {
+            let _ = writeln!(text, "    {address} has got {rows} rows, {bytes} bytes");
+        }
+    }
     let done = state.done.as_deref().unwrap_or_default();
     let _ = writeln!(text, "{}: {done}, in {:.1} s", state.operation, state.seconds);
     text
@@ -158,6 +200,7 @@ mod tests {
                 rows: 7,
                 bytes: 900,
             }],
+            repaired: Vec::new(),
             done: Some("this node has left".to_owned()),
             error: None,
         };

@@ -22,6 +22,7 @@ mod range_command;
 mod range_reply;
 mod read_command;
 mod read_reply;
+mod rows;
 mod slice;
 mod streams;
 #[cfg(test)]
@@ -37,6 +38,7 @@ pub use range_command::RangeCommand;
 pub use range_reply::RangeReply;
 pub use read_command::ReadCommand;
 pub use read_reply::ReadReply;
+pub use rows::RowsCommand;
 pub use streams::{
     StreamFile, StreamFinished, StreamRequest, decode_bootstrap_token, encode_bootstrap_token,
 };

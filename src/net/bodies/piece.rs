@@ -100,7 +100,10 @@ impl PieceReply {
     }
 }
 
-fn put_position(out: &mut Vec<u8>, position: Option<&RowPosition>) -> Result<(), EncodeError> {
+pub(super) fn put_position(
+    out: &mut Vec<u8>,
+    position: Option<&RowPosition>,
+) -> Result<(), EncodeError> {
     let Some(RowPosition { key, cell }) = position else {
         out.push(NONE);
         return Ok(());
@@ -114,7 +117,7 @@ fn put_position(out: &mut Vec<u8>, position: Option<&RowPosition>) -> Result<(),
     Ok(())
 }
 
-fn read_position(reader: &mut ByteReader<'_>) -> Result<Option<RowPosition>, BodyError> {
+pub(super) fn read_position(reader: &mut ByteReader<'_>) -> Result<Option<RowPosition>, BodyError> {
     let at = reader.position();
     let form = reader.u8()?;
     if form == NONE {

@@ -14,3 +14,4 @@ mod tree;
 pub use hash::TreeHash;
 pub use row_hash::RowHasher;
 pub use tree::MerkleTree;
+pub(super) use tree::{ends_before, middle, straight};

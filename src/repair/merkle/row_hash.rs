@@ -2,6 +2,8 @@
 //! all files were compacted.
 
 use super::hash::TreeHash;
+use crate::model::cell::Cell;
+use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
 use crate::model::version::RowVersion;
 use crate::storage::original::{RowBuilder, WriteError};
@@ -25,6 +27,16 @@ impl RowHasher {
     /// be told again in each part. After an error [`Self::clear`] begins anew.
     pub fn push(&mut self, version: &RowVersion) -> Result<(), WriteError> {
         self.row.push_version(version)
+    }
+
+    /// Adds a deletion of the row.
+    pub fn delete(&mut self, deletion: Deletion) {
+        self.row.delete(deletion);
+    }
+
+    /// Adds one cell, as [`Self::push`] adds several.
+    pub fn push_cell(&mut self, cell: &Cell) -> Result<(), WriteError> {
+        self.row.push(cell)
     }
 
     /// The hash of the row that was added under this key, and begins the next one. `None` if there
@@ -58,9 +70,7 @@ impl RowHasher {
 mod tests {
     use super::super::java::tests::recorded;
     use super::*;
-    use crate::model::cell::Cell;
     use crate::model::comparator::{Comparator, hex};
-    use crate::model::deletion::Deletion;
     use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema};
     use std::sync::Arc;
 

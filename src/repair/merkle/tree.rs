@@ -171,13 +171,17 @@ impl MerkleTree {
 }
 
 /// The token that halves a range; none if the range is too narrow for that.
-pub(super) fn middle(partitioner: Partitioner, left: &Token, right: &Token) -> Option<Token> {
+pub(in crate::repair) fn middle(
+    partitioner: Partitioner,
+    left: &Token,
+    right: &Token,
+) -> Option<Token> {
     let middle = partitioner.midpoint(left, right);
     (middle > *left && (right.is_minimum() || middle < *right)).then_some(middle)
 }
 
 /// Whether the end of a range, of which the minimum is the end of the ring, lies before a token.
-fn ends_before(end: &Token, token: &Token) -> bool {
+pub(in crate::repair) fn ends_before(end: &Token, token: &Token) -> bool {
     !end.is_minimum() && end < token
 }
 
@@ -186,7 +190,7 @@ fn lesser_end(a: &Token, b: &Token) -> Token {
 }
 
 /// The same ranges in order, none of which reaches over the end of the ring or touches another.
-fn straight(ranges: &[TokenRange]) -> Vec<TokenRange> {
+pub(in crate::repair) fn straight(ranges: &[TokenRange]) -> Vec<TokenRange> {
     let mut pieces: Vec<TokenRange> = Vec::new();
     for range in ranges {
         let TokenRange { start, end } = range.clone();

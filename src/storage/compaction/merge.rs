@@ -64,7 +64,7 @@ impl From<FileError> for CompactionError {
 #[derive(Debug)]
 pub struct Compactor {
     throttle: Throttle,
-    board: Board,
+    pub(super) board: Board,
     /// Held from the look at the room on the disk until the compaction stands on the board: two
     /// that begin at once must not both count on the same room.
     admission: Mutex<()>,
@@ -150,10 +150,11 @@ impl Compactor {
         let inputs: Vec<PathBuf> = claim.tables().iter().map(|t| t.path().to_owned()).collect();
         environment.events.emit(CompactionEvent::Begin { family: family.clone(), kind, inputs });
         // What SnapshotBeforeCompaction asks for is to be done here: nothing is merged yet.
-        let merge = Merge { store, inputs: claim.tables(), keep, stop };
+        let merge = Merge { store, inputs: claim.tables(), keep };
         let shape = OutputShape::of_merged(plan.level, plan.split_bytes, claim.tables());
         let outputs = Outputs::new(store, shape);
-        let (new, rows) = merge.write(outputs, &mut Pace::new(self, &running, &merge, kind))?;
+        let mut pace = Pace::new(self, &running, claim.tables(), (store, kind), stop);
+        let (new, rows) = merge.write(outputs, &mut pace)?;
         match keep {
             Some(_) => store.replace_dropping(claim.tables(), &new)?,
             None => store.replace(claim.tables(), &new, None)?,
@@ -220,7 +221,7 @@ impl Compactor {
 }
 
 /// Marks the input that could not be read, if that was the reason.
-fn mark_damaged(inputs: &[Arc<SsTable>], error: &ReadError) {
+pub(super) fn mark_damaged(inputs: &[Arc<SsTable>], error: &ReadError) {
     let path = match error {
         ReadError::Corrupt(corrupt) => &corrupt.file,
         ReadError::Io(file) => &file.path,
@@ -239,7 +240,6 @@ struct Merge<'a> {
     inputs: &'a [Arc<SsTable>],
     /// The rows that stay; `None` for all.
     keep: Option<&'a [RowRange]>,
-    stop: &'a AtomicBool,
 }
 
 impl Merge<'_> {
@@ -324,7 +324,7 @@ impl Merge<'_> {
 
 /// Looks every so many bytes whether the node is stopping, whether the compaction is too fast, and
 /// whether it should tell of itself.
-struct Pace<'a> {
+pub(super) struct Pace<'a> {
     compactor: &'a Compactor,
     task: &'a Task,
     store: &'a Store,
@@ -338,27 +338,28 @@ struct Pace<'a> {
 }
 
 impl<'a> Pace<'a> {
-    fn new(
+    pub(super) fn new(
         compactor: &'a Compactor,
         running: &'a Running<'_>,
-        merge: &Merge<'a>,
-        kind: CompactionKind,
+        inputs: &[Arc<SsTable>],
+        (store, kind): (&'a Store, CompactionKind),
+        stop: &'a AtomicBool,
     ) -> Self {
         Self {
             compactor,
             task: running,
-            store: merge.store,
-            stop: merge.stop,
+            store,
+            stop,
             kind,
-            bytes_total: merge.inputs.iter().map(|table| table.size()).sum(),
+            bytes_total: inputs.iter().map(|table| table.size()).sum(),
             seen: 0,
-            told_at: merge.store.environment().clock.monotonic(),
+            told_at: store.environment().clock.monotonic(),
             told_percent: 0,
         }
     }
 
     /// To be called for each cell and row.
-    fn keep(&mut self) -> Result<(), CompactionError> {
+    pub(super) fn keep(&mut self) -> Result<(), CompactionError> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(CompactionError::Stopped);
         }
@@ -370,7 +371,7 @@ impl<'a> Pace<'a> {
     }
 
     /// Waits for what was read since the last time.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         let read = self.task.read.load(Ordering::Relaxed);
         self.compactor.throttle.take(read - self.seen, self.stop);
         self.seen = read;

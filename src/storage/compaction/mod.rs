@@ -9,6 +9,7 @@
 //!   throttle    shared by all compactions of the node
 //!   progress    what is running
 //!   thresholds  how many SSTables are merged
+//!   validate    gives what would be written to who compares it
 //! ```
 //!
 //! A compaction works on SSTables that its [claim](super::store::Claim) keeps from others, and
@@ -23,6 +24,7 @@ mod purge;
 mod strategy;
 mod thresholds;
 mod throttle;
+mod validate;
 
 pub use fate::Fate;
 pub use merge::{CompactionError, Compactor};
@@ -30,3 +32,5 @@ pub use pressure::{Backlog, Pressure};
 pub use progress::{CompactionProgress, CompactionTotals};
 pub use strategy::{Candidate, Circumstances, Plan, backlog, next_minor};
 pub use thresholds::{AtomicThresholds, ThresholdError, Thresholds};
+pub(in crate::storage) use validate::give_row;
+pub use validate::{GcSpan, RowSink, Validated};

@@ -94,8 +94,10 @@ impl Board {
 
     /// Most bytes that the running compactions will still write.
     pub(super) fn outstanding_bytes(&self) -> u64 {
-        let outstanding = |task: &Arc<Task>| {
-            task.begun.bytes_total.saturating_sub(task.written.load(Ordering::Relaxed))
+        let outstanding = |task: &Arc<Task>| match task.begun.kind {
+            // It writes nothing.
+            CompactionKind::Validation => 0,
+            _ => task.begun.bytes_total.saturating_sub(task.written.load(Ordering::Relaxed)),
         };
         self.lock().iter().map(outstanding).sum()
     }

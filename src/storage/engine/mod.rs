@@ -9,6 +9,7 @@
 //!   cleanup      drops what other nodes own, or everything
 //!   caches       the thread that fills caches after a start, and saves their keys
 //!   ingest       rows that come from other nodes
+//!   validation   what this node has, for who compares replicas
 //!   counting     how often there was what, for operators
 //!   snapshots    hard links to the SSTables of one moment
 //!   unconfigured data of column families that are not configured
@@ -29,6 +30,7 @@ mod snapshots;
 #[cfg(test)]
 mod tests;
 mod unconfigured;
+mod validation;
 mod write;
 
 pub use cleanup::CleanupReport;
@@ -36,6 +38,7 @@ pub use counting::MemoryUse;
 pub use ingest::{Ingest, IngestError};
 pub use open::StorageError;
 pub(super) use open::{lock, new_environment, prepare_directories};
+pub use validation::ValidationSet;
 
 use self::snapshots::Snapshots;
 use super::answer::AnswerRoom;

@@ -166,7 +166,7 @@ impl Store {
     }
 
     /// The rows from a place on; those behind the end may be missing.
-    pub(super) fn rows_from<'a>(
+    pub(in crate::storage) fn rows_from<'a>(
         &self,
         view: &'a View,
         from: &Bound<DecoratedKey>,

@@ -3,10 +3,12 @@
 mod cleanup;
 mod ingest;
 mod pieces;
+mod validation;
 
 use super::*;
 use crate::config::settings::CacheSize;
 use crate::storage::CompactionStrategy;
+use std::ops::Bound;
 
 const FAMILY: FamilyId = FamilyId(0);
 

@@ -1,0 +1,157 @@
+//! Hashes of the rows of this node.
+
+use super::leaves::Leaves;
+use crate::model::cell::Cell;
+use crate::model::deletion::Deletion;
+use crate::model::key::RowKey;
+use crate::repair::merkle::{RowHasher, TreeHash};
+use crate::ring::DecoratedKey;
+use crate::storage::compaction::{CompactionError, RowSink};
+use crate::storage::error::{FileError, ReadError};
+use crate::storage::original::{RowBuilder, WriteError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio_util::sync::CancellationToken;
+
+/// Blocks in which a row is put together for its hash: as 0.6 does where nothing else is
+/// configured. It is the same on all nodes, whatever their `ColumnIndexSizeInKB`.
+pub(super) const COLUMN_INDEX_BYTES: u64 = 64 << 10;
+
+/// Most rows of a list, most bytes of their keys, and about how many bytes of rows are read for it.
+const LIST_ROWS: usize = 4096;
+const LIST_KEY_BYTES: usize = 64 << 10;
+const LIST_READ_BYTES: usize = 64 << 20;
+
+/// Why there are no hashes.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum HashError {
+    #[error(transparent)]
+    Read(#[from] CompactionError),
+    #[error("a row cannot be put together: {0}")]
+    Row(#[from] WriteError),
+    #[error("the column family cannot be flushed: {0}")]
+    Flush(#[from] ReadError),
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("nobody waits for it any more")]
+    GivenUp,
+}
+
+/// Hashes one row after the other.
+#[derive(Debug)]
+struct Rows {
+    hasher: RowHasher,
+    stop: CancellationToken,
+}
+
+impl Rows {
+    fn new(builder: RowBuilder, stop: CancellationToken) -> Self {
+        Self { hasher: RowHasher::new(builder), stop }
+    }
+
+    fn begin(&mut self, deletion: Deletion) -> Result<(), HashError> {
+        if self.stop.is_cancelled() {
+            return Err(HashError::GivenUp);
+        }
+        self.hasher.clear();
+        self.hasher.delete(deletion);
+        Ok(())
+    }
+
+    fn push(&mut self, cell: &Cell) -> Result<(), HashError> {
+        if self.stop.is_cancelled() {
+            return Err(HashError::GivenUp);
+        }
+        Ok(self.hasher.push_cell(cell)?)
+    }
+}
+
+/// Adds rows to the leaves in which they lie.
+#[derive(Debug)]
+pub(super) struct LeafSink {
+    rows: Rows,
+    leaves: Leaves,
+    /// How many rows there were.
+    read: Arc<AtomicU64>,
+}
+
+impl LeafSink {
+    pub(super) fn new(
+        builder: RowBuilder,
+        leaves: Leaves,
+        read: Arc<AtomicU64>,
+        stop: CancellationToken,
+    ) -> Self {
+        Self { rows: Rows::new(builder, stop), leaves, read }
+    }
+
+    pub(super) fn finish(self) -> Leaves {
+        self.leaves
+    }
+}
+
+impl RowSink for LeafSink {
+    type Error = HashError;
+
+    fn begin(&mut self, deletion: Deletion) -> Result<(), HashError> {
+        self.rows.begin(deletion)
+    }
+
+    fn push(&mut self, cell: &Cell) -> Result<(), HashError> {
+        self.rows.push(cell)
+    }
+
+    fn end(&mut self, key: &DecoratedKey) -> Result<bool, HashError> {
+        self.read.fetch_add(1, Ordering::Relaxed);
+        if let Some(hash) = self.rows.hasher.finish(key.key())? {
+            self.leaves.add(key.token(), &hash);
+        }
+        Ok(true)
+    }
+}
+
+/// Keeps the hash of each row, until there are enough.
+#[derive(Debug)]
+pub(super) struct ListSink {
+    rows: Rows,
+    read: Arc<AtomicU64>,
+    pub(super) list: Vec<(RowKey, TreeHash)>,
+    /// The last row that was looked at.
+    pub(super) last: Option<RowKey>,
+    key_bytes: usize,
+    read_bytes: usize,
+}
+
+impl ListSink {
+    pub(super) fn new(builder: RowBuilder, read: Arc<AtomicU64>, stop: CancellationToken) -> Self {
+        let rows = Rows::new(builder, stop);
+        Self { rows, read, list: Vec::new(), last: None, key_bytes: 0, read_bytes: 0 }
+    }
+}
+
+impl RowSink for ListSink {
+    type Error = HashError;
+
+    fn begin(&mut self, deletion: Deletion) -> Result<(), HashError> {
+        self.rows.begin(deletion)
+    }
+
+    fn push(&mut self, cell: &Cell) -> Result<(), HashError> {
+        self.read_bytes = self.read_bytes.saturating_add(cell.encoded_length());
+        self.rows.push(cell)
+    }
+
+    fn end(&mut self, key: &DecoratedKey) -> Result<bool, HashError> {
+        self.read.fetch_add(1, Ordering::Relaxed);
+        let key = key.key();
+        if let Some(hash) = self.rows.hasher.finish(key)? {
+            self.key_bytes += key.as_bytes().len();
+            self.list.push((key.clone(), hash));
+        }
+        self.last = Some(key.clone());
+        let is_full = self.list.len() >= LIST_ROWS
+            || self.key_bytes >= LIST_KEY_BYTES
+            || self.read_bytes >= LIST_READ_BYTES;
+        Ok(!is_full)
+    }
+}

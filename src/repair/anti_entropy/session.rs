@@ -1,0 +1,418 @@
+//! The repair of column families by the node that was asked to do it.
+
+use super::calls::{
+    CollectRows, Findings, HashRows, Scope, TextRange, Validate, parse_hash, text_ranges,
+};
+use super::compare::{Listing, Missing, compare_rows, differing};
+use super::leaves::{Leaves, Shape};
+use super::parties::Parties;
+use super::plan::{RepairScope, ranges_by_replicas, shape, still_fits};
+use crate::model::key::RowKey;
+use crate::model::schema::FamilyId;
+use crate::net::caller::Caller;
+use crate::repair::error::OperationError;
+use crate::repair::host::{Host, RingLook};
+use crate::repair::operation::Operation;
+use crate::repair::service::Service;
+use crate::replica::Blocking;
+use crate::ring::{ReplicaPlacement, TokenMetadata, TokenRange};
+use crate::storage::Storage;
+use crate::storage::error::ReadError;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::task::JoinSet;
+
+/// Leaves whose rows are listed at a time.
+const LEAVES_AT_A_TIME: usize = 512;
+
+/// Rows that a replica is ordered to collect at a time, at most, and bytes of their keys.
+const ORDER_ROWS: usize = 16 << 10;
+const ORDER_BYTES: usize = 256 << 10;
+
+/// What a repair has done to a column family.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FamilyRepair {
+    /// Keyspace and name.
+    pub family: String,
+    /// Ranges that were compared, each among all its replicas.
+    pub ranges: usize,
+    /// Rows that replicas have read for that; none where they knew the hashes.
+    pub rows_read: u64,
+    /// Rows in which replicas differed.
+    pub rows_differed: u64,
+    /// What each replica has got from others: rows, each once for each version, and bytes.
+    pub collected: BTreeMap<IpAddr, (u64, u64)>,
+}
+
+/// Repairs.
+#[derive(Debug)]
+pub(in crate::repair) struct AntiEntropy {
+    local: IpAddr,
+    storage: Arc<Storage>,
+    blocking: Blocking,
+    placements: BTreeMap<String, ReplicaPlacement>,
+    caller: Caller,
+    service: Arc<Service>,
+    rng: Mutex<fastrand::Rng>,
+    /// How ranges were divided the last time.
+    shapes: Mutex<BTreeMap<(FamilyId, Vec<TextRange>), Shape>>,
+}
+
+/// Ranges of a column family that the same replicas have.
+struct Unit {
+    family: FamilyId,
+    gc_before: i32,
+    replicas: BTreeSet<IpAddr>,
+    ranges: Vec<TokenRange>,
+}
+
+/// Rows that are to be collected: by whom, from whom.
+#[derive(Default)]
+struct Orders {
+    by_collector: BTreeMap<IpAddr, BTreeMap<IpAddr, Vec<String>>>,
+    /// The most for one collector.
+    rows: BTreeMap<IpAddr, (usize, usize)>,
+}
+
+impl Orders {
+    fn add(&mut self, key: &RowKey, missing: &Missing) {
+        let text = String::from_utf8_lossy(key.as_bytes());
+        for (collector, source) in missing {
+            let sources = self.by_collector.entry(*collector).or_default();
+            sources.entry(*source).or_default().push(text.clone().into_owned());
+            let (rows, bytes) = self.rows.entry(*collector).or_default();
+            (*rows, *bytes) = (*rows + 1, *bytes + text.len());
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.rows.values().any(|(rows, bytes)| *rows >= ORDER_ROWS || *bytes >= ORDER_BYTES)
+    }
+}
+
+impl AntiEntropy {
+    pub(in crate::repair) fn new(
+        (local, storage, blocking): (IpAddr, Arc<Storage>, Blocking),
+        placements: BTreeMap<String, ReplicaPlacement>,
+        caller: Caller,
+        service: Arc<Service>,
+        seed: u64,
+    ) -> Arc<Self> {
+        let (rng, shapes) = (Mutex::new(fastrand::Rng::with_seed(seed)), Mutex::default());
+        Arc::new(Self { local, storage, blocking, placements, caller, service, rng, shapes })
+    }
+
+    /// Whether these families can be repaired, as far as this node knows.
+    pub(in crate::repair) fn check(
+        &self,
+        families: &[FamilyId],
+        scope: RepairScope,
+        look: &RingLook,
+    ) -> Result<(), OperationError> {
+        let mut down = BTreeSet::new();
+        for family in families {
+            for replica in self.units(*family, scope, &look.members.ring)?.into_keys().flatten() {
+                if replica == self.local {
+                    continue;
+                }
+                if !look.live.contains(&replica) {
+                    down.insert(replica);
+                } else if !look.callable.contains(&replica) {
+                    return Err(OperationError::Original(replica));
+                }
+            }
+        }
+        if down.is_empty() {
+            Ok(())
+        } else {
+            Err(OperationError::ReplicasDown(down.into_iter().collect()))
+        }
+    }
+
+    fn units(
+        &self,
+        family: FamilyId,
+        scope: RepairScope,
+        ring: &TokenMetadata,
+    ) -> Result<BTreeMap<BTreeSet<IpAddr>, Vec<TokenRange>>, OperationError> {
+        let keyspace = &self.storage.schema().family(family).keyspace;
+        let Some(placement) = self.placements.get(keyspace) else {
+            return Err(OperationError::NotReplicated(keyspace.clone()));
+        };
+        Ok(ranges_by_replicas(placement, ring, self.local, scope))
+    }
+
+    /// Repairs column families, one after the other. Returns what was done, in words.
+    pub(in crate::repair) async fn repair(
+        self: &Arc<Self>,
+        families: &[FamilyId],
+        scope: RepairScope,
+        host: &Arc<dyn Host>,
+        operation: &Operation,
+    ) -> Result<String, OperationError> {
+        let look = host.look();
+        self.check(families, scope, &look)?;
+        let ring = look.members.ring;
+        let parties = Parties {
+            local: self.local,
+            caller: self.caller.clone(),
+            service: Arc::clone(&self.service),
+            host: Arc::clone(host),
+        };
+        let mut done: Vec<FamilyRepair> = Vec::new();
+        for family in families {
+            let name = self.storage.schema().family(*family).to_string();
+            done.push(FamilyRepair { family: name.clone(), ..FamilyRepair::default() });
+            let gc_before = self.storage.store(*family).gc_before();
+            for (replicas, ranges) in self.units(*family, scope, &ring)? {
+                if host.look().members.ring != ring {
+                    return Err(OperationError::RingChanged);
+                }
+                operation.enter(&format!("Repairing {name} with {replicas:?}"));
+                let unit = Unit { family: *family, gc_before, replicas, ranges };
+                let Some(report) = done.last_mut() else { continue };
+                let repaired = self.repair_unit(&unit, &parties, report).await;
+                operation.note_repaired(&done);
+                repaired?;
+            }
+        }
+        let sum = |of: fn(&FamilyRepair) -> u64| done.iter().map(of).sum::<u64>();
+        let (ranges, differed) = (sum(|it| it.ranges as u64), sum(|it| it.rows_differed));
+        if ranges == 0 {
+            return Ok("no other node has any of it, there is nothing to compare".to_owned());
+        }
+        let families = done.len();
+        Ok(format!("{ranges} ranges of {families} column families, {differed} rows differed"))
+    }
+
+    async fn repair_unit(
+        self: &Arc<Self>,
+        unit: &Unit,
+        parties: &Parties,
+        report: &mut FamilyRepair,
+    ) -> Result<(), OperationError> {
+        let shape = self.choose_shape(unit).await?;
+        let leaves = self.leaves_of_all(unit, &shape, parties, report).await?;
+        report.ranges += unit.ranges.len();
+        let mut orders = Orders::default();
+        for leaves in differing(&leaves).chunks(LEAVES_AT_A_TIME) {
+            self.compare_leaves(unit, leaves, parties, &mut orders, report).await?;
+        }
+        self.give(unit, orders, parties, report).await
+    }
+
+    /// How the ranges are divided: if possible as before.
+    async fn choose_shape(&self, unit: &Unit) -> Result<Shape, OperationError> {
+        let (storage, family) = (Arc::clone(&self.storage), unit.family);
+        let (partitioner, ranges) = (self.storage.partitioner(), unit.ranges.clone());
+        let look = move || {
+            let set = storage.validation_set(family)?;
+            Ok(shape(partitioner, &ranges, set.rows(), &set.sampled_tokens()))
+        };
+        let looked = self.blocking.run(look).await.map_err(|_| OperationError::Stopping)?;
+        let now = looked.map_err(|error: ReadError| OperationError::Repair {
+            replica: self.local,
+            why: error.to_string(),
+        })?;
+        let key = (family, text_ranges(partitioner, &unit.ranges));
+        let mut shapes = self.shapes.lock().unwrap_or_else(PoisonError::into_inner);
+        // Ranges of an earlier ring.
+        shapes.retain(|(of, ranges), _| *of != family || ranges.len() == key.1.len());
+        let kept = shapes.get(&key).filter(|before| still_fits(before, &now)).cloned();
+        Ok(kept.unwrap_or_else(|| {
+            shapes.insert(key, now.clone());
+            now
+        }))
+    }
+
+    async fn leaves_of_all(
+        self: &Arc<Self>,
+        unit: &Unit,
+        shape: &Shape,
+        parties: &Parties,
+        report: &mut FamilyRepair,
+    ) -> Result<BTreeMap<IpAddr, Leaves>, OperationError> {
+        let empty = Leaves::new(self.storage.partitioner(), &unit.ranges, shape);
+        let empty = empty.map_err(|error| OperationError::Repair {
+            replica: self.local,
+            why: error.to_string(),
+        })?;
+        let session = self.number();
+        let scope = self.scope(unit, &unit.ranges);
+        let request = Arc::new(Validate { session, scope, shape: shape.clone() });
+        let mut asked = JoinSet::new();
+        for replica in unit.replicas.iter().copied() {
+            let (parties, request) = (parties.clone(), Arc::clone(&request));
+            let empty = empty.clone();
+            asked.spawn(async move {
+                let leaves = leaves_of(&parties, replica, &request, empty).await;
+                parties.forget(replica, session).await;
+                (replica, leaves)
+            });
+        }
+        let mut leaves = BTreeMap::new();
+        while let Some(answered) = asked.join_next().await {
+            let (replica, answered) = answered.map_err(|_| OperationError::Stopping)?;
+            let (found, rows) = answered?;
+            report.rows_read += rows;
+            leaves.insert(replica, found);
+        }
+        Ok(leaves)
+    }
+
+    /// Compares the rows of some leaves.
+    async fn compare_leaves(
+        &self,
+        unit: &Unit,
+        leaves: &[TokenRange],
+        parties: &Parties,
+        orders: &mut Orders,
+        report: &mut FamilyRepair,
+    ) -> Result<(), OperationError> {
+        let mut listings: BTreeMap<IpAddr, Listing> =
+            unit.replicas.iter().map(|replica| (*replica, Listing::default())).collect();
+        let mut after: BTreeMap<IpAddr, String> = BTreeMap::new();
+        loop {
+            let mut asked = JoinSet::new();
+            for (replica, listing) in &listings {
+                if !listing.rows.is_empty() || listing.is_complete {
+                    continue;
+                }
+                let (replica, session) = (*replica, self.number());
+                let (parties, scope) = (parties.clone(), self.scope(unit, leaves));
+                let request = HashRows { session, scope, after: after.get(&replica).cloned() };
+                asked.spawn(async move {
+                    let found = parties.work_out(replica, session, &request).await;
+                    parties.forget(replica, session).await;
+                    (replica, found)
+                });
+            }
+            while let Some(answered) = asked.join_next().await {
+                let (replica, found) = answered.map_err(|_| OperationError::Stopping)?;
+                let (listing, next) = self.listing(replica, found?, after.get(&replica))?;
+                listings.insert(replica, listing);
+                after.extend(next.map(|next| (replica, next)));
+            }
+            for (key, missing) in compare_rows(&mut listings) {
+                report.rows_differed += 1;
+                orders.add(&key, &missing);
+                if orders.is_full() {
+                    self.give(unit, std::mem::take(orders), parties, report).await?;
+                }
+            }
+            if listings.values().all(|it| it.rows.is_empty() && it.is_complete) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What a replica has listed, and behind what it goes on.
+    fn listing(
+        &self,
+        replica: IpAddr,
+        findings: Findings,
+        after: Option<&String>,
+    ) -> Result<(Listing, Option<String>), OperationError> {
+        let senseless = || OperationError::Repair {
+            replica,
+            why: "what it says of its rows makes no sense".to_owned(),
+        };
+        let Findings::Rows { rows, next } = findings else { return Err(senseless()) };
+        let partitioner = self.storage.partitioner();
+        let decorate = |key: &str| partitioner.decorate(RowKey::from(key));
+        let row = |(key, hash): &(String, String)| Some((decorate(key), parse_hash(hash)?));
+        let rows = rows.iter().map(row).collect::<Option<VecDeque<_>>>();
+        let rows = rows.ok_or_else(senseless)?;
+        let after = after.map(|after| decorate(after));
+        let ends = rows.iter().map(|(key, _)| key);
+        let is_in_order = after.iter().chain(ends).is_sorted_by(|a, b| a < b);
+        // Or it would be asked for ever.
+        let goes_on = next.as_ref().is_none_or(|next| {
+            let next = decorate(next);
+            after.as_ref().is_none_or(|after| *after < next)
+        });
+        if !is_in_order || !goes_on {
+            return Err(senseless());
+        }
+        Ok((Listing { rows, is_complete: next.is_none() }, next))
+    }
+
+    /// Has replicas collect what they lack.
+    async fn give(
+        &self,
+        unit: &Unit,
+        orders: Orders,
+        parties: &Parties,
+        report: &mut FamilyRepair,
+    ) -> Result<(), OperationError> {
+        let schema = self.storage.schema().family(unit.family);
+        let mut asked = JoinSet::new();
+        for (collector, sources) in orders.by_collector {
+            let request = CollectRows {
+                order: self.number(),
+                keyspace: schema.keyspace.clone(),
+                family: schema.name.clone(),
+                sources: sources.into_iter().collect(),
+            };
+            let parties = parties.clone();
+            asked.spawn(async move { (collector, parties.collect(collector, &request).await) });
+        }
+        let mut failed = None;
+        while let Some(answered) = asked.join_next().await {
+            let (collector, collected) = answered.map_err(|_| OperationError::Stopping)?;
+            match collected {
+                Ok((rows, bytes)) => {
+                    let sum = report.collected.entry(collector).or_default();
+                    *sum = (sum.0 + rows, sum.1 + bytes);
+                }
+                // What others collect is of use all the same.
+                Err(error) => failed = Some(error),
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn scope(&self, unit: &Unit, ranges: &[TokenRange]) -> Scope {
+        let schema = self.storage.schema().family(unit.family);
+        Scope {
+            keyspace: schema.keyspace.clone(),
+            family: schema.name.clone(),
+            gc_before: unit.gc_before,
+            ranges: text_ranges(self.storage.partitioner(), ranges),
+        }
+    }
+
+    fn number(&self) -> u64 {
+        self.rng.lock().unwrap_or_else(PoisonError::into_inner).u64(..)
+    }
+}
+
+/// The hashes of a replica, and how many rows it has read for them.
+async fn leaves_of(
+    parties: &Parties,
+    replica: IpAddr,
+    request: &Validate,
+    empty: Leaves,
+) -> Result<(Leaves, u64), OperationError> {
+    let session = request.session;
+    let senseless = || OperationError::Repair {
+        replica,
+        why: "it has divided the ranges in another way".to_owned(),
+    };
+    let found = parties.work_out(replica, session, request).await?;
+    let Findings::Leaves { rows, count, mut hashes } = found else { return Err(senseless()) };
+    if count != empty.ranges().len() {
+        return Err(senseless());
+    }
+    while hashes.len() < count {
+        let more = parties.more_leaves(replica, session, hashes.len()).await?;
+        if more.is_empty() {
+            return Err(senseless());
+        }
+        hashes.extend(more);
+    }
+    let hashes = hashes.iter().map(|hash| parse_hash(hash)).collect::<Option<Vec<_>>>();
+    let leaves = hashes.and_then(|hashes| empty.with_hashes(hashes)).ok_or_else(senseless)?;
+    Ok((leaves, rows))
+}

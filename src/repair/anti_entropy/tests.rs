@@ -1,0 +1,426 @@
+//! Three nodes with storages of their own repair each other over a network that loses messages.
+
+use super::{FamilyRepair, RepairScope};
+use crate::base::clock::{Clock, ManualClock};
+use crate::base::events::Events;
+use crate::base::sim_fs::SimFileSystem;
+use crate::model::comparator::Comparator;
+use crate::model::deletion::Deletion;
+use crate::model::mutation::MutationBuilder;
+use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
+use crate::model::version::RowVersion;
+use crate::net::Channel;
+use crate::net::message::Message;
+use crate::net::messenger::Messenger;
+use crate::net::{Transport, Verb};
+
+use crate::repair::{
+    Announced, Host, OperationError, Operations, OperationsOptions, Place, RingLook, Wish,
+};
+use crate::replica::Blocking;
+use crate::ring::{
+    Partitioner, ReplicaPlacement, ReplicationStrategy, RowRange, Snitch, Token, TokenMetadata,
+};
+use crate::storage::Storage;
+use crate::storage::engine::Components;
+use crate::storage::options::{FamilyOptions, Options};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+const ROWS: FamilyId = FamilyId(0);
+const SUPERS: FamilyId = FamilyId(1);
+
+/// The time of the runtime, which moves only when all wait.
+#[derive(Debug)]
+struct RuntimeClock(Instant);
+
+impl Clock for RuntimeClock {
+    fn now_micros(&self) -> i64 {
+        self.0.elapsed().as_micros() as i64
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// Where messages go, and one of so many that is lost.
+#[derive(Debug, Default)]
+struct Network {
+    inboxes: Mutex<BTreeMap<IpAddr, mpsc::UnboundedSender<Arc<[u8]>>>>,
+    sent: Mutex<usize>,
+    loses_one_of: Mutex<Option<usize>>,
+    /// Gets nothing.
+    cut_off: Mutex<Option<IpAddr>>,
+}
+
+impl Transport for Network {
+    fn send(&self, to: IpAddr, _channel: Channel, message: Arc<[u8]>, _deadline: Duration) {
+        let mut sent = self.sent.lock().unwrap();
+        *sent += 1;
+        let is_lost = self.loses_one_of.lock().unwrap().is_some_and(|of| sent.is_multiple_of(of));
+        if !is_lost && *self.cut_off.lock().unwrap() != Some(to) {
+            self.inboxes.lock().unwrap()[&to].send(message).unwrap();
+        }
+    }
+
+    fn disconnect(&self, _peer: IpAddr) {}
+
+    fn set_checksums(&self, _peer: IpAddr, _checksums: bool) {}
+}
+
+/// What all nodes know of each other.
+#[derive(Debug)]
+struct Known(Mutex<RingLook>, IpAddr);
+
+impl Host for Known {
+    fn look(&self) -> RingLook {
+        RingLook { local: Some(self.1), ..self.0.lock().unwrap().clone() }
+    }
+
+    fn announce(&self, _place: &Place) -> Announced {
+        panic!("a repair changes no ring")
+    }
+
+    fn learn(&self, _: &[crate::gossip::NodePlace]) {}
+
+    fn settle(&self) -> Announced {
+        Announced { generation: 1, version: 1 }
+    }
+
+    fn has_heard(&self, _of: IpAddr, _announced: Announced) -> bool {
+        true
+    }
+
+    fn is_quiet(&self) -> bool {
+        true
+    }
+}
+
+struct Node {
+    storage: Arc<Storage>,
+    messenger: Arc<Messenger>,
+    host: Arc<Known>,
+    operations: Arc<Mutex<Arc<Operations>>>,
+}
+
+struct Cluster {
+    network: Arc<Network>,
+    clock: Arc<dyn Clock>,
+    nodes: Vec<Node>,
+}
+
+fn address(place: usize) -> IpAddr {
+    [10, 0, 0, place as u8 + 1].into()
+}
+
+fn open(place: usize, partitioner: Partitioner) -> Arc<Storage> {
+    let components = Components {
+        fs: Arc::new(SimFileSystem::new(place as u64)),
+        clock: Arc::new(ManualClock::default()),
+        events: Events::ignored(),
+    };
+    let columns = Comparator::Bytes;
+    let standard = ColumnFamilyKind::Standard { columns: columns.clone() };
+    let supers = ColumnFamilyKind::Super { super_columns: Comparator::Bytes, columns };
+    let family = |name: &str, kind| {
+        let (keyspace, name) = ("Blog".into(), name.into());
+        Arc::new(ColumnFamilySchema { keyspace, name, kind, comment: None })
+    };
+    let schema = Arc::new(Schema::new([family("Rows", standard), family("Supers", supers)]));
+    let options = Options {
+        segment_bytes: 1 << 20,
+        block_cache_bytes: 1 << 20,
+        ..Options::new("/data", "/log")
+    };
+    let family = |_| FamilyOptions { max_compaction_threshold: 0, ..FamilyOptions::default() };
+    Arc::new(Storage::open(components, options, partitioner, schema, family).unwrap())
+}
+
+impl Cluster {
+    fn start(partitioner: Partitioner) -> Self {
+        let (network, began) = (Arc::<Network>::default(), Instant::now());
+        let clock: Arc<dyn Clock> = Arc::new(RuntimeClock(began));
+        let mut ring = TokenMetadata::default();
+        for place in 0..3 {
+            let token = match partitioner {
+                Partitioner::Random => Token::Random((1 << 125) * (place as u128 + 1)),
+                _ => partitioner.token(&[b'g' + 5 * place as u8]),
+            };
+            ring.insert(token, address(place));
+        }
+        let all = || (0..3).map(address).collect();
+        let look = || RingLook {
+            members: crate::gossip::Members { ring: ring.clone(), ..Default::default() },
+            live: all(),
+            callable: all(),
+            ..RingLook::default()
+        };
+        let nodes = (0..3).map(|place| {
+            let transport = Arc::clone(&network) as _;
+            let timeout = Duration::from_secs(10);
+            let messenger = Messenger::new(address(place), timeout, Arc::clone(&clock), transport);
+            let messenger = Arc::new(messenger);
+            let storage = open(place, partitioner);
+            let host = Arc::new(Known(Mutex::new(look()), address(place)));
+            let operations = operations(place, &storage, &messenger, &clock);
+            let operations = Arc::new(Mutex::new(operations));
+            let (inbox, arrivals) = mpsc::unbounded_channel();
+            network.inboxes.lock().unwrap().insert(address(place), inbox);
+            let node = Node { storage, messenger, host, operations };
+            tokio::spawn(node.receive(arrivals));
+            node
+        });
+        let nodes = nodes.collect();
+        Self { network, clock, nodes }
+    }
+
+    fn write(
+        &self,
+        place: usize,
+        family: FamilyId,
+        key: &str,
+        change: impl Fn(&mut MutationBuilder<'_>),
+    ) {
+        let storage = &self.nodes[place].storage;
+        let mut mutation = MutationBuilder::new(storage.schema(), "Blog", key.as_bytes());
+        change(mutation.family(family));
+        storage.apply(&mutation.finish(), true).unwrap();
+    }
+
+    fn insert(&self, places: &[usize], key: &str, name: &str, value: &[u8], at: i64) {
+        for place in places {
+            self.write(*place, ROWS, key, |row| {
+                row.insert((b"", name.as_bytes()), value, at);
+            });
+        }
+    }
+
+    /// All that a node has, deletions included.
+    fn stored(&self, place: usize, family: FamilyId) -> BTreeMap<String, RowVersion> {
+        let storage = &self.nodes[place].storage;
+        let (all, most) = (RowRange::all(), usize::MAX);
+        let piece = storage.read_piece(family, &all, None, most).unwrap();
+        assert_eq!(piece.next, None);
+        piece.rows.into_iter().map(|(key, version)| (key.to_string(), version)).collect()
+    }
+
+    #[track_caller]
+    fn assert_alike(&self, family: FamilyId) {
+        for place in [1, 2] {
+            assert_eq!(self.stored(place, family), self.stored(0, family), "node {place}");
+        }
+    }
+
+    /// Has a node repair what it has, and waits for the end.
+    async fn repair(&self, place: usize, scope: RepairScope) -> Result<Vec<FamilyRepair>, String> {
+        let node = &self.nodes[place];
+        let operations = Arc::clone(&node.operations.lock().unwrap());
+        let host = Arc::clone(&node.host) as _;
+        let wish = Wish::Repair(vec![ROWS, SUPERS], scope);
+        operations.begin(wish, &host).map_err(|error| error.to_string())?;
+        loop {
+            let report = operations.report().unwrap();
+            match report.outcome {
+                Some(outcome) => return outcome.map(|_| report.repaired),
+                None => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        }
+    }
+
+    /// A node is started anew: of what others have asked it nothing is left.
+    fn restart(&self, place: usize) {
+        let node = &self.nodes[place];
+        let new = operations(place, &node.storage, &node.messenger, &self.clock);
+        *node.operations.lock().unwrap() = new;
+    }
+
+    fn set_dead(&self, place: usize) {
+        for node in &self.nodes {
+            node.host.0.lock().unwrap().live.remove(&address(place));
+        }
+        *self.network.cut_off.lock().unwrap() = Some(address(place));
+    }
+}
+
+fn operations(
+    place: usize,
+    storage: &Arc<Storage>,
+    messenger: &Arc<Messenger>,
+    clock: &Arc<dyn Clock>,
+) -> Arc<Operations> {
+    let strategy = ReplicationStrategy::RackUnaware;
+    let placement = ReplicaPlacement { strategy, replication_factor: 3, snitch: Snitch::EndPoint };
+    Operations::new(OperationsOptions {
+        local: address(place),
+        storage: Arc::clone(storage),
+        messenger: Arc::clone(messenger),
+        placements: BTreeMap::from([("Blog".to_owned(), placement)]),
+        clock: Arc::clone(clock),
+        blocking: Blocking::Inline,
+        bytes_per_second: None,
+        seed: place as u64,
+    })
+}
+
+impl Node {
+    /// Takes messages, and gives up waiting for those that do not come.
+    fn receive(
+        &self,
+        mut arrivals: mpsc::UnboundedReceiver<Arc<[u8]>>,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let (messenger, operations) = (Arc::clone(&self.messenger), Arc::clone(&self.operations));
+        let host: Arc<dyn Host> = Arc::clone(&self.host) as _;
+        async move {
+            loop {
+                let arrived = tokio::time::timeout(Duration::from_secs(1), arrivals.recv()).await;
+                messenger.expire();
+                match arrived {
+                    Err(_) => {}
+                    Ok(None) => return,
+                    Ok(Some(payload)) => {
+                        let message = Message::decode(&payload).unwrap();
+                        if message.verb == Verb::ReadResponse {
+                            messenger.on_response(&message);
+                        } else {
+                            let operations = Arc::clone(&operations.lock().unwrap());
+                            assert!(operations.receive(&message, &host));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Rows that all have, and some of which one or another lacks something.
+fn fill(cluster: &Cluster) {
+    for row in 0..300 {
+        cluster.insert(&[0, 1, 2], &format!("{}{row}", row % 10), "name", b"value", 1);
+    }
+    // Each knows another version.
+    for place in 0..3 {
+        cluster.insert(&[place], "three", &format!("of {place}"), b"value", 5);
+    }
+    cluster.insert(&[1], "new", "name", b"value", 1);
+    cluster.insert(&[0, 2], "11", "name", b"changed", 2);
+    for place in [0, 1] {
+        cluster.write(place, ROWS, "22", |row| {
+            row.delete_column((b"", b"name"), Deletion::at(2, 1));
+        });
+    }
+    cluster.write(2, ROWS, "33", |row| {
+        row.delete_row(Deletion::at(2, 1));
+    });
+    for place in 0..3 {
+        cluster.write(place, SUPERS, "key", |row| {
+            row.insert((b"super", b"name"), b"value", 1).insert((b"other", b"name"), b"value", 1);
+        });
+    }
+    cluster.write(1, SUPERS, "key", |row| {
+        row.delete_super_column(b"super", Deletion::at(2, 1));
+    });
+}
+
+fn differed(repaired: &[FamilyRepair]) -> u64 {
+    repaired.iter().map(|it| it.rows_differed).sum()
+}
+
+fn read(repaired: &[FamilyRepair]) -> u64 {
+    repaired.iter().map(|it| it.rows_read).sum()
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_get_what_any_of_them_has() {
+    for partitioner in [Partitioner::Random, Partitioner::OrderPreserving] {
+        let cluster = Cluster::start(partitioner);
+        fill(&cluster);
+        let repaired = cluster.repair(0, RepairScope::All).await.unwrap();
+        assert_eq!((repaired[0].rows_differed, repaired[1].rows_differed), (5, 1), "{repaired:?}");
+        assert_eq!(repaired[0].ranges, 3);
+        cluster.assert_alike(ROWS);
+        cluster.assert_alike(SUPERS);
+        let three = &cluster.stored(2, ROWS)["three"];
+        assert_eq!(three.cells.len(), 3);
+        assert!(cluster.stored(0, ROWS)["33"].cells.is_empty());
+        // The second time nothing moves, the third time nothing is read.
+        let again = cluster.repair(1, RepairScope::All).await.unwrap();
+        assert_eq!(differed(&again), 0);
+        assert!(again.iter().all(|it| it.collected.is_empty()));
+        assert!(read(&again) > 0);
+        let again = cluster.repair(1, RepairScope::All).await.unwrap();
+        assert_eq!((differed(&again), read(&again)), (0, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn primary_ranges_of_all_nodes_are_everything() {
+    let cluster = Cluster::start(Partitioner::Random);
+    fill(&cluster);
+    let mut found = 0;
+    for place in 0..3 {
+        let repaired = cluster.repair(place, RepairScope::Primary).await.unwrap();
+        assert_eq!(repaired[0].ranges, 1);
+        found += differed(&repaired);
+    }
+    assert_eq!(found, 6);
+    cluster.assert_alike(ROWS);
+    cluster.assert_alike(SUPERS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_messages_and_restarts_delay_it() {
+    for one_of in [3, 5] {
+        let cluster = Cluster::start(Partitioner::Random);
+        fill(&cluster);
+        *cluster.network.loses_one_of.lock().unwrap() = Some(one_of);
+        let restarts = async {
+            for _ in 0..5 {
+                tokio::time::sleep(Duration::from_secs(3)).await;
+                cluster.restart(2);
+            }
+        };
+        let (repaired, ()) = tokio::join!(cluster.repair(0, RepairScope::All), restarts);
+        assert_eq!(differed(&repaired.unwrap()), 6);
+        cluster.assert_alike(ROWS);
+        cluster.assert_alike(SUPERS);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_replica_is_named() {
+    let cluster = Cluster::start(Partitioner::Random);
+    fill(&cluster);
+    // In the middle: it has not answered yet.
+    let dies = async {
+        *cluster.network.cut_off.lock().unwrap() = Some(address(2));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        cluster.set_dead(2);
+    };
+    let (repaired, ()) = tokio::join!(cluster.repair(0, RepairScope::All), dies);
+    let why = repaired.unwrap_err();
+    assert!(why.contains("10.0.0.3 could not do its part"), "{why}");
+    assert!(why.contains("it is down"), "{why}");
+    // Before anything begins.
+    let why = cluster.repair(0, RepairScope::All).await.unwrap_err();
+    assert_eq!(why, OperationError::ReplicasDown(vec![address(2)]).to_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_wider_than_a_message_travel_in_parts() {
+    let cluster = Cluster::start(Partitioner::Random);
+    for cell in 0..20 {
+        cluster.insert(&[1], "wide", &format!("{cell:03}"), &vec![cell; 60 << 10], 1);
+    }
+    cluster.insert(&[1], "small", "name", b"value", 1);
+    let repaired = cluster.repair(2, RepairScope::All).await.unwrap();
+    let (rows, bytes) = repaired[0].collected[&address(0)];
+    assert_eq!(rows, 2);
+    assert!(bytes > 20 * (60 << 10), "{bytes}");
+    cluster.assert_alike(ROWS);
+    assert_eq!(cluster.stored(0, ROWS)["wide"].cells.len(), 20);
+}

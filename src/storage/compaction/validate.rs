@@ -1,0 +1,207 @@
+//! What all SSTables of a column family say together, row by row, without writing anything: what
+//! replicas compare.
+
+use super::merge::{CompactionError, Compactor, Pace, mark_damaged};
+use super::progress::CompactionProgress;
+use super::purge::Purge;
+use crate::base::events::{CompactionEvent, CompactionKind};
+use crate::model::cell::Cell;
+use crate::model::deletion::Deletion;
+use crate::model::slice::CellRange;
+use crate::ring::{DecoratedKey, RowRange};
+use crate::storage::error::ReadError;
+use crate::storage::row::{RowReader, RowSources};
+use crate::storage::rows::{MergedRows, RowStream};
+use crate::storage::sstable::{Access, Blocks, SsTable};
+use crate::storage::store::Store;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Takes rows one after the other, each cell by cell: a row may be wider than the memory.
+pub trait RowSink {
+    /// Why it takes no more.
+    type Error: From<CompactionError>;
+
+    /// Begins a row with what is left of its deletion, if anything.
+    fn begin(&mut self, deletion: Deletion) -> Result<(), Self::Error>;
+
+    /// The next cell of the row, in order.
+    fn push(&mut self, cell: &Cell) -> Result<(), Self::Error>;
+
+    /// The row is complete; there may be nothing left of it. False if no more rows are wanted.
+    fn end(&mut self, key: &DecoratedKey) -> Result<bool, Self::Error>;
+}
+
+/// Which other times than the one that was given as `gc_before` would have made no difference to
+/// the rows that were walked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GcSpan {
+    /// The latest local deletion time of all that was dropped.
+    pub latest_dropped: i32,
+    /// The earliest local deletion time of all that was kept.
+    pub earliest_kept: i32,
+}
+
+/// What a validation has read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Validated {
+    /// Rows.
+    pub rows: u64,
+    /// Bytes of SSTables.
+    pub bytes: u64,
+    /// For which times the same would have come out.
+    pub span: GcSpan,
+}
+
+impl Default for GcSpan {
+    fn default() -> Self {
+        Self { latest_dropped: i32::MIN, earliest_kept: i32::MAX }
+    }
+}
+
+impl GcSpan {
+    /// Whether dropping deletions made at or before this second leaves the same.
+    pub fn contains(&self, gc_before: i32) -> bool {
+        self.latest_dropped <= gc_before && gc_before < self.earliest_kept
+    }
+
+    fn note(&mut self, deletion: Deletion, gc_before: i32) {
+        if deletion.is_none() {
+            return;
+        }
+        let at = deletion.local_deletion_time;
+        if deletion.is_expired(gc_before) {
+            self.latest_dropped = self.latest_dropped.max(at);
+        } else {
+            self.earliest_kept = self.earliest_kept.min(at);
+        }
+    }
+}
+
+/// Gives a row to a sink: what a major compaction would leave of it if deletions made at or before
+/// `gc_before` were dropped. What the row is made of decides, and nothing else that there is, so
+/// that replicas agree. `keep_pace` is called for each cell.
+pub(in crate::storage) fn give_row<S: RowSink>(
+    store: &Store,
+    (key, sources): (&DecoratedKey, RowSources<'_>),
+    gc_before: i32,
+    span: &mut GcSpan,
+    sink: &mut S,
+    mut keep_pace: impl FnMut() -> Result<(), CompactionError>,
+) -> Result<bool, S::Error> {
+    let reader = RowReader::new(store.schema(), sources);
+    let failed = |error: ReadError| CompactionError::from(error.in_row(key.key()));
+    let nothing_elsewhere = || None;
+    let mut purge = Purge::new(store.schema(), reader.deletion(), gc_before, &nothing_elsewhere);
+    span.note(reader.deletion(), gc_before);
+    sink.begin(purge.row_deletion())?;
+    let mut cells = reader.cells(CellRange::ALL, false).map_err(failed)?;
+    while let Some(cell) = cells.advance().map_err(failed)? {
+        if let Some(deletion) = cell.deletion() {
+            span.note(deletion, gc_before);
+        }
+        if purge.keeps(&cell) {
+            sink.push(&cell)?;
+        }
+        keep_pace()?;
+    }
+    sink.end(key)
+}
+
+impl Compactor {
+    /// Gives all rows of some ranges to a sink, merged from these SSTables as by a major
+    /// compaction, and at the pace of one.
+    pub fn validate<S: RowSink>(
+        &self,
+        store: &Store,
+        tables: &[Arc<SsTable>],
+        (ranges, gc_before): (&[RowRange], i32),
+        stop: &AtomicBool,
+        sink: &mut S,
+    ) -> Result<Validated, S::Error> {
+        let (environment, kind) = (store.environment(), CompactionKind::Validation);
+        let started = environment.clock.monotonic();
+        let inputs: Vec<_> = tables.iter().map(|table| table.path().to_owned()).collect();
+        let bytes_total = tables.iter().map(|table| table.size()).sum();
+        let running = self.board.begin(CompactionProgress {
+            id: 0,
+            family: store.event_family(),
+            kind,
+            inputs: inputs.clone(),
+            bytes_total,
+            bytes_read: 0,
+            bytes_written: 0,
+            rows: 0,
+            started,
+        });
+        let family = store.event_family();
+        environment.events.emit(CompactionEvent::Begin { family, kind, inputs });
+        let mut pace = Pace::new(self, &running, tables, (store, kind), stop);
+        let mut done = Validated::default();
+        for range in ranges {
+            let blocks = |table| Blocks::new(table, Access::Bypass).counting(&running.read);
+            let opened = open(store, tables, range, blocks);
+            let mut rows = opened.map_err(|error| failed(tables, error))?;
+            while let Some((key, sources)) = rows.advance().map_err(|e| failed(tables, e))? {
+                if range.end.as_ref() != Bound::Unbounded && is_behind(range, key) {
+                    break;
+                }
+                pace.keep()?;
+                if !range.contains(key.token()) {
+                    continue;
+                }
+                let row = (key, sources);
+                give_row(store, row, gc_before, &mut done.span, sink, || pace.keep())?;
+                done.rows += 1;
+                running.rows.store(done.rows, Ordering::Relaxed);
+            }
+        }
+        pace.settle();
+        done.bytes = running.read.load(Ordering::Relaxed);
+        environment.events.emit(CompactionEvent::End {
+            family: store.event_family(),
+            kind,
+            outputs: Vec::new(),
+            bytes_in: done.bytes,
+            bytes_out: 0,
+            keys: done.rows,
+            took: environment.clock.monotonic().saturating_sub(started),
+        });
+        Ok(done)
+    }
+}
+
+fn open<'a>(
+    store: &Store,
+    tables: &'a [Arc<SsTable>],
+    range: &RowRange,
+    blocks: impl Fn(&'a SsTable) -> Blocks<'a>,
+) -> Result<MergedRows<'a>, ReadError> {
+    let partitioner = store.environment().partitioner;
+    let from = match &range.start {
+        Bound::Unbounded => Bound::Unbounded,
+        Bound::Included(token) | Bound::Excluded(token) => {
+            Bound::Included(DecoratedKey::least_of(token.clone()))
+        }
+    };
+    let within = tables
+        .iter()
+        .map(|table| &**table)
+        .filter(|table| table.first_key().is_some_and(|first| !is_behind(range, first)));
+    let streams = RowStream::sstables(within, &from, partitioner, blocks)?;
+    Ok(MergedRows::new(partitioner, streams))
+}
+
+fn is_behind(range: &RowRange, key: &DecoratedKey) -> bool {
+    match &range.end {
+        Bound::Unbounded => false,
+        Bound::Included(end) => key.token() > end,
+        Bound::Excluded(end) => key.token() >= end,
+    }
+}
+
+fn failed(tables: &[Arc<SsTable>], error: ReadError) -> CompactionError {
+    mark_damaged(tables, &error);
+    error.into()
+}

@@ -1,0 +1,175 @@
+//! What a storage tells of its rows to who compares replicas.
+
+use super::*;
+use crate::model::cell::Cell;
+use crate::model::deletion::Deletion;
+use crate::ring::DecoratedKey;
+use crate::storage::compaction::{RowSink, Validated};
+
+/// Keeps what it is given.
+#[derive(Debug, Default)]
+struct Kept {
+    open: RowVersion,
+    rows: Vec<(String, RowVersion)>,
+    most: usize,
+}
+
+impl RowSink for Kept {
+    type Error = CompactionError;
+
+    fn begin(&mut self, deletion: Deletion) -> Result<(), CompactionError> {
+        self.open = RowVersion { deletion, cells: Vec::new() };
+        Ok(())
+    }
+
+    fn push(&mut self, cell: &Cell) -> Result<(), CompactionError> {
+        self.open.cells.push(cell.clone());
+        Ok(())
+    }
+
+    fn end(&mut self, key: &DecoratedKey) -> Result<bool, CompactionError> {
+        self.rows.push((key.key().to_string(), std::mem::take(&mut self.open)));
+        Ok(self.rows.len() < self.most)
+    }
+}
+
+impl Kept {
+    fn new(most: usize) -> Self {
+        Self { most, ..Self::default() }
+    }
+
+    /// The rows with the names of their cells, a minus before those that are deleted.
+    fn names(&self) -> Vec<String> {
+        let name = |cell: &Cell| {
+            let sign = if cell.deletion().is_some() { "-" } else { "" };
+            format!("{sign}{}", cell.name().escape_ascii())
+        };
+        let row = |(key, row): &(String, RowVersion)| {
+            let cells: Vec<_> = row.cells.iter().map(name).collect();
+            format!("{key}: {}", cells.join(" "))
+        };
+        self.rows.iter().map(row).collect()
+    }
+}
+
+/// Deletes a column by this timestamp, in this second.
+fn delete(storage: &Storage, key: &str, name: &str, timestamp: i64, second: i32) {
+    let mut mutation = MutationBuilder::new(storage.schema(), "Blog", key.as_bytes());
+    let deletion = Deletion::at(timestamp, second);
+    mutation.family(FAMILY).delete_column((b"", name.as_bytes()), deletion);
+    storage.apply(&mutation.finish(), true).unwrap();
+}
+
+fn range(start: &str, end: &str) -> RowRange {
+    let token = |text: &str| Partitioner::OrderPreserving.token(text.as_bytes());
+    RowRange { start: Bound::Excluded(token(start)), end: Bound::Included(token(end)) }
+}
+
+fn validate(storage: &Storage, ranges: &[RowRange], gc_before: i32) -> (Vec<String>, Validated) {
+    let (mut kept, set) = (Kept::new(0), storage.validation_set(FAMILY).unwrap());
+    let validated = storage.validate(&set, ranges, gc_before, &mut kept).unwrap();
+    (kept.names(), validated)
+}
+
+#[test]
+fn rows_are_told_as_a_major_compaction_would_leave_them() {
+    let storage = Setup::default().open(&SimFileSystem::new(1)).unwrap();
+    for key in ["a", "b", "c", "d"] {
+        insert(&storage, key, "x", 1);
+        insert(&storage, key, "y", 1);
+    }
+    storage.flush(FAMILY).unwrap();
+    delete(&storage, "b", "x", 2, 50);
+    delete(&storage, "c", "y", 2, 150);
+    let all = [RowRange::all()];
+    let (rows, done) = validate(&storage, &all, 100);
+    assert_eq!(rows, ["a: x y", "b: y", "c: x -y", "d: x y"]);
+    assert_eq!((done.rows, done.span.latest_dropped, done.span.earliest_kept), (4, 50, 150));
+    assert!(done.bytes > 0);
+    assert!(done.span.contains(50) && done.span.contains(149));
+    assert!(!done.span.contains(49) && !done.span.contains(150));
+    assert_eq!(validate(&storage, &all, 49).0[1], "b: -x y");
+    assert_eq!(validate(&storage, &all, 150).0[2], "c: x");
+    // Nothing was written for it, and nothing is running.
+    assert_eq!(storage.store(FAMILY).view().tables.len(), 2);
+    assert!(storage.compactions().is_empty());
+}
+
+#[test]
+fn only_the_rows_of_the_ranges_are_told() {
+    let storage = Setup::default().open(&SimFileSystem::new(1)).unwrap();
+    for key in ["a", "b", "c", "d", "e"] {
+        insert(&storage, key, "x", 1);
+    }
+    let (rows, _) = validate(&storage, &[range("a", "b"), range("c", "d")], 100);
+    assert_eq!(rows, ["b: x", "d: x"]);
+}
+
+#[test]
+fn a_set_has_what_was_written_before_and_is_known_by_its_generations() {
+    let storage = Setup::default().open(&SimFileSystem::new(1)).unwrap();
+    insert(&storage, "a", "x", 1);
+    let first = storage.validation_set(FAMILY).unwrap();
+    assert_eq!(first.rows(), 1);
+    let again = storage.validation_set(FAMILY).unwrap();
+    assert_eq!(first.generations(), again.generations());
+    insert(&storage, "b", "x", 1);
+    let second = storage.validation_set(FAMILY).unwrap();
+    assert_ne!(first.generations(), second.generations());
+    // What is compacted meanwhile can still be read.
+    storage.compact(FAMILY).unwrap();
+    let mut kept = Kept::new(0);
+    storage.validate(&second, &[RowRange::all()], 100, &mut kept).unwrap();
+    assert_eq!(kept.names(), ["a: x", "b: x"]);
+}
+
+#[test]
+fn rows_in_memory_are_visited_until_no_more_are_wanted() {
+    let storage = Setup::default().open(&SimFileSystem::new(1)).unwrap();
+    insert(&storage, "a", "x", 1);
+    storage.flush(FAMILY).unwrap();
+    for key in ["b", "c", "d"] {
+        insert(&storage, key, "x", 1);
+    }
+    let visit = |after: Option<&str>, most| {
+        let (mut kept, after) = (Kept::new(most), after.map(RowKey::from));
+        let within = range("", "c");
+        let done = storage.visit_rows(FAMILY, &within, after.as_ref(), 100, &mut kept).unwrap();
+        (kept.names(), done)
+    };
+    assert_eq!(visit(None, 2), (vec!["a: x".to_owned(), "b: x".to_owned()], false));
+    assert_eq!(visit(Some("b"), 2), (vec!["c: x".to_owned()], true));
+}
+
+#[test]
+fn single_rows_are_read_in_pieces() {
+    let storage = Setup::default().open(&SimFileSystem::new(1)).unwrap();
+    for key in ["a", "b", "c", "d"] {
+        (0..40).for_each(|name| insert(&storage, key, &format!("{name:02}"), 1));
+    }
+    let keys = ["a", "c", "missing"].map(RowKey::from);
+    let (mut rows, mut after, mut pieces) = (Vec::<(String, usize)>::new(), None, 0);
+    loop {
+        let left: Vec<RowKey> = match &after {
+            None => keys.to_vec(),
+            Some(RowPosition { key, cell }) => {
+                let from = keys.iter().position(|it| it == key).unwrap();
+                keys[from + usize::from(cell.is_none())..].to_vec()
+            }
+        };
+        let piece = storage.read_rows_piece(FAMILY, &left, after.as_ref(), 500).unwrap();
+        pieces += 1;
+        for (key, version) in piece.rows {
+            match rows.last_mut() {
+                Some((last, cells)) if *last == key.to_string() => *cells += version.cells.len(),
+                _ => rows.push((key.to_string(), version.cells.len())),
+            }
+        }
+        after = piece.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(rows, [("a".to_owned(), 40), ("c".to_owned(), 40)]);
+    assert!(pieces > 3, "{pieces}");
+}

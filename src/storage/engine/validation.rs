@@ -1,0 +1,207 @@
+//! What this node has of some ranges, for comparing it with what other replicas have.
+
+use super::super::compaction::{CompactionError, GcSpan, RowSink, Validated, give_row};
+use super::super::sstable::{Access, SsTable};
+use super::super::store::Store;
+use super::Storage;
+use crate::base::events::FlushCause;
+use crate::model::key::RowKey;
+use crate::model::position::RowPosition;
+use crate::model::schema::FamilyId;
+use crate::model::version::RowVersion;
+use crate::ring::{DecoratedKey, RowRange, Token};
+use crate::storage::error::{FileError, ReadError};
+use crate::storage::files;
+use crate::storage::original::{RowBuilder, Spool};
+use crate::storage::store::Piece;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The SSTables of a column family at one moment, which have all that was written before. Their
+/// files stay as long as this lives.
+#[derive(Debug)]
+pub struct ValidationSet {
+    store: Arc<Store>,
+    tables: Vec<Arc<SsTable>>,
+}
+
+impl ValidationSet {
+    /// The generations of the SSTables, in order: as long as they are the same, their rows are.
+    pub fn generations(&self) -> Vec<u64> {
+        let mut generations: Vec<u64> =
+            self.tables.iter().map(|table| table.generation()).collect();
+        generations.sort_unstable();
+        generations
+    }
+
+    /// Tokens of every so many-th row, in no order.
+    pub fn sampled_tokens(&self) -> Vec<Token> {
+        self.tables.iter().flat_map(|table| table.sampled_tokens().cloned()).collect()
+    }
+
+    /// Rows in all SSTables together: one that is in several counts as often.
+    pub fn rows(&self) -> u64 {
+        self.tables.iter().map(|table| table.properties().rows).sum()
+    }
+}
+
+impl Drop for ValidationSet {
+    fn drop(&mut self) {
+        self.tables.clear();
+        self.store.remove_replaced();
+    }
+}
+
+impl Storage {
+    /// Flushes a column family, and takes hold of its SSTables.
+    pub fn validation_set(&self, family: FamilyId) -> Result<ValidationSet, ReadError> {
+        let store = Arc::clone(self.shared.store(family));
+        self.shared.flush(&store, FlushCause::Request)?;
+        let tables = store.view().tables.clone();
+        Ok(ValidationSet { store, tables })
+    }
+
+    /// Gives all rows of some ranges to a sink, in the order of the ranges and of their tokens:
+    /// what a major compaction of these SSTables would leave if deletions made at or before the
+    /// second `gc_before` were dropped. Reads as fast as a compaction may, and is listed among
+    /// these. Ends when the node stops.
+    pub fn validate<S: RowSink>(
+        &self,
+        set: &ValidationSet,
+        ranges: &[RowRange],
+        gc_before: i32,
+        sink: &mut S,
+    ) -> Result<Validated, S::Error> {
+        let what = (ranges, gc_before);
+        self.shared.compactor.validate(&set.store, &set.tables, what, &self.shared.stopping, sink)
+    }
+
+    /// Puts rows of a column family together as they stand in a file of 0.6, in blocks of so many
+    /// bytes. Wide ones wait in files, which are removed with it, or at the next start.
+    pub fn row_builder(
+        &self,
+        family: FamilyId,
+        column_index_bytes: u64,
+    ) -> Result<RowBuilder, FileError> {
+        let store = self.shared.store(family);
+        let spool = || {
+            let generation = store.next_generation();
+            let folder = store.roomiest_folder(generation)?;
+            let table = files::sstable(folder, &store.schema().name, generation);
+            let fs = Arc::clone(&store.environment().fs);
+            Ok::<_, FileError>(Spool::in_file(fs, files::temporary(&table)))
+        };
+        let schema = Arc::clone(self.schema().family(family));
+        Ok(RowBuilder::new(schema, column_index_bytes, [spool()?, spool()?]))
+    }
+
+    /// Gives the rows of a range behind a key to a sink until it wants no more: as
+    /// [`Storage::validate`], but as they are now, in memory and on disk, and at once. Returns
+    /// whether the range has come to its end.
+    pub fn visit_rows<S: RowSink>(
+        &self,
+        family: FamilyId,
+        range: &RowRange,
+        after: Option<&RowKey>,
+        gc_before: i32,
+        sink: &mut S,
+    ) -> Result<bool, S::Error> {
+        let store = self.shared.store(family);
+        let after = after.map(|key| self.partitioner().decorate(key.clone()));
+        let from = match (&range.start, after) {
+            (_, Some(after)) => Bound::Excluded(after),
+            (Bound::Unbounded, None) => Bound::Unbounded,
+            (Bound::Included(token) | Bound::Excluded(token), None) => {
+                Bound::Included(DecoratedKey::least_of(token.clone()))
+            }
+        };
+        let stopping = &self.shared.stopping;
+        let keep_on = || {
+            if stopping.load(Ordering::Relaxed) { Err(CompactionError::Stopped) } else { Ok(()) }
+        };
+        let (view, mut span) = (store.view(), GcSpan::default());
+        let rows = store.rows_from(&view, &from, &range.end, Access::Bypass);
+        let mut rows = rows.map_err(CompactionError::from)?;
+        while let Some((key, sources)) = rows.advance().map_err(CompactionError::from)? {
+            if is_behind(&range.end, key) {
+                break;
+            }
+            // The first key of an excluded token may have neighbours of the same token.
+            if !range.contains(key.token()) {
+                continue;
+            }
+            if !give_row(store, (key, sources), gc_before, &mut span, sink, keep_on)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// All that is stored of these rows, which are in the order of their tokens, behind a place:
+    /// as [`Storage::read_piece`] gives it.
+    pub fn read_rows_piece(
+        &self,
+        family: FamilyId,
+        keys: &[RowKey],
+        after: Option<&RowPosition>,
+        max_bytes: usize,
+    ) -> Result<Piece, ReadError> {
+        let (store, mut whole, mut left) = (self.shared.store(family), Piece::default(), max_bytes);
+        for (at, key) in keys.iter().enumerate() {
+            let resumed = after.filter(|after| after.key == *key);
+            let piece = read_row(store, key, resumed, left)?;
+            left = left.saturating_sub(piece_bytes(&piece));
+            whole.rows.extend(piece.rows);
+            whole.next = piece.next;
+            if whole.next.is_none() && left == 0 && at + 1 < keys.len() {
+                whole.next = Some(RowPosition { key: key.clone(), cell: None });
+            }
+            if whole.next.is_some() {
+                break;
+            }
+        }
+        Ok(whole)
+    }
+}
+
+/// What is stored of one row, or of its rest.
+fn read_row(
+    store: &Store,
+    key: &RowKey,
+    after: Option<&RowPosition>,
+    max_bytes: usize,
+) -> Result<Piece, ReadError> {
+    let token = store.environment().partitioner.decorate(key.clone()).token().clone();
+    let range = RowRange { start: Bound::Included(token.clone()), end: Bound::Included(token) };
+    let mut after = after.cloned();
+    loop {
+        let mut piece = store.read_piece(&range, after.as_ref(), max_bytes)?;
+        // Other keys may have the same token.
+        piece.rows.retain(|(found, _)| found == key);
+        match piece.next.take() {
+            Some(next) if next.key == *key && next.cell.is_some() => {
+                piece.next = Some(next);
+                return Ok(piece);
+            }
+            Some(next) if piece.rows.is_empty() && next.key != *key => after = Some(next),
+            _ => return Ok(piece),
+        }
+    }
+}
+
+fn piece_bytes(piece: &Piece) -> usize {
+    let row = |(key, version): &(RowKey, RowVersion)| {
+        let cells = version.cells.iter().map(|cell| cell.encoded_length()).sum::<usize>();
+        key.as_bytes().len() + 32 + cells
+    };
+    piece.rows.iter().map(row).sum::<usize>().max(1)
+}
+
+fn is_behind(end: &Bound<Token>, key: &DecoratedKey) -> bool {
+    match end {
+        Bound::Unbounded => false,
+        Bound::Included(end) => key.token() > end,
+        Bound::Excluded(end) => key.token() >= end,
+    }
+}
