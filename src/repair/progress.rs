@@ -11,7 +11,7 @@ pub(super) struct Progress {
     rows: AtomicU64,
 }
 
-/// A [`Progress`] at one moment.
+/// How far the fetching of some ranges is at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fetched {
     /// Ranges of column families that are to be fetched, each from one node.
