@@ -270,9 +270,10 @@ fn what_cannot_be_done_is_refused() {
 
 #[test]
 fn a_second_change_is_refused() {
-    let mut cluster = Cluster::start(3, replicated(2).with("StreamThroughputInMBPerSecond", "1"));
+    let cluster = Cluster::start(3, replicated(2).with("StreamThroughputInMBPerSecond", "1"));
     let mut client = cluster.client(0).at(Level::All);
-    for row in 0..1000 {
+    // So much that it takes far longer than to be refused a few times.
+    for row in 0..4000 {
         client.insert(&format!("row {row}"), NAME, &[b'x'; 4 << 10], 1).unwrap();
     }
     cluster.nodetool(2, &["decommission", "--no-wait"]);
@@ -293,11 +294,6 @@ fn a_second_change_is_refused() {
     let output = cluster.try_nodetool(2, &["move", "77"]);
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("decommission is under way"), "{text}");
-    // So is a node that would join.
-    let new = cluster.add(&joining());
-    let refusal = refused(&serve(&cluster.nodes[new].directory));
-    assert_eq!(refusal.exit_code, Some(3), "{refusal:?}");
-    assert!(refusal.text.contains("one change of the ring at a time"), "{refusal:?}");
 }
 
 #[test]
