@@ -11,8 +11,8 @@ use std::sync::Arc;
 /// Who holds which token under one placement, in one ring. Made anew when the ring changes, or
 /// what a snitch says.
 ///
-/// The ring is cut at the tokens of all nodes, also of those that join, or left a moment ago. Tokens of one stretch have
-/// the same replicas, so a lookup is one search among the cuts.
+/// The ring is cut at the tokens of all nodes, also of those that join, or left a moment ago.
+/// Tokens of one stretch have the same replicas, so a lookup is one search among the cuts.
 #[derive(Debug, Clone)]
 pub struct ReplicaSets {
     /// The last token of each stretch, in order. What follows the last belongs to the first.
