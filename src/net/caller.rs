@@ -53,11 +53,6 @@ impl Caller {
         self.0.request(request, &[to], &replies)?;
         outcome.await.unwrap_or(Err(CallError::Silent(to)))
     }
-
-    /// How long a call takes at most.
-    pub fn timeout(&self) -> Duration {
-        self.0.timeout()
-    }
 }
 
 /// Hands the first answer over.

@@ -168,10 +168,7 @@ impl Messenger {
 
     /// Answers a request by what takes long to send, on a connection of its own.
     pub fn reply_in_bulk(&self, to: IpAddr, id: MessageId, body: &[u8]) -> Result<(), TooLong> {
-        let message = Message::new(id, self.local, Verb::ReadResponse, body);
-        let deadline = self.clock.monotonic() + self.timeout;
-        self.transport.send(to, Channel::Bulk, message.encode()?.into(), deadline);
-        Ok(())
+        self.pass_on_by(Channel::Bulk, &Message::new(id, self.local, Verb::ReadResponse, body), to)
     }
 
     /// Answers a request, whose sender understands that, by why it has no other answer.
@@ -182,8 +179,17 @@ impl Messenger {
     }
 
     fn pass_on(&self, message: &Message<'_>, to: IpAddr) -> Result<(), TooLong> {
+        self.pass_on_by(message.verb.channel(), message, to)
+    }
+
+    fn pass_on_by(
+        &self,
+        channel: Channel,
+        message: &Message<'_>,
+        to: IpAddr,
+    ) -> Result<(), TooLong> {
         let deadline = self.clock.monotonic() + self.timeout;
-        self.transport.send(to, message.verb.channel(), message.encode()?.into(), deadline);
+        self.transport.send(to, channel, message.encode()?.into(), deadline);
         Ok(())
     }
 

@@ -113,6 +113,17 @@ pub enum OperationError {
         "{0} knows other members of the ring than this node, or does not say which: do it again"
     )]
     OtherRing(IpAddr),
+    /// A move that has come half of its way.
+    #[error(
+        "this node has handed its data over and left token {from}, and has not joined again: start \
+         it anew, and it goes on. {source}"
+    )]
+    HalfMoved {
+        /// Where it was.
+        from: String,
+        /// Why it has not joined.
+        source: Box<OperationError>,
+    },
     /// The node could not note where it is.
     #[error("the new place of this node cannot be saved: {0}")]
     Save(#[from] WriteError),

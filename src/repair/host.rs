@@ -2,7 +2,7 @@
 
 use crate::gossip::{Members, NodePlace};
 use crate::ring::Token;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::net::IpAddr;
 
@@ -17,8 +17,6 @@ pub struct RingLook {
     pub callable: BTreeSet<IpAddr>,
     /// This node; none in a look at nothing.
     pub local: Option<IpAddr>,
-    /// Bytes that nodes say to have on their disks.
-    pub loads: BTreeMap<IpAddr, f64>,
 }
 
 /// What a node says of its place, and by what others can tell whether they have heard it.

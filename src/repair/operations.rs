@@ -215,8 +215,8 @@ impl Operations {
         tokio::spawn(async move {
             let done = match wish {
                 Wish::Decommission => this.decommission(&host, &operation).await,
-                Wish::Move(token) => this.move_to(token, &host, &operation).await,
-                Wish::Loadbalance => this.loadbalance(&host, &operation).await,
+                Wish::Move(token) => this.move_to(Some(token), &host, &operation).await,
+                Wish::Loadbalance => this.move_to(None, &host, &operation).await,
                 Wish::Remove(token) => this.remove(&token, &host, &operation).await,
                 Wish::Cleanup(keyspace) => this.cleanup(keyspace, &host, &operation).await,
                 Wish::Repair(families, scope) => {
@@ -548,28 +548,22 @@ impl Operations {
         Ok(own)
     }
 
+    /// Leaves the ring and joins it at this token, or at one that halves the load of the busiest
+    /// member.
     async fn move_to(
         &self,
-        token: Token,
+        to: Option<Token>,
         host: &Arc<dyn Host>,
         operation: &Operation,
     ) -> Result<String, OperationError> {
-        let next = SavedPlace::Joining(Some(token.clone()));
-        let from = self.leave(next, host, operation).await?;
-        let token = self.join(Some(token), host, operation).await?;
-        let text = |token| self.steps.partitioner.display_token(token);
-        Ok(format!("moved from token {} to {}", text(&from), text(&token)))
-    }
-
-    async fn loadbalance(
-        &self,
-        host: &Arc<dyn Host>,
-        operation: &Operation,
-    ) -> Result<String, OperationError> {
-        let from = self.leave(SavedPlace::Joining(None), host, operation).await?;
-        let token = self.join(None, host, operation).await?;
-        let text = |token| self.steps.partitioner.display_token(token);
-        Ok(format!("moved from token {} to {}", text(&from), text(&token)))
+        let text = |token: &Token| self.steps.partitioner.display_token(token);
+        let from = self.leave(SavedPlace::Joining(to.clone()), host, operation).await?;
+        let joined = self.join(to, host, operation).await;
+        let to = joined.map_err(|error| OperationError::HalfMoved {
+            from: text(&from),
+            source: Box::new(error),
+        })?;
+        Ok(format!("moved from token {} to {}", text(&from), text(&to)))
     }
 
     async fn join(

@@ -12,6 +12,7 @@ use super::host::{Announced, Host};
 use super::orders::Orders;
 use super::traffic::Traffic;
 use crate::base::clock::Clock;
+use crate::model::schema::FamilyId;
 use crate::net::bodies::{
     BodyError, EncodeError, PieceCommand, PieceReply, RangeReply, RowsCommand,
 };
@@ -21,6 +22,7 @@ use crate::net::messenger::Messenger;
 use crate::replica::{Abandoned, Blocking};
 use crate::storage::Storage;
 use crate::storage::error::ReadError;
+use crate::storage::store::Piece;
 use serde::Serialize;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -223,43 +225,44 @@ impl Service {
     }
 
     async fn rows(&self, from: IpAddr, body: &[u8]) -> Result<Vec<u8>, Refusal> {
-        let schema = self.storage.schema();
-        let RowsCommand { family: id, keys, after, max_bytes } = RowsCommand::decode(body, schema)?;
-        let family = Arc::clone(schema.family(id));
-        let permit = Arc::clone(&self.reads).acquire_owned().await.map_err(|_| Abandoned)?;
-        let storage = Arc::clone(&self.storage);
-        let read = move || {
-            let max_bytes = max_bytes.clamp(1, MAX_PIECE) as usize;
-            let piece = storage.read_rows_piece(id, &keys, after.as_ref(), max_bytes)?;
-            drop(permit);
-            let rows = RangeReply { rows: piece.rows };
-            Ok(PieceReply { rows, next: piece.next }.encode(&family)?)
-        };
-        let piece: Result<Vec<u8>, Refusal> = self.blocking.run(read).await?;
-        let piece = piece?;
-        self.traffic.add(from, id, piece.len());
-        Ok(piece)
+        let RowsCommand { family, keys, after, max_bytes } =
+            RowsCommand::decode(body, self.storage.schema())?;
+        self.read(from, family, max_bytes, move |storage, max_bytes| {
+            storage.read_rows_piece(family, &keys, after.as_ref(), max_bytes)
+        })
+        .await
     }
 
     async fn piece(&self, from: IpAddr, body: &[u8]) -> Result<Vec<u8>, Refusal> {
         let (schema, partitioner) = (self.storage.schema(), self.storage.partitioner());
-        let command = PieceCommand::decode(body, schema, partitioner)?;
-        let asked = command.family;
-        let family = Arc::clone(schema.family(asked));
+        let PieceCommand { family, range, after, max_bytes } =
+            PieceCommand::decode(body, schema, partitioner)?;
+        self.read(from, family, max_bytes, move |storage, max_bytes| {
+            storage.read_piece(family, &range, after.as_ref(), max_bytes)
+        })
+        .await
+    }
+
+    /// Reads a piece for another node, when its turn comes.
+    async fn read(
+        &self,
+        from: IpAddr,
+        id: FamilyId,
+        max_bytes: u32,
+        read: impl FnOnce(&Storage, usize) -> Result<Piece, ReadError> + Send + 'static,
+    ) -> Result<Vec<u8>, Refusal> {
+        let family = Arc::clone(self.storage.schema().family(id));
         // Whoever waits here for longer than the caller is asked again.
         let permit = Arc::clone(&self.reads).acquire_owned().await.map_err(|_| Abandoned)?;
         let storage = Arc::clone(&self.storage);
-        let read = move || {
-            let PieceCommand { family: id, range, after, max_bytes } = command;
-            let max_bytes = max_bytes.clamp(1, MAX_PIECE) as usize;
-            let piece = storage.read_piece(id, &range, after.as_ref(), max_bytes)?;
+        let job = move || {
+            let piece = read(&storage, max_bytes.clamp(1, MAX_PIECE) as usize)?;
             drop(permit);
             let rows = RangeReply { rows: piece.rows };
-            Ok(PieceReply { rows, next: piece.next }.encode(&family)?)
+            Ok::<_, Refusal>(PieceReply { rows, next: piece.next }.encode(&family)?)
         };
-        let piece: Result<Vec<u8>, Refusal> = self.blocking.run(read).await?;
-        let piece = piece?;
-        self.traffic.add(from, asked, piece.len());
+        let piece = self.blocking.run(job).await??;
+        self.traffic.add(from, id, piece.len());
         Ok(piece)
     }
 }

@@ -16,7 +16,6 @@ impl Host for Member {
             live: known().filter(|it| gossiper.is_alive(*it)).collect(),
             callable: known().filter(|it| gossiper.announces(*it, extensions::CALLS)).collect(),
             local: Some(self.local),
-            loads: known().filter_map(|it| Some((it, gossiper.load(it)?))).collect(),
         }
     }
 
