@@ -1,0 +1,40 @@
+//! Data of ranges that this node is no replica of are dropped.
+
+use super::Operations;
+use crate::repair::error::OperationError;
+use crate::repair::host::Host;
+use crate::repair::operation::Operation;
+use crate::ring::{RowRange, ranges_of};
+use std::sync::Arc;
+
+impl Operations {
+    pub(super) async fn cleanup(
+        &self,
+        keyspace: Option<String>,
+        host: &Arc<dyn Host>,
+        operation: &Operation,
+    ) -> Result<String, OperationError> {
+        let look = host.look();
+        let (schema, local) = (Arc::clone(self.storage.schema()), self.steps.local);
+        let (mut before, mut after) = (0, 0);
+        for (name, placement) in &self.steps.placements {
+            if keyspace.as_ref().is_some_and(|only| only != name) {
+                continue;
+            }
+            let ranges = ranges_of(placement, &look.members.ring, local);
+            let keep: Vec<RowRange> = ranges.iter().flat_map(|it| it.row_ranges()).collect();
+            for (id, family) in schema.families().filter(|(_, family)| family.keyspace == *name) {
+                operation.enter(&format!("Cleaning up {name}.{}", family.name));
+                let (storage, keep) = (Arc::clone(&self.storage), keep.clone());
+                let cleaned = self.blocking.run(move || storage.cleanup(id, &keep)).await;
+                let cleaned = cleaned.map_err(|_| OperationError::Stopping)?.map_err(|source| {
+                    let family = family.to_string();
+                    OperationError::Cleanup { family, source }
+                })?;
+                before += cleaned.bytes_before;
+                after += cleaned.bytes_after;
+            }
+        }
+        Ok(format!("{before} bytes of SSTables before, {after} after"))
+    }
+}

@@ -1,0 +1,84 @@
+//! How a node ceases to be a member: it leaves, goes to another token, or is removed when it is dead.
+
+use super::Operations;
+use super::changes::Saved;
+use crate::repair::error::OperationError;
+use crate::repair::host::{Host, Place};
+use crate::repair::operation::Operation;
+use crate::ring::Token;
+use crate::storage::own_place::SavedPlace;
+use std::sync::Arc;
+
+impl Operations {
+    pub(super) async fn decommission(
+        &self,
+        host: &Arc<dyn Host>,
+        operation: &Operation,
+    ) -> Result<String, OperationError> {
+        self.leave(SavedPlace::Left, host, operation).await?;
+        operation.enter("Decommissioned");
+        Ok("this node has left the ring, and can be stopped".to_owned())
+    }
+
+    /// Hands all data over and leaves the ring.
+    pub(super) async fn leave(
+        &self,
+        next: SavedPlace,
+        host: &Arc<dyn Host>,
+        operation: &Operation,
+    ) -> Result<Token, OperationError> {
+        operation.enter("Leaving: waiting until all nodes know");
+        let ring = self.settled(host).await?.members.ring;
+        let own = ring.token(self.steps.local).ok_or(OperationError::NotMember)?.clone();
+        let mut after = ring.clone();
+        after.remove(self.steps.local);
+        let rings = (&ring, &after);
+        let (leaving, back) = (Place::Leaving(own.clone()), Place::Normal(own.clone()));
+        self.prepare(&leaving, rings, Some(&back), host, operation).await?;
+        let saved = Saved { before: next.clone(), token: None, after: next };
+        self.switch(&Place::Left(own.clone()), saved, host).await?;
+        Ok(own)
+    }
+
+    /// Leaves the ring and joins it at this token, or at one that halves the load of the busiest
+    /// member.
+    pub(super) async fn move_to(
+        &self,
+        to: Option<Token>,
+        host: &Arc<dyn Host>,
+        operation: &Operation,
+    ) -> Result<String, OperationError> {
+        let text = |token: &Token| self.steps.partitioner.display_token(token);
+        let from = self.leave(SavedPlace::Joining(to.clone()), host, operation).await?;
+        let joined = self.join(to, host, operation).await;
+        let to = joined.map_err(|error| OperationError::HalfMoved {
+            from: text(&from),
+            source: Box::new(error),
+        })?;
+        Ok(format!("moved from token {} to {}", text(&from), text(&to)))
+    }
+
+    pub(super) async fn remove(
+        &self,
+        token: &Token,
+        host: &Arc<dyn Host>,
+        operation: &Operation,
+    ) -> Result<String, OperationError> {
+        let look = self.settled(host).await?;
+        let ring = &look.members.ring;
+        let own = ring.token(self.steps.local).ok_or(OperationError::NotMember)?.clone();
+        let dead = self.dead_owner(token, &look)?;
+        operation.enter(&format!("Removing {}: waiting until all nodes know", dead.endpoint));
+        let mut after = ring.clone();
+        after.remove(dead.endpoint);
+        let endpoint = dead.endpoint;
+        let rings = (ring, &after);
+        let (removing, back) = (Place::Removing(own.clone(), dead), Place::Normal(own.clone()));
+        self.prepare(&removing, rings, Some(&back), host, operation).await?;
+        let removed = Place::Removed(own, token.clone());
+        if let Err(error) = self.steps.announce(host, &removed).await {
+            log::warn!("{error}");
+        }
+        Ok(format!("{endpoint} is removed from the ring"))
+    }
+}
