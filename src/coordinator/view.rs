@@ -23,6 +23,8 @@ pub struct Peers {
     pub full_digests: BTreeSet<IpAddr>,
     /// Those that say why they refuse a read.
     pub refusals: BTreeSet<IpAddr>,
+    /// Those that collect the data of their places, and are not read from meanwhile.
+    pub incomplete: BTreeSet<IpAddr>,
 }
 
 /// The ring with everything that was derived from it.
@@ -177,8 +179,8 @@ impl View {
     ) -> ReadReplicas {
         let keyspace = &self.keyspaces[keyspace];
         let natural = keyspace.sets.of(token).natural;
-        let live = natural.iter().copied().filter(|endpoint| self.is_alive(*endpoint));
-        let mut live: Endpoints = live.collect();
+        let can_answer = |it: &IpAddr| self.is_alive(*it) && !self.peers.incomplete.contains(it);
+        let mut live: Endpoints = natural.iter().copied().filter(can_answer).collect();
         self.sort_by_proximity(&keyspace.placement, level, &mut live);
         let requirement = self.by_data_center(&keyspace.placement, natural, level);
         let needed = level.block_for_read(keyspace.placement.replication_factor);

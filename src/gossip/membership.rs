@@ -75,6 +75,7 @@ pub struct Membership {
     /// Removals that were not done because the node seemed alive: which node, at which token, with
     /// who said so and at which count of it. It may have been dead, and not be convicted yet.
     ignored: BTreeMap<(IpAddr, Token), (IpAddr, i32)>,
+    given_up: u64,
 }
 
 impl Members {
@@ -154,6 +155,7 @@ impl Membership {
             alive: BTreeSet::new(),
             removed: removed.collect(),
             ignored: BTreeMap::new(),
+            given_up: 0,
         }
     }
 
@@ -188,6 +190,13 @@ impl Membership {
             self.update(endpoint, Some(claim), &mut changes);
         }
         changes
+    }
+
+    /// How often a node was forgotten, since it was silent, that was about to join or to take the
+    /// place of another. From then on it got no writes: whether that was so while it collected data
+    /// it can tell by this number alone.
+    pub fn given_up(&self) -> u64 {
+        self.given_up
     }
 
     /// The ring now.
@@ -298,6 +307,10 @@ impl Membership {
                 self.plan(*endpoint, plan.as_ref(), state.version, &mut changes);
             }
             GossipEvent::Forgotten { endpoint, .. } | GossipEvent::Disowned { endpoint } => {
+                let replaces = matches!(self.members.plans.get(endpoint), Some(Plan::Replace(_)));
+                if replaces || self.members.bootstrapping.contains_key(endpoint) {
+                    self.given_up += 1;
+                }
                 self.plan(*endpoint, None, 0, &mut changes);
                 self.generations.remove(endpoint);
                 self.alive.remove(endpoint);

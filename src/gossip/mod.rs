@@ -56,6 +56,13 @@ pub const EXTENSIONS_STATE: &str = "X-ALEXANDRA";
 /// The application state with what a node says of a place besides its `MOVE`, as [`Plan`] reads it.
 pub const PLAN_STATE: &str = "X-ALEXANDRA-PLAN";
 
+/// Application state of ours: [`NO_READS`] from a node that may lack data of its place, and so must
+/// not be read from.
+pub const READS_STATE: &str = "X-ALEXANDRA-READS";
+
+/// See [`READS_STATE`].
+pub const NO_READS: &str = "refused";
+
 /// The application state with a fingerprint of what all nodes have to agree on: schema, replication
 /// and what goes with them. Only nodes of this program have one.
 pub const SCHEMA_STATE: &str = "X-ALEXANDRA-SCHEMA";

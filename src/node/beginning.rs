@@ -3,23 +3,11 @@
 use super::{NodeError, NodeOptions};
 use crate::base::clock::Clock;
 use crate::config::Settings;
-use crate::ring::{Partitioner, Token};
+use crate::repair::Beginning;
+use crate::ring::Partitioner;
 use crate::storage::Storage;
 use crate::storage::own_place::SavedPlace;
 use crate::storage::system::{self, Identity, IdentityError};
-
-/// As what a node starts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Beginning {
-    /// It is a member.
-    Member,
-    /// It collects the data of a range, and joins at this token or at one that is to be chosen.
-    Join(Option<Token>),
-    /// The last start had the data for this token, and may have told others.
-    Arrive(Token),
-    /// It takes the place of the dead owner of this token.
-    Replace(Token),
-}
 
 /// Establishes who the node is, and as what it starts. The token of a first start is `InitialToken`
 /// or a random one, unless `AutoBootstrap` has it join first; later the saved one counts.
@@ -59,9 +47,8 @@ pub(super) fn begin(
         }
         return Ok((identity, Beginning::Member));
     }
-    if let SavedPlace::Arriving(token) = place {
-        // Perhaps in the place of a dead node: it may have that by now.
-        return Ok((identity, Beginning::Arrive(token)));
+    if let SavedPlace::Arriving { token, replaced } = place {
+        return Ok((identity, Beginning::Arrive(token, replaced)));
     }
     if let Some(text) = replace {
         let token = partitioner.parse_token(text);
@@ -69,7 +56,7 @@ pub(super) fn begin(
             token.map_err(|source| NodeError::ReplaceToken { token: text.to_owned(), source })?;
         if place == SavedPlace::Joining(Some(token.clone())) {
             // The last start found nobody there any more.
-            return Ok((identity, Beginning::Arrive(token)));
+            return Ok((identity, Beginning::Arrive(token, None)));
         }
         return Ok((identity, Beginning::Replace(token)));
     }

@@ -16,8 +16,8 @@ use crate::base::clock::Clock;
 use crate::coordinator::{Coordinator, CoordinatorOptions, Hinting, Peers, ReadOptions};
 use crate::gossip::{
     EXTENSIONS_STATE, Effects, GOSSIP_INTERVAL, GossipEvent, GossipMessage, Gossiper,
-    GossiperOptions, LOAD_STATE, Membership, MembershipChange, MessageKind, Move, RING_DELAY,
-    RemovedNode, SCHEMA_STATE, VERSION_STATE,
+    GossiperOptions, LOAD_STATE, Membership, MembershipChange, MessageKind, Move, NO_READS,
+    NodePlace, READS_STATE, RING_DELAY, RemovedNode, SCHEMA_STATE, VERSION_STATE,
 };
 use crate::net::message::Message;
 use crate::net::messenger::Messenger;
@@ -30,6 +30,7 @@ use crate::storage::saved_ring::{RingNote, SavedRemoval, SavedRing};
 use crate::storage::system::{self, IdentityError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -66,8 +67,11 @@ pub struct MemberOptions {
     pub cluster_name: String,
     /// Who is asked for the ring.
     pub seeds: Vec<IpAddr>,
-    /// Its place on the ring; none if it is to join.
+    /// Its place on the ring; none if it is to join, or may lack data of its place.
     pub token: Option<Token>,
+    /// The dead member whose place the last start was about to take, and may not have told others
+    /// of. It counts as removed again when they hear of it.
+    pub replaced: Option<NodePlace>,
     /// Number of this start.
     pub generation: i32,
     /// `PhiConvictThreshold`.
@@ -113,6 +117,8 @@ pub struct Member {
     handoff: Option<Arc<Handoff>>,
     drops: Arc<Drops>,
     operations: Arc<Operations>,
+    /// Whether this node has all data of its place, or had them when it left.
+    is_complete: Arc<AtomicBool>,
     /// Where hints are written for who has not answered in time.
     blocking: Blocking,
     /// The time of what was noted last of the ring, in milliseconds since 1970. Held while notes
@@ -146,6 +152,11 @@ impl Gossip {
             let SavedRemoval { endpoint, token, generation, may_return } = saved;
             RemovedNode { endpoint, token, generation, may_return }
         });
+        let is_replaced = |it: &RemovedNode| {
+            let replaced = options.replaced.as_ref();
+            replaced.is_some_and(|node| node.endpoint == it.endpoint && node.token == it.token)
+        };
+        let removed = removed.filter(|it| !is_replaced(it));
         let mut membership = Membership::new(partitioner, *local, *generation, removed);
         membership.remember_returned(returned);
         membership.preload(members);
@@ -206,6 +217,7 @@ impl Member {
             reads: options.reads.clone(),
         });
         let drops = Arc::new(Drops::default());
+        let is_complete = Arc::new(AtomicBool::new(options.token.is_some()));
         let responder = Responder::new(ResponderOptions {
             replica: Arc::clone(&options.replica),
             schema: Arc::clone(schema),
@@ -214,6 +226,7 @@ impl Member {
             hints: hints.clone(),
             local: *local,
             drops: Arc::clone(&drops),
+            is_complete: Arc::clone(&is_complete),
         });
         let runs_inline = options.replica.runs_inline();
         let blocking = if runs_inline { Blocking::Inline } else { Blocking::Elsewhere };
@@ -247,6 +260,7 @@ impl Member {
             handoff,
             drops,
             operations,
+            is_complete,
             blocking,
             last_note: Mutex::new(noted_millis),
             gossip,
@@ -455,6 +469,9 @@ impl Member {
         }
         self.announce_place(&mut gossip);
         announce(&mut gossip.gossiper, EXTENSIONS_STATE, &extensions::ALL.join(","));
+        if !self.is_complete.load(Ordering::Relaxed) {
+            announce(&mut gossip.gossiper, READS_STATE, NO_READS);
+        }
         announce(&mut gossip.gossiper, VERSION_STATE, env!("CARGO_PKG_VERSION"));
         if let Some(handoff) = &self.handoff {
             handoff.start(&gossip.membership.members().ring);
@@ -573,7 +590,9 @@ impl Member {
                 }
                 true
             }
-            GossipEvent::StateChanged { name, .. } => name == EXTENSIONS_STATE,
+            GossipEvent::StateChanged { name, .. } => {
+                name == EXTENSIONS_STATE || name == READS_STATE
+            }
             GossipEvent::OwnGenerationRaised { generation } => {
                 let saved = system::save_generation(&self.storage, *generation);
                 if let Err(error) = saved {
@@ -673,8 +692,17 @@ impl Member {
             live,
             full_digests: announce(extensions::FULL_DIGESTS),
             refusals: announce(extensions::REFUSALS),
+            incomplete: self.incomplete(gossip),
         };
         self.coordinator.set_ring(ring, peers);
+    }
+
+    /// Who collects the data of its place, and is not read from meanwhile.
+    fn incomplete(&self, gossip: &Gossip) -> BTreeSet<IpAddr> {
+        let others = gossip.gossiper.endpoints().filter(|(it, _)| *it != self.local);
+        let others = others.filter(|(_, state)| state.value(READS_STATE) == Some(NO_READS));
+        let own = (!self.is_complete.load(Ordering::Relaxed)).then_some(self.local);
+        others.map(|(endpoint, _)| endpoint).chain(own).collect()
     }
 
     fn send(&self, to: IpAddr, message: &GossipMessage) {

@@ -35,7 +35,9 @@ use crate::config::rack_file::RackFileSource;
 use crate::config::settings::{CommitLogSync, Release, SpeculativeRetry};
 use crate::config::{Placements, Properties, Settings};
 use crate::coordinator::ReadOptions;
+use crate::gossip::NodePlace;
 use crate::net::tcp::{StartError, TcpOptions, TcpTransport};
+use crate::repair::Beginning;
 use crate::repair::OperationError;
 use crate::replica::{HINT_SEGMENT_BYTES, HintOptions, HintStore, Replica, ReplicaOptions};
 use crate::ring::{DynamicSnitch, ReplicaPlacement, TokenError};
@@ -47,7 +49,6 @@ use crate::storage::system::{Identity, IdentityError};
 use crate::wire::ApiVersion;
 use crate::wire::limits::Limits;
 use crate::wire::server::{Server, ServerOptions};
-use beginning::Beginning;
 use drain::DrainOptions;
 use fingerprint::fingerprint;
 use setup::{max_answer_bytes, memory_budget};
@@ -210,7 +211,8 @@ impl Node {
             transport: &transport,
             clock: &clock,
         };
-        let member = member(&settings, options, placements.by_keyspace, &identity, &parts)?;
+        let who = (&identity, beginning.replaced());
+        let member = member(&settings, options, placements.by_keyspace, who, &parts)?;
         let drain = Drain::new(DrainOptions::new(&member, &parts));
         let rack_file = placements.rack_file;
         let admin_options = AdminOptions {
@@ -266,16 +268,7 @@ impl Node {
             self.member.settle().await;
         }
         let (operations, host) = (self.member.operations(), Arc::clone(&self.member) as _);
-        match &self.beginning {
-            Beginning::Member => {}
-            Beginning::Join(token) => {
-                operations.bootstrap(token.clone(), &host).await?;
-            }
-            Beginning::Arrive(token) => {
-                operations.arrive(token.clone(), &host).await?;
-            }
-            Beginning::Replace(token) => operations.replace(token, &host).await?,
-        }
+        operations.become_member(&self.beginning, &host).await?;
         self.beginning = Beginning::Member;
         if self.server.is_none() {
             self.server = Some(bind(&self.server_options)?.0);
@@ -430,7 +423,7 @@ fn member(
     settings: &Settings,
     options: &NodeOptions,
     placements: BTreeMap<String, ReplicaPlacement>,
-    identity: &Identity,
+    (identity, replaced): (&Identity, Option<NodePlace>),
     parts: &Parts<'_>,
 ) -> Result<Arc<Member>, NodeError> {
     let network = &settings.network;
@@ -440,6 +433,7 @@ fn member(
         cluster_name: settings.cluster_name.clone(),
         seeds: settings.seeds.clone(),
         token: identity.token.clone(),
+        replaced,
         generation: identity.generation,
         phi_convict_threshold: f64::from(network.phi_convict_threshold),
         rpc_timeout: network.rpc_timeout,

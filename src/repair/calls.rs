@@ -4,6 +4,7 @@
 use crate::net::caller::{CallError, Caller};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// The call for a piece of a range, see [`PieceCommand`](crate::net::bodies::PieceCommand).
@@ -31,11 +32,17 @@ impl Call for HasHeard {
 }
 
 /// What the node says to that.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Heard {
     pub(super) has_heard: bool,
     /// Whether what it began before it had heard is over.
     pub(super) is_quiet: bool,
+    /// How often it has given up on nodes that joined, see [`Membership::given_up`].
+    ///
+    /// [`Membership::given_up`]: crate::gossip::Membership::given_up
+    pub(super) given_up: u64,
+    /// Who seems alive to it.
+    pub(super) live: BTreeSet<IpAddr>,
 }
 
 /// Where does a node have its place, as far as the receiver knows?
@@ -54,6 +61,8 @@ impl Call for WhereIs {
 pub(super) struct Whereabouts {
     /// The token that it owns, if it is a member.
     pub(super) token: Option<String>,
+    /// Whether it is about to leave it.
+    pub(super) is_leaving: bool,
 }
 
 /// Whom does a node know as members?
@@ -92,6 +101,10 @@ pub(super) struct WantedRange {
     pub(super) lost: Vec<IpAddr>,
     /// Those that stay replicas.
     pub(super) kept: Vec<IpAddr>,
+    /// Whether those that cease to be replicas are not enough, since who collects may have been one
+    /// for a while.
+    #[serde(default)]
+    pub(super) from_all: bool,
 }
 
 impl Call for Collect {

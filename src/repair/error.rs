@@ -110,9 +110,34 @@ pub enum OperationError {
     RingChanged,
     /// What is safe in one ring may not be so in another.
     #[error(
-        "{0} knows other members of the ring than this node, or does not say which: do it again"
+        "{by} does not say which members it knows, or does not agree with this node on {about:?}: \
+         do it again, and if that does not help remove who is dead of them at the node that still \
+         knows it"
     )]
-    OtherRing(IpAddr),
+    OtherRing {
+        /// Who.
+        by: IpAddr,
+        /// Of whom only one of both knows, or at another token.
+        about: Vec<IpAddr>,
+    },
+    /// Writes may be missing, however often data are collected.
+    #[error(
+        "{0} forgets again and again what this node is about, as they do not hear of each other \
+         for a while: see that the network is sound, and do it again"
+    )]
+    Forgotten(IpAddr),
+    /// A node with an empty disk would make the ring believe that its former data are elsewhere.
+    #[error(
+        "{by} knows this address as the owner of token {token}, whose data are not here: start it \
+         with -Dcassandra.replace_token={token} to collect them from the other replicas, or have \
+         the token removed first by `nodetool removetoken`"
+    )]
+    KnownAt {
+        /// Who knows it.
+        by: IpAddr,
+        /// The token.
+        token: String,
+    },
     /// A move that has come half of its way.
     #[error(
         "this node has handed its data over and left token {from}, and has not joined again: start \

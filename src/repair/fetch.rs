@@ -296,7 +296,7 @@ fn instead(
     after: Option<&RowPosition>,
     look: &RingLook,
 ) -> Result<Vec<Unit>, NoSource> {
-    let mut others = sources(&unit.wanted, look);
+    let mut others = sources(&unit.wanted, look.local, look);
     others.retain(|source| *source != unit.source);
     if others.is_empty() {
         return Err(unit.wanted.without_source());

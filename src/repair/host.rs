@@ -2,7 +2,7 @@
 
 use crate::gossip::{Members, NodePlace};
 use crate::ring::Token;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::net::IpAddr;
 
@@ -15,6 +15,12 @@ pub struct RingLook {
     pub live: BTreeSet<IpAddr>,
     /// Those that take calls. This node itself is among them.
     pub callable: BTreeSet<IpAddr>,
+    /// Members that collect the data of their places, and are not read from meanwhile.
+    pub incomplete: BTreeSet<IpAddr>,
+    /// The last start of each node that was heard of.
+    pub generations: BTreeMap<IpAddr, i32>,
+    /// How often this node has given up on others that joined.
+    pub given_up: u64,
     /// This node; none in a look at nothing.
     pub local: Option<IpAddr>,
 }
@@ -33,6 +39,8 @@ pub struct Announced {
 pub enum Place {
     /// It owns the token.
     Normal(Token),
+    /// It owns the token, and had it before: its data are lost.
+    Again(Token),
     /// It collects the data for the token.
     Joining(Token),
     /// It owns the token, and others collect the data.
@@ -61,6 +69,9 @@ pub trait Host: Send + Sync + Debug {
     /// Others know these as members. Takes them for that, as far as it has never heard of them:
     /// they were dead before anybody could tell it.
     fn learn(&self, members: &[NodePlace]);
+
+    /// This node has all data of its place: it may be read from, as soon as it has one.
+    fn serve_reads(&self);
 
     /// All know the place that this node has taken: nobody has to act any more as some might not.
     fn settle(&self) -> Announced;

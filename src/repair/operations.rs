@@ -6,6 +6,8 @@ mod cleanup;
 mod joining;
 mod leaving;
 
+pub use joining::Beginning;
+
 use super::anti_entropy::{AntiEntropy, RepairScope, Validations};
 use super::error::OperationError;
 use super::fetch::Fetcher;

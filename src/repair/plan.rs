@@ -79,23 +79,25 @@ pub(super) fn by_heir(
                 end: partitioner.format_token(&change.range.end),
                 lost: change.lost.clone(),
                 kept: change.kept.clone(),
+                from_all: false,
             });
         }
     }
     wanted
 }
 
-/// From whom a range is fetched, with what is known of who is alive; several have to be read
+/// From whom its heir fetches a range, with what is known of who is alive; several have to be read
 /// altogether.
 ///
 /// Who ceases to be a replica hands over all that it has: what it acknowledged counts as
 /// acknowledged by its heir, so that no read at QUORUM finds less than before. If it is dead, or if
 /// nobody ceases to be one, all others have, together, what was acknowledged at QUORUM: unless so
 /// many of them are dead that a quorum may be among these. Then there is no source.
-pub(super) fn sources(wanted: &WantedRange, look: &RingLook) -> Vec<IpAddr> {
-    let is_live = |endpoint: &&IpAddr| look.live.contains(*endpoint);
+pub(super) fn sources(wanted: &WantedRange, heir: Option<IpAddr>, look: &RingLook) -> Vec<IpAddr> {
+    // Who had it before, and has lost its disk, may collect it again.
+    let is_live = |it: &&IpAddr| look.live.contains(*it) && Some(**it) != heir;
     let lost: Vec<IpAddr> = wanted.lost.iter().filter(is_live).copied().collect();
-    if !lost.is_empty() && lost.len() == wanted.lost.len() {
+    if !wanted.from_all && !lost.is_empty() && lost.len() == wanted.lost.len() {
         return lost;
     }
     let mut holders: Vec<IpAddr> = wanted.kept.iter().filter(is_live).copied().collect();
@@ -117,7 +119,7 @@ pub(super) fn lanes(
 ) -> Result<Vec<Lane>, PlanError> {
     let mut units: BTreeMap<FamilyId, Vec<(usize, Unit)>> = BTreeMap::new();
     for range in wanted {
-        let sources = sources(range, look);
+        let sources = sources(range, look.local, look);
         if sources.is_empty() {
             return Err(range.without_source().into());
         }
@@ -188,9 +190,10 @@ mod tests {
     fn from(lost: &[u8], kept: &[u8], live: &[u8]) -> Vec<IpAddr> {
         let [lost, kept] = [lost, kept].map(|it| it.iter().copied().map(node).collect());
         let (start, end) = ("0".to_owned(), "1".to_owned());
-        let wanted = WantedRange { keyspace: "Keyspace".to_owned(), start, end, lost, kept };
+        let keyspace = "Keyspace".to_owned();
+        let wanted = WantedRange { keyspace, start, end, lost, kept, from_all: false };
         let live = live.iter().copied().map(node).collect();
-        sources(&wanted, &RingLook { live, ..RingLook::default() })
+        sources(&wanted, Some(node(9)), &RingLook { live, ..RingLook::default() })
     }
 
     #[test]

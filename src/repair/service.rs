@@ -8,7 +8,7 @@ use super::calls::{
 };
 use super::fetch::{Fetcher, MAX_PIECE};
 use super::halving::halving_token;
-use super::host::{Announced, Host};
+use super::host::{Announced, Host, RingLook};
 use super::orders::Orders;
 use super::traffic::Traffic;
 use crate::base::clock::Clock;
@@ -140,14 +140,17 @@ impl Service {
             HasHeard::NAME => {
                 let HasHeard { generation, version } = serde_json::from_slice(body)?;
                 let has_heard = host.has_heard(from, Announced { generation, version });
-                json(&Heard { has_heard, is_quiet: has_heard && host.is_quiet() })
+                let is_quiet = has_heard && host.is_quiet();
+                let RingLook { given_up, live, .. } = host.look();
+                json(&Heard { has_heard, is_quiet, given_up, live })
             }
             WhereIs::NAME => {
                 let WhereIs { endpoint } = serde_json::from_slice(body)?;
                 let look = host.look();
                 let token = look.members.ring.token(endpoint);
                 let token = token.map(|token| self.storage.partitioner().format_token(token));
-                json(&Whereabouts { token })
+                let is_leaving = look.members.leaving.contains(&endpoint);
+                json(&Whereabouts { token, is_leaving })
             }
             WhichRing::NAME => {
                 let WhichRing {} = serde_json::from_slice(body)?;

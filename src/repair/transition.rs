@@ -49,6 +49,51 @@ pub(super) struct Steps {
     pub(super) rng: Mutex<fastrand::Rng>,
 }
 
+/// Who has heard an announcement.
+#[derive(Debug)]
+pub(super) struct Audience {
+    /// The starts of all nodes, when it was made.
+    known: BTreeMap<IpAddr, i32>,
+    /// Those who have heard it, with their starts.
+    heard: BTreeMap<IpAddr, (i32, Heard)>,
+}
+
+impl Audience {
+    /// Who of these has not heard it yet, or is alive to one who has. Who is dead to this node and
+    /// alive to others may write by what it knows of the ring.
+    fn missing(
+        &mut self,
+        others: impl Iterator<Item = IpAddr>,
+        look: &RingLook,
+    ) -> BTreeSet<IpAddr> {
+        let have_heard: BTreeSet<IpAddr> = self.heard.keys().copied().chain(look.local).collect();
+        let has_not = |it: &IpAddr| look.callable.contains(it) && !have_heard.contains(it);
+        // They may be dead to those as well by now, who are asked again.
+        let strangers: BTreeSet<IpAddr> = self
+            .heard
+            .extract_if(.., |_, (_, heard)| {
+                heard.live.iter().any(|it| has_not(it) && !look.live.contains(it))
+            })
+            .map(|(endpoint, _)| endpoint)
+            .collect();
+        others.filter(has_not).chain(strangers).collect()
+    }
+
+    /// Who may have forgotten, between this and a later look, what this node has announced, or had
+    /// not heard it though it was there.
+    pub(super) fn forgetful(&self, later: &Self) -> Option<IpAddr> {
+        let mut now = later.heard.iter();
+        let has_missed = |(endpoint, (generation, heard)): &(&IpAddr, &(i32, Heard))| {
+            match self.heard.get(*endpoint) {
+                Some((start, then)) => start == generation && then.given_up != heard.given_up,
+                // Who has been started since has heard it before it wrote anything.
+                None => self.known.get(*endpoint) == Some(generation),
+            }
+        };
+        now.find(has_missed).map(|(endpoint, _)| *endpoint)
+    }
+}
+
 /// How far each node is that collects data.
 #[derive(Debug, Default)]
 pub(super) struct HandOver {
@@ -78,19 +123,15 @@ impl HandOver {
 }
 
 impl Steps {
-    /// Says something to all, and waits until all have heard it and are quiet.
-    pub(super) async fn announce(
-        &self,
-        host: &Arc<dyn Host>,
-        place: &Place,
-    ) -> Result<(), OperationError> {
+    /// Says something to all.
+    pub(super) async fn tell(&self, host: &Arc<dyn Host>, place: &Place) -> Announced {
         let announced = host.announce(place);
-        let originals = |look: &RingLook| look.live.difference(&look.callable).next().is_some();
-        if originals(&host.look()) {
-            // A node of 0.6 cannot be asked.
+        let look = host.look();
+        if look.live.difference(&look.callable).next().is_some() {
+            // A node of 0.6 cannot be asked whether it has heard.
             tokio::time::sleep(RING_DELAY).await;
         }
-        self.be_heard(host, announced).await
+        announced
     }
 
     /// Waits until all live nodes have heard something and are quiet.
@@ -98,27 +139,23 @@ impl Steps {
         &self,
         host: &Arc<dyn Host>,
         announced: Announced,
-    ) -> Result<(), OperationError> {
+    ) -> Result<Audience, OperationError> {
         let began = Instant::now();
-        let mut heard: BTreeSet<IpAddr> = BTreeSet::new();
+        let mut audience = Audience { known: host.look().generations, heard: BTreeMap::new() };
         loop {
             let look = host.look();
-            let mut others = look.live.intersection(&look.callable).copied();
-            let missing: Vec<IpAddr> =
-                others.by_ref().filter(|it| *it != self.local && !heard.contains(it)).collect();
+            let others = look.live.intersection(&look.callable);
+            let others = others.copied().filter(|it| *it != self.local);
+            let missing = audience.missing(others, &look);
             if missing.is_empty() && host.is_quiet() {
-                return Ok(());
-            }
-            for (endpoint, has_heard) in self.ask_who_has_heard(missing, announced).await {
-                if has_heard {
-                    heard.insert(endpoint);
-                }
+                return Ok(audience);
             }
             if began.elapsed() >= HEARD_PATIENCE {
-                let look = host.look();
-                let is_missing = |it: &&IpAddr| **it != self.local && !heard.contains(*it);
-                let missing = look.live.intersection(&look.callable).filter(is_missing);
-                return Err(OperationError::NotHeard(missing.copied().collect()));
+                return Err(OperationError::NotHeard(missing.into_iter().collect()));
+            }
+            for (endpoint, heard) in self.ask_who_has_heard(missing, announced).await {
+                let generation = host.look().generations.get(&endpoint).copied();
+                audience.heard.insert(endpoint, (generation.unwrap_or_default(), heard));
             }
             tokio::time::sleep(POLL).await;
         }
@@ -126,31 +163,38 @@ impl Steps {
 
     async fn ask_who_has_heard(
         &self,
-        endpoints: Vec<IpAddr>,
+        endpoints: BTreeSet<IpAddr>,
         announced: Announced,
-    ) -> Vec<(IpAddr, bool)> {
+    ) -> Vec<(IpAddr, Heard)> {
         let Announced { generation, version } = announced;
         let mut asked = JoinSet::new();
         for endpoint in endpoints {
             let caller = self.caller.clone();
             asked.spawn(async move {
                 let answer = ask(&caller, endpoint, &HasHeard { generation, version }).await;
-                (endpoint, matches!(answer, Ok(Heard { has_heard: true, is_quiet: true })))
+                answer.ok().filter(|it| it.has_heard && it.is_quiet).map(|it| (endpoint, it))
             });
         }
-        asked.join_all().await
+        asked.join_all().await.into_iter().flatten().collect()
     }
 
-    /// Has all nodes collect the data of which the second ring makes them replicas.
+    /// What nodes have to collect when one ring becomes another.
+    pub(super) fn heirs(
+        &self,
+        before: &TokenMetadata,
+        after: &TokenMetadata,
+    ) -> BTreeMap<IpAddr, Vec<WantedRange>> {
+        plan::by_heir(&plan::changes(&self.placements, before, after), self.partitioner)
+    }
+
+    /// Has nodes collect the data of which they become replicas.
     pub(super) async fn hand_over(
         self: &Arc<Self>,
         host: &Arc<dyn Host>,
-        before: &TokenMetadata,
-        after: &TokenMetadata,
+        heirs: &BTreeMap<IpAddr, Vec<WantedRange>>,
         progress: &Arc<HandOver>,
     ) -> Result<(), OperationError> {
-        let changes = plan::changes(&self.placements, before, after);
-        let mut heirs = plan::by_heir(&changes, self.partitioner);
+        let mut heirs = heirs.clone();
         self.check(&heirs, &host.look())?;
         let own = heirs.remove(&self.local);
         let fetch_own = async {
@@ -175,8 +219,7 @@ impl Steps {
             }
             Ok(())
         };
-        tokio::try_join!(fetch_own, order_others)?;
-        if host.look().members.ring == *before { Ok(()) } else { Err(OperationError::RingChanged) }
+        tokio::try_join!(fetch_own, order_others).map(|_| ())
     }
 
     /// Whether all are there that are needed.
@@ -190,7 +233,7 @@ impl Steps {
                 return Err(OperationError::HeirDown(*heir));
             }
             for range in wanted {
-                let sources = plan::sources(range, look);
+                let sources = plan::sources(range, Some(*heir), look);
                 if sources.is_empty() {
                     return Err(range.without_source().into());
                 }

@@ -16,6 +16,7 @@ use crate::ring::Partitioner;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Waker};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
@@ -45,6 +46,8 @@ pub struct ResponderOptions {
     pub local: IpAddr,
     /// Counts what is not done.
     pub drops: Arc<Drops>,
+    /// Whether this node has all data of its place. As long as it has not it answers no reads.
+    pub is_complete: Arc<AtomicBool>,
 }
 
 /// Answers the requests of other nodes.
@@ -70,6 +73,9 @@ enum Refusal {
     Hint(#[from] HintError),
     #[error("{0}")]
     Replica(#[from] super::ReplicaError),
+    /// Others may not have heard it, and those of 0.6 do not know of such a thing.
+    #[error("this node collects the data of its place, and answers no reads before it has them")]
+    Incomplete,
     #[error("the answer is too large: {0}: ask for fewer columns or rows at a time")]
     TooLarge(#[from] BodyTooLarge),
 }
@@ -80,7 +86,7 @@ impl Refusal {
         match self {
             Self::TooLarge(_) => true,
             Self::Replica(error) => error.is_too_large(),
-            Self::Body(_) | Self::Encode(_) | Self::Hint(_) => false,
+            Self::Body(_) | Self::Encode(_) | Self::Hint(_) | Self::Incomplete => false,
         }
     }
 }
@@ -103,6 +109,9 @@ impl Responder {
         };
         let begun = match message.verb {
             Verb::Mutation | Verb::Binary | Verb::ReadRepair => self.begin_write(message),
+            Verb::Read | Verb::RangeSlice if !self.options.is_complete.load(Ordering::Relaxed) => {
+                Err(Refusal::Incomplete)
+            }
             Verb::Read => self.begin_read(message),
             Verb::RangeSlice => self.begin_scan(message),
             _ => return false,

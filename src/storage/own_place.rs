@@ -5,6 +5,7 @@
 //! row Bootstrap   B        one byte, as 0.6 has it: 1 if the node has its data, 0 if it has left
 //!                 Place    "member", "joining", "arriving" or "left", of ours
 //!                 Target   token bytes: where it joins, if that is known; of ours
+//!                 Replaced the address of the dead node that had the token, if any; of ours
 //! row L           Token    that of a member
 //! ```
 
@@ -17,11 +18,13 @@ use crate::model::key::RowKey;
 use crate::model::mutation::MutationBuilder;
 use crate::model::slice::Slice;
 use crate::ring::Token;
+use std::net::IpAddr;
 
 const BOOTSTRAP: &str = "Bootstrap";
 const HAS_DATA: &[u8] = b"B";
 const PLACE: &[u8] = b"Place";
 const TARGET: &[u8] = b"Target";
+const REPLACED: &[u8] = b"Replaced";
 
 /// What a node was about when it noted so last.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,8 +34,13 @@ pub enum SavedPlace {
     /// It collects data, to join at this token or at one that is still to be chosen. What it has is
     /// incomplete.
     Joining(Option<Token>),
-    /// It has the data for this token, and was about to say that it owns it.
-    Arriving(Token),
+    /// It has the data for this token, and was about to say that it owns it, or has told some.
+    Arriving {
+        /// The token.
+        token: Token,
+        /// The dead node that had it.
+        replaced: Option<IpAddr>,
+    },
     /// It has handed its data over.
     Left,
 }
@@ -52,7 +60,10 @@ impl SavedPlace {
         let target = target.and_then(|it| storage.partitioner().token_from_bytes(&it).ok());
         Ok(match (value(PLACE).as_deref(), target) {
             (Some(b"joining"), target) => Self::Joining(target),
-            (Some(b"arriving"), Some(token)) => Self::Arriving(token),
+            (Some(b"arriving"), Some(token)) => {
+                let replaced = value(REPLACED).and_then(|it| String::from_utf8(it).ok());
+                Self::Arriving { token, replaced: replaced.and_then(|it| it.parse().ok()) }
+            }
             (Some(b"left"), _) => Self::Left,
             // An original that has left, or was about to move.
             (None, _) if value(HAS_DATA).is_some_and(|it| it == [0]) => Self::Left,
@@ -68,7 +79,7 @@ impl SavedPlace {
         let (word, has_data, target): (&[u8], u8, _) = match self {
             Self::Member => (b"member", 1, None),
             Self::Joining(target) => (b"joining", 0, target.as_ref()),
-            Self::Arriving(token) => (b"arriving", 1, Some(token)),
+            Self::Arriving { token, .. } => (b"arriving", 1, Some(token)),
             Self::Left => (b"left", 0, None),
         };
         // Notes of before count less, also if the clock was set back.
@@ -78,6 +89,11 @@ impl SavedPlace {
         row.insert((b"", HAS_DATA), &[has_data], at);
         row.insert((b"", PLACE), word, at);
         row.insert((b"", TARGET), &target.map_or(vec![], |it| partitioner.token_to_bytes(it)), at);
+        let replaced = match self {
+            Self::Arriving { replaced: Some(replaced), .. } => replaced.to_string(),
+            _ => String::new(),
+        };
+        row.insert((b"", REPLACED), replaced.as_bytes(), at);
         storage.apply_own(&row.finish())?;
         if let Some(token) = token {
             let mut row = MutationBuilder::new(storage.schema(), KEYSPACE, ROW.as_bytes());
@@ -98,7 +114,7 @@ fn latest(storage: &Storage) -> Option<i64> {
     };
     let rows = [read(BOOTSTRAP), read(ROW)].into_iter().flatten();
     let cells = rows.flat_map(|row| row.cells);
-    let notes = cells.filter(|it| [HAS_DATA, PLACE, TARGET, TOKEN].contains(&it.name()));
+    let notes = cells.filter(|it| [HAS_DATA, PLACE, TARGET, REPLACED, TOKEN].contains(&it.name()));
     notes.map(|cell| cell.timestamp()).max()
 }
 
@@ -116,7 +132,11 @@ mod tests {
             for place in [
                 SavedPlace::Joining(None),
                 SavedPlace::Joining(Some(partitioner.token(b"a"))),
-                SavedPlace::Arriving(partitioner.token(b"b")),
+                SavedPlace::Arriving {
+                    token: partitioner.token(b"b"),
+                    replaced: Some([10, 0, 0, 4].into()),
+                },
+                SavedPlace::Arriving { token: partitioner.token(b"c"), replaced: None },
                 SavedPlace::Left,
             ] {
                 place.save(&storage, None).unwrap();

@@ -92,7 +92,7 @@ pub fn establish_identity(
         Ok::<i32, IdentityError>(i32::from_be_bytes(*last).saturating_add(1).max(now_secs))
     };
     let identity = match (&saved.token, &saved.generation, place) {
-        (_, Some(last), SavedPlace::Joining(_) | SavedPlace::Arriving(_)) => {
+        (_, Some(last), SavedPlace::Joining(_) | SavedPlace::Arriving { .. }) => {
             Identity { token: None, generation: generation(last)?, is_new: false }
         }
         (Some(token), Some(last), _) => {
@@ -245,6 +245,8 @@ pub(super) mod tests {
             (storage, identity)
         };
         let place = |storage: &Storage| SavedPlace::read(storage).unwrap();
+        let arriving =
+            |token: &Token| SavedPlace::Arriving { token: token.clone(), replaced: None };
         let (storage, first) = establish(1000);
         assert_eq!((first.token, place(&storage)), (None, SavedPlace::Joining(None)));
         let token = Token::Random(5);
@@ -253,10 +255,10 @@ pub(super) mod tests {
         let (storage, second) = establish(1000);
         assert_eq!((second.token, second.generation), (None, 1001));
         assert_eq!(place(&storage), SavedPlace::Joining(Some(token.clone())));
-        SavedPlace::Arriving(token.clone()).save(&storage, Some(&token)).unwrap();
+        arriving(&token).save(&storage, Some(&token)).unwrap();
         drop(storage);
         let (storage, third) = establish(1000);
-        assert_eq!((third.token, place(&storage)), (None, SavedPlace::Arriving(token.clone())));
+        assert_eq!((third.token, place(&storage)), (None, arriving(&token)));
         SavedPlace::Member.save(&storage, None).unwrap();
         assert_eq!(place(&storage), SavedPlace::Member);
         drop(storage);
@@ -266,7 +268,7 @@ pub(super) mod tests {
         let other = Token::Random(6);
         SavedPlace::Left.save(&storage, None).unwrap();
         assert_eq!(place(&storage), SavedPlace::Left);
-        SavedPlace::Arriving(other.clone()).save(&storage, Some(&other)).unwrap();
+        arriving(&other).save(&storage, Some(&other)).unwrap();
         SavedPlace::Member.save(&storage, None).unwrap();
         drop(storage);
         assert_eq!(establish(1000).1.token, Some(other));

@@ -13,7 +13,7 @@ use alexandra::coordinator::{Coordinator, ReadOptions};
 use alexandra::model::schema::{FamilyId, Schema};
 use alexandra::net::Inbound;
 use alexandra::node::{Member, MemberOptions, Receiver};
-use alexandra::repair::{Host, OperationError, OperationReport, Wish};
+use alexandra::repair::{Beginning, Host, OperationError, OperationReport, Wish};
 use alexandra::replica::{HintOptions, HintStore, Replica, ReplicaOptions};
 use alexandra::ring::{DynamicSnitch, ReplicaPlacement, ReplicationStrategy, Snitch, Token};
 use alexandra::storage::commitlog::SyncPolicy;
@@ -63,15 +63,6 @@ pub(crate) struct Config {
     pub(crate) bootstraps: bool,
     /// `-Dcassandra.replace_token`.
     pub(crate) replaces: Option<Token>,
-}
-
-/// As what a node starts, by the same rules as a server.
-#[derive(Debug)]
-enum Beginning {
-    Member,
-    Join(Option<Token>),
-    Arrive(Token),
-    Replace(Token),
 }
 
 /// The machine of a node, whether the node runs or not.
@@ -176,15 +167,6 @@ impl Node {
         (self.life, self.config) = (Life::Spare, Config::default());
     }
 
-    /// Whether it has a new place, and others may not know that yet.
-    pub(crate) fn arrives(&self) -> bool {
-        self.running.as_ref().is_some_and(|running| {
-            let kind = running.report().filter(|it| it.outcome.is_none()).map(|it| it.kind);
-            let place = SavedPlace::read(&running.storage).expect("the disk is sound");
-            kind.is_some() && matches!(place, SavedPlace::Arriving(_) | SavedPlace::Left)
-        })
-    }
-
     pub(crate) fn start(
         &mut self,
         setup: &Setup,
@@ -225,6 +207,7 @@ impl Node {
             cluster_name: CLUSTER.to_owned(),
             seeds,
             token: identity.token,
+            replaced: beginning.replaced(),
             generation,
             phi_convict_threshold: 8.0,
             rpc_timeout: RPC_TIMEOUT,
@@ -292,9 +275,11 @@ impl Node {
         let identity = identity.expect("it is the same node");
         let beginning = match (&identity.token, replaces, place) {
             (Some(_), _, _) => Beginning::Member,
-            (None, _, SavedPlace::Arriving(token)) => Beginning::Arrive(token),
+            (None, _, SavedPlace::Arriving { token, replaced }) => {
+                Beginning::Arrive(token, replaced)
+            }
             (None, Some(token), SavedPlace::Joining(Some(at))) if at == token => {
-                Beginning::Arrive(token)
+                Beginning::Arrive(token, None)
             }
             (None, Some(token), _) => Beginning::Replace(token),
             (None, None, SavedPlace::Joining(Some(token))) => Beginning::Join(Some(token)),
@@ -308,7 +293,7 @@ impl Node {
         let storage = self.open_storage(setup, &Arc::new(NodeClock::new(0, self.uptime, 0)));
         let place = SavedPlace::read(&storage).expect("the disk is sound");
         storage.close();
-        matches!(place, SavedPlace::Arriving(_))
+        matches!(place, SavedPlace::Arriving { .. })
     }
 
     fn placement(&self, setup: &Setup) -> ReplicaPlacement {
@@ -538,12 +523,7 @@ impl Running {
 async fn join(member: &Arc<Member>, beginning: Beginning) -> Result<(), OperationError> {
     member.settle().await;
     let host: Arc<dyn Host> = Arc::clone(member) as _;
-    match beginning {
-        Beginning::Member => Ok(()),
-        Beginning::Join(token) => member.operations().bootstrap(token, &host).await.map(|_| ()),
-        Beginning::Arrive(token) => member.operations().arrive(token, &host).await.map(|_| ()),
-        Beginning::Replace(token) => member.operations().replace(&token, &host).await,
-    }
+    member.operations().become_member(&beginning, &host).await
 }
 
 pub(crate) fn address(number: usize) -> IpAddr {

@@ -246,7 +246,7 @@ impl Operator {
 
     fn break_disk(&mut self, cluster: &mut Cluster, node: usize, heir: Option<usize>) {
         let token = cluster.nodes[node].running.as_ref().and_then(|it| it.token());
-        let Some(token) = token.filter(|_| !cluster.nodes[node].arrives()) else { return };
+        let Some(token) = token else { return };
         cluster.nodes[node].break_disk();
         self.tasks.remove(&node);
         self.tell("broken disks", format!("the disk of node {node} breaks"));

@@ -27,6 +27,7 @@ use crate::ring::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -221,7 +222,12 @@ impl Cluster {
         let live: BTreeSet<IpAddr> = places.iter().map(|place| address(*place)).collect();
         for node in &self.nodes {
             let refusals = if self.refuses { live.clone() } else { BTreeSet::new() };
-            let peers = Peers { full_digests: live.clone(), live: live.clone(), refusals };
+            let peers = Peers {
+                full_digests: live.clone(),
+                live: live.clone(),
+                refusals,
+                ..Peers::default()
+            };
             node.coordinator.set_ring(self.ring.clone(), peers);
         }
     }
@@ -380,6 +386,7 @@ fn start_node(
         hints: Some(Arc::clone(&hints)),
         local,
         drops: Arc::new(Drops::default()),
+        is_complete: Arc::new(AtomicBool::new(true)),
     });
     let (inbox, arrivals) = mpsc::unbounded_channel();
     network.inboxes.lock().unwrap().insert(local, inbox);

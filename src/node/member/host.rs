@@ -1,10 +1,11 @@
 //! The member as operations on the ring see it.
 
 use super::{Gossip, Member, announce};
-use crate::gossip::{MOVE_STATE, Move, NodePlace, PLAN_STATE, Plan};
+use crate::gossip::{MOVE_STATE, Move, NodePlace, PLAN_STATE, Plan, READS_STATE};
 use crate::net::extensions;
 use crate::repair::{Announced, Host, Place, RingLook};
 use std::net::IpAddr;
+use std::sync::atomic::Ordering;
 
 impl Host for Member {
     fn look(&self) -> RingLook {
@@ -15,6 +16,9 @@ impl Host for Member {
             members: membership.members().clone(),
             live: known().filter(|it| gossiper.is_alive(*it)).collect(),
             callable: known().filter(|it| gossiper.announces(*it, extensions::CALLS)).collect(),
+            incomplete: self.incomplete(&gossip),
+            generations: gossiper.endpoints().map(|(it, state)| (it, state.generation)).collect(),
+            given_up: membership.given_up(),
             local: Some(self.local),
         }
     }
@@ -62,6 +66,13 @@ impl Host for Member {
             self.tell_of_ring(&mut gossip);
         }
         self.write_notes(gossip);
+    }
+
+    fn serve_reads(&self) {
+        self.is_complete.store(true, Ordering::Relaxed);
+        let mut gossip = self.lock();
+        announce(&mut gossip.gossiper, READS_STATE, "");
+        self.publish(&gossip);
     }
 
     fn settle(&self) -> Announced {
@@ -114,6 +125,7 @@ impl Member {
                 let arrived = (!was_member).then(|| Plan::Arrived(own(token)));
                 (normal(token, None), arrived)
             }
+            Place::Again(token) => (normal(token, None), None),
             Place::Joining(token) => (Some(Move::Boot(token.clone())), None),
             Place::Leaving(token) => (Some(Move::Leaving(token.clone())), None),
             Place::Left(token) => (Some(Move::Left(token.clone())), Some(Plan::Gone(own(token)))),

@@ -124,6 +124,7 @@ fn member_with(
         cluster_name: "Test".to_owned(),
         seeds: vec![address(1)],
         token: Some(Partitioner::Random.token(&[token])),
+        replaced: None,
         generation,
         phi_convict_threshold: 8.0,
         rpc_timeout: Duration::from_secs(10),

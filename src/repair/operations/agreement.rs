@@ -36,7 +36,15 @@ impl Operations {
             // That is over in a moment, which is waited for.
             Plan::Arrived(_) | Plan::Gone(_) | Plan::Replaced(_) => None,
         });
-        let mut others = joining.chain(leaving).chain(plans);
+        // Until they have their data, or have told all that they have joined, nobody can say who
+        // has what.
+        let incomplete = look.incomplete.iter().filter(|it| members.is_member(**it));
+        let incomplete = incomplete.map(|it| (*it, "collecting the data of its place again"));
+        let halfway = members.plans.iter().filter_map(|(by, plan)| {
+            let is_halfway = matches!(plan, Plan::Arrived(_)) && !look.live.contains(by);
+            is_halfway.then_some((*by, "down, and had not told all that it has joined"))
+        });
+        let mut others = joining.chain(leaving).chain(plans).chain(incomplete).chain(halfway);
         let is_other =
             |it: IpAddr| it != self.steps.local && (Some(it) != gone || look.live.contains(&it));
         match others.find(|(endpoint, _)| is_other(*endpoint)) {
@@ -45,18 +53,23 @@ impl Operations {
         }
     }
 
-    /// Waits until all know who has come or gone only just now.
-    pub(super) async fn settled(&self, host: &Arc<dyn Host>) -> Result<RingLook, OperationError> {
+    /// Waits until all know who has come or gone only just now, and the same members; but for one
+    /// that is dead and to be taken out, which some may have done before.
+    pub(super) async fn settled(
+        &self,
+        gone: Option<IpAddr>,
+        host: &Arc<dyn Host>,
+    ) -> Result<RingLook, OperationError> {
         let began = Instant::now();
         loop {
             let look = host.look();
             let others = look.members.plans.iter().filter(|(by, _)| look.live.contains(*by));
             let is_settling = |plan: &Plan| matches!(plan, Plan::Arrived(_) | Plan::Gone(_));
             match others.clone().find(|(by, plan)| **by != self.steps.local && is_settling(plan)) {
-                None => match self.disagreement(&look, host).await {
+                None => match self.disagreement(gone, &look, host).await {
                     None => return Ok(look),
-                    Some(other) if began.elapsed() >= SETTLING_PATIENCE => {
-                        return Err(OperationError::OtherRing(other));
+                    Some((by, about)) if began.elapsed() >= SETTLING_PATIENCE => {
+                        return Err(OperationError::OtherRing { by, about });
                     }
                     Some(_) => tokio::time::sleep(POLL).await,
                 },
@@ -69,17 +82,22 @@ impl Operations {
         }
     }
 
-    /// A live node that knows other members than this one, or does not say which. What it knows
-    /// more this node learns, if it could not: who started when a member was dead has not heard of
-    /// that one from others who have been started since.
-    pub(super) async fn disagreement(
+    /// A live node that knows other members than this one, or does not say which, with those that
+    /// only one of both knows. What it knows more this node learns, if it could not: who started
+    /// when a member was dead has not heard of that one from others who have been started since.
+    async fn disagreement(
         &self,
+        gone: Option<IpAddr>,
         look: &RingLook,
         host: &Arc<dyn Host>,
-    ) -> Option<IpAddr> {
+    ) -> Option<(IpAddr, Vec<IpAddr>)> {
         let partitioner = self.steps.partitioner;
-        let members = look.members.ring.members();
-        let own = members.map(|(token, it)| (it, partitioner.format_token(token)));
+        let ring = &look.members.ring;
+        // Where this node itself is, it knows better: it may be about to join once more.
+        let counts =
+            |it: IpAddr| Some(it) != gone && (it != self.steps.local || ring.token(it).is_some());
+        let own = ring.members().filter(|(_, it)| counts(*it));
+        let own = own.map(|(token, it)| (it, partitioner.format_token(token)));
         let own: BTreeSet<(IpAddr, String)> = own.collect();
         let mut disagrees = None;
         for endpoint in look.live.intersection(&look.callable) {
@@ -87,11 +105,8 @@ impl Operations {
                 continue;
             }
             let answer = ask(&self.steps.caller, *endpoint, &WhichRing {}).await;
-            let Ok(KnownRing { members }) = answer else { return Some(*endpoint) };
-            // Where this node itself is, it knows better: it may be about to join once more.
-            let is_own =
-                |it: IpAddr| it == self.steps.local && look.members.ring.token(it).is_none();
-            let theirs = members.into_iter().filter(|(it, _)| !is_own(*it));
+            let Ok(KnownRing { members }) = answer else { return Some((*endpoint, Vec::new())) };
+            let theirs = members.into_iter().filter(|(it, _)| counts(*it));
             let theirs: BTreeSet<(IpAddr, String)> = theirs.collect();
             let place = |(endpoint, token): &(IpAddr, String)| {
                 let token = partitioner.parse_token(token).ok()?;
@@ -100,7 +115,8 @@ impl Operations {
             let unknown: Vec<NodePlace> = theirs.difference(&own).filter_map(place).collect();
             if theirs != own {
                 host.learn(&unknown);
-                disagrees = Some(*endpoint);
+                let about = theirs.symmetric_difference(&own).map(|(it, _)| *it);
+                disagrees = Some((*endpoint, about.collect()));
             }
         }
         disagrees

@@ -1,12 +1,19 @@
 //! What all changes of the ring do: prepare what is about to be, then switch to it.
 
 use super::Operations;
+use crate::repair::calls::WantedRange;
 use crate::repair::error::OperationError;
-use crate::repair::host::{Host, Place};
+use crate::repair::host::{Announced, Host, Place};
 use crate::repair::operation::Operation;
+use crate::repair::transition::Audience;
 use crate::ring::{Token, TokenMetadata};
 use crate::storage::own_place::SavedPlace;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
+
+/// How often data are collected at most, before an operation is given up.
+const MAX_COLLECTIONS: usize = 4;
 
 /// What is noted of a place for the next start.
 pub(super) struct Saved {
@@ -19,8 +26,8 @@ pub(super) struct Saved {
 }
 
 impl Saved {
-    pub(super) fn arriving(token: &Token) -> Self {
-        let before = SavedPlace::Arriving(token.clone());
+    pub(super) fn arriving(token: &Token, replaced: Option<IpAddr>) -> Self {
+        let before = SavedPlace::Arriving { token: token.clone(), replaced };
         Self { before, token: Some(token.clone()), after: SavedPlace::Member }
     }
 }
@@ -37,7 +44,8 @@ impl Operations {
         operation: &Operation,
     ) -> Result<(), OperationError> {
         let prepared = async {
-            self.steps.announce(host, announcement).await?;
+            let announced = self.steps.tell(host, announcement).await;
+            let audience = self.steps.be_heard(host, announced).await?;
             // Another node may have begun something before it heard of this, or ended it.
             let look = host.look();
             let gone = match announcement {
@@ -53,7 +61,10 @@ impl Operations {
                 Place::Removing(..) => "Removing: streaming data to other nodes",
                 _ => "Bootstrapping",
             });
-            self.steps.hand_over(host, before, after, &operation.hand_over).await
+            let heirs = self.steps.heirs(before, after);
+            self.collect(announced, audience, &heirs, host, operation).await?;
+            let is_same = host.look().members.ring == *before;
+            if is_same { Ok(()) } else { Err(OperationError::RingChanged) }
         };
         let prepared = prepared.await;
         if prepared.is_err()
@@ -62,6 +73,33 @@ impl Operations {
             host.announce(back);
         }
         prepared
+    }
+
+    /// Has nodes collect their data: once more if a node wrote meanwhile that had forgotten what
+    /// this one has announced, since it was silent for too long, or had not heard it.
+    pub(super) async fn collect(
+        &self,
+        announced: Announced,
+        mut audience: Audience,
+        heirs: &BTreeMap<IpAddr, Vec<WantedRange>>,
+        host: &Arc<dyn Host>,
+        operation: &Operation,
+    ) -> Result<(), OperationError> {
+        let mut times = 0;
+        loop {
+            self.steps.hand_over(host, heirs, &operation.hand_over).await?;
+            let later = self.steps.be_heard(host, announced).await?;
+            let Some(endpoint) = audience.forgetful(&later) else { return Ok(()) };
+            times += 1;
+            if times == MAX_COLLECTIONS {
+                return Err(OperationError::Forgotten(endpoint));
+            }
+            log::warn!(
+                "{endpoint} did not know for a while what this node was about, since one did not \
+                 hear of the other: the data are collected once more, as some may be missing"
+            );
+            audience = later;
+        }
     }
 
     /// Saves a new place, tells all of it, and waits until they know.
@@ -73,11 +111,23 @@ impl Operations {
     ) -> Result<(), OperationError> {
         let Saved { before, token, after } = saved;
         self.save(before, token).await?;
-        if let Err(error) = self.steps.announce(host, place).await {
-            // They will, sooner or later: it is said for good.
-            log::warn!("{error}");
+        host.serve_reads();
+        let announced = self.steps.tell(host, place).await;
+        // It is said for good. But as long as some may write by the ring of before, all others do
+        // so as well.
+        while let Err(error) = self.steps.be_heard(host, announced).await {
+            log::warn!("not all know the new place of this node: {error}");
         }
-        self.save(after, None).await?;
+        self.settle(after, host).await
+    }
+
+    /// Notes where this node is, which all know now, and tells that they do.
+    pub(super) async fn settle(
+        &self,
+        place: SavedPlace,
+        host: &Arc<dyn Host>,
+    ) -> Result<(), OperationError> {
+        self.save(place, None).await?;
         // Until all have heard that as well, who is stopped now would be missed.
         if let Err(error) = self.steps.be_heard(host, host.settle()).await {
             log::warn!("{error}");

@@ -2,6 +2,7 @@
 
 use super::Operations;
 use super::changes::Saved;
+use crate::gossip::NodePlace;
 use crate::model::schema::FamilyId;
 use crate::repair::calls::{Halving, WhereIs, Whereabouts, WhichToken, ask};
 use crate::repair::error::OperationError;
@@ -12,15 +13,66 @@ use crate::storage::own_place::SavedPlace;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+/// As what a node starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Beginning {
+    /// It is a member, and has its data.
+    Member,
+    /// It collects the data of a range, and joins at this token or at one that is to be chosen.
+    Join(Option<Token>),
+    /// The last start had the data for this token, in the place of a dead node or in none, and may
+    /// have told others.
+    Arrive(Token, Option<IpAddr>),
+    /// It takes the place of the dead owner of this token, which may be itself without its data.
+    Replace(Token),
+}
+
+impl Beginning {
+    /// The dead member whose place the last start was about to take.
+    pub fn replaced(&self) -> Option<NodePlace> {
+        match self {
+            Self::Arrive(token, Some(endpoint)) => {
+                Some(NodePlace { endpoint: *endpoint, token: token.clone() })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Who had the data of a place that this node has already.
+#[derive(Debug, Clone, Copy)]
+enum Former {
+    /// Those who had been its replicas, until this node joined.
+    Others,
+    /// This dead node.
+    Dead(IpAddr),
+    /// This node, before its disk was lost.
+    Itself,
+}
+
 impl Operations {
+    /// Becomes what a node starts as. Returns when it is a member with all its data.
+    pub async fn become_member(
+        &self,
+        beginning: &Beginning,
+        host: &Arc<dyn Host>,
+    ) -> Result<(), OperationError> {
+        match beginning {
+            Beginning::Member => Ok(()),
+            Beginning::Join(token) => self.bootstrap(token.clone(), host).await,
+            Beginning::Arrive(token, replaced) => self.arrive(token, *replaced, host).await,
+            Beginning::Replace(token) => self.replace(token, host).await,
+        }
+    }
+
     /// Joins the ring with the data of the range before a token: this one, or one that halves the
-    /// load of the busiest member. Returns the token when this node is a member. What an earlier
-    /// start has collected is dropped, since it may have missed writes.
-    pub async fn bootstrap(
+    /// load of the busiest member. What an earlier start has collected is dropped, since it may have
+    /// missed writes.
+    async fn bootstrap(
         &self,
         token: Option<Token>,
         host: &Arc<dyn Host>,
-    ) -> Result<Token, OperationError> {
+    ) -> Result<(), OperationError> {
         let operation = self.enlist(OperationKind::Bootstrap)?;
         let joined = async {
             self.discard(&operation).await?;
@@ -30,14 +82,18 @@ impl Operations {
         self.end(&operation, joined, |token| {
             format!("joined the ring at token {}", self.steps.partitioner.display_token(token))
         })
+        .map(|_| ())
     }
 
-    /// Takes the place of the dead owner of a token, with the data that it had. Returns when this
-    /// node is a member.
-    pub async fn replace(&self, token: &Token, host: &Arc<dyn Host>) -> Result<(), OperationError> {
+    /// Takes the place of the dead owner of a token, with the data that it had. That may be this
+    /// node itself, whose data are lost.
+    async fn replace(&self, token: &Token, host: &Arc<dyn Host>) -> Result<(), OperationError> {
         let operation = self.enlist(OperationKind::Replace)?;
         let replaced = async {
             self.discard(&operation).await?;
+            if self.who_knows_it_at(token, host).await.is_some() {
+                return self.regain(token, Former::Itself, host, &operation).await;
+            }
             self.take_place(token, host, &operation).await
         };
         let replaced = replaced.await;
@@ -46,25 +102,71 @@ impl Operations {
         })
     }
 
-    /// Goes on where the last start ended that had all data for this token, and may or may not have
-    /// said so: if others know this node as a member it is one, else it has missed writes since and
-    /// collects all data anew.
-    pub async fn arrive(
+    /// Goes on where the last start ended that had all data for this token, that of a dead node or
+    /// a new one, and may or may not have said so. If others know this node as a member it is one,
+    /// and collects what it may have missed before it is read from. Else it collects all data anew.
+    async fn arrive(
         &self,
-        token: Token,
+        token: &Token,
+        replaced: Option<IpAddr>,
         host: &Arc<dyn Host>,
-    ) -> Result<Token, OperationError> {
-        if !self.is_known_at(&token, host).await {
-            if self.dead_owner(&token, &host.look()).is_ok() {
+    ) -> Result<(), OperationError> {
+        if self.who_knows_it_at(token, host).await.is_none() {
+            if self.dead_owner(token, &host.look()).is_ok() {
                 // It was about to take the place of that one.
-                return self.replace(&token, host).await.map(|()| token);
+                return self.replace(token, host).await;
             }
-            return self.bootstrap(Some(token), host).await;
+            return self.bootstrap(Some(token.clone()), host).await;
         }
         let operation = self.enlist(OperationKind::Bootstrap)?;
-        let place = Place::Normal(token.clone());
-        let arrived = self.switch(&place, Saved::arriving(&token), host).await;
-        self.end(&operation, arrived.map(|()| token), |_| "goes on as a member".to_owned())
+        let former = replaced.map_or(Former::Others, Former::Dead);
+        let regained = self.regain(token, former, host, &operation).await;
+        self.end(&operation, regained, |()| "goes on as a member".to_owned())
+    }
+
+    /// Is a member again, as which some know this node, and collects the data that it may lack.
+    /// Nobody reads from it until then.
+    async fn regain(
+        &self,
+        token: &Token,
+        former: Former,
+        host: &Arc<dyn Host>,
+        operation: &Operation,
+    ) -> Result<(), OperationError> {
+        let (text, local) = (self.steps.partitioner.display_token(token), self.steps.local);
+        operation.enter(&format!("Rejoining at token {text}: waiting until all nodes know"));
+        let place = match former {
+            Former::Others => Place::Normal(token.clone()),
+            Former::Dead(endpoint) => Place::Replaced(NodePlace { endpoint, token: token.clone() }),
+            Former::Itself => Place::Again(token.clone()),
+        };
+        let announced = self.steps.tell(host, &place).await;
+        let audience = self.steps.be_heard(host, announced).await?;
+        let look = self.settled(None, host).await?;
+        self.check_nobody_else(&look, None)?;
+        let after = &look.members.ring;
+        if after.token(local) != Some(token) {
+            let owner = after.owner(token).ok_or(OperationError::RingChanged)?;
+            return Err(OperationError::ExistingToken { token: text, owner });
+        }
+        let mut before = after.clone();
+        before.remove(local);
+        if let Former::Dead(endpoint) = former {
+            before.insert(token.clone(), endpoint);
+        }
+        let mut heirs = self.steps.heirs(&before, after);
+        heirs.retain(|heir, _| *heir == local);
+        for wanted in heirs.values_mut().flatten() {
+            wanted.from_all = true;
+            if let Former::Itself = former {
+                wanted.lost = vec![local];
+            }
+        }
+        operation.enter("Bootstrapping");
+        self.collect(announced, audience, &heirs, host, operation).await?;
+        self.save(SavedPlace::Member, Some(token.clone())).await?;
+        host.serve_reads();
+        self.settle(SavedPlace::Member, host).await
     }
 
     /// Drops all data of the keyspaces that are replicated.
@@ -95,10 +197,14 @@ impl Operations {
         host: &Arc<dyn Host>,
         operation: &Operation,
     ) -> Result<Token, OperationError> {
-        let look = self.settled(host).await?;
+        let look = self.settled(None, host).await?;
         let ring = &look.members.ring;
         if ring.token(self.steps.local).is_some() {
             return Err(OperationError::AlreadyMember);
+        }
+        if let Some((by, token)) = self.who_knows_it(host).await {
+            let token = self.steps.partitioner.display_token(&token);
+            return Err(OperationError::KnownAt { by, token });
         }
         if ring.is_empty() {
             return Err(OperationError::NobodySeen);
@@ -120,7 +226,7 @@ impl Operations {
         // Whoever joins at a token that was chosen chooses no other one at the next start.
         self.save(SavedPlace::Joining(Some(token.clone())), None).await?;
         self.prepare(&Place::Joining(token.clone()), rings, None, host, operation).await?;
-        self.switch(&Place::Normal(token.clone()), Saved::arriving(&token), host).await?;
+        self.switch(&Place::Normal(token.clone()), Saved::arriving(&token, None), host).await?;
         log::info!("Bootstrap/move completed! Now serving reads.");
         Ok(token)
     }
@@ -131,7 +237,7 @@ impl Operations {
         host: &Arc<dyn Host>,
         operation: &Operation,
     ) -> Result<(), OperationError> {
-        let look = self.settled(host).await?;
+        let look = self.settled(None, host).await?;
         let ring = &look.members.ring;
         if ring.token(self.steps.local).is_some() {
             return Err(OperationError::AlreadyMember);
@@ -143,7 +249,8 @@ impl Operations {
         after.insert(token.clone(), self.steps.local);
         let rings = (ring, &after);
         self.prepare(&Place::Replacing(dead.clone()), rings, None, host, operation).await?;
-        self.switch(&Place::Replaced(dead), Saved::arriving(token), host).await
+        let saved = Saved::arriving(token, Some(dead.endpoint));
+        self.switch(&Place::Replaced(dead), saved, host).await
     }
 
     /// The token at which the busiest member gives half of its load away.
@@ -169,21 +276,29 @@ impl Operations {
         Ok(self.steps.partitioner.parse_token(&token)?)
     }
 
-    /// Whether any live node takes this one for the owner of a token.
-    async fn is_known_at(&self, token: &Token, host: &Arc<dyn Host>) -> bool {
+    /// A live node that takes this one for the owner of this token.
+    async fn who_knows_it_at(&self, token: &Token, host: &Arc<dyn Host>) -> Option<IpAddr> {
+        let known = self.who_knows_it(host).await;
+        known.filter(|(_, known)| known == token).map(|(by, _)| by)
+    }
+
+    /// A live node that takes this one for a member that stays, and at which token.
+    async fn who_knows_it(&self, host: &Arc<dyn Host>) -> Option<(IpAddr, Token)> {
         let (look, partitioner) = (host.look(), self.steps.partitioner);
         for endpoint in look.live.intersection(&look.callable) {
             if *endpoint == self.steps.local {
                 continue;
             }
             let call = WhereIs { endpoint: self.steps.local };
-            let answer = ask(&self.steps.caller, *endpoint, &call).await.ok();
-            let place = answer.and_then(|Whereabouts { token }| token);
-            let place = place.and_then(|text| partitioner.parse_token(&text).ok());
-            if place.as_ref() == Some(token) {
-                return true;
+            let Ok(Whereabouts { token: Some(token), is_leaving: false }) =
+                ask(&self.steps.caller, *endpoint, &call).await
+            else {
+                continue;
+            };
+            if let Ok(token) = partitioner.parse_token(&token) {
+                return Some((*endpoint, token));
             }
         }
-        false
+        None
     }
 }

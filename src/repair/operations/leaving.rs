@@ -1,4 +1,5 @@
-//! How a node ceases to be a member: it leaves, goes to another token, or is removed when it is dead.
+//! How a node ceases to be a member: it leaves, goes to another token, or is removed when it is
+//! dead.
 
 use super::Operations;
 use super::changes::Saved;
@@ -28,7 +29,7 @@ impl Operations {
         operation: &Operation,
     ) -> Result<Token, OperationError> {
         operation.enter("Leaving: waiting until all nodes know");
-        let ring = self.settled(host).await?.members.ring;
+        let ring = self.settled(None, host).await?.members.ring;
         let own = ring.token(self.steps.local).ok_or(OperationError::NotMember)?.clone();
         let mut after = ring.clone();
         after.remove(self.steps.local);
@@ -64,10 +65,13 @@ impl Operations {
         host: &Arc<dyn Host>,
         operation: &Operation,
     ) -> Result<String, OperationError> {
-        let look = self.settled(host).await?;
+        let dead = self.dead_owner(token, &host.look())?;
+        let look = self.settled(Some(dead.endpoint), host).await?;
         let ring = &look.members.ring;
         let own = ring.token(self.steps.local).ok_or(OperationError::NotMember)?.clone();
-        let dead = self.dead_owner(token, &look)?;
+        if self.dead_owner(token, &look)? != dead {
+            return Err(OperationError::RingChanged);
+        }
         operation.enter(&format!("Removing {}: waiting until all nodes know", dead.endpoint));
         let mut after = ring.clone();
         after.remove(dead.endpoint);
@@ -75,8 +79,9 @@ impl Operations {
         let rings = (ring, &after);
         let (removing, back) = (Place::Removing(own.clone(), dead), Place::Normal(own.clone()));
         self.prepare(&removing, rings, Some(&back), host, operation).await?;
-        let removed = Place::Removed(own, token.clone());
-        if let Err(error) = self.steps.announce(host, &removed).await {
+        let removed = self.steps.tell(host, &Place::Removed(own, token.clone())).await;
+        if let Err(error) = self.steps.be_heard(host, removed).await {
+            // They will, sooner or later: it is said until the next start.
             log::warn!("{error}");
         }
         Ok(format!("{endpoint} is removed from the ring"))

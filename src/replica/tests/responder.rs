@@ -22,7 +22,7 @@ use crate::ring::{Partitioner, RowRange};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -105,6 +105,7 @@ impl Rig {
             hints: Some(hints.clone()),
             local: local(),
             drops: drops.clone(),
+            is_complete: Arc::new(AtomicBool::new(true)),
         });
         Self { schema, store, hints, sent, drops, responder }
     }
