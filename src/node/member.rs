@@ -10,26 +10,32 @@
 //! ```
 
 mod host;
+mod known;
+mod receiver;
+
+pub use receiver::Receiver;
+
+use known::Gossip;
 
 use super::handoff::{Handoff, HandoffOptions, HandoffState};
 use crate::base::clock::Clock;
 use crate::coordinator::{Coordinator, CoordinatorOptions, Hinting, Peers, ReadOptions};
 use crate::gossip::{
-    EXTENSIONS_STATE, Effects, GOSSIP_INTERVAL, GossipEvent, GossipMessage, Gossiper,
-    GossiperOptions, LOAD_STATE, Membership, MembershipChange, MessageKind, Move, NO_READS,
-    NodePlace, READS_STATE, RING_DELAY, RemovedNode, SCHEMA_STATE, VERSION_STATE,
+    EXTENSIONS_STATE, Effects, GOSSIP_INTERVAL, GossipEvent, GossipMessage, Gossiper, LOAD_STATE,
+    Membership, MembershipChange, MessageKind, Move, NO_READS, NodePlace, READS_STATE, RING_DELAY,
+    RemovedNode, SCHEMA_STATE, VERSION_STATE,
 };
 use crate::net::message::Message;
 use crate::net::messenger::Messenger;
-use crate::net::{Drops, Inbound, Transport, Verb, extensions};
-use crate::repair::{Host, Operations, OperationsOptions};
+use crate::net::{Drops, Transport, Verb, extensions};
+use crate::repair::{Operations, OperationsOptions};
 use crate::replica::{Blocking, HintStore, Replica, Responder, ResponderOptions};
 use crate::ring::{ReplicaPlacement, Token};
 use crate::storage::Storage;
-use crate::storage::saved_ring::{RingNote, SavedRemoval, SavedRing};
+use crate::storage::saved_ring::RingNote;
 use crate::storage::system::{self, IdentityError};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -128,70 +134,6 @@ pub struct Member {
     gossip: Mutex<Gossip>,
 }
 
-#[derive(Debug)]
-struct Gossip {
-    gossiper: Gossiper,
-    membership: Membership,
-    /// What this node says of its place; none if it has none.
-    place: Option<Move>,
-    has_started: bool,
-    /// When this node says once more where it is.
-    announce_at: Option<Duration>,
-    /// What is to be written down as soon as the lock is free.
-    notes: Vec<RingNote>,
-}
-
-impl Gossip {
-    /// What the last start has left: nothing was heard yet.
-    /// Besides, when the last start noted something last, in milliseconds since 1970.
-    fn new(options: &MemberOptions) -> Result<(Self, u64), IdentityError> {
-        let MemberOptions { local, storage, clock, generation, .. } = options;
-        let partitioner = storage.partitioner();
-        let SavedRing { members, removed, returned, noted_millis } = SavedRing::read(storage)?;
-        let removed = removed.into_iter().map(|saved| {
-            let SavedRemoval { endpoint, token, generation, may_return } = saved;
-            RemovedNode { endpoint, token, generation, may_return }
-        });
-        let is_replaced = |it: &RemovedNode| {
-            let replaced = options.replaced.as_ref();
-            replaced.is_some_and(|node| node.endpoint == it.endpoint && node.token == it.token)
-        };
-        let removed = removed.filter(|it| !is_replaced(it));
-        let mut membership = Membership::new(partitioner, *local, *generation, removed);
-        membership.remember_returned(returned);
-        membership.preload(members);
-        let token = options.token.clone();
-        let place = token.map(|token| Move::Normal { token, removed: None });
-        let changes = place.as_ref().map(|place| membership.announce(place)).unwrap_or_default();
-        // A former address of this node, for one.
-        let notes = changes.into_iter().filter_map(|change| match change {
-            MembershipChange::ForgetToken { endpoint } => Some(RingNote::OwnsNothing(endpoint)),
-            _ => None,
-        });
-        let gossiper_options = GossiperOptions {
-            local: *local,
-            cluster_name: options.cluster_name.clone(),
-            partitioner,
-            seeds: options.seeds.clone(),
-            generation: *generation,
-            phi_convict_threshold: options.phi_convict_threshold,
-            now_secs: i64::from(clock.now_secs()),
-        };
-        let rng = fastrand::Rng::with_seed(options.seed);
-        let mut gossiper = Gossiper::new(gossiper_options, rng, clock.monotonic());
-        gossiper.preload(membership.members().endpoints());
-        let gossip = Self {
-            gossiper,
-            membership,
-            place,
-            has_started: false,
-            announce_at: None,
-            notes: notes.collect(),
-        };
-        Ok((gossip, noted_millis))
-    }
-}
-
 impl Member {
     /// A node with the ring as it was saved. Nothing is sent before [`Member::run`].
     pub fn new(options: MemberOptions) -> Result<Arc<Self>, IdentityError> {
@@ -218,16 +160,7 @@ impl Member {
         });
         let drops = Arc::new(Drops::default());
         let is_complete = Arc::new(AtomicBool::new(options.token.is_some()));
-        let responder = Responder::new(ResponderOptions {
-            replica: Arc::clone(&options.replica),
-            schema: Arc::clone(schema),
-            partitioner: storage.partitioner(),
-            messenger: Arc::clone(&messenger),
-            hints: hints.clone(),
-            local: *local,
-            drops: Arc::clone(&drops),
-            is_complete: Arc::clone(&is_complete),
-        });
+        let responder = responder(&options, &messenger, &drops, &is_complete);
         let runs_inline = options.replica.runs_inline();
         let blocking = if runs_inline { Blocking::Inline } else { Blocking::Elsewhere };
         let handoff = hints.clone().map(|hints| {
@@ -740,6 +673,24 @@ impl Member {
     }
 }
 
+fn responder(
+    options: &MemberOptions,
+    messenger: &Arc<Messenger>,
+    drops: &Arc<Drops>,
+    is_complete: &Arc<AtomicBool>,
+) -> Arc<Responder> {
+    Responder::new(ResponderOptions {
+        replica: Arc::clone(&options.replica),
+        schema: Arc::clone(options.storage.schema()),
+        partitioner: options.storage.partitioner(),
+        messenger: Arc::clone(messenger),
+        hints: options.hints.clone(),
+        local: options.local,
+        drops: Arc::clone(drops),
+        is_complete: Arc::clone(is_complete),
+    })
+}
+
 fn every(period: Duration) -> Interval {
     let mut ticks = interval(period);
     // What was missed is not made up for: a burst of rounds would say nothing.
@@ -751,50 +702,6 @@ fn every(period: Duration) -> Interval {
 fn announce(gossiper: &mut Gossiper, name: &str, value: &str) {
     if let Err(error) = gossiper.set_state(name, value) {
         log::error!("other nodes cannot be told {name}: {error}");
-    }
-}
-
-/// Messages go to the member, and calls as well to what acts on its behalf.
-#[derive(Debug)]
-pub struct Receiver {
-    member: Arc<Member>,
-    host: Arc<dyn Host>,
-}
-
-impl Receiver {
-    /// What receives for a member.
-    pub fn new(member: Arc<Member>) -> Arc<Self> {
-        let host = Arc::clone(&member) as _;
-        Arc::new(Self { member, host })
-    }
-}
-
-impl Inbound for Receiver {
-    fn receive(&self, payload: &[u8]) {
-        let Self { member, host } = self;
-        let message = match Message::decode(payload) {
-            Ok(message) => message,
-            Err(error) => {
-                // Who sent it is not known.
-                let line = format_args!("a message of another node is not sound: {error}");
-                member.messenger.warn(IpAddr::V4(Ipv4Addr::UNSPECIFIED), line);
-                return;
-            }
-        };
-        match message.verb {
-            Verb::ReadResponse => member.messenger.on_response(&message),
-            Verb::GossipDigestSyn => member.on_gossip(MessageKind::Syn, &message),
-            Verb::GossipDigestAck => member.on_gossip(MessageKind::Ack, &message),
-            Verb::GossipDigestAck2 => member.on_gossip(MessageKind::Ack2, &message),
-            Verb::StreamRequest if member.operations.receive(&message, host) => {}
-            verb => {
-                if !member.responder.receive(&message) {
-                    let from = message.from;
-                    let line = format_args!("{from} sent a {verb}, which this version does not do");
-                    member.messenger.warn(from, line);
-                }
-            }
-        }
     }
 }
 

@@ -1,0 +1,53 @@
+//! Where messages of other nodes arrive.
+
+use super::Member;
+use crate::gossip::MessageKind;
+use crate::net::message::Message;
+use crate::net::{Inbound, Verb};
+use crate::repair::Host;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+/// Messages go to the member, and calls as well to what acts on its behalf.
+#[derive(Debug)]
+pub struct Receiver {
+    member: Arc<Member>,
+    host: Arc<dyn Host>,
+}
+
+impl Receiver {
+    /// What receives for a member.
+    pub fn new(member: Arc<Member>) -> Arc<Self> {
+        let host = Arc::clone(&member) as _;
+        Arc::new(Self { member, host })
+    }
+}
+
+impl Inbound for Receiver {
+    fn receive(&self, payload: &[u8]) {
+        let Self { member, host } = self;
+        let message = match Message::decode(payload) {
+            Ok(message) => message,
+            Err(error) => {
+                // Who sent it is not known.
+                let line = format_args!("a message of another node is not sound: {error}");
+                member.messenger.warn(IpAddr::V4(Ipv4Addr::UNSPECIFIED), line);
+                return;
+            }
+        };
+        match message.verb {
+            Verb::ReadResponse => member.messenger.on_response(&message),
+            Verb::GossipDigestSyn => member.on_gossip(MessageKind::Syn, &message),
+            Verb::GossipDigestAck => member.on_gossip(MessageKind::Ack, &message),
+            Verb::GossipDigestAck2 => member.on_gossip(MessageKind::Ack2, &message),
+            Verb::StreamRequest if member.operations.receive(&message, host) => {}
+            verb => {
+                if !member.responder.receive(&message) {
+                    let from = message.from;
+                    let line = format_args!("{from} sent a {verb}, which this version does not do");
+                    member.messenger.warn(from, line);
+                }
+            }
+        }
+    }
+}
