@@ -16,6 +16,17 @@ pub(super) struct NewToken {
     pub(super) token: String,
 }
 
+/// Whom to remove.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DeadToken {
+    /// As the partitioner writes it.
+    pub(super) token: String,
+    /// Also if too few replicas of a range are alive.
+    #[serde(default)]
+    pub(super) accept_loss: bool,
+}
+
 /// What is to be repaired.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -68,12 +79,9 @@ impl AdminContext {
     }
 
     /// A token as text.
-    pub(super) fn parse_token(
-        &self,
-        NewToken { token }: &NewToken,
-    ) -> Result<crate::ring::Token, AdminError> {
+    pub(super) fn parse_token(&self, token: &str) -> Result<crate::ring::Token, AdminError> {
         let parsed = self.storage.partitioner().parse_token(token);
-        parsed.map_err(|source| AdminError::Token { token: token.clone(), source })
+        parsed.map_err(|source| AdminError::Token { token: token.to_owned(), source })
     }
 
     /// What a repair is about.

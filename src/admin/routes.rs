@@ -6,7 +6,7 @@ use super::context::AdminContext;
 use super::error::AdminError;
 use super::jobs::Jobs;
 use super::metrics;
-use super::operations::{CleanupScope, NewToken, RepairScopeChange};
+use super::operations::{CleanupScope, DeadToken, NewToken, RepairScopeChange};
 use super::report::{
     Caches, Compactions, Done, DrainReport, Info, KeyspaceReport, LatencyReport, OperationState,
     Pool, Snapshot, Streams, Thresholds,
@@ -348,16 +348,17 @@ async fn loadbalance(
 
 async fn move_to(
     State(Shared { context, .. }): State<Shared>,
-    Change(token): Change<NewToken>,
+    Change(NewToken { token }): Change<NewToken>,
 ) -> Result<Json<OperationState>, AdminError> {
     context.begin(Wish::Move(context.parse_token(&token)?)).map(Json)
 }
 
 async fn remove_token(
     State(Shared { context, .. }): State<Shared>,
-    Change(token): Change<NewToken>,
+    Change(DeadToken { token, accept_loss: accepts_loss }): Change<DeadToken>,
 ) -> Result<Json<OperationState>, AdminError> {
-    context.begin(Wish::Remove(context.parse_token(&token)?)).map(Json)
+    let token = context.parse_token(&token)?;
+    context.begin(Wish::Remove { token, accepts_loss }).map(Json)
 }
 
 async fn cleanup(

@@ -105,6 +105,9 @@ pub(super) struct WantedRange {
     /// for a while.
     #[serde(default)]
     pub(super) from_all: bool,
+    /// Whether an operator gives up what only dead nodes have.
+    #[serde(default)]
+    pub(super) accepts_loss: bool,
 }
 
 impl Call for Collect {

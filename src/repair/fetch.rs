@@ -296,11 +296,7 @@ fn instead(
     after: Option<&RowPosition>,
     look: &RingLook,
 ) -> Result<Vec<Unit>, NoSource> {
-    let mut others = sources(&unit.wanted, look.local, look);
-    others.retain(|source| *source != unit.source);
-    if others.is_empty() {
-        return Err(unit.wanted.without_source());
-    }
+    let others = sources(&unit.wanted, look.local, look)?;
     let unit = |source| Unit { source, after: after.cloned(), ..unit.clone() };
     Ok(others.into_iter().map(unit).collect())
 }

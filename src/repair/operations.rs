@@ -60,8 +60,14 @@ pub enum Wish {
     Move(Token),
     /// This node shall go to where the most is to be done.
     Loadbalance,
-    /// The dead owner of this token shall be removed.
-    Remove(Token),
+    /// The dead owner of a token shall be removed.
+    Remove {
+        /// The token.
+        token: Token,
+        /// Whether also if too few replicas of a range are alive: what only the others have is
+        /// given up.
+        accepts_loss: bool,
+    },
     /// Data of ranges that this node is no replica of shall be dropped; of one keyspace, or of all.
     Cleanup(Option<String>),
     /// Replicas shall compare these column families, and get what they lack.
@@ -186,7 +192,7 @@ impl Operations {
             Wish::Decommission => OperationKind::Decommission,
             Wish::Move(_) => OperationKind::Move,
             Wish::Loadbalance => OperationKind::Loadbalance,
-            Wish::Remove(_) => OperationKind::Removetoken,
+            Wish::Remove { .. } => OperationKind::Removetoken,
             Wish::Cleanup(_) => OperationKind::Cleanup,
             Wish::Repair(..) => OperationKind::Repair,
         };
@@ -198,7 +204,9 @@ impl Operations {
                 Wish::Decommission => this.decommission(&host, &operation).await,
                 Wish::Move(token) => this.move_to(Some(token), &host, &operation).await,
                 Wish::Loadbalance => this.move_to(None, &host, &operation).await,
-                Wish::Remove(token) => this.remove(&token, &host, &operation).await,
+                Wish::Remove { token, accepts_loss } => {
+                    this.remove(&token, accepts_loss, &host, &operation).await
+                }
                 Wish::Cleanup(keyspace) => this.cleanup(keyspace, &host, &operation).await,
                 Wish::Repair(families, scope) => {
                     // A large future, which would make that of all others large.
@@ -240,7 +248,7 @@ impl Operations {
         let ring = &look.members.ring;
         let own = ring.token(self.steps.local).ok_or(OperationError::NotMember)?;
         let gone = match wish {
-            Wish::Remove(token) => ring.owner(token),
+            Wish::Remove { token, .. } => ring.owner(token),
             _ => None,
         };
         self.check_nobody_else(look, gone)?;
@@ -253,7 +261,7 @@ impl Operations {
                 None if ring.len() == 1 => Err(OperationError::Alone),
                 None => Ok(()),
             },
-            Wish::Remove(token) => self.dead_owner(token, look).map(|_| ()),
+            Wish::Remove { token, .. } => self.dead_owner(token, look).map(|_| ()),
             Wish::Repair(families, scope) => self.anti_entropy.check(families, *scope, look),
             Wish::Decommission | Wish::Loadbalance | Wish::Cleanup(_) => Ok(()),
         }

@@ -42,7 +42,8 @@ pub(super) struct Lane {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "too few live nodes have the range ({start},{end}] of keyspace {keyspace} to say what was \
-     acknowledged: it is on {holders:?}. Bring more of them up first"
+     acknowledged: it is on {holders:?}. Bring more of them up first; `nodetool removetoken \
+     --accept-loss` gives up what only dead ones have"
 )]
 pub struct NoSource {
     keyspace: String,
@@ -80,6 +81,7 @@ pub(super) fn by_heir(
                 lost: change.lost.clone(),
                 kept: change.kept.clone(),
                 from_all: false,
+                accepts_loss: false,
             });
         }
     }
@@ -92,21 +94,26 @@ pub(super) fn by_heir(
 /// Who ceases to be a replica hands over all that it has: what it acknowledged counts as
 /// acknowledged by its heir, so that no read at QUORUM finds less than before. If it is dead, or if
 /// nobody ceases to be one, all others have, together, what was acknowledged at QUORUM: unless so
-/// many of them are dead that a quorum may be among these. Then there is no source.
-pub(super) fn sources(wanted: &WantedRange, heir: Option<IpAddr>, look: &RingLook) -> Vec<IpAddr> {
+/// many of them are dead that a quorum may be among these. That is an error, or what an operator
+/// has accepted: then those who are left are the sources, or nobody.
+pub(super) fn sources(
+    wanted: &WantedRange,
+    heir: Option<IpAddr>,
+    look: &RingLook,
+) -> Result<Vec<IpAddr>, NoSource> {
     // Who had it before, and has lost its disk, may collect it again.
     let is_live = |it: &&IpAddr| look.live.contains(*it) && Some(**it) != heir;
     let lost: Vec<IpAddr> = wanted.lost.iter().filter(is_live).copied().collect();
     if !wanted.from_all && !lost.is_empty() && lost.len() == wanted.lost.len() {
-        return lost;
+        return Ok(lost);
     }
     let mut holders: Vec<IpAddr> = wanted.kept.iter().filter(is_live).copied().collect();
     holders.extend(lost);
     let fewest = (wanted.kept.len() + wanted.lost.len()).div_ceil(2);
-    if holders.len() < fewest {
-        holders.clear();
+    if holders.len() < fewest && !wanted.accepts_loss {
+        return Err(wanted.without_source());
     }
-    holders
+    Ok(holders)
 }
 
 /// What is to be fetched, in lanes of which each gets rows in the order of their tokens, as far as
@@ -119,10 +126,7 @@ pub(super) fn lanes(
 ) -> Result<Vec<Lane>, PlanError> {
     let mut units: BTreeMap<FamilyId, Vec<(usize, Unit)>> = BTreeMap::new();
     for range in wanted {
-        let sources = sources(range, look.local, look);
-        if sources.is_empty() {
-            return Err(range.without_source().into());
-        }
+        let sources = sources(range, look.local, look)?;
         let (ring_range, wanted) = (range.range(partitioner)?, Arc::new(range.clone()));
         let families = schema.families().filter(|(_, it)| it.keyspace == range.keyspace);
         for (family, _) in families {
@@ -168,7 +172,7 @@ impl WantedRange {
         Ok(TokenRange { start: start?, end: end? })
     }
 
-    pub(super) fn without_source(&self) -> NoSource {
+    fn without_source(&self) -> NoSource {
         NoSource {
             keyspace: self.keyspace.clone(),
             start: self.start.clone(),
@@ -186,14 +190,24 @@ mod tests {
         [10, 0, 0, host].into()
     }
 
-    /// From whom a range comes when these are alive.
-    fn from(lost: &[u8], kept: &[u8], live: &[u8]) -> Vec<IpAddr> {
+    /// A range with these former replicas.
+    fn wanted(lost: &[u8], kept: &[u8]) -> WantedRange {
         let [lost, kept] = [lost, kept].map(|it| it.iter().copied().map(node).collect());
         let (start, end) = ("0".to_owned(), "1".to_owned());
         let keyspace = "Keyspace".to_owned();
-        let wanted = WantedRange { keyspace, start, end, lost, kept, from_all: false };
+        let (from_all, accepts_loss) = (false, false);
+        WantedRange { keyspace, start, end, lost, kept, from_all, accepts_loss }
+    }
+
+    /// From whom the ninth node gets it when these are alive; from nobody if too few are.
+    fn sources_of(wanted: &WantedRange, live: &[u8]) -> Vec<IpAddr> {
         let live = live.iter().copied().map(node).collect();
-        sources(&wanted, Some(node(9)), &RingLook { live, ..RingLook::default() })
+        let look = RingLook { live, ..RingLook::default() };
+        sources(wanted, Some(node(9)), &look).unwrap_or_default()
+    }
+
+    fn from(lost: &[u8], kept: &[u8], live: &[u8]) -> Vec<IpAddr> {
+        sources_of(&wanted(lost, kept), live)
     }
 
     #[test]
@@ -208,6 +222,30 @@ mod tests {
         assert!(from(&[1], &[2, 3], &[2]).is_empty());
         assert_eq!(from(&[1], &[2], &[2]), [node(2)]);
         assert!(from(&[1], &[], &[]).is_empty());
+    }
+
+    #[test]
+    fn who_was_a_replica_for_a_while_asks_all() {
+        let wanted = WantedRange { from_all: true, ..wanted(&[1], &[2, 3]) };
+        assert_eq!(sources_of(&wanted, &[1, 2, 3]), [node(2), node(3), node(1)]);
+        assert_eq!(sources_of(&wanted, &[1, 3]), [node(3), node(1)]);
+        assert!(sources_of(&wanted, &[1]).is_empty());
+    }
+
+    #[test]
+    fn who_has_lost_its_disk_is_no_source_for_itself() {
+        let wanted = WantedRange { from_all: true, ..wanted(&[9], &[2, 3]) };
+        assert_eq!(sources_of(&wanted, &[2, 3, 9]), [node(2), node(3)]);
+        assert!(sources_of(&wanted, &[2, 9]).is_empty());
+    }
+
+    #[test]
+    fn who_accepts_a_loss_gets_what_is_left() {
+        let wanted = WantedRange { accepts_loss: true, ..wanted(&[1], &[2, 3]) };
+        assert_eq!(sources_of(&wanted, &[3]), [node(3)]);
+        assert!(sources_of(&wanted, &[]).is_empty());
+        let look = RingLook::default();
+        assert_eq!(sources(&wanted, None, &look), Ok(Vec::new()));
     }
 
     #[test]

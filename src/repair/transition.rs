@@ -49,6 +49,9 @@ pub(super) struct Steps {
     pub(super) rng: Mutex<fastrand::Rng>,
 }
 
+/// What each node collects that becomes a replica.
+pub(super) type Heirs = BTreeMap<IpAddr, Vec<WantedRange>>;
+
 /// Who has heard an announcement.
 #[derive(Debug)]
 pub(super) struct Audience {
@@ -179,11 +182,7 @@ impl Steps {
     }
 
     /// What nodes have to collect when one ring becomes another.
-    pub(super) fn heirs(
-        &self,
-        before: &TokenMetadata,
-        after: &TokenMetadata,
-    ) -> BTreeMap<IpAddr, Vec<WantedRange>> {
+    pub(super) fn heirs(&self, before: &TokenMetadata, after: &TokenMetadata) -> Heirs {
         plan::by_heir(&plan::changes(&self.placements, before, after), self.partitioner)
     }
 
@@ -191,7 +190,7 @@ impl Steps {
     pub(super) async fn hand_over(
         self: &Arc<Self>,
         host: &Arc<dyn Host>,
-        heirs: &BTreeMap<IpAddr, Vec<WantedRange>>,
+        heirs: &Heirs,
         progress: &Arc<HandOver>,
     ) -> Result<(), OperationError> {
         let mut heirs = heirs.clone();
@@ -223,20 +222,13 @@ impl Steps {
     }
 
     /// Whether all are there that are needed.
-    fn check(
-        &self,
-        heirs: &BTreeMap<IpAddr, Vec<WantedRange>>,
-        look: &RingLook,
-    ) -> Result<(), OperationError> {
+    fn check(&self, heirs: &Heirs, look: &RingLook) -> Result<(), OperationError> {
         for (heir, wanted) in heirs {
             if *heir != self.local && !look.live.contains(heir) {
                 return Err(OperationError::HeirDown(*heir));
             }
             for range in wanted {
-                let sources = plan::sources(range, Some(*heir), look);
-                if sources.is_empty() {
-                    return Err(range.without_source().into());
-                }
+                let sources = plan::sources(range, Some(*heir), look)?;
                 let mut needed = sources.iter().chain([heir]);
                 let original = needed.find(|it| !look.callable.contains(it) && **it != self.local);
                 if let Some(original) = original {

@@ -99,7 +99,8 @@ fn a_node_that_joins_is_killed_at_every_step() {
     fill(&mut cluster.client(0).at(Level::All));
     let new = cluster.add(&Options::default().with("AutoBootstrap", "true"));
     let mut written = Vec::new();
-    let steps = ["", "waiting until all nodes know", "Bootstrapping", "middle"];
+    let telling = "Telling all nodes";
+    let steps = ["", "waiting until all nodes know", "Bootstrapping", "middle", telling, telling];
     for (round, step) in steps.into_iter().enumerate() {
         cluster.nodes[new].begin();
         wait_until("its operators are served", || cluster.nodes[new].is_asked());
@@ -127,6 +128,33 @@ fn a_node_that_joins_is_killed_at_every_step() {
     wait_for_ring(&cluster, &[0, 1, new], &[0, 1, new]);
     cluster.wait_for_hints(&[0, 1]);
     check(&cluster, new, &written);
+}
+
+/// A node that takes the place of a dead one is killed when it collects, and when it tells that it
+/// has the place.
+#[test]
+fn a_node_that_replaces_another_is_killed() {
+    let mut cluster = Cluster::start(3, slowly());
+    fill(&mut cluster.client(0).at(Level::All));
+    let ring = cluster.nodes[0].ask("ring");
+    let dead = cluster.nodes[2].address.to_string();
+    let endpoints = ring["endpoints"].as_array().unwrap();
+    let token = endpoints.iter().find(|it| it["address"] == *dead).unwrap()["token"].clone();
+    let property = format!("-Dcassandra.replace_token={}", token.as_str().unwrap());
+    cluster.kill(2);
+    for observer in [0, 1] {
+        cluster.wait_until_seen(observer, 2, false);
+    }
+    let new = cluster.add(&Options::default());
+    for step in ["waiting until all nodes know", "Bootstrapping", "Telling all nodes"] {
+        cluster.nodes[new].begin_with(&[&property]);
+        wait_until("its operators are served", || cluster.nodes[new].is_asked());
+        assert!(reaches(&cluster, new, step), "{step} was over before");
+        cluster.kill(new);
+    }
+    cluster.nodes[new].launch_with(&[&property]);
+    wait_for_ring(&cluster, &[0, 1, new], &[0, 1, new]);
+    check(&cluster, new, &[]);
 }
 
 /// The source of a node that joins is killed in the middle; it goes on when the source is back, or

@@ -222,7 +222,13 @@ impl Node {
 
     /// Starts it and does not wait for anything.
     pub(crate) fn begin(&mut self) {
-        let command = serve(&self.directory);
+        self.begin_with(&[]);
+    }
+
+    /// The same with more on its command line.
+    pub(crate) fn begin_with(&mut self, arguments: &[&str]) {
+        let mut command = serve(&self.directory);
+        command.args(arguments);
         self.server = Some(Server::begin(&self.directory, self.thrift(), command));
     }
 

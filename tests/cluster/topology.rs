@@ -4,7 +4,7 @@
 use crate::nodes::{Cluster, replicated, wait_until};
 use crate::server::calls::{ALL, Entry, Path, STANDARD, first};
 use crate::server::client::{Client, Level};
-use crate::server::{Options, refused, serve};
+use crate::server::{Options, reconfigure, refused, serve};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -228,6 +228,47 @@ fn a_dead_node_is_replaced_under_load() {
     assert_eq!(members(&cluster, 0), 3);
 }
 
+#[test]
+fn a_lost_disk_is_made_good_at_the_same_address() {
+    let mut cluster = Cluster::start(3, replicated(3));
+    let load = Load::start(&cluster, &[0, 1]);
+    load.go_on();
+    let token = token_of(&cluster, 2);
+    cluster.kill(2);
+    let directory = cluster.nodes[2].directory.clone();
+    for name in ["data", "commitlog", "hints"] {
+        let path = directory.join(name);
+        if path.exists() {
+            std::fs::remove_dir_all(path).unwrap();
+        }
+    }
+    for observer in [0, 1] {
+        cluster.wait_until_seen(observer, 2, false);
+    }
+    // With a bootstrap its ranges would seem to be elsewhere.
+    reconfigure(&directory, &joining());
+    let refusal = refused(&serve(&directory));
+    assert!(refusal.text.contains("whose data are not here"), "{}", refusal.text);
+    assert!(refusal.text.contains(&format!("-Dcassandra.replace_token={token}")));
+    assert_eq!(token_of(&cluster, 2), token);
+    cluster.nodes[2].launch_with(&[&format!("-Dcassandra.replace_token={token}")]);
+    wait_for_members(&cluster, &[0, 1, 2], 3);
+    load.go_to(&cluster, &[0, 1, 2]);
+    let last = load.stop();
+    cluster.wait_for_hints(&[0, 1]);
+    check(&cluster, &[0, 1, 2], &last);
+    // It has all of it itself.
+    cluster.kill(0);
+    cluster.kill(1);
+    let mut client = cluster.client(2).at(Level::One);
+    for (thread, rows) in last.iter().enumerate() {
+        for (row, expected) in rows.iter().enumerate() {
+            let key = key(thread, row as u64);
+            assert_eq!(read(&mut client, &key), *expected, "{key}");
+        }
+    }
+}
+
 /// The token of a node as the first node knows it.
 fn token_of(cluster: &Cluster, number: usize) -> String {
     let ring = cluster.nodes[0].ask("ring");
@@ -261,11 +302,15 @@ fn what_cannot_be_done_is_refused() {
     cluster.wait_until_seen(0, 1, false);
     let text = refused(&cluster, &["removetoken", &other]);
     assert!(text.contains("too few live nodes have the range"), "{text}");
+    assert!(text.contains("--accept-loss"), "{text}");
     let text = refused(&cluster, &["decommission"]);
     assert!(text.contains("is down, which is to take over data"), "{text}");
     // It is where it was.
     let ring = cluster.nodes[0].ask("ring");
     assert_eq!(ring["endpoints"][0]["state"], "Normal", "{ring}");
+    let report = cluster.nodetool(0, &["removetoken", "--accept-loss", &other]);
+    assert!(report.contains("Ranges with too few live replicas: 1;"), "{report}");
+    assert_eq!(members(&cluster, 0), 1);
 }
 
 #[test]

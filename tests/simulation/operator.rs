@@ -199,7 +199,7 @@ impl Operator {
             Some(_) => {}
             None => {
                 let Some(by) = self.rng.choice(members(cluster)) else { return };
-                self.ask(cluster, by, Wish::Remove(token));
+                self.ask(cluster, by, Wish::Remove { token, accepts_loss: false });
             }
         }
     }

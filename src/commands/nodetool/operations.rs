@@ -43,6 +43,10 @@ pub(super) struct RemoveArguments {
     /// The token of the dead node, as `nodetool ring` shows it
     token: String,
 
+    /// Also if too few replicas of a range are alive: what only the others have is given up
+    #[arg(long)]
+    accept_loss: bool,
+
     #[command(flatten)]
     #[serde(flatten)]
     waiting: Waiting,

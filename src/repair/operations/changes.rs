@@ -1,14 +1,12 @@
 //! What all changes of the ring do: prepare what is about to be, then switch to it.
 
 use super::Operations;
-use crate::repair::calls::WantedRange;
 use crate::repair::error::OperationError;
 use crate::repair::host::{Announced, Host, Place};
 use crate::repair::operation::Operation;
-use crate::repair::transition::Audience;
+use crate::repair::transition::{Audience, Heirs};
 use crate::ring::{Token, TokenMetadata};
 use crate::storage::own_place::SavedPlace;
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -38,7 +36,7 @@ impl Operations {
     pub(super) async fn prepare(
         &self,
         announcement: &Place,
-        (before, after): (&TokenMetadata, &TokenMetadata),
+        (before, heirs): (&TokenMetadata, &Heirs),
         back: Option<&Place>,
         host: &Arc<dyn Host>,
         operation: &Operation,
@@ -61,8 +59,7 @@ impl Operations {
                 Place::Removing(..) => "Removing: streaming data to other nodes",
                 _ => "Bootstrapping",
             });
-            let heirs = self.steps.heirs(before, after);
-            self.collect(announced, audience, &heirs, host, operation).await?;
+            self.collect(announced, audience, heirs, host, operation).await?;
             let is_same = host.look().members.ring == *before;
             if is_same { Ok(()) } else { Err(OperationError::RingChanged) }
         };
@@ -81,7 +78,7 @@ impl Operations {
         &self,
         announced: Announced,
         mut audience: Audience,
-        heirs: &BTreeMap<IpAddr, Vec<WantedRange>>,
+        heirs: &Heirs,
         host: &Arc<dyn Host>,
         operation: &Operation,
     ) -> Result<(), OperationError> {
@@ -108,7 +105,9 @@ impl Operations {
         place: &Place,
         saved: Saved,
         host: &Arc<dyn Host>,
+        operation: &Operation,
     ) -> Result<(), OperationError> {
+        operation.enter("Telling all nodes");
         let Saved { before, token, after } = saved;
         self.save(before, token).await?;
         host.serve_reads();

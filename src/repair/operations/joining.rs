@@ -222,11 +222,12 @@ impl Operations {
         operation.enter(&format!("Joining at token {text}: waiting until all nodes know"));
         let mut after = ring.clone();
         after.insert(token.clone(), self.steps.local);
-        let rings = (ring, &after);
+        let heirs = self.steps.heirs(ring, &after);
         // Whoever joins at a token that was chosen chooses no other one at the next start.
         self.save(SavedPlace::Joining(Some(token.clone())), None).await?;
-        self.prepare(&Place::Joining(token.clone()), rings, None, host, operation).await?;
-        self.switch(&Place::Normal(token.clone()), Saved::arriving(&token, None), host).await?;
+        self.prepare(&Place::Joining(token.clone()), (ring, &heirs), None, host, operation).await?;
+        let (place, saved) = (Place::Normal(token.clone()), Saved::arriving(&token, None));
+        self.switch(&place, saved, host, operation).await?;
         log::info!("Bootstrap/move completed! Now serving reads.");
         Ok(token)
     }
@@ -247,10 +248,11 @@ impl Operations {
         operation.enter(&format!("Replacing {}: waiting until all nodes know", dead.endpoint));
         let mut after = ring.clone();
         after.insert(token.clone(), self.steps.local);
-        let rings = (ring, &after);
-        self.prepare(&Place::Replacing(dead.clone()), rings, None, host, operation).await?;
+        let heirs = self.steps.heirs(ring, &after);
+        self.prepare(&Place::Replacing(dead.clone()), (ring, &heirs), None, host, operation)
+            .await?;
         let saved = Saved::arriving(token, Some(dead.endpoint));
-        self.switch(&Place::Replaced(dead), saved, host).await
+        self.switch(&Place::Replaced(dead), saved, host, operation).await
     }
 
     /// The token at which the busiest member gives half of its load away.

@@ -6,6 +6,7 @@ use super::changes::Saved;
 use crate::repair::error::OperationError;
 use crate::repair::host::{Host, Place};
 use crate::repair::operation::Operation;
+use crate::repair::plan;
 use crate::ring::Token;
 use crate::storage::own_place::SavedPlace;
 use std::sync::Arc;
@@ -33,11 +34,11 @@ impl Operations {
         let own = ring.token(self.steps.local).ok_or(OperationError::NotMember)?.clone();
         let mut after = ring.clone();
         after.remove(self.steps.local);
-        let rings = (&ring, &after);
+        let heirs = self.steps.heirs(&ring, &after);
         let (leaving, back) = (Place::Leaving(own.clone()), Place::Normal(own.clone()));
-        self.prepare(&leaving, rings, Some(&back), host, operation).await?;
+        self.prepare(&leaving, (&ring, &heirs), Some(&back), host, operation).await?;
         let saved = Saved { before: next.clone(), token: None, after: next };
-        self.switch(&Place::Left(own.clone()), saved, host).await?;
+        self.switch(&Place::Left(own.clone()), saved, host, operation).await?;
         Ok(own)
     }
 
@@ -62,6 +63,7 @@ impl Operations {
     pub(super) async fn remove(
         &self,
         token: &Token,
+        accepts_loss: bool,
         host: &Arc<dyn Host>,
         operation: &Operation,
     ) -> Result<String, OperationError> {
@@ -76,14 +78,27 @@ impl Operations {
         let mut after = ring.clone();
         after.remove(dead.endpoint);
         let endpoint = dead.endpoint;
-        let rings = (ring, &after);
+        let mut heirs = self.steps.heirs(ring, &after);
+        let mut given_up = 0;
+        for (heir, wanted) in heirs.iter_mut().filter(|_| accepts_loss) {
+            for wanted in wanted {
+                given_up += usize::from(plan::sources(wanted, Some(*heir), &look).is_err());
+                wanted.accepts_loss = true;
+            }
+        }
         let (removing, back) = (Place::Removing(own.clone(), dead), Place::Normal(own.clone()));
-        self.prepare(&removing, rings, Some(&back), host, operation).await?;
+        self.prepare(&removing, (ring, &heirs), Some(&back), host, operation).await?;
         let removed = self.steps.tell(host, &Place::Removed(own, token.clone())).await;
         if let Err(error) = self.steps.be_heard(host, removed).await {
             // They will, sooner or later: it is said until the next start.
             log::warn!("{error}");
         }
-        Ok(format!("{endpoint} is removed from the ring"))
+        let lost = match given_up {
+            0 => String::new(),
+            count => format!(
+                ". Ranges with too few live replicas: {count}; what only dead ones had is given up"
+            ),
+        };
+        Ok(format!("{endpoint} is removed from the ring{lost}"))
     }
 }
