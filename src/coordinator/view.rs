@@ -253,6 +253,28 @@ mod tests {
     }
 
     #[test]
+    fn who_collects_its_data_is_written_to_and_not_read_from() {
+        let nodes = [1, 2, 3].map(|it| IpAddr::from([10, 2, 0, it]));
+        let mut ring = TokenMetadata::default();
+        for (node, token) in nodes.iter().zip([b"a", b"m", b"t"]) {
+            ring.insert(Token::ordered(token.as_slice().into()), *node);
+        }
+        let placement = ReplicaPlacement {
+            strategy: ReplicationStrategy::RackUnaware,
+            replication_factor: 3,
+            snitch: Snitch::EndPoint,
+        };
+        let peers = Peers { live: nodes.into(), incomplete: [nodes[1]].into(), ..Peers::default() };
+        let view = View::new(Arc::new(ring), [&placement].into_iter(), peers, nodes[0], None);
+        let token = Token::ordered(b"x".as_slice().into());
+        let write = view.write_replicas(0, &token, All);
+        assert!(write.is_local && write.live.len() == 2 && write.are_enough(nodes[0]));
+        let read = view.read_replicas(0, &token, Quorum);
+        assert!(read.are_enough() && !read.live.contains(&nodes[1]), "{read:?}");
+        assert!(!view.read_replicas(0, &token, All).are_enough());
+    }
+
+    #[test]
     fn the_only_node_that_is_known_takes_nothing_that_is_kept_elsewhere() {
         let elsewhere = [("1".to_owned(), 3), ("2".to_owned(), 0)].into();
         let view = alone(&ReplicaPlacement::per_data_center(elsewhere, Snitch::EndPoint));

@@ -94,6 +94,9 @@ pub struct Gossiper {
     quick_rounds: u32,
     /// Who was told everything in this round because it seems to have just started.
     greeted: BTreeSet<IpAddr>,
+    /// Who has said since the start which nodes it knows, and whether all that it knew better has
+    /// come.
+    briefings: BTreeMap<IpAddr, bool>,
     /// Messages that came from others.
     received: u64,
 }
@@ -136,6 +139,7 @@ impl Gossiper {
             ahead: None,
             quick_rounds: 0,
             greeted: BTreeSet::new(),
+            briefings: BTreeMap::new(),
             received: 0,
         }
     }
@@ -196,16 +200,25 @@ impl Gossiper {
             }
             GossipMessage::Syn { digests, .. } => {
                 self.unheard.hear_digests(from, &digests);
+                let is_new = self.is_new_start(from, &digests);
                 let (wanted, states) = self.compare(&digests, now, &mut effects);
+                if self.briefings.len() < MAX_ENDPOINTS {
+                    *self.briefings.entry(from).or_default() |= wanted.is_empty();
+                }
                 effects.send(from, GossipMessage::Ack { wanted, states });
-                self.greet(from, &mut effects);
+                if is_new || !self.is_alive(from) {
+                    self.greet(from, &mut effects);
+                }
             }
             GossipMessage::Ack { wanted, states } => {
                 self.apply(from, states, now, &mut effects);
                 let states = self.wanted_states(&wanted);
                 effects.send(from, GossipMessage::Ack2 { states });
             }
-            GossipMessage::Ack2 { states } => self.apply(from, states, now, &mut effects),
+            GossipMessage::Ack2 { states } => {
+                self.apply(from, states, now, &mut effects);
+                self.briefings.entry(from).and_modify(|is_over| *is_over = true);
+            }
         }
         effects
     }
@@ -264,6 +277,12 @@ impl Gossiper {
     /// known is not.
     pub fn is_alive(&self, endpoint: IpAddr) -> bool {
         endpoint == self.local || self.peers.get(&endpoint).is_some_and(|peer| peer.is_alive)
+    }
+
+    /// Whether another node of this program has told this one since its start all that it knew.
+    /// Originals do so when chance will have it.
+    pub fn is_briefed_by(&self, endpoint: IpAddr) -> bool {
+        self.briefings.get(&endpoint) == Some(&true)
     }
 
     /// For how long there have been no news of an endpoint, heartbeats included; none if nothing
@@ -354,12 +373,19 @@ impl Gossiper {
         GossipMessage::Syn { cluster_name: self.cluster_name.clone(), digests }
     }
 
-    /// Who is not alive yet for this node has perhaps just started, and then knows nobody. It
-    /// learns everybody at once if it gets a SYN, instead of when chance will have it. One for
-    /// each round, so that two who start together do not greet each other for ever.
+    /// Whether the sender of a SYN has been started since this node heard of it.
+    fn is_new_start(&self, from: IpAddr, digests: &[Digest]) -> bool {
+        let known = self.state(from).map(|state| state.generation);
+        let own = digests.iter().filter(|digest| digest.endpoint == from);
+        known.is_some_and(|known| own.clone().any(|digest| digest.generation > known))
+    }
+
+    /// Who is not alive yet for this node, or was not a moment ago, has perhaps just started, and
+    /// then knows only what it has saved. It learns everybody at once if it gets a SYN, instead of
+    /// when chance will have it. One for each round, so that two who start together do not greet
+    /// each other for ever.
     fn greet(&mut self, from: IpAddr, effects: &mut Effects) {
-        if !self.is_alive(from)
-            && self.forgotten.may_return(from, None, self.detector.observed())
+        if self.forgotten.may_return(from, None, self.detector.observed())
             && self.greeted.len() < MAX_ENDPOINTS
             && self.greeted.insert(from)
         {

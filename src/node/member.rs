@@ -335,7 +335,8 @@ impl Member {
     }
 
     /// Waits until the ring is known as well as can be expected, so that the first client is not
-    /// told that rows are missing which others have. [`Member::run`] must be running.
+    /// told that rows are missing which others have, and its writes reach those as well that are
+    /// joining. [`Member::run`] must be running.
     pub async fn settle(&self) {
         let others: Vec<IpAddr> =
             self.seeds.iter().copied().filter(|seed| *seed != self.local).collect();
@@ -352,9 +353,15 @@ impl Member {
         loop {
             let (heard, missing) = {
                 let gossip = self.lock();
+                let gossiper = &gossip.gossiper;
+                let has_told = |it: IpAddr| {
+                    gossiper.is_briefed_by(it)
+                        || gossiper.is_alive(it) && !gossiper.announces(it, extensions::CALLS)
+                };
                 let members = gossip.membership.members().endpoints();
-                let missing = members.iter().filter(|it| !gossip.gossiper.is_alive(**it)).count();
-                (gossip.gossiper.endpoints().count() > 1, missing)
+                let missing = members.iter().filter(|it| **it != local && !has_told(**it)).count();
+                let mut others = gossiper.endpoints().filter(|(it, _)| *it != local);
+                (others.any(|(it, _)| has_told(it)), missing)
             };
             let waited = began.elapsed();
             if heard && (missing == 0 || waited >= MEMBER_PATIENCE) {

@@ -301,3 +301,57 @@ impl Steps {
         outcome
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(host: u8) -> IpAddr {
+        [10, 0, 0, host].into()
+    }
+
+    fn nodes(hosts: &[u8]) -> BTreeSet<IpAddr> {
+        hosts.iter().copied().map(node).collect()
+    }
+
+    /// Who, started when, has given up how often, and takes whom for alive.
+    fn audience(known: &[(u8, i32)], heard: &[(u8, i32, u64, &[u8])]) -> Audience {
+        let heard = heard.iter().map(|(host, generation, given_up, live)| {
+            let (given_up, live) = (*given_up, nodes(live));
+            let heard = Heard { has_heard: true, is_quiet: true, given_up, live };
+            (node(*host), (*generation, heard))
+        });
+        let known = known.iter().map(|(host, generation)| (node(*host), *generation));
+        Audience { known: known.collect(), heard: heard.collect() }
+    }
+
+    #[test]
+    fn who_is_alive_to_others_has_to_hear_it_as_well() {
+        let look = RingLook {
+            live: nodes(&[1, 2]),
+            callable: nodes(&[1, 2, 3]),
+            local: Some(node(1)),
+            ..RingLook::default()
+        };
+        let missing = |audience: &mut Audience| audience.missing([node(2)].into_iter(), &look);
+        assert_eq!(missing(&mut audience(&[], &[])), nodes(&[2]));
+        assert_eq!(missing(&mut audience(&[], &[(2, 5, 0, &[1, 2])])), nodes(&[]));
+        // The second is asked again until the third is dead to it as well.
+        let mut early = audience(&[], &[(2, 5, 0, &[1, 2, 3])]);
+        assert_eq!(missing(&mut early), nodes(&[2]));
+        assert!(early.heard.is_empty());
+    }
+
+    #[test]
+    fn who_had_forgotten_or_not_heard_is_noticed() {
+        let then = audience(&[(2, 5), (3, 6)], &[(2, 5, 0, &[])]);
+        let forgetful =
+            |heard: &[(u8, i32, u64, &[u8])]| then.forgetful(&audience(&[(2, 5), (3, 6)], heard));
+        assert_eq!(forgetful(&[(2, 5, 0, &[])]), None);
+        assert_eq!(forgetful(&[(2, 5, 1, &[])]), Some(node(2)));
+        // Started anew, at first or for the first time.
+        assert_eq!(forgetful(&[(2, 9, 1, &[]), (3, 9, 0, &[]), (4, 9, 0, &[])]), None);
+        // It ran all the time, and could not be asked.
+        assert_eq!(forgetful(&[(2, 5, 0, &[]), (3, 6, 0, &[])]), Some(node(3)));
+    }
+}

@@ -56,7 +56,7 @@ pub struct ResponderOptions {
 /// that is given up when nobody can be waiting for it any more.
 #[derive(Debug)]
 pub struct Responder {
-    options: ResponderOptions,
+    pub(super) options: ResponderOptions,
     waiting: Arc<Semaphore>,
     tasks: TaskTracker,
 }

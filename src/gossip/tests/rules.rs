@@ -430,3 +430,27 @@ proptest! {
         }
     }
 }
+
+/// Who is killed and started again within seconds is still alive to the others, and they do not
+/// turn to it by themselves. It has to know at once who is joining, or its writes do not reach it.
+#[test]
+fn who_starts_again_at_once_is_told_everything() {
+    let (mut a, mut b, mut joining) = (node(1, &[]), node(2, &[1]), node(3, &[1]));
+    joining.set_state(MOVE_STATE, "BOOT,7").unwrap();
+    for second in 1..8 {
+        for turn in 0..3 {
+            let mut nodes = [&mut a, &mut b, &mut joining];
+            let (from, now) = (local(nodes[turn]), secs(second));
+            let effects = nodes[turn].tick(now);
+            deliver(&mut nodes, from, effects, now);
+        }
+    }
+    assert!(a.is_alive(ip(2)) && a.state(ip(3)).is_some());
+    let mut again = node_of("Test Cluster", 2, &[1], 101);
+    again.preload([ip(1)]);
+    let effects = again.start(secs(8));
+    assert!(!again.is_briefed_by(ip(1)));
+    deliver(&mut [&mut a, &mut again], ip(2), effects, secs(8));
+    assert!(again.is_briefed_by(ip(1)));
+    assert_eq!(again.state(ip(3)).and_then(|state| state.value(MOVE_STATE)), Some("BOOT,7"));
+}

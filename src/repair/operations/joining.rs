@@ -66,7 +66,7 @@ impl Operations {
     }
 
     /// Joins the ring with the data of the range before a token: this one, or one that halves the
-    /// load of the busiest member. What an earlier start has collected is dropped, since it may have
+    /// load of the busiest member. What an earlier start has collected is dropped: it may have
     /// missed writes.
     async fn bootstrap(
         &self,

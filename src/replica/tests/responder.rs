@@ -206,6 +206,25 @@ async fn a_hint_that_is_not_kept_is_not_acknowledged() {
 }
 
 #[tokio::test]
+async fn who_lacks_data_of_its_place_takes_writes_and_answers_no_reads() {
+    let rig = Rig::new();
+    rig.responder.options.is_complete.store(false, Ordering::SeqCst);
+    let mut builder = MutationBuilder::new(&rig.schema, "Blog", b"ada");
+    builder.family(FAMILY).insert((b"", b"a"), b"v", 5);
+    let mutation = bodies::encode_mutation(&builder.finish(), &rig.schema).unwrap();
+    rig.send(1, Verb::Mutation, Vec::new(), &mutation);
+    assert_eq!((rig.names().as_str(), rig.replies().len()), ("a", 1));
+    let (key, slice) = ("ada".into(), Slice::all(None));
+    let read = ReadCommand { family: FAMILY, key, slice, digest_only: false };
+    let read = read.encode(&rig.schema).unwrap();
+    rig.send(2, Verb::Read, Vec::new(), &read);
+    assert_eq!(rig.replies().len(), 0);
+    rig.responder.options.is_complete.store(true, Ordering::SeqCst);
+    rig.send(3, Verb::Read, Vec::new(), &read);
+    assert_eq!(rig.replies().len(), 1);
+}
+
+#[tokio::test]
 async fn what_no_message_holds_is_refused_to_who_understands_that() {
     let rig = Rig::with_max_body(1000);
     for column in ["a", "b"] {
