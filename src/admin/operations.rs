@@ -106,7 +106,7 @@ impl AdminContext {
 }
 
 fn state(report: OperationReport) -> OperationState {
-    let OperationReport { kind, mode, fetched, repaired, took, outcome } = report;
+    let OperationReport { kind, mode, fetched, repaired, hashed, took, outcome } = report;
     let collected = fetched.into_iter().map(|(address, fetched)| Collected {
         address,
         ranges: fetched.ranges,
@@ -125,6 +125,8 @@ fn state(report: OperationReport) -> OperationState {
         seconds: took.as_secs_f64(),
         collected: collected.collect(),
         repaired: repaired.into_iter().map(Repaired::from).collect(),
+        rows_hashed: hashed.rows,
+        rows_to_hash: hashed.of,
         done,
         error,
     }

@@ -377,6 +377,12 @@ pub struct OperationState {
     /// What a repair has done so far.
     #[serde(default)]
     pub repaired: Vec<Repaired>,
+    /// Rows that replicas have read so far for what a repair compares at the moment.
+    #[serde(default)]
+    pub rows_hashed: u64,
+    /// About how many they are to read for that.
+    #[serde(default)]
+    pub rows_to_hash: u64,
     /// What was done, when it has succeeded.
     pub done: Option<String>,
     /// Why not, when it has failed. The ring is as it was before.
@@ -394,6 +400,9 @@ pub struct Repaired {
     pub rows_read: u64,
     /// Rows in which replicas differed.
     pub rows_differed: u64,
+    /// Bytes of these, each once, as its largest version.
+    #[serde(default)]
+    pub bytes_differed: u64,
     /// What replicas have got from others.
     pub received: Vec<Received>,
 }
@@ -418,6 +427,7 @@ impl From<FamilyRepair> for Repaired {
             ranges: repair.ranges,
             rows_read: repair.rows_read,
             rows_differed: repair.rows_differed,
+            bytes_differed: repair.bytes_differed,
             received: repair.collected.into_iter().map(received).collect(),
         }
     }

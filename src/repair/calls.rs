@@ -34,7 +34,7 @@ impl Call for HasHeard {
 /// What the node says to that.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Heard {
-    pub(super) has_heard: bool,
+    pub(super) knows_it: bool,
     /// Whether what it began before it had heard is over.
     pub(super) is_quiet: bool,
     /// How often it has given up on nodes that joined, see [`Membership::given_up`].

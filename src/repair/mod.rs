@@ -34,7 +34,7 @@ mod throttle;
 mod traffic;
 mod transition;
 
-pub use anti_entropy::{FamilyRepair, RepairScope};
+pub use anti_entropy::{FamilyRepair, RepairScope, RowsHashed};
 pub use error::OperationError;
 pub use host::{Announced, Host, Place, RingLook};
 pub use operation::{OperationKind, OperationReport};

@@ -1,6 +1,6 @@
 //! What an operation is doing, for operators.
 
-use super::anti_entropy::FamilyRepair;
+use super::anti_entropy::{FamilyRepair, Hashing, RowsHashed};
 use super::progress::Fetched;
 use super::transition::HandOver;
 use std::collections::BTreeMap;
@@ -40,6 +40,8 @@ pub struct OperationReport {
     pub fetched: BTreeMap<IpAddr, Fetched>,
     /// What a repair has done so far, by column family.
     pub repaired: Vec<FamilyRepair>,
+    /// How far replicas are with what it compares at the moment.
+    pub hashed: RowsHashed,
     /// How long it has taken.
     pub took: Duration,
     /// How it ended; none as long as it is under way. A text that tells what was done, or why not.
@@ -53,6 +55,8 @@ pub(super) struct Operation {
     pub(super) began: Duration,
     /// What is collected because of it.
     pub(super) hand_over: Arc<HandOver>,
+    /// How far replicas are with hashes that it asked for.
+    pub(super) hashing: Arc<Hashing>,
     state: Mutex<State>,
 }
 
@@ -83,8 +87,8 @@ impl Operation {
     pub(super) fn new(kind: OperationKind, began: Duration) -> Arc<Self> {
         let mode = "beginning".to_owned();
         let state = State { mode, repaired: Vec::new(), ended: None };
-        let (hand_over, state) = (Arc::default(), Mutex::new(state));
-        Arc::new(Self { kind, began, hand_over, state })
+        let (hand_over, hashing) = Default::default();
+        Arc::new(Self { kind, began, hand_over, hashing, state: Mutex::new(state) })
     }
 
     /// It does this from now on.
@@ -118,6 +122,7 @@ impl Operation {
             mode: state.mode.clone(),
             fetched: self.hand_over.now(),
             repaired: state.repaired.clone(),
+            hashed: self.hashing.now(),
             took: end.saturating_sub(self.began),
             outcome: state.ended.as_ref().map(|(_, outcome)| outcome.clone()),
         }

@@ -139,10 +139,10 @@ impl Service {
             ROWS => self.rows(from, body).await,
             HasHeard::NAME => {
                 let HasHeard { generation, version } = serde_json::from_slice(body)?;
-                let has_heard = host.has_heard(from, Announced { generation, version });
-                let is_quiet = has_heard && host.is_quiet();
+                let knows_it = host.has_heard(from, Announced { generation, version });
+                let is_quiet = knows_it && host.is_quiet();
                 let RingLook { given_up, live, .. } = host.look();
-                json(&Heard { has_heard, is_quiet, given_up, live })
+                json(&Heard { knows_it, is_quiet, given_up, live })
             }
             WhereIs::NAME => {
                 let WhereIs { endpoint } = serde_json::from_slice(body)?;

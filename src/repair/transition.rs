@@ -175,7 +175,7 @@ impl Steps {
             let caller = self.caller.clone();
             asked.spawn(async move {
                 let answer = ask(&caller, endpoint, &HasHeard { generation, version }).await;
-                answer.ok().filter(|it| it.has_heard && it.is_quiet).map(|it| (endpoint, it))
+                answer.ok().filter(|it| it.knows_it && it.is_quiet).map(|it| (endpoint, it))
             });
         }
         asked.join_all().await.into_iter().flatten().collect()
@@ -318,7 +318,7 @@ mod tests {
     fn audience(known: &[(u8, i32)], heard: &[(u8, i32, u64, &[u8])]) -> Audience {
         let heard = heard.iter().map(|(host, generation, given_up, live)| {
             let (given_up, live) = (*given_up, nodes(live));
-            let heard = Heard { has_heard: true, is_quiet: true, given_up, live };
+            let heard = Heard { knows_it: true, is_quiet: true, given_up, live };
             (node(*host), (*generation, heard))
         });
         let known = known.iter().map(|(host, generation)| (node(*host), *generation));

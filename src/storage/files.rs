@@ -9,6 +9,7 @@
 //!                             <family>-<generation>.sst.tmp  one that is being written
 //!                             <family>.manifest          which SSTables count (first directory)
 //!                             <family>.manifest.tmp      its next version
+//!                             <family>.hashes            what is known of hashes of its rows
 //!                             snapshots/<name>/          a snapshot
 //!                             snapshots/<name>.tmp/      one that is being made or removed
 //!                             before-restore-<time>/     what a restore has moved aside
@@ -39,6 +40,7 @@ const SSTABLE_SUFFIX: &str = ".sst";
 /// What the name of a file ends with until it is complete.
 pub const TEMPORARY_SUFFIX: &str = ".tmp";
 const MANIFEST_SUFFIX: &str = ".manifest";
+const HASHES_SUFFIX: &str = ".hashes";
 const ORIGINAL_SUFFIX: &str = "-Data.db";
 /// What stands before the number of a table of the original until it is complete.
 const UNFINISHED_ORIGINAL: &str = "tmp-";
@@ -160,6 +162,11 @@ pub fn unfinished_original(
 /// The manifest of a column family in the folder of its keyspace.
 pub fn manifest(folder: &Path, family: &str) -> PathBuf {
     folder.join(format!("{family}{MANIFEST_SUFFIX}"))
+}
+
+/// What is known of hashes of the rows of a column family, in the folder of its manifest.
+pub fn hashes(folder: &Path, family: &str) -> PathBuf {
+    folder.join(format!("{family}{HASHES_SUFFIX}"))
 }
 
 /// Where the snapshots of a keyspace are, in the folder of the keyspace.

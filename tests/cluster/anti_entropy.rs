@@ -138,6 +138,8 @@ fn replicas_that_have_missed_writes_get_them_and_nothing_else_moves() {
     let wide = &of(&repaired, OTHER_STANDARD)["received"][0];
     assert_eq!((&wide["address"], &wide["rows"]), (&third.clone().into(), &1.into()));
     assert!(wide["bytes"].as_u64().unwrap() > u64::from(WIDE_CELLS) * WIDE_BYTES as u64);
+    let bytes = of(&repaired, OTHER_STANDARD)["bytes_differed"].as_u64().unwrap();
+    assert!(bytes > u64::from(WIDE_CELLS) * WIDE_BYTES as u64);
     // Two ways: each lacks what the other has, and the second lacks nothing but old versions.
     let by_node = |number: usize| {
         let received = of(&repaired, STANDARD)["received"].as_array().unwrap().clone();
@@ -153,6 +155,12 @@ fn replicas_that_have_missed_writes_get_them_and_nothing_else_moves() {
     wait_until("nothing is read again", || sum(&repair(&cluster, 1, &[]), "rows_read") == 0);
     let again = repair(&cluster, 2, &["--primary-range"]);
     assert_eq!(sum(&again, "rows_differed"), 0, "{again:?}");
+    let begun = cluster.nodetool(2, &["--json", "repair", "Keyspace1", "--no-wait"]);
+    let begun: Value = serde_json::from_str(&begun).unwrap();
+    assert_eq!(begun["operation"], "repair");
+    let told = || cluster.nodes[2].ask("ring/operation");
+    wait_until("a repair that nobody waits for is done", || told()["done"].is_string());
+    assert!(told()["repaired"].as_array().is_some_and(|it| it.len() > 1), "{:?}", told());
 
     for number in [2, 0] {
         let others: Vec<usize> = (0..3).filter(|other| *other != number).collect();

@@ -162,6 +162,10 @@ fn brief(state: &OperationState) -> String {
         let (done, all) = (sum(|it| it.ranges_done), sum(|it| it.ranges));
         let _ = write!(text, " ({done} of {all} ranges, {bytes} bytes)");
     }
+    let (hashed, all) = (state.rows_hashed, state.rows_to_hash);
+    if let Some(percent) = (hashed.min(all) * 100).checked_div(all) {
+        let _ = write!(text, ": {hashed} of about {all} rows read, {percent} %");
+    }
     text
 }
 
@@ -175,8 +179,12 @@ fn report(state: &OperationState) -> String {
     for family in &state.repaired {
         let _ = writeln!(
             text,
-            "{}: {} ranges compared, {} rows read, {} rows differed",
-            family.column_family, family.ranges, family.rows_read, family.rows_differed
+            "{}: {} ranges compared, {} rows read, {} rows of {} bytes differed",
+            family.column_family,
+            family.ranges,
+            family.rows_read,
+            family.rows_differed,
+            family.bytes_differed
         );
         for Received { address, rows, bytes } in &family.received {
             let _ = writeln!(text, "    {address} has got {rows} rows, {bytes} bytes");
@@ -190,6 +198,7 @@ fn report(state: &OperationState) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin::report::Repaired;
 
     #[test]
     fn what_was_done_is_told() {
@@ -205,6 +214,8 @@ mod tests {
                 bytes: 900,
             }],
             repaired: Vec::new(),
+            rows_hashed: 0,
+            rows_to_hash: 0,
             done: Some("this node has left".to_owned()),
             error: None,
         };
@@ -214,5 +225,36 @@ mod tests {
              decommission: this node has left, in 2.2 s\n"
         );
         assert_eq!(brief(&state), "Decommissioned (4 of 4 ranges, 900 bytes)");
+    }
+    #[test]
+    fn a_repair_tells_how_far_it_is_and_what_it_has_done() {
+        let received = Received { address: [10, 0, 0, 3].into(), rows: 2, bytes: 410 };
+        let mut state = OperationState {
+            operation: "repair".to_owned(),
+            mode: "Repairing Blog.Authors".to_owned(),
+            seconds: 1.5,
+            collected: Vec::new(),
+            repaired: vec![Repaired {
+                column_family: "Blog.Authors".to_owned(),
+                ranges: 3,
+                rows_read: 300,
+                rows_differed: 2,
+                bytes_differed: 200,
+                received: vec![received],
+            }],
+            rows_hashed: 150,
+            rows_to_hash: 300,
+            done: Some("3 ranges".to_owned()),
+            error: None,
+        };
+        assert_eq!(brief(&state), "Repairing Blog.Authors: 150 of about 300 rows read, 50 %");
+        (state.rows_hashed, state.rows_to_hash) = (0, 0);
+        assert_eq!(brief(&state), "Repairing Blog.Authors");
+        assert_eq!(
+            report(&state),
+            "Blog.Authors: 3 ranges compared, 300 rows read, 2 rows of 200 bytes differed\n\
+             \u{20}   10.0.0.3 has got 2 rows, 410 bytes\n\
+             repair: 3 ranges, in 1.5 s\n"
+        );
     }
 }

@@ -92,6 +92,9 @@ pub(in crate::repair) enum Findings {
     Running {
         /// Rows that were read so far.
         rows: u64,
+        /// About how many are to be read.
+        #[serde(default)]
+        of: u64,
     },
     /// Some of the leaves.
     Leaves {
@@ -105,6 +108,9 @@ pub(in crate::repair) enum Findings {
     Rows {
         /// Keys with their hashes, in the order of their tokens.
         rows: Vec<(String, String)>,
+        /// About how many bytes each of them has.
+        #[serde(default)]
+        bytes: Vec<u64>,
         /// Behind which key there may be more; none if these were the last.
         next: Option<String>,
     },

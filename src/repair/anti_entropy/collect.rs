@@ -60,6 +60,7 @@ impl Fetcher {
             let open = next.as_ref().filter(|next| next.cell.is_some()).map(|next| &next.key);
             let complete = rows.rows.iter().filter(|(key, _)| Some(key) != open).count();
             progress.add(bytes, complete);
+            self.traffic.add(source, family, bytes);
             self.throttle.take(bytes).await;
             left = match &next {
                 None => &left[some.len()..],

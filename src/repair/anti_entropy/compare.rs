@@ -17,21 +17,39 @@ pub(super) fn differing(leaves: &BTreeMap<IpAddr, Leaves>) -> Vec<TokenRange> {
     ranges.filter(|(at, _)| differs(*at)).map(|(_, range)| range.clone()).collect()
 }
 
+/// What a replica has of a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Listed {
+    pub(super) key: DecoratedKey,
+    pub(super) hash: TreeHash,
+    /// About how many bytes it is.
+    pub(super) bytes: u64,
+}
+
+/// A row in which replicas differ.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Differing {
+    pub(super) key: RowKey,
+    pub(super) missing: Missing,
+    /// Bytes of the largest version of it.
+    pub(super) bytes: u64,
+}
+
 /// Of how many rows replicas have said what they have of them.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     /// In order, from where the comparison is on.
-    pub(super) rows: VecDeque<(DecoratedKey, TreeHash)>,
+    pub(super) rows: VecDeque<Listed>,
     /// Whether these are the last.
     pub(super) is_complete: bool,
 }
 
-/// A row in which replicas differ: who collects it, and from whom.
+/// Who collects a row, and from whom.
 pub(super) type Missing = Vec<(IpAddr, IpAddr)>;
 
 /// Compares what is listed, as far as all replicas have told. Returns the rows that differ, in
 /// order. Afterwards at least one listing that is not complete is empty, or all are.
-pub(super) fn compare_rows(listings: &mut BTreeMap<IpAddr, Listing>) -> Vec<(RowKey, Missing)> {
+pub(super) fn compare_rows(listings: &mut BTreeMap<IpAddr, Listing>) -> Vec<Differing> {
     let mut found = Vec::new();
     loop {
         let waits = |it: &Listing| it.rows.is_empty() && !it.is_complete;
@@ -39,16 +57,18 @@ pub(super) fn compare_rows(listings: &mut BTreeMap<IpAddr, Listing>) -> Vec<(Row
             return found;
         }
         let heads = listings.values().filter_map(|it| it.rows.front());
-        let Some(least) = heads.map(|(key, _)| key).min().cloned() else { return found };
-        let take = |it: &mut Listing| {
-            let is_there = it.rows.front().is_some_and(|(key, _)| *key == least);
-            if is_there { it.rows.pop_front().map(|(_, hash)| hash) } else { None }
+        let Some(least) = heads.map(|row| &row.key).min().cloned() else { return found };
+        let mut bytes = 0;
+        let mut take = |it: &mut Listing| {
+            let row = it.rows.pop_front_if(|row| row.key == least)?;
+            bytes = bytes.max(row.bytes);
+            Some(row.hash)
         };
         let known: Vec<(IpAddr, Option<TreeHash>)> =
             listings.iter_mut().map(|(replica, it)| (*replica, take(it))).collect();
         let missing = missing(&known);
         if !missing.is_empty() {
-            found.push((least.key().clone(), missing));
+            found.push(Differing { key: least.key().clone(), missing, bytes });
         }
     }
 }
@@ -77,6 +97,7 @@ mod tests {
     use super::super::leaves::Shape;
     use super::*;
     use crate::ring::{Partitioner, Token};
+    use crate::storage::compaction::GcSpan;
 
     fn node(last: u8) -> IpAddr {
         [10, 0, 0, last].into()
@@ -88,7 +109,8 @@ mod tests {
 
     fn listing(rows: &[(&str, u8)], is_complete: bool) -> Listing {
         let row = |(key, number): &(&str, u8)| {
-            (Partitioner::OrderPreserving.decorate(RowKey::from(*key)), hash(*number))
+            let key = Partitioner::OrderPreserving.decorate(RowKey::from(*key));
+            Listed { key, hash: hash(*number), bytes: u64::from(*number) }
         };
         Listing { rows: rows.iter().map(row).collect(), is_complete }
     }
@@ -101,7 +123,7 @@ mod tests {
             let shape = Shape::Even(2);
             let mut leaves = Leaves::new(Partitioner::Random, &[range(0, 40)], &shape).unwrap();
             for token in tokens {
-                leaves.add(&Token::Random(*token), &hash(*token as u8));
+                leaves.add(&Token::Random(*token), Some(&hash(*token as u8)), GcSpan::default());
             }
             leaves
         };
@@ -136,7 +158,11 @@ mod tests {
         ]);
         let found = compare_rows(&mut listings);
         let expected = [("l", vec![(b, a)]), ("m", vec![(a, b)]), ("n", vec![(b, a)])];
-        assert_eq!(found, expected.map(|(key, missing)| (RowKey::from(key), missing)));
+        let found = found.into_iter().map(|it| (it.key.to_string(), it.missing, it.bytes));
+        let expected = expected.map(|(key, missing)| (key.to_owned(), missing));
+        let bytes = [1, 2, 1].into_iter();
+        let expected = expected.into_iter().zip(bytes).map(|((key, it), bytes)| (key, it, bytes));
+        assert!(found.eq(expected));
         // What the first has behind that is not known.
         assert!(listings[&a].rows.is_empty());
         listings.insert(a, listing(&[], true));

@@ -6,7 +6,7 @@ use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
 use crate::repair::merkle::{RowHasher, TreeHash};
 use crate::ring::DecoratedKey;
-use crate::storage::compaction::{CompactionError, RowSink};
+use crate::storage::compaction::{CompactionError, GcSpan, RowSink};
 use crate::storage::error::{FileError, ReadError};
 use crate::storage::original::{RowBuilder, WriteError};
 use std::sync::Arc;
@@ -101,13 +101,21 @@ impl RowSink for LeafSink {
         self.rows.push(cell)
     }
 
-    fn end(&mut self, key: &DecoratedKey) -> Result<bool, HashError> {
+    fn end(&mut self, key: &DecoratedKey, span: GcSpan) -> Result<bool, HashError> {
         self.read.fetch_add(1, Ordering::Relaxed);
-        if let Some(hash) = self.rows.hasher.finish(key.key())? {
-            self.leaves.add(key.token(), &hash);
-        }
+        let hash = self.rows.hasher.finish(key.key())?;
+        self.leaves.add(key.token(), hash.as_ref(), span);
         Ok(true)
     }
+}
+
+/// A row in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ListedRow {
+    pub(super) key: RowKey,
+    pub(super) hash: TreeHash,
+    /// About how many bytes would travel.
+    pub(super) bytes: u64,
 }
 
 /// Keeps the hash of each row, until there are enough.
@@ -115,17 +123,20 @@ impl RowSink for LeafSink {
 pub(super) struct ListSink {
     rows: Rows,
     read: Arc<AtomicU64>,
-    pub(super) list: Vec<(RowKey, TreeHash)>,
+    pub(super) list: Vec<ListedRow>,
     /// The last row that was looked at.
     pub(super) last: Option<RowKey>,
     key_bytes: usize,
     read_bytes: usize,
+    /// Of the row that is open.
+    row_bytes: u64,
 }
 
 impl ListSink {
     pub(super) fn new(builder: RowBuilder, read: Arc<AtomicU64>, stop: CancellationToken) -> Self {
         let rows = Rows::new(builder, stop);
-        Self { rows, read, list: Vec::new(), last: None, key_bytes: 0, read_bytes: 0 }
+        let list = Vec::new();
+        Self { rows, read, list, last: None, key_bytes: 0, read_bytes: 0, row_bytes: 0 }
     }
 }
 
@@ -133,20 +144,24 @@ impl RowSink for ListSink {
     type Error = HashError;
 
     fn begin(&mut self, deletion: Deletion) -> Result<(), HashError> {
+        self.row_bytes = 0;
         self.rows.begin(deletion)
     }
 
     fn push(&mut self, cell: &Cell) -> Result<(), HashError> {
-        self.read_bytes = self.read_bytes.saturating_add(cell.encoded_length());
+        let bytes = cell.encoded_length();
+        self.read_bytes = self.read_bytes.saturating_add(bytes);
+        self.row_bytes += bytes as u64;
         self.rows.push(cell)
     }
 
-    fn end(&mut self, key: &DecoratedKey) -> Result<bool, HashError> {
+    fn end(&mut self, key: &DecoratedKey, _: GcSpan) -> Result<bool, HashError> {
         self.read.fetch_add(1, Ordering::Relaxed);
         let key = key.key();
         if let Some(hash) = self.rows.hasher.finish(key)? {
             self.key_bytes += key.as_bytes().len();
-            self.list.push((key.clone(), hash));
+            let bytes = self.row_bytes + key.as_bytes().len() as u64;
+            self.list.push(ListedRow { key: key.clone(), hash, bytes });
         }
         self.last = Some(key.clone());
         let is_full = self.list.len() >= LIST_ROWS

@@ -2,6 +2,7 @@
 
 use crate::repair::merkle::{TreeHash, ends_before, middle, straight};
 use crate::ring::{Partitioner, RowRange, Token, TokenError, TokenRange};
+use crate::storage::compaction::GcSpan;
 use serde::{Deserialize, Serialize};
 use std::ops::Bound;
 
@@ -27,6 +28,8 @@ pub(super) enum Shape {
 pub(super) struct Leaves {
     ranges: Vec<TokenRange>,
     hashes: Vec<TreeHash>,
+    /// For which times the hashes are right; for none where they are not known.
+    spans: Vec<GcSpan>,
 }
 
 /// Why there are no leaves.
@@ -76,7 +79,8 @@ impl Leaves {
     /// Leaves without rows.
     fn of_ranges(ranges: Vec<TokenRange>) -> Self {
         let hashes = vec![TreeHash::default(); ranges.len()];
-        Self { ranges, hashes }
+        let spans = vec![GcSpan::default(); ranges.len()];
+        Self { ranges, hashes, spans }
     }
 
     /// The ranges.
@@ -89,19 +93,66 @@ impl Leaves {
         &self.hashes
     }
 
+    /// The times for which they are right, in the same order.
+    pub(super) fn spans(&self) -> &[GcSpan] {
+        &self.spans
+    }
+
     /// The same ranges with these hashes, of which there is one for each.
     pub(super) fn with_hashes(self, hashes: Vec<TreeHash>) -> Option<Self> {
         (hashes.len() == self.ranges.len()).then_some(Self { hashes, ..self })
     }
 
-    /// Adds a row, if it lies in any.
-    pub(super) fn add(&mut self, token: &Token, hash: &TreeHash) {
-        let at = self.ranges.partition_point(|range| ends_before(&range.end, token));
-        if let (Some(range), Some(sum)) = (self.ranges.get(at), self.hashes.get_mut(at))
-            && range.start < *token
-        {
+    /// The same with the times for which the hashes are right.
+    pub(super) fn with_spans(self, spans: Vec<GcSpan>) -> Option<Self> {
+        (spans.len() == self.ranges.len()).then_some(Self { spans, ..self })
+    }
+
+    /// Adds a row, if it lies in any. There may be nothing left of it but that it was deleted.
+    pub(super) fn add(&mut self, token: &Token, hash: Option<&TreeHash>, span: GcSpan) {
+        let Some(at) = self.leaf_of(token) else { return };
+        if let (Some(sum), Some(hash)) = (self.hashes.get_mut(at), hash) {
             sum.combine(hash);
         }
+        if let Some(sum) = self.spans.get_mut(at) {
+            sum.join(span);
+        }
+    }
+
+    /// The number of the leaf in which a row lies.
+    fn leaf_of(&self, token: &Token) -> Option<usize> {
+        let at = self.ranges.partition_point(|range| ends_before(&range.end, token));
+        self.ranges.get(at).filter(|range| range.start < *token).map(|_| at)
+    }
+
+    /// Whether a row with this token lies in any.
+    pub(super) fn contain(&self, token: &Token) -> bool {
+        self.leaf_of(token).is_some()
+    }
+
+    /// The hash of the leaf of this row is not known any more.
+    pub(super) fn lose(&mut self, token: &Token) {
+        if let Some(span) = self.leaf_of(token).and_then(|at| self.spans.get_mut(at)) {
+            *span = GcSpan::NONE;
+        }
+    }
+
+    /// Hashes are not known any more that are right for these times.
+    pub(super) fn lose_if(&mut self, is_lost: impl Fn(&GcSpan) -> bool) {
+        self.spans.iter_mut().filter(|span| is_lost(span)).for_each(|span| *span = GcSpan::NONE);
+    }
+
+    /// Empties the leaves that are not right for a time, and tells which these are.
+    pub(super) fn empty_unknown(&mut self, gc_before: i32) -> Vec<TokenRange> {
+        let mut emptied = Vec::new();
+        let sums = self.hashes.iter_mut().zip(&mut self.spans);
+        for (range, (hash, span)) in self.ranges.iter().zip(sums) {
+            if !span.contains(gc_before) {
+                (*hash, *span) = Default::default();
+                emptied.push(range.clone());
+            }
+        }
+        emptied
     }
 
     /// These leaves with hashes made of narrower ones; `None` if some of the others lie across the
@@ -109,7 +160,8 @@ impl Leaves {
     pub(super) fn gathered_from(&self, finer: &Self) -> Option<Self> {
         let mut gathered = Self::of_ranges(self.ranges.clone());
         let mut at = 0;
-        for (range, sum) in gathered.ranges.iter().zip(&mut gathered.hashes) {
+        let sums = gathered.hashes.iter_mut().zip(&mut gathered.spans);
+        for (range, (sum, span)) in gathered.ranges.iter().zip(sums) {
             while finer.ranges.get(at)?.start < range.start {
                 at += 1;
             }
@@ -123,6 +175,7 @@ impl Leaves {
                     return None;
                 }
                 sum.combine(finer.hashes.get(at)?);
+                span.join(*finer.spans.get(at)?);
                 reached = &next.end;
                 at += 1;
                 if reached.is_minimum() {
@@ -248,7 +301,7 @@ mod tests {
     fn rows_outside_are_in_no_leaf() {
         let mut leaves = even(&[range(10, 20), range(30, 40)], 0);
         for token in [10, 11, 20, 21, 30, 40, 41] {
-            leaves.add(&Token::Random(token), &hash(1 << token));
+            leaves.add(&Token::Random(token), Some(&hash(1 << token)), GcSpan::default());
         }
         assert_eq!(leaves.hashes(), [hash((1 << 11) | (1 << 20)), hash(1 << 40)]);
     }
@@ -270,7 +323,8 @@ mod tests {
             let empty = wide_leaves.clone();
             for token in tokens {
                 for leaves in [&mut wide_leaves, &mut narrow_leaves] {
-                    leaves.add(&Token::Random(token), &hash(token));
+                    let span = GcSpan { latest_dropped: token as i32, ..GcSpan::default() };
+                    leaves.add(&Token::Random(token), Some(&hash(token)), span);
                 }
             }
             match empty.gathered_from(&narrow_leaves) {

@@ -8,7 +8,7 @@
 //!   parties    asks a replica, which may be this node, and may be away for a moment
 //! validations  what each replica does: hashes of leaves, then of single rows
 //!   hashing    the hashes
-//!   remembered hashes of what has not changed since
+//!   remembered hashes of what has not changed since, also over a restart
 //!   leaves     how ranges are divided: all replicas do it in the same way
 //! collect      single rows of other nodes become SSTables
 //! ```
@@ -35,6 +35,8 @@ mod session;
 mod tests;
 mod validations;
 
+pub(super) use parties::Hashing;
+pub use parties::RowsHashed;
 pub use plan::RepairScope;
 pub(super) use session::AntiEntropy;
 pub use session::FamilyRepair;

@@ -6,8 +6,9 @@ use crate::repair::calls::{Accepted, Call, HowFar, Standing, Withdraw, ask};
 use crate::repair::error::OperationError;
 use crate::repair::host::Host;
 use crate::repair::service::Service;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -20,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const PATIENCE_WITH_THE_DEAD: Duration = Duration::from_secs(30);
 
 /// How often a replica may lose what it was asked for.
-const MOST_LOSSES: u32 = 20;
+pub(super) const MOST_LOSSES: u32 = 20;
 
 /// Asks replicas.
 #[derive(Debug, Clone)]
@@ -29,6 +30,41 @@ pub(super) struct Parties {
     pub(super) caller: Caller,
     pub(super) service: Arc<Service>,
     pub(super) host: Arc<dyn Host>,
+    pub(super) hashing: Arc<Hashing>,
+}
+
+/// How far replicas are with the hashes of leaves: rows that each has read, and of about how many.
+#[derive(Debug, Default)]
+pub(in crate::repair) struct Hashing(Mutex<BTreeMap<IpAddr, (u64, u64)>>);
+
+impl Hashing {
+    pub(super) fn note(&self, replica: IpAddr, rows: u64, of: u64) {
+        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.insert(replica, (rows, of));
+    }
+
+    /// All together.
+    pub(in crate::repair) fn now(&self) -> RowsHashed {
+        let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let add = |sum: RowsHashed, it: &(u64, u64)| RowsHashed {
+            rows: sum.rows.saturating_add(it.0),
+            of: sum.of.saturating_add(it.1),
+        };
+        noted.values().fold(RowsHashed::default(), add)
+    }
+
+    pub(super) fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+/// How far replicas are with the hashes of what is being compared, all together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RowsHashed {
+    /// Rows that they have read.
+    pub rows: u64,
+    /// About how many they are to read.
+    pub of: u64,
 }
 
 /// Waits for one replica.
@@ -58,12 +94,17 @@ impl Patience {
         if self.losses < MOST_LOSSES {
             return Ok(());
         }
-        let why = "it loses what it is asked for again and again".to_owned();
-        Err(OperationError::Repair { replica, why })
+        Err(Parties::loses(replica))
     }
 }
 
 impl Parties {
+    /// A replica is of no use.
+    pub(super) fn loses(replica: IpAddr) -> OperationError {
+        let why = "it loses what it is asked for again and again".to_owned();
+        OperationError::Repair { replica, why }
+    }
+
     /// Has a replica work something out, and waits for what comes of it.
     pub(super) async fn work_out<C: Call<Answer = Accepted>>(
         &self,
@@ -78,16 +119,19 @@ impl Parties {
                 self.ask(replica, &Validated { session, from: 0 }).await
             } else {
                 let accepted = self.ask(replica, request).await;
-                accepted.map(|Accepted {}| Findings::Running { rows: 0 })
+                accepted.map(|Accepted {}| Findings::Running { rows: 0, of: 0 })
             };
             match answered {
                 Ok(Findings::Unknown) => {
                     is_known = false;
                     patience.count_loss(replica)?;
                 }
-                Ok(Findings::Running { .. }) => {
+                Ok(Findings::Running { rows, of }) => {
                     is_known = true;
                     patience.hear();
+                    if of > 0 {
+                        self.hashing.note(replica, rows, of);
+                    }
                 }
                 Ok(Findings::Failed { why }) => {
                     return Err(OperationError::Repair { replica, why });
@@ -99,21 +143,18 @@ impl Parties {
         }
     }
 
-    /// More of the leaves that a replica has worked out.
+    /// More of the leaves that a replica has worked out; `None` if it has lost them.
     pub(super) async fn more_leaves(
         &self,
         replica: IpAddr,
         session: u64,
         from: usize,
-    ) -> Result<Vec<String>, OperationError> {
+    ) -> Result<Option<Vec<String>>, OperationError> {
         let mut patience = Patience::new();
         loop {
             match self.ask(replica, &Validated { session, from }).await {
-                Ok(Findings::Leaves { hashes, .. }) => return Ok(hashes),
-                Ok(_) => {
-                    let why = "it has lost the hashes that it had worked out".to_owned();
-                    return Err(OperationError::Repair { replica, why });
-                }
+                Ok(Findings::Leaves { hashes, .. }) => return Ok(Some(hashes)),
+                Ok(_) => return Ok(None),
                 Err(why) => self.bear(replica, &patience, why)?,
             }
             patience.pause().await;

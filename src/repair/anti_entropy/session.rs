@@ -1,11 +1,9 @@
 //! The repair of column families by the node that was asked to do it.
 
-use super::calls::{
-    CollectRows, Findings, HashRows, Scope, TextRange, Validate, parse_hash, text_ranges,
-};
-use super::compare::{Listing, Missing, compare_rows, differing};
+use super::calls::{CollectRows, Findings, HashRows, Scope, Validate, parse_hash, text_ranges};
+use super::compare::{Differing, Listed, Listing, compare_rows, differing};
 use super::leaves::{Leaves, Shape};
-use super::parties::Parties;
+use super::parties::{MOST_LOSSES, Parties};
 use super::plan::{RepairScope, ranges_by_replicas, shape, still_fits};
 use crate::model::key::RowKey;
 use crate::model::schema::FamilyId;
@@ -19,6 +17,7 @@ use crate::ring::{ReplicaPlacement, TokenMetadata, TokenRange};
 use crate::storage::Storage;
 use crate::storage::error::ReadError;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::iter;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::JoinSet;
@@ -26,9 +25,12 @@ use tokio::task::JoinSet;
 /// Leaves whose rows are listed at a time.
 const LEAVES_AT_A_TIME: usize = 512;
 
-/// Rows that a replica is ordered to collect at a time, at most, and bytes of their keys.
-const ORDER_ROWS: usize = 16 << 10;
-const ORDER_BYTES: usize = 256 << 10;
+/// Rows that a replica is ordered to collect at a time, at most, bytes of their keys, which travel
+/// in one message, and about how many bytes of rows: each order makes SSTables of its own, and is
+/// carried out anew when the replica is started meanwhile.
+const ORDER_ROWS: usize = 128 << 10;
+const ORDER_KEY_BYTES: usize = 2 << 20;
+const ORDER_BYTES: u64 = 64 << 20;
 
 /// What a repair has done to a column family.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub struct FamilyRepair {
     pub rows_read: u64,
     /// Rows in which replicas differed.
     pub rows_differed: u64,
+    /// Bytes of these, each once, as its largest version.
+    pub bytes_differed: u64,
     /// What each replica has got from others: rows, each once for each version, and bytes.
     pub collected: BTreeMap<IpAddr, (u64, u64)>,
 }
@@ -55,8 +59,6 @@ pub(in crate::repair) struct AntiEntropy {
     caller: Caller,
     service: Arc<Service>,
     rng: Mutex<fastrand::Rng>,
-    /// How ranges were divided the last time.
-    shapes: Mutex<BTreeMap<(FamilyId, Vec<TextRange>), Shape>>,
 }
 
 /// Ranges of a column family that the same replicas have.
@@ -71,23 +73,35 @@ struct Unit {
 #[derive(Default)]
 struct Orders {
     by_collector: BTreeMap<IpAddr, BTreeMap<IpAddr, Vec<String>>>,
-    /// The most for one collector.
-    rows: BTreeMap<IpAddr, (usize, usize)>,
+    sizes: BTreeMap<IpAddr, OrderSize>,
+}
+
+/// What one collector is to collect.
+#[derive(Default)]
+struct OrderSize {
+    rows: usize,
+    key_bytes: usize,
+    bytes: u64,
 }
 
 impl Orders {
-    fn add(&mut self, key: &RowKey, missing: &Missing) {
+    fn add(&mut self, Differing { key, missing, bytes }: &Differing) {
         let text = String::from_utf8_lossy(key.as_bytes());
         for (collector, source) in missing {
             let sources = self.by_collector.entry(*collector).or_default();
             sources.entry(*source).or_default().push(text.clone().into_owned());
-            let (rows, bytes) = self.rows.entry(*collector).or_default();
-            (*rows, *bytes) = (*rows + 1, *bytes + text.len());
+            let size = self.sizes.entry(*collector).or_default();
+            size.rows += 1;
+            size.key_bytes += text.len();
+            size.bytes = size.bytes.saturating_add(*bytes);
         }
     }
 
     fn is_full(&self) -> bool {
-        self.rows.values().any(|(rows, bytes)| *rows >= ORDER_ROWS || *bytes >= ORDER_BYTES)
+        let is_full = |it: &OrderSize| {
+            it.rows >= ORDER_ROWS || it.key_bytes >= ORDER_KEY_BYTES || it.bytes >= ORDER_BYTES
+        };
+        self.sizes.values().any(is_full)
     }
 }
 
@@ -99,8 +113,8 @@ impl AntiEntropy {
         service: Arc<Service>,
         seed: u64,
     ) -> Arc<Self> {
-        let (rng, shapes) = (Mutex::new(fastrand::Rng::with_seed(seed)), Mutex::default());
-        Arc::new(Self { local, storage, blocking, placements, caller, service, rng, shapes })
+        let rng = Mutex::new(fastrand::Rng::with_seed(seed));
+        Arc::new(Self { local, storage, blocking, placements, caller, service, rng })
     }
 
     /// Whether these families can be repaired, as far as this node knows.
@@ -159,14 +173,16 @@ impl AntiEntropy {
             caller: self.caller.clone(),
             service: Arc::clone(&self.service),
             host: Arc::clone(host),
+            hashing: Arc::clone(&operation.hashing),
         };
+        let is_same_ring = || host.look().members.ring == ring;
         let mut done: Vec<FamilyRepair> = Vec::new();
         for family in families {
             let name = self.storage.schema().family(*family).to_string();
             done.push(FamilyRepair { family: name.clone(), ..FamilyRepair::default() });
             let gc_before = self.storage.store(*family).gc_before();
             for (replicas, ranges) in self.units(*family, scope, &ring)? {
-                if host.look().members.ring != ring {
+                if !is_same_ring() {
                     return Err(OperationError::RingChanged);
                 }
                 operation.enter(&format!("Repairing {name} with {replicas:?}"));
@@ -174,16 +190,23 @@ impl AntiEntropy {
                 let Some(report) = done.last_mut() else { continue };
                 let repaired = self.repair_unit(&unit, &parties, report).await;
                 operation.note_repaired(&done);
+                operation.hashing.clear();
                 repaired?;
             }
         }
+        if !is_same_ring() {
+            // Who has become a replica meanwhile was not asked.
+            return Err(OperationError::RingChanged);
+        }
         let sum = |of: fn(&FamilyRepair) -> u64| done.iter().map(of).sum::<u64>();
         let (ranges, differed) = (sum(|it| it.ranges as u64), sum(|it| it.rows_differed));
+        let bytes = sum(|it| it.bytes_differed);
         if ranges == 0 {
             return Ok("no other node has any of it, there is nothing to compare".to_owned());
         }
         let families = done.len();
-        Ok(format!("{ranges} ranges of {families} column families, {differed} rows differed"))
+        let rows = format!("{differed} rows of {bytes} bytes");
+        Ok(format!("{ranges} ranges of {families} column families, {rows} differed"))
     }
 
     async fn repair_unit(
@@ -206,24 +229,18 @@ impl AntiEntropy {
     async fn choose_shape(&self, unit: &Unit) -> Result<Shape, OperationError> {
         let (storage, family) = (Arc::clone(&self.storage), unit.family);
         let (partitioner, ranges) = (self.storage.partitioner(), unit.ranges.clone());
+        let validations = Arc::clone(&self.service.validations);
         let look = move || {
             let set = storage.validation_set(family)?;
-            Ok(shape(partitioner, &ranges, set.rows(), &set.sampled_tokens()))
+            let now = shape(partitioner, &ranges, set.rows(), &set.sampled_tokens());
+            let before = validations.shape(family, &text_ranges(partitioner, &ranges));
+            Ok(before.filter(|before| still_fits(before, &now)).unwrap_or(now))
         };
         let looked = self.blocking.run(look).await.map_err(|_| OperationError::Stopping)?;
-        let now = looked.map_err(|error: ReadError| OperationError::Repair {
+        looked.map_err(|error: ReadError| OperationError::Repair {
             replica: self.local,
             why: error.to_string(),
-        })?;
-        let key = (family, text_ranges(partitioner, &unit.ranges));
-        let mut shapes = self.shapes.lock().unwrap_or_else(PoisonError::into_inner);
-        // Ranges of an earlier ring.
-        shapes.retain(|(of, ranges), _| *of != family || ranges.len() == key.1.len());
-        let kept = shapes.get(&key).filter(|before| still_fits(before, &now)).cloned();
-        Ok(kept.unwrap_or_else(|| {
-            shapes.insert(key, now.clone());
-            now
-        }))
+        })
     }
 
     async fn leaves_of_all(
@@ -294,9 +311,10 @@ impl AntiEntropy {
                 listings.insert(replica, listing);
                 after.extend(next.map(|next| (replica, next)));
             }
-            for (key, missing) in compare_rows(&mut listings) {
+            for row in compare_rows(&mut listings) {
                 report.rows_differed += 1;
-                orders.add(&key, &missing);
+                report.bytes_differed += row.bytes;
+                orders.add(&row);
                 if orders.is_full() {
                     self.give(unit, std::mem::take(orders), parties, report).await?;
                 }
@@ -318,14 +336,17 @@ impl AntiEntropy {
             replica,
             why: "what it says of its rows makes no sense".to_owned(),
         };
-        let Findings::Rows { rows, next } = findings else { return Err(senseless()) };
+        let Findings::Rows { rows, bytes, next } = findings else { return Err(senseless()) };
         let partitioner = self.storage.partitioner();
         let decorate = |key: &str| partitioner.decorate(RowKey::from(key));
-        let row = |(key, hash): &(String, String)| Some((decorate(key), parse_hash(hash)?));
-        let rows = rows.iter().map(row).collect::<Option<VecDeque<_>>>();
+        let bytes = bytes.into_iter().chain(iter::repeat(0));
+        let row = |((key, hash), bytes): (&(String, String), u64)| {
+            Some(Listed { key: decorate(key), hash: parse_hash(hash)?, bytes })
+        };
+        let rows = rows.iter().zip(bytes).map(row).collect::<Option<VecDeque<_>>>();
         let rows = rows.ok_or_else(senseless)?;
         let after = after.map(|after| decorate(after));
-        let ends = rows.iter().map(|(key, _)| key);
+        let ends = rows.iter().map(|row| &row.key);
         let is_in_order = after.iter().chain(ends).is_sorted_by(|a, b| a < b);
         // Or it would be asked for ever.
         let goes_on = next.as_ref().is_none_or(|next| {
@@ -400,18 +421,30 @@ async fn leaves_of(
         replica,
         why: "it has divided the ranges in another way".to_owned(),
     };
-    let found = parties.work_out(replica, session, request).await?;
-    let Findings::Leaves { rows, count, mut hashes } = found else { return Err(senseless()) };
-    if count != empty.ranges().len() {
-        return Err(senseless());
-    }
-    while hashes.len() < count {
-        let more = parties.more_leaves(replica, session, hashes.len()).await?;
-        if more.is_empty() {
+    let mut losses = 0;
+    let (rows, hashes) = loop {
+        let found = parties.work_out(replica, session, request).await?;
+        let Findings::Leaves { rows, count, mut hashes } = found else { return Err(senseless()) };
+        if count != empty.ranges().len() {
             return Err(senseless());
         }
-        hashes.extend(more);
-    }
+        let mut is_lost = false;
+        while hashes.len() < count && !is_lost {
+            match parties.more_leaves(replica, session, hashes.len()).await? {
+                Some(more) if more.is_empty() => return Err(senseless()),
+                Some(more) => hashes.extend(more),
+                None => is_lost = true,
+            }
+        }
+        if !is_lost {
+            break (rows, hashes);
+        }
+        // It was started since. What it has worked out it still knows, mostly.
+        losses += 1;
+        if losses >= MOST_LOSSES {
+            return Err(Parties::loses(replica));
+        }
+    };
     let hashes = hashes.iter().map(|hash| parse_hash(hash)).collect::<Option<Vec<_>>>();
     let leaves = hashes.and_then(|hashes| empty.with_hashes(hashes)).ok_or_else(senseless)?;
     Ok((leaves, rows))

@@ -426,3 +426,79 @@ async fn rows_wider_than_a_message_travel_in_parts() {
     cluster.assert_alike(ROWS);
     assert_eq!(cluster.stored(0, ROWS)["wide"].cells.len(), 20);
 }
+
+/// Rows that all have, so many that there are some leaves.
+fn fill_leaves(cluster: &Cluster) {
+    for row in 0..2500 {
+        cluster.insert(&[0, 1, 2], &format!("common {row}"), "name", b"value", 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hashes_that_a_restart_has_lost_are_worked_out_again() {
+    let cluster = Cluster::start(Partitioner::Random);
+    fill(&cluster);
+    fill_leaves(&cluster);
+    // Leaves come in several answers, and some have come when the others are lost.
+    *cluster.network.loses_one_of.lock().unwrap() = Some(7);
+    let restarts = async {
+        for _ in 0..12 {
+            tokio::time::sleep(Duration::from_millis(7100)).await;
+            cluster.restart(1);
+            cluster.restart(2);
+        }
+    };
+    let (repaired, ()) = tokio::join!(cluster.repair(0, RepairScope::All), restarts);
+    assert_eq!(differed(&repaired.unwrap()), 6);
+    cluster.assert_alike(ROWS);
+    cluster.assert_alike(SUPERS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_may_repair_the_same_at_the_same_time() {
+    let cluster = Cluster::start(Partitioner::Random);
+    fill(&cluster);
+    fill_leaves(&cluster);
+    let all = |place| cluster.repair(place, RepairScope::All);
+    let (first, second, third) = tokio::join!(all(0), all(1), all(2));
+    for repaired in [first, second, third] {
+        // What another one has mended before does not differ any more.
+        assert!(differed(&repaired.unwrap()) <= 6);
+    }
+    cluster.assert_alike(ROWS);
+    cluster.assert_alike(SUPERS);
+    assert_eq!(differed(&cluster.repair(0, RepairScope::All).await.unwrap()), 0);
+    // One node does one thing after the other.
+    let (done, refused) = tokio::join!(all(0), all(0));
+    done.unwrap();
+    assert!(refused.unwrap_err().contains("repair"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ring_that_changes_meanwhile_ends_it() {
+    let cluster = Cluster::start(Partitioner::Random);
+    fill(&cluster);
+    let joins = async {
+        tokio::time::sleep(Duration::from_millis(15)).await;
+        let mut look = cluster.nodes[0].host.0.lock().unwrap();
+        look.members.ring.insert(Token::Random(1), address(3));
+    };
+    let (repaired, ()) = tokio::join!(cluster.repair(0, RepairScope::All), joins);
+    assert_eq!(repaired.unwrap_err(), OperationError::RingChanged.to_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_replica_gets_few_sstables() {
+    let cluster = Cluster::start(Partitioner::Random);
+    for row in 0..3000 {
+        let key = format!("{row:0200}");
+        cluster.insert(&[0, 1], &key, "name", b"value", 1);
+    }
+    let repaired = cluster.repair(1, RepairScope::All).await.unwrap();
+    assert_eq!(repaired[0].rows_differed, 3000);
+    assert_eq!(repaired[0].collected[&address(2)].0, 3000);
+    let bytes = repaired[0].bytes_differed;
+    assert!((3000 * 200..3000 * 300).contains(&bytes), "{bytes}");
+    cluster.assert_alike(ROWS);
+    assert_eq!(cluster.nodes[2].storage.store(ROWS).view().tables.len(), 1);
+}

@@ -1,17 +1,17 @@
 //! What other nodes, or this one, want to know of the rows of this node: their hashes, which take
 //! longer to work out than a call may.
 
-use super::calls::{Findings, HashRows, Scope, Validate, hash_text, token_ranges};
-use super::hashing::{COLUMN_INDEX_BYTES, HashError, LeafSink, ListSink};
-use super::leaves::{Leaves, row_ranges};
-use super::remembered::Remembered;
+use super::calls::{Findings, HashRows, Scope, TextRange, Validate, hash_text, token_ranges};
+use super::hashing::{COLUMN_INDEX_BYTES, HashError, LeafSink, ListSink, ListedRow};
+use super::leaves::{Leaves, Shape, row_ranges};
+use super::remembered::{Division, Known, MAX_BYTES, Remembered, Tables};
 use crate::base::clock::Clock;
 use crate::model::key::RowKey;
 use crate::model::schema::FamilyId;
-use crate::repair::merkle::TreeHash;
-use crate::replica::Blocking;
-use crate::ring::{RowRange, TokenRange};
+use crate::replica::{Abandoned, Blocking};
+use crate::ring::{DecoratedKey, RowRange, Token, TokenRange};
 use crate::storage::Storage;
+use crate::storage::engine::ValidationSet;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::{Bound, RangeBounds};
@@ -28,8 +28,8 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(120);
 /// Most requests that are kept at a time. Further ones are refused.
 const MOST_SESSIONS: usize = 64;
 
-/// Leaves that are sent at a time.
-pub(super) const LEAVES_PER_ANSWER: usize = 4096;
+/// Leaves that are sent at a time: few in tests, so that they come in several answers.
+pub(super) const LEAVES_PER_ANSWER: usize = if cfg!(test) { 64 } else { 4096 };
 
 /// The requests that this node works on, or has answered.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub(in crate::repair) struct Validations {
 struct Session {
     from: IpAddr,
     asked: Duration,
-    rows: Arc<AtomicU64>,
+    progress: Arc<RowsRead>,
     outcome: Option<Result<Found, String>>,
     stop: CancellationToken,
 }
@@ -59,7 +59,15 @@ struct Session {
 #[derive(Debug)]
 enum Found {
     Leaves(Leaves),
-    Rows { rows: Vec<(RowKey, TreeHash)>, next: Option<RowKey> },
+    Rows { rows: Vec<ListedRow>, next: Option<RowKey> },
+}
+
+/// How far a request is.
+#[derive(Debug, Default)]
+pub(super) struct RowsRead {
+    pub(super) rows: Arc<AtomicU64>,
+    /// About how many there are to read.
+    of: AtomicU64,
 }
 
 /// Why a request cannot be worked on.
@@ -88,13 +96,15 @@ impl Validations {
     /// tokio runtime.
     pub(in crate::repair) fn validate(self: &Arc<Self>, from: IpAddr, request: Validate) {
         let (session, this) = (request.session, Arc::clone(self));
-        self.begin(session, from, true, move |rows, stop| this.leaves(&request, rows, stop));
+        self.begin(session, from, true, move |progress, stop| {
+            this.leaves(&request, progress, stop)
+        });
     }
 
     /// The same for a list of rows.
     pub(in crate::repair) fn hash_rows(self: &Arc<Self>, from: IpAddr, request: HashRows) {
         let (session, this) = (request.session, Arc::clone(self));
-        self.begin(session, from, false, move |rows, stop| this.list(&request, rows, stop));
+        self.begin(session, from, false, move |progress, stop| this.list(&request, progress, stop));
     }
 
     fn begin(
@@ -102,7 +112,7 @@ impl Validations {
         number: u64,
         from: IpAddr,
         takes_turns: bool,
-        work: impl FnOnce(&Arc<AtomicU64>, &CancellationToken) -> Result<Found, ValidationError>
+        work: impl FnOnce(&RowsRead, &CancellationToken) -> Result<Found, ValidationError>
         + Send
         + 'static,
     ) {
@@ -114,11 +124,11 @@ impl Validations {
         let session = Session {
             from,
             asked: self.clock.monotonic(),
-            rows: Arc::default(),
+            progress: Arc::default(),
             outcome: is_refused.then(|| Err("too many are asking at once".to_owned())),
             stop: self.stop.child_token(),
         };
-        let (rows, stop) = (Arc::clone(&session.rows), session.stop.clone());
+        let (progress, stop) = (Arc::clone(&session.progress), session.stop.clone());
         if is_refused && sessions.len() >= 2 * MOST_SESSIONS {
             // Who asks after it hears that it is unknown.
             return;
@@ -136,7 +146,7 @@ impl Validations {
                 () = stop.cancelled() => return,
                 turn = turn => turn,
             };
-            let done = this.blocking.run(move || work(&rows, &stop)).await;
+            let done = this.blocking.run(move || work(&progress, &stop)).await;
             let outcome = match done {
                 Ok(outcome) => outcome.map_err(|error| error.to_string()),
                 Err(abandoned) => Err(abandoned.to_string()),
@@ -150,32 +160,89 @@ impl Validations {
     fn leaves(
         &self,
         Validate { scope, shape, .. }: &Validate,
-        read: &Arc<AtomicU64>,
+        progress: &RowsRead,
         stop: &CancellationToken,
     ) -> Result<Found, ValidationError> {
         let (family, ranges) = self.resolve(scope)?;
         let leaves = Leaves::new(self.storage.partitioner(), &ranges, shape);
         let leaves = leaves.map_err(|error| ValidationError::Ranges(error.to_string()))?;
         let set = self.storage.validation_set(family).map_err(HashError::from)?;
-        let (generations, gc_before) = (set.generations(), scope.gc_before);
-        let known = self.remembered().find(family, &generations, gc_before, &leaves);
-        if let Some(known) = known {
-            return Ok(Found::Leaves(known));
+        let division = Division { ranges: scope.ranges.clone(), shape: shape.clone() };
+        let mut leaves = self.known(family, &set, &division, leaves)?;
+        let unknown = leaves.empty_unknown(scope.gc_before);
+        if !unknown.is_empty() {
+            let builder = self.storage.row_builder(family, COLUMN_INDEX_BYTES);
+            let builder = builder.map_err(HashError::from)?;
+            progress.of.store(rows_within(&set, &leaves, unknown.len()), Ordering::Relaxed);
+            let read = Arc::clone(&progress.rows);
+            let mut sink = LeafSink::new(builder, leaves, read, stop.clone());
+            self.storage.validate(&set, &row_ranges(&unknown), scope.gc_before, &mut sink)?;
+            leaves = sink.finish();
         }
-        let builder = self.storage.row_builder(family, COLUMN_INDEX_BYTES);
-        let builder = builder.map_err(HashError::from)?;
-        let mut sink = LeafSink::new(builder, leaves, Arc::clone(read), stop.clone());
-        let scanned = row_ranges(&ranges);
-        let validated = self.storage.validate(&set, &scanned, gc_before, &mut sink)?;
-        let leaves = sink.finish();
-        self.remembered().keep(family, generations, validated.span, leaves.clone());
+        self.remembered().keep(family, set.identities(), division, leaves.clone());
+        self.save(family);
         Ok(Found::Leaves(leaves))
+    }
+
+    /// These leaves as far as they are known of SSTables.
+    fn known(
+        &self,
+        family: FamilyId,
+        set: &ValidationSet,
+        division: &Division,
+        mut empty: Leaves,
+    ) -> Result<Leaves, HashError> {
+        self.load(family);
+        self.storage.store(family).want_merged_keys();
+        let (now, merges) = (&set.identities(), set.merges());
+        let known = self.remembered().find(family, Tables { now, merges }, division, &empty);
+        let Some(Known { mut leaves, added }) = known else {
+            empty.lose_if(|_| true);
+            return Ok(empty);
+        };
+        let is_added = |generation| added.contains(&generation);
+        if set.rows_of(is_added) > set.rows() / 2 {
+            leaves.lose_if(|_| true);
+        } else if !added.is_empty() {
+            let scanned = row_ranges(leaves.ranges());
+            let lose = |key: &DecoratedKey| leaves.lose(key.token());
+            self.storage.visit_keys(set, is_added, &scanned, lose)?;
+        }
+        Ok(leaves)
+    }
+
+    /// How the leaves of these ranges were made the last time, if that is known.
+    pub(super) fn shape(&self, family: FamilyId, ranges: &[TextRange]) -> Option<Shape> {
+        self.load(family);
+        self.remembered().shape(family, ranges).cloned()
+    }
+
+    /// Reads what is kept of a family, if that was not done. Without it all is read anew.
+    fn load(&self, family: FamilyId) {
+        if self.remembered().is_loaded(family) {
+            return;
+        }
+        let content = self.storage.kept_hashes(family, MAX_BYTES);
+        let content = content.unwrap_or_else(|error| {
+            log::warn!("what is known of hashes cannot be read: {error}");
+            None
+        });
+        let kind = (self.storage.partitioner(), &**self.storage.schema().family(family));
+        self.remembered().load(family, &content.unwrap_or_default(), kind);
+    }
+
+    /// Keeps what is known of a family for the next start. Without it all is read anew then.
+    fn save(&self, family: FamilyId) {
+        let content = self.remembered().save(family, self.storage.schema().family(family));
+        if let Err(error) = self.storage.keep_hashes(family, &content) {
+            log::warn!("what is known of hashes cannot be kept: {error}");
+        }
     }
 
     fn list(
         &self,
         HashRows { scope, after, .. }: &HashRows,
-        read: &Arc<AtomicU64>,
+        progress: &RowsRead,
         stop: &CancellationToken,
     ) -> Result<Found, ValidationError> {
         let (family, ranges) = self.resolve(scope)?;
@@ -187,7 +254,7 @@ impl Validations {
         };
         let builder = self.storage.row_builder(family, COLUMN_INDEX_BYTES);
         let builder = builder.map_err(HashError::from)?;
-        let mut sink = ListSink::new(builder, Arc::clone(read), stop.clone());
+        let mut sink = ListSink::new(builder, Arc::clone(&progress.rows), stop.clone());
         let mut is_complete = true;
         for range in row_ranges(&ranges).into_iter().filter(is_open) {
             let is_within = token.as_ref().is_some_and(|token| range.contains(token));
@@ -218,9 +285,12 @@ impl Validations {
         let mut sessions = self.lock();
         let Some(session) = sessions.get_mut(&session) else { return Findings::Unknown };
         session.asked = now;
-        let read = session.rows.load(Ordering::Relaxed);
+        let read = session.progress.rows.load(Ordering::Relaxed);
         match &session.outcome {
-            None => Findings::Running { rows: read },
+            None => {
+                let of = session.progress.of.load(Ordering::Relaxed);
+                Findings::Running { rows: read, of: of.max(read) }
+            }
             Some(Err(why)) => Findings::Failed { why: why.clone() },
             Some(Ok(Found::Leaves(leaves))) => {
                 let hashes = leaves.hashes().iter().skip(from).take(LEAVES_PER_ANSWER);
@@ -232,9 +302,10 @@ impl Validations {
             }
             Some(Ok(Found::Rows { rows, next })) => {
                 let text = |key: &RowKey| String::from_utf8_lossy(key.as_bytes()).into_owned();
-                let row = |(key, hash): &(RowKey, TreeHash)| (text(key), hash_text(hash));
+                let row = |row: &ListedRow| (text(&row.key), hash_text(&row.hash));
                 Findings::Rows {
                     rows: rows.iter().map(row).collect(),
+                    bytes: rows.iter().map(|row| row.bytes).collect(),
                     next: next.as_ref().map(text),
                 }
             }
@@ -248,8 +319,37 @@ impl Validations {
         }
     }
 
-    /// Gives up what nobody asks after any more. To be called now and then.
-    pub(in crate::repair) fn tidy(&self) {
+    /// Gives up what nobody asks after any more, and follows merges of SSTables. To be called now
+    /// and then, within a tokio runtime.
+    pub(in crate::repair) fn tidy(self: &Arc<Self>) {
+        self.give_up_unwanted();
+        if let Ok(turn) = Arc::clone(&self.scan).try_acquire_owned() {
+            let changed = self.catch_up();
+            if !changed.is_empty() {
+                let (this, blocking) = (Arc::clone(self), self.blocking);
+                self.tasks.spawn(async move {
+                    let save = move || changed.into_iter().for_each(|family| this.save(family));
+                    // A node that stops does so itself.
+                    let _: Result<(), Abandoned> = blocking.run(save).await;
+                    drop(turn);
+                });
+            }
+        }
+    }
+
+    /// Follows merges of SSTables; returns the families of which something else is known since.
+    /// Nobody must be working out hashes meanwhile.
+    fn catch_up(&self) -> Vec<FamilyId> {
+        let families = self.remembered().families();
+        let has_changed = |family: &FamilyId| {
+            let now = self.storage.store(*family).tables_now();
+            let tables = Tables { now: &now.identities(), merges: &now.merges };
+            self.remembered().catch_up(*family, tables)
+        };
+        families.into_iter().filter(has_changed).collect()
+    }
+
+    fn give_up_unwanted(&self) {
         let now = self.clock.monotonic();
         self.lock().retain(|_, session| {
             let is_wanted = now.saturating_sub(session.asked) < FORGOTTEN_AFTER;
@@ -268,6 +368,7 @@ impl Validations {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+        self.catch_up().into_iter().for_each(|family| self.save(family));
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Session>> {
@@ -279,168 +380,17 @@ impl Validations {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::super::calls::text_ranges;
-    use super::super::leaves::Shape;
-    use super::*;
-    use crate::base::clock::ManualClock;
-    use crate::base::events::Events;
-    use crate::base::sim_fs::SimFileSystem;
-    use crate::model::comparator::Comparator;
-    use crate::model::mutation::MutationBuilder;
-    use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
-    use crate::ring::{Partitioner, Token};
-    use crate::storage::engine::Components;
-    use crate::storage::options::{FamilyOptions, Options};
-
-    const FAMILY: FamilyId = FamilyId(0);
-
-    fn node() -> IpAddr {
-        [10, 0, 0, 1].into()
-    }
-
-    fn open() -> (Arc<ManualClock>, Arc<Validations>) {
-        let clock = Arc::new(ManualClock::default());
-        let components = Components {
-            fs: Arc::new(SimFileSystem::new(1)),
-            clock: Arc::clone(&clock) as _,
-            events: Events::ignored(),
-        };
-        let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
-        let (keyspace, name) = ("Blog".into(), "Authors".into());
-        let family = ColumnFamilySchema { keyspace, name, kind, comment: None };
-        let options = Options { segment_bytes: 1 << 20, ..Options::new("/data", "/log") };
-        let schema = Schema::new([family.into()]);
-        let family = |_| FamilyOptions { max_compaction_threshold: 0, ..FamilyOptions::default() };
-        let (partitioner, schema) = (Partitioner::Random, Arc::new(schema));
-        let storage = Storage::open(components, options, partitioner, schema, family).unwrap();
-        let blocking = Blocking::Inline;
-        (Arc::clone(&clock), Validations::new(Arc::new(storage), blocking, clock))
-    }
-
-    fn insert(validations: &Validations, key: &str, value: &[u8]) {
-        let storage = &validations.storage;
-        let mut mutation = MutationBuilder::new(storage.schema(), "Blog", key.as_bytes());
-        mutation.family(FAMILY).insert((b"", b"name"), value, 1);
-        storage.apply(&mutation.finish(), true).unwrap();
-    }
-
-    fn scope(family: &str) -> Scope {
-        let range = TokenRange { start: Token::Minimum, end: Token::Minimum };
-        let ranges = text_ranges(Partitioner::Random, &[range]);
-        Scope { keyspace: "Blog".into(), family: family.into(), gc_before: 0, ranges }
-    }
-
-    /// What comes of a request for leaves, after all that a task can do.
-    async fn validate(validations: &Arc<Validations>, session: u64, depth: u8) -> Findings {
-        let (scope, shape) = (scope("Authors"), Shape::Even(depth));
-        validations.validate(node(), Validate { session, scope, shape });
-        settled(validations, session).await
-    }
-
-    async fn settled(validations: &Validations, session: u64) -> Findings {
-        loop {
-            match validations.findings(session, 0) {
-                Findings::Running { .. } => tokio::task::yield_now().await,
-                findings => return findings,
-            }
-        }
-    }
-
-    fn leaves(findings: Findings) -> (u64, Vec<String>) {
-        let Findings::Leaves { rows, count, hashes } = findings else { panic!("{findings:?}") };
-        assert_eq!(hashes.len(), count.min(LEAVES_PER_ANSWER));
-        (rows, hashes)
-    }
-
-    #[tokio::test]
-    async fn what_has_not_changed_is_not_read_again() {
-        let (_, validations) = open();
-        for row in 0..100 {
-            insert(&validations, &format!("row {row}"), b"a");
-        }
-        let (rows, first) = leaves(validate(&validations, 1, 4).await);
-        assert_eq!((rows, first.len()), (100, 16));
-        let (rows, again) = leaves(validate(&validations, 2, 4).await);
-        assert_eq!((rows, &again), (0, &first));
-        // Wider leaves follow from narrower ones, the other way round they do not.
-        assert_eq!(leaves(validate(&validations, 3, 2).await).0, 0);
-        assert_eq!(leaves(validate(&validations, 4, 5).await).0, 100);
-        // One row more is in one leaf, and all are read.
-        insert(&validations, "another row", b"a");
-        let (rows, changed) = leaves(validate(&validations, 5, 4).await);
-        let differing = first.iter().zip(&changed).filter(|(a, b)| a != b).count();
-        assert_eq!((rows, differing), (101, 1));
-    }
-
-    #[tokio::test]
-    async fn rows_are_listed_with_their_hashes_in_pages() {
-        let (_, validations) = open();
-        for row in 0..5000 {
-            insert(&validations, &format!("row {row}"), b"a");
-        }
-        let (mut found, mut after, mut session) = (Vec::new(), None, 0);
-        loop {
-            session += 1;
-            let request = HashRows { session, scope: scope("Authors"), after };
-            validations.hash_rows(node(), request);
-            let findings = settled(&validations, session).await;
-            let Findings::Rows { rows, next } = findings else { panic!("{findings:?}") };
-            found.extend(rows);
-            after = next;
-            if after.is_none() {
-                break;
-            }
-        }
-        assert_eq!((found.len(), session), (5000, 2));
-        let token = |(key, _): &(String, String)| Partitioner::Random.token(key.as_bytes());
-        assert!(found.is_sorted_by_key(token));
-    }
-
-    #[tokio::test]
-    async fn many_leaves_are_told_in_pages() {
-        let (_, validations) = open();
-        insert(&validations, "row", b"a");
-        let findings = validate(&validations, 1, 13).await;
-        assert_eq!(leaves(findings).1.len(), LEAVES_PER_ANSWER);
-        let Findings::Leaves { hashes, .. } = validations.findings(1, LEAVES_PER_ANSWER) else {
-            panic!("there are more")
-        };
-        assert_eq!(hashes.len(), LEAVES_PER_ANSWER);
-    }
-
-    #[tokio::test]
-    async fn what_nobody_asks_after_is_forgotten() {
-        let (clock, validations) = open();
-        leaves(validate(&validations, 1, 0).await);
-        leaves(validate(&validations, 2, 0).await);
-        clock.advance(FORGOTTEN_AFTER / 2);
-        validations.findings(1, 0);
-        clock.advance(FORGOTTEN_AFTER / 2);
-        validations.tidy();
-        leaves(validations.findings(1, 0));
-        assert_eq!(validations.findings(2, 0), Findings::Unknown);
-        validations.forget(1);
-        assert_eq!(validations.findings(1, 0), Findings::Unknown);
-    }
-
-    #[tokio::test]
-    async fn requests_that_make_no_sense_fail_and_there_is_a_bound() {
-        let (_, validations) = open();
-        let failed = |findings| {
-            let Findings::Failed { why } = findings else { panic!("{findings:?}") };
-            why
-        };
-        validations.hash_rows(node(), HashRows { session: 1, scope: scope("Nobody"), after: None });
-        let why = failed(settled(&validations, 1).await);
-        assert!(why.contains("no column family Blog.Nobody"), "{why}");
-        let why = failed(validate(&validations, 2, 200).await);
-        assert!(why.contains("leaves"), "{why}");
-        for session in 3..=MOST_SESSIONS as u64 {
-            leaves(validate(&validations, session, 0).await);
-        }
-        let why = failed(validate(&validations, 1000, 0).await);
-        assert!(why.contains("too many"), "{why}");
-    }
+/// About how many rows there are in so many of the leaves.
+fn rows_within(set: &ValidationSet, leaves: &Leaves, count: usize) -> u64 {
+    let (ranges, samples) = (leaves.ranges(), set.sampled_tokens());
+    let is_within = |token: &&Token| leaves.contain(token);
+    let inside = samples.iter().filter(is_within).count() as u64;
+    let rows = match samples.len() as u64 {
+        0 => set.rows(),
+        all => set.rows().saturating_mul(inside) / all,
+    };
+    rows.saturating_mul(count as u64) / (ranges.len() as u64).max(1)
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,7 @@ use crate::storage::files;
 use crate::storage::row::{RowReader, RowSources};
 use crate::storage::rows::{MergedRows, RowStream};
 use crate::storage::sstable::{Access, Blocks, SsTable, SsTableWriter, filter};
-use crate::storage::store::{Claim, NewTable, OutputShape, Outputs, Store, View};
+use crate::storage::store::{Claim, MergeNotes, NewTable, OutputShape, Outputs, Store, View};
 use std::ops::{Bound, RangeBounds};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -154,10 +154,10 @@ impl Compactor {
         let shape = OutputShape::of_merged(plan.level, plan.split_bytes, claim.tables());
         let outputs = Outputs::new(store, shape);
         let mut pace = Pace::new(self, &running, claim.tables(), (store, kind), stop);
-        let (new, rows) = merge.write(outputs, &mut pace)?;
+        let (new, rows, notes) = merge.write(outputs, &mut pace)?;
         match keep {
             Some(_) => store.replace_dropping(claim.tables(), &new)?,
-            None => store.replace(claim.tables(), &new, None)?,
+            None => store.replace_merged(claim.tables(), &new, &notes)?,
         }
         let bytes_out = new.iter().map(|table| table.bytes).sum();
         let path =
@@ -243,12 +243,13 @@ struct Merge<'a> {
 }
 
 impl Merge<'_> {
-    /// Writes the merged rows; returns the files and the number of their rows.
+    /// Writes the merged rows; returns the files, the number of their rows, and what was noted of
+    /// them.
     fn write(
         &self,
         mut outputs: Outputs<&Store>,
         pace: &mut Pace<'_>,
-    ) -> Result<(Vec<NewTable>, u64), CompactionError> {
+    ) -> Result<(Vec<NewTable>, u64, MergeNotes), CompactionError> {
         let partitioner = self.store.environment().partitioner;
         let task = pace.task;
         let tables = self.inputs.iter().map(|table| &**table);
@@ -256,22 +257,27 @@ impl Merge<'_> {
         let streams = RowStream::sstables(tables, &Bound::Unbounded, partitioner, blocks)?;
         let mut rows = MergedRows::new(partitioner, streams);
         let (gc_before, mut rows_written) = (self.store.gc_before(), 0);
+        let mut notes = MergeNotes::new(self.store, self.inputs);
         while let Some((key, sources)) = rows.advance()? {
             let is_within = |range: &RowRange| range.contains(key.token());
             if !self.keep.is_none_or(|keep| keep.iter().any(is_within)) {
                 pace.keep()?;
                 continue;
             }
-            self.write_row(key, sources, gc_before, outputs.begin_row()?, pace)?;
+            notes.add_row(key, &sources);
+            let dropped = self.write_row(key, sources, gc_before, outputs.begin_row()?, pace)?;
+            notes.add_dropped(dropped);
             rows_written += 1;
             task.rows.store(rows_written, Ordering::Relaxed);
             task.written.store(outputs.bytes(), Ordering::Relaxed);
             pace.keep()?;
         }
         pace.settle();
-        Ok(outputs.finish()?)
+        let (new, rows) = outputs.finish()?;
+        Ok((new, rows, notes))
     }
 
+    /// Returns the latest local deletion time of the deletions of the row that were dropped.
     fn write_row(
         &self,
         key: &DecoratedKey,
@@ -279,7 +285,7 @@ impl Merge<'_> {
         gc_before: i32,
         writer: &mut SsTableWriter,
         pace: &mut Pace<'_>,
-    ) -> Result<(), CompactionError> {
+    ) -> Result<Option<i32>, CompactionError> {
         let schema = self.store.schema();
         let reader = RowReader::new(schema, sources);
         // A view of the moment: one that was kept would keep memtables that are long on disk.
@@ -288,7 +294,8 @@ impl Merge<'_> {
         writer.begin_row(key, purge.row_deletion());
         // A small row that is in one file only is mostly copied as it is.
         if reader.stored_cells().is_some_and(|cells| writer.push_stored(cells)) {
-            return Ok(writer.end_row()?);
+            writer.end_row()?;
+            return Ok(purge.latest_dropped());
         }
         let in_row = |error: ReadError| error.in_row(key.key());
         let mut cells = reader.cells(CellRange::ALL, false).map_err(in_row)?;
@@ -306,7 +313,7 @@ impl Merge<'_> {
             let large = CompactionEvent::LargeRow { family, key, bytes: row_bytes };
             self.store.environment().events.emit(large);
         }
-        Ok(())
+        Ok(purge.latest_dropped())
     }
 
     /// The least timestamp of what may hold something of the row outside of the compaction.

@@ -32,5 +32,6 @@ pub use pressure::{Backlog, Pressure};
 pub use progress::{CompactionProgress, CompactionTotals};
 pub use strategy::{Candidate, Circumstances, Plan, backlog, next_minor};
 pub use thresholds::{AtomicThresholds, ThresholdError, Thresholds};
+pub(in crate::storage) use validate::Reading;
 pub(in crate::storage) use validate::give_row;
 pub use validate::{GcSpan, RowSink, Validated};

@@ -16,7 +16,7 @@
 use crate::model::cell::{Cell, CellState};
 use crate::model::deletion::Deletion;
 use crate::model::schema::ColumnFamilySchema;
-use std::cell::OnceCell;
+use std::cell::{Cell as Slot, OnceCell};
 use std::cmp::Ordering;
 use std::fmt;
 
@@ -32,6 +32,8 @@ pub(super) struct Purge<'a> {
     oldest_elsewhere: OnceCell<Option<i64>>,
     /// The super column at which the walk stands, and its deletion.
     super_column: Option<(Vec<u8>, Deletion)>,
+    /// The latest local deletion time of the deletions that go.
+    latest_dropped: Slot<Option<i32>>,
 }
 
 impl<'a> Purge<'a> {
@@ -43,8 +45,21 @@ impl<'a> Purge<'a> {
         find_oldest_elsewhere: &'a dyn Fn() -> Option<i64>,
     ) -> Self {
         let oldest_elsewhere = OnceCell::new();
-        let super_column = None;
-        Self { family, row, gc_before, find_oldest_elsewhere, oldest_elsewhere, super_column }
+        let (super_column, latest_dropped) = Default::default();
+        Self {
+            family,
+            row,
+            gc_before,
+            find_oldest_elsewhere,
+            oldest_elsewhere,
+            super_column,
+            latest_dropped,
+        }
+    }
+
+    /// The latest local deletion time of all deletions that were told to go so far.
+    pub(super) fn latest_dropped(&self) -> Option<i32> {
+        self.latest_dropped.get()
     }
 
     /// The deletion of the row that stays.
@@ -57,7 +72,12 @@ impl<'a> Purge<'a> {
             return false;
         }
         let oldest = self.oldest_elsewhere.get_or_init(|| (self.find_oldest_elsewhere)());
-        oldest.is_none_or(|oldest| !deletion.covers(oldest))
+        let drops = oldest.is_none_or(|oldest| !deletion.covers(oldest));
+        if drops {
+            let latest = self.latest_dropped.get().max(Some(deletion.local_deletion_time));
+            self.latest_dropped.set(latest);
+        }
+        drops
     }
 
     /// A comparator may take names for one that are not the same bytes.

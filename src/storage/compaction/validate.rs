@@ -29,12 +29,13 @@ pub trait RowSink {
     /// The next cell of the row, in order.
     fn push(&mut self, cell: &Cell) -> Result<(), Self::Error>;
 
-    /// The row is complete; there may be nothing left of it. False if no more rows are wanted.
-    fn end(&mut self, key: &DecoratedKey) -> Result<bool, Self::Error>;
+    /// The row is complete; there may be nothing left of it. For other times than the given one the
+    /// same would have come out, if they are within the span. False if no more rows are wanted.
+    fn end(&mut self, key: &DecoratedKey, span: GcSpan) -> Result<bool, Self::Error>;
 }
 
 /// Which other times than the one that was given as `gc_before` would have made no difference to
-/// the rows that were walked.
+/// what was told of a row, or of several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GcSpan {
     /// The latest local deletion time of all that was dropped.
@@ -50,8 +51,6 @@ pub struct Validated {
     pub rows: u64,
     /// Bytes of SSTables.
     pub bytes: u64,
-    /// For which times the same would have come out.
-    pub span: GcSpan,
 }
 
 impl Default for GcSpan {
@@ -61,9 +60,18 @@ impl Default for GcSpan {
 }
 
 impl GcSpan {
+    /// That of what is not known, or not any more: no time is within it.
+    pub const NONE: Self = Self { latest_dropped: i32::MAX, earliest_kept: i32::MIN };
+
     /// Whether dropping deletions made at or before this second leaves the same.
     pub fn contains(&self, gc_before: i32) -> bool {
         self.latest_dropped <= gc_before && gc_before < self.earliest_kept
+    }
+
+    /// The span of these rows and others together.
+    pub fn join(&mut self, other: Self) {
+        self.latest_dropped = self.latest_dropped.max(other.latest_dropped);
+        self.earliest_kept = self.earliest_kept.min(other.earliest_kept);
     }
 
     fn note(&mut self, deletion: Deletion, gc_before: i32) {
@@ -86,7 +94,6 @@ pub(in crate::storage) fn give_row<S: RowSink>(
     store: &Store,
     (key, sources): (&DecoratedKey, RowSources<'_>),
     gc_before: i32,
-    span: &mut GcSpan,
     sink: &mut S,
     mut keep_pace: impl FnMut() -> Result<(), CompactionError>,
 ) -> Result<bool, S::Error> {
@@ -94,6 +101,7 @@ pub(in crate::storage) fn give_row<S: RowSink>(
     let failed = |error: ReadError| CompactionError::from(error.in_row(key.key()));
     let nothing_elsewhere = || None;
     let mut purge = Purge::new(store.schema(), reader.deletion(), gc_before, &nothing_elsewhere);
+    let mut span = GcSpan::default();
     span.note(reader.deletion(), gc_before);
     sink.begin(purge.row_deletion())?;
     let mut cells = reader.cells(CellRange::ALL, false).map_err(failed)?;
@@ -106,37 +114,67 @@ pub(in crate::storage) fn give_row<S: RowSink>(
         }
         keep_pace()?;
     }
-    sink.end(key)
+    sink.end(key, span)
+}
+
+/// What is read of some SSTables.
+pub(in crate::storage) struct Reading<'a> {
+    pub(in crate::storage) store: &'a Store,
+    pub(in crate::storage) tables: &'a [Arc<SsTable>],
+    /// Their rows in these ranges.
+    pub(in crate::storage) ranges: &'a [RowRange],
+    /// Set when the node stops.
+    pub(in crate::storage) stop: &'a AtomicBool,
 }
 
 impl Compactor {
-    /// Gives all rows of some ranges to a sink, merged from these SSTables as by a major
-    /// compaction, and at the pace of one.
-    pub fn validate<S: RowSink>(
+    /// Gives rows to a sink, merged as by a major compaction that drops deletions made at or before
+    /// `gc_before`, and at the pace of one.
+    pub(in crate::storage) fn validate<S: RowSink>(
         &self,
-        store: &Store,
-        tables: &[Arc<SsTable>],
-        (ranges, gc_before): (&[RowRange], i32),
-        stop: &AtomicBool,
+        reading: &Reading<'_>,
+        gc_before: i32,
         sink: &mut S,
     ) -> Result<Validated, S::Error> {
+        self.walk(reading, |row, pace| {
+            give_row(reading.store, row, gc_before, sink, || pace.keep()).map(drop)
+        })
+    }
+
+    /// Tells which rows there are, at the pace of a compaction.
+    pub(in crate::storage) fn visit_keys(
+        &self,
+        reading: &Reading<'_>,
+        mut visit: impl FnMut(&DecoratedKey),
+    ) -> Result<Validated, CompactionError> {
+        self.walk(reading, |(key, _), _| {
+            visit(key);
+            Ok(())
+        })
+    }
+
+    fn walk<E: From<CompactionError>>(
+        &self,
+        reading: &Reading<'_>,
+        mut take: impl FnMut((&DecoratedKey, RowSources<'_>), &mut Pace<'_>) -> Result<(), E>,
+    ) -> Result<Validated, E> {
+        let Reading { store, tables, ranges, stop } = *reading;
         let (environment, kind) = (store.environment(), CompactionKind::Validation);
         let started = environment.clock.monotonic();
         let inputs: Vec<_> = tables.iter().map(|table| table.path().to_owned()).collect();
-        let bytes_total = tables.iter().map(|table| table.size()).sum();
+        let family = store.event_family();
         let running = self.board.begin(CompactionProgress {
             id: 0,
-            family: store.event_family(),
+            family: family.clone(),
             kind,
             inputs: inputs.clone(),
-            bytes_total,
+            bytes_total: tables.iter().map(|table| table.size()).sum(),
             bytes_read: 0,
             bytes_written: 0,
             rows: 0,
             started,
         });
-        let family = store.event_family();
-        environment.events.emit(CompactionEvent::Begin { family, kind, inputs });
+        environment.events.emit(CompactionEvent::Begin { family: family.clone(), kind, inputs });
         let mut pace = Pace::new(self, &running, tables, (store, kind), stop);
         let mut done = Validated::default();
         for range in ranges {
@@ -148,19 +186,17 @@ impl Compactor {
                     break;
                 }
                 pace.keep()?;
-                if !range.contains(key.token()) {
-                    continue;
+                if range.contains(key.token()) {
+                    take((key, sources), &mut pace)?;
+                    done.rows += 1;
+                    running.rows.store(done.rows, Ordering::Relaxed);
                 }
-                let row = (key, sources);
-                give_row(store, row, gc_before, &mut done.span, sink, || pace.keep())?;
-                done.rows += 1;
-                running.rows.store(done.rows, Ordering::Relaxed);
             }
         }
         pace.settle();
         done.bytes = running.read.load(Ordering::Relaxed);
         environment.events.emit(CompactionEvent::End {
-            family: store.event_family(),
+            family,
             kind,
             outputs: Vec::new(),
             bytes_in: done.bytes,

@@ -1,8 +1,9 @@
 //! What this node has of some ranges, for comparing it with what other replicas have.
 
-use super::super::compaction::{CompactionError, GcSpan, RowSink, Validated, give_row};
-use super::super::sstable::{Access, SsTable};
-use super::super::store::Store;
+use super::super::compaction::{CompactionError, Reading, RowSink, Validated, give_row};
+use super::super::manifest::TableIdentity;
+use super::super::sstable::Access;
+use super::super::store::{Merge, Store, TablesNow};
 use super::Storage;
 use crate::base::events::FlushCause;
 use crate::model::key::RowKey;
@@ -14,6 +15,7 @@ use crate::storage::error::{FileError, ReadError};
 use crate::storage::files;
 use crate::storage::original::{RowBuilder, Spool};
 use crate::storage::store::Piece;
+use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,32 +25,41 @@ use std::sync::atomic::Ordering;
 #[derive(Debug)]
 pub struct ValidationSet {
     store: Arc<Store>,
-    tables: Vec<Arc<SsTable>>,
+    now: TablesNow,
 }
 
 impl ValidationSet {
-    /// The generations of the SSTables, in order: as long as they are the same, their rows are.
-    pub fn generations(&self) -> Vec<u64> {
-        let mut generations: Vec<u64> =
-            self.tables.iter().map(|table| table.generation()).collect();
-        generations.sort_unstable();
-        generations
+    /// What tells these SSTables from all others, by generation: as long as they are the same,
+    /// their rows are.
+    pub fn identities(&self) -> BTreeMap<u64, TableIdentity> {
+        self.now.identities()
+    }
+
+    /// How the last of them came to be, the oldest first.
+    pub fn merges(&self) -> &[Arc<Merge>] {
+        &self.now.merges
     }
 
     /// Tokens of every so many-th row, in no order.
     pub fn sampled_tokens(&self) -> Vec<Token> {
-        self.tables.iter().flat_map(|table| table.sampled_tokens().cloned()).collect()
+        self.now.tables.iter().flat_map(|table| table.sampled_tokens().cloned()).collect()
     }
 
     /// Rows in all SSTables together: one that is in several counts as often.
     pub fn rows(&self) -> u64 {
-        self.tables.iter().map(|table| table.properties().rows).sum()
+        self.rows_of(|_| true)
+    }
+
+    /// Rows in the SSTables of these generations together.
+    pub fn rows_of(&self, is_meant: impl Fn(u64) -> bool) -> u64 {
+        let meant = self.now.tables.iter().filter(|table| is_meant(table.generation()));
+        meant.map(|table| table.properties().rows).sum()
     }
 }
 
 impl Drop for ValidationSet {
     fn drop(&mut self) {
-        self.tables.clear();
+        self.now.tables.clear();
         self.store.remove_replaced();
     }
 }
@@ -58,8 +69,8 @@ impl Storage {
     pub fn validation_set(&self, family: FamilyId) -> Result<ValidationSet, ReadError> {
         let store = Arc::clone(self.shared.store(family));
         self.shared.flush(&store, FlushCause::Request)?;
-        let tables = store.view().tables.clone();
-        Ok(ValidationSet { store, tables })
+        let now = store.tables_now();
+        Ok(ValidationSet { store, now })
     }
 
     /// Gives all rows of some ranges to a sink, in the order of the ranges and of their tokens:
@@ -73,8 +84,39 @@ impl Storage {
         gc_before: i32,
         sink: &mut S,
     ) -> Result<Validated, S::Error> {
-        let what = (ranges, gc_before);
-        self.shared.compactor.validate(&set.store, &set.tables, what, &self.shared.stopping, sink)
+        let (store, tables, stop) = (&*set.store, &*set.now.tables, &self.shared.stopping);
+        let reading = Reading { store, tables, ranges, stop };
+        self.shared.compactor.validate(&reading, gc_before, sink)
+    }
+
+    /// Tells which rows of some ranges are in the SSTables of these generations, in the same way.
+    pub fn visit_keys(
+        &self,
+        set: &ValidationSet,
+        is_meant: impl Fn(u64) -> bool,
+        ranges: &[RowRange],
+        visit: impl FnMut(&DecoratedKey),
+    ) -> Result<Validated, CompactionError> {
+        let meant = set.now.tables.iter().filter(|table| is_meant(table.generation()));
+        let tables: Vec<_> = meant.cloned().collect();
+        let (store, tables, stop) = (&*set.store, &*tables, &self.shared.stopping);
+        let reading = Reading { store, tables, ranges, stop };
+        self.shared.compactor.visit_keys(&reading, visit)
+    }
+
+    /// Keeps what somebody has worked out of the rows of a column family beside its SSTables, in
+    /// place of what was kept before: it is there after a restart.
+    pub fn keep_hashes(&self, family: FamilyId, content: &[u8]) -> Result<(), FileError> {
+        self.shared.store(family).keep_hashes(content)
+    }
+
+    /// What was kept; `None` if there is nothing, or more than so many bytes.
+    pub fn kept_hashes(
+        &self,
+        family: FamilyId,
+        max_bytes: u64,
+    ) -> Result<Option<Vec<u8>>, FileError> {
+        self.shared.store(family).kept_hashes(max_bytes)
     }
 
     /// Puts rows of a column family together as they stand in a file of 0.6, in blocks of so many
@@ -120,7 +162,7 @@ impl Storage {
         let keep_on = || {
             if stopping.load(Ordering::Relaxed) { Err(CompactionError::Stopped) } else { Ok(()) }
         };
-        let (view, mut span) = (store.view(), GcSpan::default());
+        let view = store.view();
         let rows = store.rows_from(&view, &from, &range.end, Access::Bypass);
         let mut rows = rows.map_err(CompactionError::from)?;
         while let Some((key, sources)) = rows.advance().map_err(CompactionError::from)? {
@@ -131,7 +173,7 @@ impl Storage {
             if !range.contains(key.token()) {
                 continue;
             }
-            if !give_row(store, (key, sources), gc_before, &mut span, sink, keep_on)? {
+            if !give_row(store, (key, sources), gc_before, sink, keep_on)? {
                 return Ok(false);
             }
         }

@@ -248,10 +248,10 @@ impl Store {
         match cause {
             Cause::Flushed(memtable) => RowsChange::Flushed(memtable),
             Cause::RowsDropped | Cause::AllDropped(_) => RowsChange::Others,
-            Cause::Merged if old.is_empty() && !new.is_empty() => RowsChange::Others,
+            Cause::Merged(_) if old.is_empty() && !new.is_empty() => RowsChange::Others,
             // Some of these may only have been merged with others; which ones, nobody has noted.
-            Cause::Merged if after < before => RowsChange::Purged,
-            Cause::Merged => RowsChange::None,
+            Cause::Merged(_) if after < before => RowsChange::Purged,
+            Cause::Merged(_) => RowsChange::None,
         }
     }
 

@@ -4,13 +4,14 @@
 //! publishes a new view. Whatever changes the set of SSTables does so under the lock of the
 //! manifest: first on disk, then in the view.
 //!
-//! Locks: flushing before the manifest, the manifest before the replaced SSTables and the view, the
-//! claims of compactions before the view.
+//! Locks: flushing before the manifest, the manifest before the merges, the replaced SSTables and
+//! the view, the claims of compactions before the view.
 
 mod caches;
 mod claims;
 mod flush;
 mod histogram;
+mod merges;
 mod open;
 mod operations;
 mod outputs;
@@ -22,6 +23,7 @@ mod statistics;
 pub use claims::{Choosable, Claim};
 pub use flush::discard;
 pub use histogram::{BUCKET_OFFSETS, Histogram};
+pub use merges::{Merge, MergeNotes, TablesNow};
 pub use open::OpenError;
 pub(in crate::storage) use open::find;
 pub use operations::{Begun, Operation, Operations, Totals};
@@ -48,6 +50,7 @@ use crate::model::schema::{ColumnFamilySchema, FamilyId};
 use crate::ring::{DecoratedKey, Partitioner};
 use caches::CacheSizes;
 use claims::Claims;
+use merges::Merges;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -127,6 +130,7 @@ pub struct Store {
     /// SSTables that were replaced. Whoever lets go of one last removes its file, which takes
     /// time; a reader never is the last, since they stay here until nobody else has them.
     replaced: Mutex<Vec<Arc<SsTable>>>,
+    merges: Mutex<Merges>,
     cache_sizes: Mutex<CacheSizes>,
     /// Set once, when something went wrong after which writing on could lose data.
     failure: OnceLock<String>,
@@ -288,7 +292,18 @@ impl Store {
         new: &[NewTable],
         flushed: Option<&Arc<Memtable>>,
     ) -> Result<(), ReadError> {
-        self.exchange(old, new, flushed.map_or(Cause::Merged, Cause::Flushed))
+        self.exchange(old, new, flushed.map_or(Cause::Merged(None), Cause::Flushed))
+    }
+
+    /// [`Store::replace`] where the new SSTables hold the rows of the old ones without deletions
+    /// whose time was over, with what was noted of the rows.
+    pub fn replace_merged(
+        &self,
+        old: &[Arc<SsTable>],
+        new: &[NewTable],
+        notes: &MergeNotes,
+    ) -> Result<(), ReadError> {
+        self.exchange(old, new, Cause::Merged(Some(notes)))
     }
 
     /// [`Store::replace`] where not all rows of the old SSTables are in the new ones.
@@ -334,7 +349,7 @@ impl Store {
             next.sstables.insert(table.generation(), table.identity());
         }
         next.flushed = match cause {
-            Cause::Merged | Cause::RowsDropped => next.flushed,
+            Cause::Merged(_) | Cause::RowsDropped => next.flushed,
             Cause::Flushed(memtable) => next.flushed.max(memtable.log_end()),
             Cause::AllDropped(log_end) => next.flushed.max(log_end),
         };
@@ -360,6 +375,9 @@ impl Store {
             }
             view.note_change(change);
         });
+        if let Cause::Merged(Some(notes)) = cause {
+            self.note_merge(old, new, notes);
+        }
         for table in old {
             table.mark_obsolete();
         }
@@ -475,8 +493,8 @@ impl Store {
 /// Why SSTables are exchanged for others.
 #[derive(Debug, Clone, Copy)]
 enum Cause<'a> {
-    /// The rows are the same, or rows are added.
-    Merged,
+    /// The rows are the same, with what was noted of them; or rows are added.
+    Merged(Option<&'a MergeNotes>),
     /// This memtable was written.
     Flushed(&'a Arc<Memtable>),
     /// Some rows are dropped.

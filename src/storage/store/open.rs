@@ -298,6 +298,7 @@ impl Store {
             thresholds: AtomicThresholds::new(thresholds),
             pressure: Pressure::default(),
             replaced: Mutex::default(),
+            merges: Mutex::default(),
             cache_sizes: Mutex::new(sizes),
             failure: OnceLock::new(),
             operations: Operations::default(),
