@@ -44,12 +44,25 @@ impl Caller {
 
     /// Calls a node, and waits for the body of its answer.
     pub async fn call(&self, to: IpAddr, name: &str, body: &[u8]) -> Result<Vec<u8>, CallError> {
-        self.0.check_body(body.len())?;
-        let (sender, outcome) = oneshot::channel();
-        let replies: Arc<dyn Replies> = Arc::new(Answer(Mutex::new(Some(sender))));
         let call = Header { name: CALL.into(), value: name.as_bytes() };
         let headers = vec![call, TAKES_REFUSAL];
-        let request = Request { verb: Verb::StreamRequest, headers, body, tag: 0 };
+        self.ask(to, Request { verb: Verb::StreamRequest, headers, body, tag: 0 }).await
+    }
+
+    /// Asks a node for something that 0.6 has a verb for, and waits for the body of its answer.
+    pub async fn call_verb(
+        &self,
+        to: IpAddr,
+        verb: Verb,
+        body: &[u8],
+    ) -> Result<Vec<u8>, CallError> {
+        self.ask(to, Request { verb, headers: Vec::new(), body, tag: 0 }).await
+    }
+
+    async fn ask(&self, to: IpAddr, request: Request<'_>) -> Result<Vec<u8>, CallError> {
+        self.0.check_body(request.body.len())?;
+        let (sender, outcome) = oneshot::channel();
+        let replies: Arc<dyn Replies> = Arc::new(Answer(Mutex::new(Some(sender))));
         self.0.request(request, &[to], &replies)?;
         outcome.await.unwrap_or(Err(CallError::Silent(to)))
     }

@@ -26,6 +26,9 @@ const FILE_STREAM: u32 = 0x08;
 /// The last four bytes of the payload are a checksum.
 const CHECKSUMMED: u32 = 0x10;
 
+/// What a connection begins with that carries a file, and nothing else up to its end.
+pub const FILE_HEAD: [u8; 8] = [0xca, 0x55, 0x2d, 0xfa, 0, 0, 0x01, 0x08];
+
 /// Longest payload that is sent or accepted, in bytes. A node of 0.6 takes room for whatever length
 /// it is told, and ends if that fails.
 pub const MAX_FRAME_BYTES: usize = 128 << 20;
@@ -272,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_file_stream_is_the_rest_of_its_connection() {
-        let file = [0xca, 0x55, 0x2d, 0xfa, 0, 0, 1, 8, 1, 2, 3];
+        let file = [&FILE_HEAD[..], &[1, 2, 3]].concat();
         let mut reader = FrameReader::new();
         feed(&mut reader, &file);
         assert_eq!(reader.next_frame(), Ok(Some(Frame::FileStream)));

@@ -126,6 +126,11 @@ impl Messenger {
         self
     }
 
+    /// The node that it sends for.
+    pub fn local(&self) -> IpAddr {
+        self.local
+    }
+
     /// The time by which its deadlines are, a monotonic one.
     pub fn now(&self) -> Duration {
         self.clock.monotonic()
@@ -159,6 +164,18 @@ impl Messenger {
     pub fn send(&self, verb: Verb, body: &[u8], to: IpAddr) -> Result<(), TooLong> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         self.pass_on(&Message::new(id.into(), self.local, verb, body), to)
+    }
+
+    /// Sends a message that has no reply, with these headers.
+    pub fn send_with(
+        &self,
+        verb: Verb,
+        headers: Vec<Header<'_>>,
+        body: &[u8],
+        to: IpAddr,
+    ) -> Result<(), TooLong> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        self.pass_on(&Message { headers, ..Message::new(id.into(), self.local, verb, body) }, to)
     }
 
     /// Answers a request.

@@ -7,6 +7,8 @@
 //! body        what the verb needs: a mutation, a command, a reply   (`bodies`)
 //! ```
 //!
+//! A file of an SSTable takes a connection of its own, on which nothing says which file it is.
+//!
 //! Connections go one way: who dials only writes, and a reply takes the connection that its sender
 //! has dialled to the address in the request. There is no handshake. Whatever arrives is read with
 //! bounds, and becomes a typed value or an error.
@@ -24,5 +26,5 @@ mod transport;
 mod verb;
 
 pub use drops::Drops;
-pub use transport::{Inbound, PeerStats, Transport};
+pub use transport::{Doing, FileConnection, Inbound, IncomingFile, PeerStats, Transport};
 pub use verb::{Channel, Verb};

@@ -1,10 +1,19 @@
 //! What carries messages between nodes: the network, or in a simulation something like it.
 
 use super::verb::Channel;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
+use std::io;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+
+/// Work that somebody else waits for.
+pub type Doing<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A connection to a peer that takes the bytes of one file, and is closed behind them.
+pub type FileConnection = Pin<Box<dyn AsyncWrite + Send>>;
 
 /// Carries encoded messages to other nodes, as well as that can be done: a message may get lost,
 /// and then nobody is told. Messages of one channel to one peer arrive in the order in which they
@@ -20,6 +29,14 @@ pub trait Transport: Send + Sync + Debug {
     /// stays queued, and takes a new connection.
     fn disconnect(&self, peer: IpAddr);
 
+    /// Makes a connection to a peer that carries nothing but a file. What is written there, up to
+    /// its end, is the file. Its sender is known only by the address that it is dialled from, which
+    /// is that of this node. Must be called within a tokio runtime.
+    fn dial_for_file(&self, to: IpAddr) -> Doing<'_, io::Result<FileConnection>> {
+        let why = format!("no files go to {to} by this transport");
+        Box::pin(async { Err(io::Error::new(io::ErrorKind::Unsupported, why)) })
+    }
+
     /// Whether messages to a peer get checksums: it has said that it checks them.
     fn set_checksums(&self, peer: IpAddr, checksums: bool);
 }
@@ -29,6 +46,45 @@ pub trait Inbound: Send + Sync {
     /// Takes the payload of a frame: a message, perhaps with bytes behind it that mean nothing.
     /// Called on the thread of the connection, which serves others too, so that it must not block.
     fn receive(&self, payload: &[u8]);
+
+    /// Takes a file that comes from this address. Nothing says which it is. The connection is
+    /// closed when this has come to its end, and given up when the node stops.
+    fn receive_file(&self, from: IpAddr, _file: IncomingFile) -> Doing<'_, ()> {
+        log::warn!("{from} sends a file, and nobody takes any here");
+        Box::pin(async {})
+    }
+}
+
+/// A file on its way from another node: all bytes up to the end of the connection.
+pub struct IncomingFile {
+    /// What has arrived already, and is not read yet.
+    begun: Vec<u8>,
+    rest: Pin<Box<dyn AsyncRead + Send>>,
+}
+
+impl IncomingFile {
+    /// The file that begins with these bytes and goes on with those.
+    pub fn new(begun: Vec<u8>, rest: impl AsyncRead + Send + 'static) -> Self {
+        Self { begun, rest: Box::pin(rest) }
+    }
+
+    /// Reads some bytes into the room that is there; 0 at the end of the file. It may wait for
+    /// ever.
+    pub async fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        if self.begun.is_empty() {
+            return self.rest.read(room).await;
+        }
+        let count = room.len().min(self.begun.len());
+        room[..count].copy_from_slice(&self.begun[..count]);
+        self.begun.drain(..count);
+        Ok(count)
+    }
+}
+
+impl fmt::Debug for IncomingFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IncomingFile").field("begun", &self.begun.len()).finish_non_exhaustive()
+    }
 }
 
 /// What happened between this node and a peer since the start.

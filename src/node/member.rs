@@ -37,7 +37,7 @@ use crate::storage::system::{self, IdentityError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -111,6 +111,7 @@ pub struct MemberOptions {
 /// A node that takes part in a ring.
 #[derive(Debug)]
 pub struct Member {
+    me: Weak<Self>,
     local: IpAddr,
     seeds: Vec<IpAddr>,
     storage: Arc<Storage>,
@@ -180,7 +181,8 @@ impl Member {
         });
         let gossip = Mutex::new(gossip);
         let MemberOptions { local, seeds, storage, clock, transport, hints, .. } = options;
-        Ok(Arc::new(Self {
+        Ok(Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
             local,
             seeds,
             storage,
@@ -474,8 +476,12 @@ impl Member {
         let mut is_changed = false;
         for event in events {
             log::log!(event.level(), "{event}");
+            let removal = Self::removal_by_original(gossip, &event);
             for change in gossip.membership.follow(&event) {
                 is_changed |= self.follow(gossip, change);
+            }
+            if let Some((by, before)) = removal {
+                self.restore(gossip, by, &before);
             }
             self.warn_of_other_schema(gossip, &event);
             is_changed |= self.notice(&event);

@@ -159,6 +159,7 @@ pub(crate) fn family_options(settings: &Settings, family: &ColumnFamilySettings)
         memtable_operations: memory.memtable_operations,
         memtable_age: age.min(memory.memtable_flush_after),
         block_bytes: storage.column_index_bytes.min(MAX_BLOCK_BYTES) as usize,
+        column_index_bytes: storage.column_index_bytes,
         index_interval: storage.index_interval as usize,
         compression: match family.compression {
             Compression::None => storage::sstable::Compression::None,

@@ -83,12 +83,20 @@ pub enum OperationError {
     /// A node that is to take over data does not run.
     #[error("{0} is down, which is to take over data: bring it up, or remove it first")]
     HeirDown(IpAddr),
-    /// A node of 0.6 would have to send or take data.
+    /// A node of 0.6 would have to take data from others than this node.
     #[error(
-        "{0} is a node of 0.6, with which this version does not exchange ranges: do this on a node \
-         of 0.6, or replace that one first"
+        "{0} is a node of 0.6, and would have to take over data from others than this node, which \
+         nobody can order it to: replace that one first"
     )]
     Original(IpAddr),
+    /// Data could not be handed over to a node of 0.6.
+    #[error("{to}, a node of 0.6, could not be sent its data: {why}")]
+    Push {
+        /// Which node.
+        to: IpAddr,
+        /// Why.
+        why: String,
+    },
     /// Some have not heard of the change in time.
     #[error(
         "{0:?} have not heard of it in time, or have not ended the writes that they began before"

@@ -6,6 +6,7 @@
 
 use super::calls::{PIECE, WantedRange};
 use super::host::{Host, RingLook};
+use super::original::{AskOriginalError, Originals, by_source};
 use super::plan::{Lane, NoSource, PlanError, Unit, lanes, sources, start};
 use super::progress::Progress;
 use super::throttle::Throttle;
@@ -23,6 +24,7 @@ use crate::storage::Storage;
 use crate::storage::engine::{Ingest, IngestError};
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -61,6 +63,8 @@ pub(super) enum FetchError {
     #[error("{0} sends rows that it was not asked for")]
     Unasked(IpAddr),
     #[error(transparent)]
+    Original(#[from] AskOriginalError),
+    #[error(transparent)]
     Abandoned(#[from] Abandoned),
 }
 
@@ -79,9 +83,14 @@ pub(super) struct Fetcher {
     pub(super) storage: Arc<Storage>,
     pub(super) caller: Caller,
     pub(super) blocking: Blocking,
-    pub(super) throttle: Throttle,
+    pub(super) throttle: Arc<Throttle>,
     pub(super) traffic: Arc<Traffic>,
+    /// Fetches from nodes of 0.6.
+    pub(super) originals: Arc<Originals>,
 }
+
+/// A fetch within another one.
+type Fetching<'a> = Pin<Box<dyn Future<Output = Result<(), FetchError>> + Send + 'a>>;
 
 /// What is written of a column family at the moment.
 #[derive(Default)]
@@ -110,10 +119,10 @@ impl Fetcher {
         caller: Caller,
         blocking: Blocking,
         clock: Arc<dyn Clock>,
-        bytes_per_second: Option<u64>,
+        throttle: Arc<Throttle>,
+        originals: Arc<Originals>,
     ) -> Self {
-        let throttle = Throttle::new(Arc::clone(&clock), bytes_per_second);
-        Self { storage, caller, blocking, throttle, traffic: Traffic::new(clock) }
+        Self { storage, caller, blocking, throttle, traffic: Traffic::new(clock), originals }
     }
 
     /// What comes at the moment.
@@ -129,8 +138,11 @@ impl Fetcher {
         progress: &Progress,
     ) -> Result<(), FetchError> {
         let (schema, partitioner) = (self.storage.schema(), self.storage.partitioner());
-        let lanes = lanes(wanted, &host.look(), schema, partitioner)?;
+        let look = host.look();
+        let lanes = lanes(wanted, &look, schema, partitioner)?;
+        let of_originals = by_source(wanted, &look);
         progress.expect(lanes.iter().map(|lane| lane.units.len()).sum());
+        progress.expect(of_originals.len());
         let waiting = Mutex::new(VecDeque::from(lanes));
         let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         let work = async || {
@@ -139,7 +151,39 @@ impl Fetcher {
             }
             Ok::<(), FetchError>(())
         };
-        tokio::try_join!(work(), work()).map(|_| ())
+        let ask_originals = async {
+            for ((source, keyspace), wanted) in of_originals {
+                self.fetch_from_original(source, &keyspace, &wanted, host, progress).await?;
+            }
+            Ok(())
+        };
+        tokio::try_join!(work(), work(), ask_originals).map(|_| ())
+    }
+
+    /// Fetches ranges of a keyspace from a node of 0.6; if that one is dead, from others.
+    fn fetch_from_original<'a>(
+        &'a self,
+        source: IpAddr,
+        keyspace: &'a str,
+        wanted: &'a [WantedRange],
+        host: &'a dyn Host,
+        progress: &'a Progress,
+    ) -> Fetching<'a> {
+        Box::pin(async move {
+            let fetched = self.originals.fetch_from(source, keyspace, wanted, host).await;
+            progress.finish_range();
+            match fetched {
+                Ok(taken) => {
+                    progress.add(taken.bytes as usize, taken.rows as usize);
+                    Ok(())
+                }
+                Err(AskOriginalError::Dead(_)) => {
+                    log::warn!("{source} is down, which was to send ranges of keyspace {keyspace}");
+                    self.fetch(wanted, host, progress).await
+                }
+                Err(error) => Err(error.into()),
+            }
+        })
     }
 
     async fn fetch_lane(
@@ -168,7 +212,15 @@ impl Fetcher {
                     progress.expect(others.len());
                     progress.finish_range();
                     self.finish(&mut written).await?;
-                    others.into_iter().rev().for_each(|unit| lane.units.push_front(unit));
+                    for unit in others.into_iter().rev() {
+                        if !host.look().is_original(unit.source) {
+                            lane.units.push_front(unit);
+                            continue;
+                        }
+                        let (keyspace, wanted) = (&unit.wanted.keyspace, [(*unit.wanted).clone()]);
+                        let (source, wanted) = (unit.source, &wanted);
+                        self.fetch_from_original(source, keyspace, wanted, host, progress).await?;
+                    }
                 }
             }
         }

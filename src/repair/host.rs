@@ -15,6 +15,8 @@ pub struct RingLook {
     pub live: BTreeSet<IpAddr>,
     /// Those that take calls. This node itself is among them.
     pub callable: BTreeSet<IpAddr>,
+    /// How many bytes each says to have on its disks, as far as it has said so.
+    pub loads: BTreeMap<IpAddr, f64>,
     /// Members that collect the data of their places, and are not read from meanwhile.
     pub incomplete: BTreeSet<IpAddr>,
     /// The last start of each node that was heard of.
@@ -23,6 +25,13 @@ pub struct RingLook {
     pub given_up: u64,
     /// This node; none in a look at nothing.
     pub local: Option<IpAddr>,
+}
+
+impl RingLook {
+    /// Whether a node is one of 0.6, as far as is known: it takes no calls.
+    pub fn is_original(&self, endpoint: IpAddr) -> bool {
+        Some(endpoint) != self.local && !self.callable.contains(&endpoint)
+    }
 }
 
 /// What a node says of its place, and by what others can tell whether they have heard it.

@@ -7,15 +7,16 @@
 //!     fetch       ranges of other nodes become SSTables, piece by piece
 //!   service       the calls of other nodes: pieces of ranges, orders to collect, questions
 //!     orders      what this node collects because another one leaves or removes somebody
+//!   original      the same with nodes of 0.6, which know none of it
 //!   host          the node as all of that sees it
 //! anti_entropy    replicas compare what they have, and get what they lack
 //! merkle          how two replicas find out in which ranges they differ
 //! ```
 //!
-//! Nothing is sent unasked: whoever needs data asks for them piece by piece, and says behind what
-//! the next piece begins. The source reads what it has, in memory and on disk; it writes nothing
-//! for that, and keeps nothing in mind. So exactly the ranges that are needed travel, and there is
-//! no session that could hang.
+//! Between nodes of this program nothing is sent unasked: whoever needs data asks for them piece by
+//! piece, and says behind what the next piece begins. The source reads what it has, in memory and
+//! on disk; it writes nothing for that, and keeps nothing in mind. So exactly the ranges that are
+//! needed travel, and there is no session that could hang.
 
 mod anti_entropy;
 mod calls;
@@ -27,6 +28,7 @@ pub mod merkle;
 mod operation;
 mod operations;
 mod orders;
+mod original;
 mod plan;
 mod progress;
 mod service;

@@ -14,17 +14,20 @@ use super::fetch::Fetcher;
 use super::host::{Host, RingLook};
 use super::operation::{Operation, OperationKind, OperationReport};
 use super::orders::Orders;
+use super::original::Originals;
 use super::service::Service;
+use super::throttle::Throttle;
 use super::traffic::Stream;
 use super::transition::Steps;
 use crate::base::clock::Clock;
 use crate::gossip::NodePlace;
 use crate::model::schema::FamilyId;
+use crate::net::IncomingFile;
 use crate::net::caller::Caller;
 use crate::net::message::Message;
 use crate::net::messenger::Messenger;
 use crate::replica::Blocking;
-use crate::ring::{ReplicaPlacement, Token};
+use crate::ring::{ReplicaPlacement, Token, TokenMetadata};
 use crate::storage::Storage;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -96,6 +99,7 @@ pub struct Operations {
     orders: Arc<Orders>,
     validations: Arc<Validations>,
     anti_entropy: Arc<AntiEntropy>,
+    originals: Arc<Originals>,
     /// The last one that was begun.
     last: Mutex<Option<Arc<Operation>>>,
 }
@@ -105,12 +109,21 @@ impl Operations {
     pub fn new(options: OperationsOptions) -> Arc<Self> {
         let OperationsOptions { local, storage, messenger, placements, clock, .. } = options;
         let (partitioner, caller) = (storage.partitioner(), Caller::new(Arc::clone(&messenger)));
+        let throttle = Arc::new(Throttle::new(Arc::clone(&clock), options.bytes_per_second));
+        let originals = Originals::new(
+            (Arc::clone(&storage), options.blocking),
+            Arc::clone(&messenger),
+            Arc::clone(&clock),
+            Arc::clone(&throttle),
+            placements.clone(),
+        );
         let fetcher = Arc::new(Fetcher::new(
             Arc::clone(&storage),
             caller.clone(),
             options.blocking,
             Arc::clone(&clock),
-            options.bytes_per_second,
+            throttle,
+            Arc::clone(&originals),
         ));
         let orders = Orders::new(Arc::clone(&clock));
         let validations =
@@ -128,7 +141,7 @@ impl Operations {
             (local, Arc::clone(&storage), options.blocking),
             placements.clone(),
             caller.clone(),
-            Arc::clone(&service),
+            (Arc::clone(&service), Arc::clone(&originals)),
             options.seed,
         );
         let rng = Mutex::new(fastrand::Rng::with_seed(options.seed));
@@ -143,26 +156,53 @@ impl Operations {
             orders,
             validations,
             anti_entropy,
+            originals,
             last,
         })
     }
 
-    /// Answers a call of another node. False if the message is none. Must be called within a tokio
+    /// Answers a call of another node, or what a node of 0.6 says of streams, of trees and of
+    /// tokens. False if the message is none of it. Must be called within a tokio
     /// runtime.
     pub fn receive(&self, message: &Message<'_>, host: &Arc<dyn Host>) -> bool {
-        self.service.receive(message, host)
+        self.service.receive(message, host) || self.originals.receive(message, host)
+    }
+
+    /// A node of 0.6 has removed another one, which has changed the ring: collects what this node
+    /// has to have now. Must be called within a tokio runtime.
+    pub fn restore(
+        &self,
+        by: IpAddr,
+        rings: (&TokenMetadata, &TokenMetadata),
+        host: &Arc<dyn Host>,
+    ) {
+        self.steps.restore(by, rings, host);
+    }
+
+    /// What moves data between this node and nodes of 0.6.
+    #[cfg(test)]
+    pub(super) fn originals(&self) -> &Arc<Originals> {
+        &self.originals
+    }
+
+    /// Takes a file that a node of 0.6 sends from this address, up to its end. Nothing says which
+    /// it is: it is the next one that was announced.
+    pub async fn receive_file(&self, from: IpAddr, file: IncomingFile) {
+        self.originals.receive_file(from, file).await;
     }
 
     /// Gives up what nobody waits for. To be called about once in a second.
     pub fn tidy(&self) {
         self.orders.tidy();
         self.validations.tidy();
+        self.originals.tidy();
     }
 
     /// Ends what is under way.
     pub async fn stop(&self) {
         self.orders.stop().await;
         self.validations.stop().await;
+        self.originals.stop().await;
         self.service.drain().await;
     }
 
@@ -181,7 +221,10 @@ impl Operations {
             None if host.look().members.is_member(self.steps.local) => "Normal".to_owned(),
             None => "Decommissioned".to_owned(),
         };
-        let (sending, receiving) = (self.service.traffic.now(), self.steps.fetcher.streams());
+        let mut sending = self.service.traffic.now();
+        sending.extend(self.originals.outgoing.now());
+        let mut receiving = self.steps.fetcher.streams();
+        receiving.extend(self.originals.incoming.now());
         StreamsNow { mode, sending, receiving }
     }
 

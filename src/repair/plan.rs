@@ -116,8 +116,8 @@ pub(super) fn sources(
     Ok(holders)
 }
 
-/// What is to be fetched, in lanes of which each gets rows in the order of their tokens, as far as
-/// they come from one source.
+/// What is to be fetched by calls, in lanes of which each gets rows in the order of their tokens,
+/// as far as they come from one source. What comes from nodes of 0.6 is not among it.
 pub(super) fn lanes(
     wanted: &[WantedRange],
     look: &RingLook,
@@ -131,7 +131,8 @@ pub(super) fn lanes(
         let families = schema.families().filter(|(_, it)| it.keyspace == range.keyspace);
         for (family, _) in families {
             for piece in ring_range.row_ranges() {
-                for (pass, source) in sources.iter().enumerate() {
+                let callable = sources.iter().filter(|source| !look.is_original(**source));
+                for (pass, source) in callable.enumerate() {
                     let (range, wanted) = (piece.clone(), Arc::clone(&wanted));
                     let unit = Unit { range, after: None, source: *source, wanted };
                     units.entry(family).or_default().push((pass, unit));

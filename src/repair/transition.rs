@@ -17,11 +17,12 @@ use super::calls::{
 use super::error::OperationError;
 use super::fetch::{FetchError, Fetcher};
 use super::host::{Announced, Host, Place, RingLook};
+use super::original::{Load, PushError, is_pushed};
 use super::plan;
 use super::progress::{Fetched, Progress};
 use crate::gossip::RING_DELAY;
 use crate::net::caller::Caller;
-use crate::ring::{Partitioner, ReplicaPlacement, TokenMetadata};
+use crate::ring::{Partitioner, ReplicaPlacement, TokenMetadata, TokenRange};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -194,7 +195,8 @@ impl Steps {
         progress: &Arc<HandOver>,
     ) -> Result<(), OperationError> {
         let mut heirs = heirs.clone();
-        self.check(&heirs, &host.look())?;
+        let look = host.look();
+        self.check(&heirs, &look)?;
         let own = heirs.remove(&self.local);
         let fetch_own = async {
             let Some(wanted) = own else { return Ok(()) };
@@ -208,7 +210,13 @@ impl Steps {
             for (heir, wanted) in heirs {
                 let (steps, host) = (Arc::clone(self), Arc::clone(host));
                 let progress = Arc::clone(progress);
-                let order = async move { steps.order(&host, heir, wanted, &progress).await };
+                let is_original = look.is_original(heir);
+                let order = async move {
+                    if is_original {
+                        return steps.push(&host, heir, wanted, &progress).await;
+                    }
+                    steps.order(&host, heir, wanted, &progress).await
+                };
                 orders.spawn(order);
             }
             // With the first failure the others are given up, and those who carry them out notice
@@ -228,12 +236,10 @@ impl Steps {
                 return Err(OperationError::HeirDown(*heir));
             }
             for range in wanted {
-                let sources = plan::sources(range, Some(*heir), look)?;
-                let mut needed = sources.iter().chain([heir]);
-                let original = needed.find(|it| !look.callable.contains(it) && **it != self.local);
-                if let Some(original) = original {
-                    return Err(OperationError::Original(*original));
-                }
+                plan::sources(range, Some(*heir), look)?;
+            }
+            if look.is_original(*heir) && !is_pushed(*heir, wanted, look) {
+                return Err(OperationError::Original(*heir));
             }
         }
         Ok(())
@@ -244,6 +250,33 @@ impl Steps {
             FetchError::NoSource(error) => error.into(),
             error => OperationError::Fetch { by: self.local, why: error.to_string() },
         }
+    }
+
+    /// Sends a node of 0.6 the data that it takes over from this one.
+    async fn push(
+        &self,
+        host: &Arc<dyn Host>,
+        heir: IpAddr,
+        wanted: Vec<WantedRange>,
+        progress: &HandOver,
+    ) -> Result<(), OperationError> {
+        let mut done = Fetched { ranges: wanted.len(), ..Fetched::default() };
+        progress.note(heir, done);
+        let by_keyspace = wanted.chunk_by(|a, b| a.keyspace == b.keyspace);
+        for wanted in by_keyspace {
+            let ranges = wanted.iter().map(|range| range.range(self.partitioner));
+            let ranges: Vec<TokenRange> = ranges.collect::<Result<_, _>>()?;
+            let load = Load { keyspace: &wanted[0].keyspace, ranges: &ranges, family: None };
+            let pushed = self.fetcher.originals.push(heir, load, &**host).await;
+            let sent = pushed.map_err(|error| match error {
+                PushError::Dead => OperationError::HeirDown(heir),
+                error => OperationError::Push { to: heir, why: error.to_string() },
+            })?;
+            done.ranges_done += wanted.len();
+            (done.bytes, done.rows) = (done.bytes + sent.bytes, done.rows + sent.rows);
+            progress.note(heir, done);
+        }
+        Ok(())
     }
 
     /// Has another node collect its data, also if it is started anew meanwhile.

@@ -10,6 +10,7 @@
 //!                             <family>.manifest          which SSTables count (first directory)
 //!                             <family>.manifest.tmp      its next version
 //!                             <family>.hashes            what is known of hashes of its rows
+//!                             stream/                    tables of 0.6 on their way to its nodes
 //!                             snapshots/<name>/          a snapshot
 //!                             snapshots/<name>.tmp/      one that is being made or removed
 //!                             before-restore-<time>/     what a restore has moved aside
@@ -167,6 +168,12 @@ pub fn manifest(folder: &Path, family: &str) -> PathBuf {
 /// What is known of hashes of the rows of a column family, in the folder of its manifest.
 pub fn hashes(folder: &Path, family: &str) -> PathBuf {
     folder.join(format!("{family}{HASHES_SUFFIX}"))
+}
+
+/// Where tables of 0.6 wait for being sent, in the folder of the keyspace. Nothing there outlives
+/// the process.
+pub fn stream_folder(folder: &Path) -> PathBuf {
+    folder.join("stream")
 }
 
 /// Where the snapshots of a keyspace are, in the folder of the keyspace.

@@ -134,6 +134,9 @@ pub struct FamilyOptions {
     pub memtable_age: Duration,
     /// Raw size of a data block: `ColumnIndexSizeInKB`, but not more than 16 KB.
     pub block_bytes: usize,
+    /// `ColumnIndexSizeInKB`, in bytes: how rows are divided for nodes of 0.6, and in the hashes by
+    /// which these compare them.
+    pub column_index_bytes: u64,
     /// `IndexInterval`.
     pub index_interval: usize,
     /// How blocks are compressed.
@@ -168,6 +171,7 @@ impl Default for FamilyOptions {
             memtable_operations: (0.3 * f64::from(1 << 20)) as u64,
             memtable_age: Duration::from_hours(1),
             block_bytes: 16 << 10,
+            column_index_bytes: 64 << 10,
             index_interval: 128,
             compression: Compression::Lz4,
             compaction_strategy: CompactionStrategy::SizeTiered,

@@ -6,6 +6,8 @@
 //! dialled. Those are read for as long as they are open, however idle: a node of 0.6 loses the
 //! first message that it writes to a connection that was closed.
 //!
+//! A file takes a connection of its own, and is known by the address that it comes from alone.
+//!
 //! A few threads carry all connections, each with a runtime of its own. What waits for a peer
 //! stands in a `queue` with bounds in number, bytes and time, and a `writer` sends all that
 //! waits in one write. While it has nothing to do, whoever queues a message also sends it, together
@@ -22,8 +24,9 @@ mod tests;
 mod worker;
 mod writer;
 
+use super::frame::FILE_HEAD;
 use super::report::Reporter;
-use super::transport::{Inbound, PeerStats, Transport};
+use super::transport::{Doing, FileConnection, Inbound, PeerStats, Transport};
 use super::verb::Channel;
 use crate::base::clock::Clock;
 use peer::{Peer, Peers};
@@ -33,6 +36,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -213,6 +217,17 @@ impl Transport for TcpTransport {
                 peer.queue(channel).disconnect();
             }
         }
+    }
+
+    fn dial_for_file(&self, to: IpAddr) -> Doing<'_, io::Result<FileConnection>> {
+        let address = SocketAddr::new(to, self.address.port());
+        Box::pin(async move {
+            let attempt = writer::connect(self.shared.options.listen, address);
+            let patience = self.shared.options.connect_timeout;
+            let mut stream = tokio::time::timeout(patience, attempt).await??;
+            stream.write_all(&FILE_HEAD).await?;
+            Ok(Box::pin(stream) as FileConnection)
+        })
     }
 
     fn set_checksums(&self, peer: IpAddr, checksums: bool) {

@@ -2,7 +2,7 @@
 
 use super::Shared;
 use crate::net::frame::{Frame, FrameError, FrameReader};
-use crate::net::transport::Inbound;
+use crate::net::transport::{Inbound, IncomingFile};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,15 +19,16 @@ enum Closed {
     Frame(#[from] FrameError),
     #[error("no memory is left for messages that have arrived in part")]
     Budget,
-    #[error("file streams are not accepted")]
-    FileStream,
+    /// The rest of it is a file, which begins with these bytes.
+    #[error("a file follows")]
+    File(Vec<u8>),
     /// The peer closed it, or it broke.
     #[error("{0}")]
     Io(#[from] io::Error),
 }
 
-/// Reads until the connection ends or something is wrong with it. However long nothing comes, it
-/// stays open.
+/// Reads until the connection ends or something is wrong with it, or hands it on if it carries a
+/// file. However long nothing comes, it stays open.
 pub(super) async fn run(
     mut stream: TcpStream,
     peer: SocketAddr,
@@ -36,6 +37,10 @@ pub(super) async fn run(
 ) {
     match read_all(&mut stream, peer, shared, inbound).await {
         Closed::Io(error) => log::debug!("the connection of {peer} has ended: {error}"),
+        Closed::File(begun) => {
+            let file = IncomingFile::new(begun, stream);
+            inbound.receive_file(peer.ip().to_canonical(), file).await;
+        }
         wrong => {
             shared
                 .reporter
@@ -75,7 +80,9 @@ async fn read_all(
                     inbound.receive(payload);
                     messages += 1;
                 }
-                Ok(Some(Frame::FileStream)) => break Err(Closed::FileStream),
+                Ok(Some(Frame::FileStream)) => {
+                    break Err(Closed::File(frames.rest().to_vec()));
+                }
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(Closed::Frame(error)),
             }

@@ -4,6 +4,7 @@
 use super::*;
 use crate::base::clock::ManualClock;
 use crate::net::frame::{Frame, FrameReader, put_frame};
+use crate::net::transport::IncomingFile;
 use std::io::{Read, Write};
 use std::net::{TcpListener as RawListener, TcpStream as RawStream};
 use std::sync::mpsc;
@@ -21,6 +22,16 @@ impl Inbound for Ear {
     fn receive(&self, payload: &[u8]) {
         // The test may have ended.
         let _ = self.0.send(payload.to_vec());
+    }
+
+    fn receive_file(&self, from: IpAddr, mut file: IncomingFile) -> Doing<'_, ()> {
+        Box::pin(async move {
+            let (mut bytes, mut room) = (from.to_string().into_bytes(), [0; 1000]);
+            while let Ok(count @ 1..) = file.read(&mut room).await {
+                bytes.extend_from_slice(&room[..count]);
+            }
+            let _ = self.0.send(bytes);
+        })
     }
 }
 
@@ -94,6 +105,30 @@ fn node_and_socket(test: u8, change: impl FnOnce(&mut TcpOptions)) -> (Node, Raw
     let mut other = address(test, 2);
     other.set_port(node.transport.address().port());
     (node, RawListener::bind(other).unwrap())
+}
+
+/// Sends a file on a connection of its own.
+fn send_file(node: &Node, to: IpAddr, bytes: &[u8]) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut connection = node.transport.dial_for_file(to).await?;
+        connection.write_all(bytes).await?;
+        connection.shutdown().await
+    })
+}
+
+#[test]
+fn a_file_comes_from_the_address_of_its_sender() {
+    let (a, b) = pair(40);
+    for length in [0, 3, 300_000] {
+        let bytes: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+        send_file(&a, b.ip(), &bytes).unwrap();
+        assert_eq!(b.hear(), [a.ip().to_string().as_bytes(), &bytes].concat());
+    }
+    // Messages are not held up by it.
+    a.send(b.ip(), Channel::Command, b"message");
+    assert_eq!(b.hear(), b"message");
+    assert!(send_file(&a, [127, 0, 40, 9].into(), b"nobody listens there").is_err());
 }
 
 fn framed(message: &[u8], checksummed: bool) -> Vec<u8> {

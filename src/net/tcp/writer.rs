@@ -82,7 +82,8 @@ async fn dial(
     }
 }
 
-async fn connect(listen: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
+/// Connects from the address that this node listens on.
+pub(super) async fn connect(listen: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
     let socket = if to.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     // Peers know a node by the address that it listens on.
     if listen.is_ipv4() == to.is_ipv4() {

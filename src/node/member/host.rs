@@ -1,11 +1,17 @@
 //! The member as operations on the ring see it.
 
 use super::{Gossip, Member, announce};
-use crate::gossip::{MOVE_STATE, Move, NodePlace, PLAN_STATE, Plan, READS_STATE};
+use crate::gossip::{GossipEvent, MOVE_STATE, Move, NodePlace, PLAN_STATE, Plan, READS_STATE};
 use crate::net::extensions;
 use crate::repair::{Announced, Host, Place, RingLook};
+use crate::ring::TokenMetadata;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// What stands in the place of a node of 0.6 that has removed another one, before the token of that
+/// one.
+const REMOVAL: &str = ",remove,";
 
 impl Host for Member {
     fn look(&self) -> RingLook {
@@ -16,6 +22,7 @@ impl Host for Member {
             members: membership.members().clone(),
             live: known().filter(|it| gossiper.is_alive(*it)).collect(),
             callable: known().filter(|it| gossiper.announces(*it, extensions::CALLS)).collect(),
+            loads: known().filter_map(|it| Some((it, gossiper.load(it)?))).collect(),
             incomplete: self.incomplete(&gossip),
             generations: gossiper.endpoints().map(|(it, state)| (it, state.generation)).collect(),
             given_up: membership.given_up(),
@@ -104,6 +111,30 @@ impl Host for Member {
 }
 
 impl Member {
+    /// Whether a node of 0.6 says that another one is removed: who, and the ring before.
+    pub(super) fn removal_by_original(
+        gossip: &Gossip,
+        event: &GossipEvent,
+    ) -> Option<(IpAddr, TokenMetadata)> {
+        let GossipEvent::StateChanged { endpoint, name, state, .. } = event else { return None };
+        let is_removal = name == MOVE_STATE && state.value.contains(REMOVAL);
+        if !is_removal || gossip.gossiper.announces(*endpoint, extensions::CALLS) {
+            return None;
+        }
+        Some((*endpoint, gossip.membership.members().ring.clone()))
+    }
+
+    /// Collects what this node has to have since a node of 0.6 has removed another one.
+    pub(super) fn restore(&self, gossip: &Gossip, by: IpAddr, before: &TokenMetadata) {
+        let after = &gossip.membership.members().ring;
+        if let Some(me) = self.me.upgrade()
+            && before != after
+        {
+            let host: Arc<dyn Host> = me;
+            self.operations.restore(by, (before, after), &host);
+        }
+    }
+
     /// By what others can tell that they have heard all that this node has said until now.
     fn announced(&self, gossip: &Gossip) -> Announced {
         let gossiper = &gossip.gossiper;

@@ -3,7 +3,7 @@
 use super::Member;
 use crate::gossip::MessageKind;
 use crate::net::message::Message;
-use crate::net::{Inbound, Verb};
+use crate::net::{Doing, Inbound, IncomingFile, Verb};
 use crate::repair::Host;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -40,14 +40,19 @@ impl Inbound for Receiver {
             Verb::GossipDigestSyn => member.on_gossip(MessageKind::Syn, &message),
             Verb::GossipDigestAck => member.on_gossip(MessageKind::Ack, &message),
             Verb::GossipDigestAck2 => member.on_gossip(MessageKind::Ack2, &message),
-            Verb::StreamRequest if member.operations.receive(&message, host) => {}
             verb => {
-                if !member.responder.receive(&message) {
+                let is_taken =
+                    member.responder.receive(&message) || member.operations.receive(&message, host);
+                if !is_taken {
                     let from = message.from;
                     let line = format_args!("{from} sent a {verb}, which this version does not do");
                     member.messenger.warn(from, line);
                 }
             }
         }
+    }
+
+    fn receive_file(&self, from: IpAddr, file: IncomingFile) -> Doing<'_, ()> {
+        Box::pin(self.member.operations.receive_file(from, file))
     }
 }

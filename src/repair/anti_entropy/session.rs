@@ -11,6 +11,7 @@ use crate::net::caller::Caller;
 use crate::repair::error::OperationError;
 use crate::repair::host::{Host, RingLook};
 use crate::repair::operation::Operation;
+use crate::repair::original::Originals;
 use crate::repair::service::Service;
 use crate::replica::Blocking;
 use crate::ring::{ReplicaPlacement, TokenMetadata, TokenRange};
@@ -58,6 +59,8 @@ pub(in crate::repair) struct AntiEntropy {
     placements: BTreeMap<String, ReplicaPlacement>,
     caller: Caller,
     service: Arc<Service>,
+    /// Repairs with nodes of 0.6.
+    originals: Arc<Originals>,
     rng: Mutex<fastrand::Rng>,
 }
 
@@ -110,11 +113,11 @@ impl AntiEntropy {
         (local, storage, blocking): (IpAddr, Arc<Storage>, Blocking),
         placements: BTreeMap<String, ReplicaPlacement>,
         caller: Caller,
-        service: Arc<Service>,
+        (service, originals): (Arc<Service>, Arc<Originals>),
         seed: u64,
     ) -> Arc<Self> {
         let rng = Mutex::new(fastrand::Rng::with_seed(seed));
-        Arc::new(Self { local, storage, blocking, placements, caller, service, rng })
+        Arc::new(Self { local, storage, blocking, placements, caller, service, originals, rng })
     }
 
     /// Whether these families can be repaired, as far as this node knows.
@@ -132,8 +135,6 @@ impl AntiEntropy {
                 }
                 if !look.live.contains(&replica) {
                     down.insert(replica);
-                } else if !look.callable.contains(&replica) {
-                    return Err(OperationError::Original(replica));
                 }
             }
         }
@@ -167,7 +168,7 @@ impl AntiEntropy {
     ) -> Result<String, OperationError> {
         let look = host.look();
         self.check(families, scope, &look)?;
-        let ring = look.members.ring;
+        let ring = look.members.ring.clone();
         let parties = Parties {
             local: self.local,
             caller: self.caller.clone(),
@@ -181,7 +182,11 @@ impl AntiEntropy {
             let name = self.storage.schema().family(*family).to_string();
             done.push(FamilyRepair { family: name.clone(), ..FamilyRepair::default() });
             let gc_before = self.storage.store(*family).gc_before();
-            for (replicas, ranges) in self.units(*family, scope, &ring)? {
+            for (mut replicas, ranges) in self.units(*family, scope, &ring)? {
+                replicas.retain(|replica| !look.is_original(*replica));
+                if replicas.len() < 2 {
+                    continue;
+                }
                 if !is_same_ring() {
                     return Err(OperationError::RingChanged);
                 }
@@ -193,6 +198,14 @@ impl AntiEntropy {
                 operation.hashing.clear();
                 repaired?;
             }
+            if !look.live.iter().any(|it| look.is_original(*it)) {
+                continue;
+            }
+            operation.enter(&format!("Repairing {name} with nodes of 0.6"));
+            let Some(report) = done.last_mut() else { continue };
+            let repaired = self.originals.repair(*family, host, report).await;
+            operation.note_repaired(&done);
+            repaired?;
         }
         if !is_same_ring() {
             // Who has become a replica meanwhile was not asked.

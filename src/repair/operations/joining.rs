@@ -271,7 +271,9 @@ impl Operations {
                 Err(error) => why = error.to_string(),
             }
         }
-        let Some((endpoint, Halving { token, .. })) = best else {
+        let load = best.as_ref().map(|(_, halving)| halving.load);
+        let busier = self.originals.busier(look, load).await;
+        let Some((endpoint, Halving { token, .. })) = busier.or(best) else {
             return Err(OperationError::NoToken(why));
         };
         log::info!("New token will be {token} to assume load from /{endpoint}");

@@ -9,6 +9,7 @@
 //!   cleanup      drops what other nodes own, or everything
 //!   caches       the thread that fills caches after a start, and saves their keys
 //!   ingest       rows that come from other nodes
+//!   exchange     rows that come from nodes of 0.6 and go to them, as files
 //!   validation   what this node has, for who compares replicas
 //!   counting     how often there was what, for operators
 //!   snapshots    hard links to the SSTables of one moment
@@ -22,6 +23,7 @@ mod caches;
 mod cleanup;
 mod compactions;
 mod counting;
+mod exchange;
 mod flushes;
 mod ingest;
 mod open;
@@ -35,6 +37,7 @@ mod write;
 
 pub use cleanup::CleanupReport;
 pub use counting::MemoryUse;
+pub use exchange::{ExchangeError, OutgoingTable, SpooledFile, TakenIn};
 pub use ingest::{Ingest, IngestError};
 pub use open::StorageError;
 pub(super) use open::{lock, new_environment, prepare_directories};

@@ -14,6 +14,7 @@ use super::super::options::{FamilyOptions, Options};
 use super::super::store::{Environment, OpenError, Store};
 use super::caches::SavedCaches;
 use super::compactions::CompactionQueue;
+use super::exchange;
 use super::flushes::is_shortage;
 use super::replay::{open_log, replay};
 use super::snapshots::Snapshots;
@@ -371,6 +372,7 @@ pub(in crate::storage) fn prepare_directories(
         for keyspace in schema.keyspaces() {
             let folder = files::keyspace_folder(directory, keyspace);
             directory::create(fs, &folder).context("create", &folder)?;
+            exchange::clear(fs, &folder);
         }
         fs.sync_dir(directory).context("sync", directory)?;
     }

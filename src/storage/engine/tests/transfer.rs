@@ -1,6 +1,7 @@
 //! Rows that are copied to other nodes, that come from other nodes, and that are not kept.
 
 mod cleanup;
+mod exchange;
 mod ingest;
 mod pieces;
 mod validation;

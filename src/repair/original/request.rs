@@ -1,0 +1,212 @@
+//! Ranges that nodes of 0.6 ask this one for, and that this one asks them for.
+
+use super::Originals;
+use super::send::Load;
+use crate::base::java::TooLong;
+use crate::net::Verb;
+use crate::net::bodies::{EncodeError, StreamRequest};
+use crate::net::message::Message;
+use crate::repair::calls::WantedRange;
+use crate::repair::host::{Host, RingLook};
+use crate::repair::plan::{self, PlanError};
+use crate::ring::TokenRange;
+use crate::storage::engine::TakenIn;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a source may be silent, though it is alive: it says nothing while it looks for the
+/// rows, which takes it hours if it has many.
+const PATIENCE: Duration = Duration::from_hours(6);
+
+/// How long a source may seem dead.
+const DEAD: Duration = Duration::from_secs(30);
+
+/// How often that is looked at.
+const POLL: Duration = Duration::from_secs(1);
+
+/// Why ranges of a node of 0.6 have not come.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::repair) enum AskOriginalError {
+    /// It may be had from others.
+    #[error("{0} is down")]
+    Dead(IpAddr),
+    #[error("{from} does not send the ranges of keyspace {keyspace} that it was asked for")]
+    Silent { from: IpAddr, keyspace: String },
+    #[error("what {from} sends of keyspace {keyspace} cannot be taken: {why}")]
+    Failed { from: IpAddr, keyspace: String, why: String },
+    #[error("the ranges cannot be asked for: {0}")]
+    Encode(#[from] EncodeError),
+    #[error("the ranges cannot be asked for: {0}")]
+    TooLong(#[from] TooLong),
+    #[error("the ranges cannot be asked for: {0}")]
+    Plan(#[from] PlanError),
+}
+
+/// What is asked of nodes of 0.6: by node and keyspace.
+pub(in crate::repair) fn by_source(
+    wanted: &[WantedRange],
+    look: &RingLook,
+) -> BTreeMap<(IpAddr, String), Vec<WantedRange>> {
+    let mut asked: BTreeMap<(IpAddr, String), Vec<WantedRange>> = BTreeMap::new();
+    for range in wanted {
+        // Where there are too few nothing is fetched at all.
+        for source in plan::sources(range, look.local, look).unwrap_or_default() {
+            if look.is_original(source) {
+                let ranges = asked.entry((source, range.keyspace.clone())).or_default();
+                ranges.push(range.clone());
+            }
+        }
+    }
+    asked
+}
+
+/// Whether a node of 0.6 gets all of these ranges from this one, which ceases to be a replica of
+/// them or is all that is left.
+pub(in crate::repair) fn is_pushed(heir: IpAddr, wanted: &[WantedRange], look: &RingLook) -> bool {
+    let is_local = |range: &WantedRange| {
+        let sources = plan::sources(range, Some(heir), look);
+        sources.is_ok_and(|sources| sources.iter().all(|it| Some(*it) == look.local))
+    };
+    wanted.iter().all(is_local)
+}
+
+impl Originals {
+    /// A node asks for ranges: it gets a session for each keyspace that it names.
+    pub(super) fn on_request(self: &Arc<Self>, message: &Message<'_>, host: &Arc<dyn Host>) {
+        let from = message.from;
+        let requests = match StreamRequest::decode(message.body, self.storage.partitioner()) {
+            Ok(requests) => requests,
+            Err(error) => return self.complain(from, &error),
+        };
+        let Ok(slot) = Arc::clone(&self.asked).try_acquire_owned() else {
+            return self.complain(from, &"too many ask for ranges at once");
+        };
+        let (this, host) = (Arc::clone(self), Arc::clone(host));
+        self.spawn(async move {
+            for request in requests {
+                this.answer_request(from, request, &*host).await;
+            }
+            drop(slot);
+        });
+    }
+
+    async fn answer_request(&self, from: IpAddr, request: StreamRequest, host: &dyn Host) {
+        let StreamRequest { target, keyspace, ranges } = request;
+        if !host.look().live.contains(&target) {
+            let why = format!("it asks for ranges for {target}, which is not known to be alive");
+            return self.complain(from, &why);
+        }
+        if !self.storage.schema().families().any(|(_, family)| family.keyspace == keyspace) {
+            let why = format!("it asks for ranges of keyspace {keyspace}, which has no families");
+            return self.complain(from, &why);
+        }
+        log::info!("{from} asks for {} ranges of keyspace {keyspace} for {target}", ranges.len());
+        let load = Load { keyspace: &keyspace, ranges: &ranges, family: None };
+        if let Err(error) = self.push(target, load, host).await {
+            log::error!(
+                "{target} has not got the ranges of keyspace {keyspace} that {from} has asked \
+                 for: {error}. A node of 0.6 waits for them until it is started again"
+            );
+        }
+    }
+
+    /// Asks a node for ranges of a keyspace, and waits until they are here, as SSTables that count.
+    pub(in crate::repair) async fn fetch_from(
+        &self,
+        source: IpAddr,
+        keyspace: &str,
+        wanted: &[WantedRange],
+        host: &dyn Host,
+    ) -> Result<TakenIn, AskOriginalError> {
+        let partitioner = self.storage.partitioner();
+        let ranges = wanted.iter().map(|range| range.range(partitioner));
+        let ranges: Vec<TokenRange> = ranges.collect::<Result<_, _>>().map_err(PlanError::from)?;
+        let target = self.messenger.local();
+        let request = StreamRequest { target, keyspace: keyspace.to_owned(), ranges };
+        let body = StreamRequest::encode(&[request], partitioner)?;
+        log::info!("asking {source} for {} ranges of keyspace {keyspace}", wanted.len());
+        let session = self.arrivals.await_one(source, keyspace, self.clock.monotonic());
+        let arrival = async {
+            self.messenger.send(Verb::StreamRequest, &body, source)?;
+            let mut seen_alive = Instant::now();
+            loop {
+                session.wait(POLL).await;
+                let (from, keyspace) = (source, keyspace.to_owned());
+                match session.outcome() {
+                    Some(Ok(taken)) => return Ok(taken),
+                    Some(Err(why)) => {
+                        return Err(AskOriginalError::Failed { from, keyspace, why });
+                    }
+                    None => {}
+                }
+                if host.look().live.contains(&source) {
+                    seen_alive = Instant::now();
+                } else if seen_alive.elapsed() >= DEAD {
+                    return Err(AskOriginalError::Dead(source));
+                }
+                if session.silence(self.clock.monotonic()) >= PATIENCE {
+                    return Err(AskOriginalError::Silent { from, keyspace });
+                }
+            }
+        };
+        let arrived = arrival.await;
+        if arrived.is_err() {
+            self.arrivals.give_up(&session, "it is not waited for any longer");
+        }
+        arrived
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::Token;
+
+    fn node(host: u8) -> IpAddr {
+        [10, 0, 0, host].into()
+    }
+
+    /// The local node is 1, and 3 is one of 0.6; all are alive but 4.
+    fn look() -> RingLook {
+        RingLook {
+            live: [1, 2, 3].map(node).into(),
+            callable: [1, 2].map(node).into(),
+            local: Some(node(1)),
+            ..RingLook::default()
+        }
+    }
+
+    fn wanted(keyspace: &str, lost: &[u8], kept: &[u8]) -> WantedRange {
+        let [lost, kept] = [lost, kept].map(|it| it.iter().copied().map(node).collect());
+        let [start, end] = ["0", "1"].map(str::to_owned);
+        let (from_all, accepts_loss, keyspace) = (false, false, keyspace.to_owned());
+        WantedRange { keyspace, start, end, lost, kept, from_all, accepts_loss }
+    }
+
+    #[test]
+    fn each_node_of_0_6_is_asked_for_what_it_has_of_each_keyspace() {
+        let ranges = [
+            wanted("A", &[3], &[2]),
+            wanted("A", &[4], &[2, 3]),
+            wanted("B", &[3], &[]),
+            wanted("B", &[2], &[3]),
+        ];
+        let asked = by_source(&ranges, &look());
+        let names: Vec<_> = asked.keys().map(|(source, keyspace)| (*source, &**keyspace)).collect();
+        assert_eq!(names, [(node(3), "A"), (node(3), "B")]);
+        let counts: Vec<usize> = asked.values().map(Vec::len).collect();
+        assert_eq!(counts, [2, 1]);
+        let partitioner = crate::ring::Partitioner::Random;
+        assert_eq!(ranges[0].range(partitioner).unwrap().end, Token::Random(1));
+    }
+
+    #[test]
+    fn only_what_this_node_gives_away_is_pushed() {
+        assert!(is_pushed(node(3), &[wanted("A", &[1], &[2, 3])], &look()));
+        assert!(!is_pushed(node(3), &[wanted("A", &[1], &[]), wanted("A", &[2], &[1])], &look()));
+        assert!(!is_pushed(node(3), &[wanted("A", &[4], &[1, 2])], &look()));
+    }
+}

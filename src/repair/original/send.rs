@@ -1,0 +1,281 @@
+//! Rows go to a node of 0.6, as files.
+
+use super::Originals;
+use super::departures::News;
+use crate::base::fs::File;
+use crate::base::java::TooLong;
+use crate::model::schema::FamilyId;
+use crate::net::bodies::{EncodeError, StreamFile, StreamFinished};
+use crate::net::message::{Header, Message, STREAMING_KEYSPACE};
+use crate::net::{FileConnection, Verb};
+use crate::repair::host::Host;
+use crate::repair::merkle::straight;
+use crate::replica::Abandoned;
+use crate::ring::{RowRange, TokenRange};
+use crate::storage::engine::{ExchangeError, OutgoingTable, TakenIn};
+use crate::storage::error::{FileContext, FileError};
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::sync::mpsc::Receiver;
+use tokio::time::Instant;
+
+/// How often a connection for a file is tried, as in 0.6; and the longest pause in between.
+const DIALS: u32 = 8;
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+
+/// How often a file is sent.
+const ATTEMPTS: u32 = 3;
+
+/// How long a target may take until it is ready for files, and until it has taken one in.
+const READY: Duration = Duration::from_mins(2);
+const FINISHED: Duration = Duration::from_mins(15);
+
+/// How long it may take none of the bytes of a file.
+const STALLED: Duration = Duration::from_mins(1);
+
+/// How long a target may seem dead before it is given up.
+const DEAD: Duration = Duration::from_secs(30);
+
+/// How often that is looked at.
+const POLL: Duration = Duration::from_secs(1);
+
+/// Bytes that are read and sent at a time.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// Why rows did not get to a node. It may have some of them.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::repair) enum PushError {
+    #[error("the rows cannot be written to files: {0}")]
+    Write(#[from] ExchangeError),
+    #[error("{0}")]
+    File(#[from] FileError),
+    #[error("it cannot be told of the files: {0}")]
+    Encode(#[from] EncodeError),
+    #[error("it cannot be told of the files: {0}")]
+    TooLong(#[from] TooLong),
+    #[error("it is down")]
+    Dead,
+    #[error("it does not say that it is ready for files")]
+    NotReady,
+    #[error("it does not say whether {0} has arrived")]
+    NotFinished(String),
+    #[error("{0} was sent {ATTEMPTS} times, and did not arrive")]
+    NotTaken(String),
+    #[error("no connection can be made to it: {0}")]
+    Dial(io::Error),
+    #[error(transparent)]
+    Abandoned(#[from] Abandoned),
+}
+
+/// What goes to a target in a session.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::repair) struct Load<'a> {
+    pub(in crate::repair) keyspace: &'a str,
+    pub(in crate::repair) ranges: &'a [TokenRange],
+    /// None for all of the keyspace.
+    pub(in crate::repair) family: Option<FamilyId>,
+}
+
+impl Originals {
+    /// Sends a node all that this one has of some ranges, in one session. When this returns the
+    /// node has it. Returns how much it was.
+    pub(in crate::repair) async fn push(
+        &self,
+        target: IpAddr,
+        load: Load<'_>,
+        host: &dyn Host,
+    ) -> Result<TakenIn, PushError> {
+        let turn = self.departures.turn(target).await;
+        let tables = self.write_out(load).await?;
+        let mut news = turn.listen();
+        let sent = self.send_all(target, load.keyspace, tables, &mut news, host).await?;
+        log::info!(
+            "{target} has {} rows of keyspace {} from here: {} bytes",
+            sent.rows,
+            load.keyspace,
+            sent.bytes
+        );
+        Ok(sent)
+    }
+
+    /// Writes what is to go to files.
+    async fn write_out(&self, load: Load<'_>) -> Result<Vec<(FamilyId, OutgoingTable)>, PushError> {
+        let pieces = straight(load.ranges);
+        let rows: Vec<RowRange> = pieces.iter().flat_map(TokenRange::row_ranges).collect();
+        let rows: Arc<[RowRange]> = rows.into();
+        let families = self.storage.schema().families();
+        let is_meant = |(id, keyspace): (FamilyId, &str)| {
+            keyspace == load.keyspace && load.family.is_none_or(|only| only == id)
+        };
+        let families = families.filter(|(id, family)| is_meant((*id, &family.keyspace)));
+        let families: Vec<FamilyId> = families.map(|(id, _)| id).collect();
+        let _permit = self.writing.acquire().await.map_err(|_| Abandoned)?;
+        let mut tables = Vec::new();
+        for id in families {
+            let (storage, rows) = (Arc::clone(&self.storage), Arc::clone(&rows));
+            let stopping = Arc::clone(&self.stopping);
+            let write_out = move || storage.write_out(id, &rows, &stopping);
+            let table = self.blocking.run(write_out).await??;
+            tables.extend(table.map(|table| (id, table)));
+        }
+        Ok(tables)
+    }
+
+    async fn send_all(
+        &self,
+        target: IpAddr,
+        keyspace: &str,
+        tables: Vec<(FamilyId, OutgoingTable)>,
+        news: &mut Receiver<News>,
+        host: &dyn Host,
+    ) -> Result<TakenIn, PushError> {
+        let file = |(path, length): &(std::path::PathBuf, u64)| StreamFile {
+            path: path.to_string_lossy().into_owned(),
+            length: *length,
+            keyspace: keyspace.to_owned(),
+        };
+        let files: Vec<StreamFile> =
+            tables.iter().flat_map(|(_, table)| table.table().files.iter().map(file)).collect();
+        let body = StreamFile::encode(&files)?;
+        let headers = vec![Header { name: STREAMING_KEYSPACE.into(), value: keyspace.as_bytes() }];
+        self.messenger.send_with(Verb::StreamInitiate, headers, &body, target)?;
+        let mut sent = TakenIn::default();
+        if files.is_empty() {
+            return Ok(sent);
+        }
+        let is_ready = |news| (news == News::Ready).then_some(());
+        self.hear(news, target, READY, host, is_ready).await?.ok_or(PushError::NotReady)?;
+        for (family, table) in tables {
+            for (path, length) in &table.table().files {
+                self.send_file((target, family), &table, (path, *length), news, host).await?;
+                sent.bytes += length;
+            }
+            sent.rows += table.table().rows;
+        }
+        Ok(sent)
+    }
+
+    /// Sends a file until the target says that it has it.
+    async fn send_file(
+        &self,
+        (target, family): (IpAddr, FamilyId),
+        table: &OutgoingTable,
+        (path, length): (&Path, u64),
+        news: &mut Receiver<News>,
+        host: &dyn Host,
+    ) -> Result<(), PushError> {
+        let name = path.to_string_lossy().into_owned();
+        for _ in 0..ATTEMPTS {
+            let file = table.open(path)?;
+            let connection = self.dial(target, host).await?;
+            if let Err(error) = self.copy((target, family), (path, length), file, connection).await
+            {
+                log::warn!("{name} on its way to {target}: {error}");
+            }
+            let is_of_it = |news| match news {
+                News::Finished(finished) if finished.path == name => Some(finished.is_received),
+                _ => None,
+            };
+            match self.hear(news, target, FINISHED, host, is_of_it).await? {
+                Some(true) => return Ok(()),
+                Some(false) => log::warn!("{target} wants {name} to be sent again"),
+                None => return Err(PushError::NotFinished(name)),
+            }
+        }
+        Err(PushError::NotTaken(name))
+    }
+
+    /// Connects, more and more patiently.
+    async fn dial(&self, target: IpAddr, host: &dyn Host) -> Result<FileConnection, PushError> {
+        let mut pause = self.messenger.timeout();
+        let mut dials = 0;
+        loop {
+            let error = match self.messenger.transport().dial_for_file(target).await {
+                Ok(connection) => return Ok(connection),
+                Err(error) => error,
+            };
+            dials += 1;
+            if dials >= DIALS {
+                return Err(PushError::Dial(error));
+            }
+            if !host.look().live.contains(&target) {
+                return Err(PushError::Dead);
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            log::warn!("cannot connect to {target} to send it a file, trying again: {error}");
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn copy(
+        &self,
+        (target, family): (IpAddr, FamilyId),
+        (path, length): (&Path, u64),
+        file: Arc<dyn File>,
+        mut connection: FileConnection,
+    ) -> Result<(), PushError> {
+        let stalled = |_| PushError::Dial(io::ErrorKind::TimedOut.into());
+        let mut at = 0;
+        while at < length {
+            let count = (length - at).min(CHUNK_BYTES as u64) as usize;
+            let (file, path) = (Arc::clone(&file), path.to_owned());
+            let read = move || {
+                let mut chunk = vec![0; count];
+                file.read_exact_at(&mut chunk, at).context("read", &path)?;
+                Ok::<_, FileError>(chunk)
+            };
+            let chunk = self.blocking.run(read).await??;
+            self.throttle.take(count).await;
+            let written = tokio::time::timeout(STALLED, connection.write_all(&chunk)).await;
+            written.map_err(stalled)?.map_err(PushError::Dial)?;
+            self.outgoing.add(target, family, count);
+            at += count as u64;
+        }
+        let closed = tokio::time::timeout(STALLED, connection.shutdown()).await;
+        closed.map_err(stalled)?.map_err(PushError::Dial)
+    }
+
+    /// Waits for something that a target says. None if it does not come in time.
+    async fn hear<T>(
+        &self,
+        news: &mut Receiver<News>,
+        target: IpAddr,
+        patience: Duration,
+        host: &dyn Host,
+        mut choose: impl FnMut(News) -> Option<T>,
+    ) -> Result<Option<T>, PushError> {
+        let began = Instant::now();
+        let mut seen_alive = began;
+        loop {
+            match tokio::time::timeout(POLL, news.recv()).await {
+                Ok(Some(heard)) => {
+                    if let Some(chosen) = choose(heard) {
+                        return Ok(Some(chosen));
+                    }
+                }
+                Ok(None) => return Ok(None),
+                Err(_) => {}
+            }
+            if host.look().live.contains(&target) {
+                seen_alive = Instant::now();
+            } else if seen_alive.elapsed() >= DEAD {
+                return Err(PushError::Dead);
+            }
+            if began.elapsed() >= patience {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// A target says what became of a file.
+    pub(super) fn on_finished(&self, message: &Message<'_>) {
+        match StreamFinished::decode(message.body) {
+            Ok(finished) => self.departures.tell(message.from, News::Finished(finished)),
+            Err(error) => self.complain(message.from, &error),
+        }
+    }
+}
