@@ -60,9 +60,10 @@ pub(super) fn begin(
         }
         return Ok((identity, Beginning::Replace(token)));
     }
-    let beginning = match place {
-        SavedPlace::Joining(Some(token)) => Beginning::Join(Some(token)),
-        _ => Beginning::Join(configured),
+    let token = match place {
+        SavedPlace::Joining(Some(token)) => Some(token),
+        _ => configured,
     };
-    Ok((identity, beginning))
+    let former = identity.former.clone();
+    Ok((identity, Beginning::Join { token, former }))
 }

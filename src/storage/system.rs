@@ -32,6 +32,8 @@ const PARTITIONER: &[u8] = b"Partioner";
 pub struct Identity {
     /// Its place on the ring; none if it is to join, and has none yet.
     pub token: Option<Token>,
+    /// The place that it had before it was about to go to another one.
+    pub former: Option<Token>,
     /// Number of this start: grows with each, in seconds since the Unix epoch if possible.
     pub generation: i32,
     /// Whether the token was chosen just now.
@@ -93,14 +95,24 @@ pub fn establish_identity(
     };
     let identity = match (&saved.token, &saved.generation, place) {
         (_, Some(last), SavedPlace::Joining(_) | SavedPlace::Arriving { .. }) => {
-            Identity { token: None, generation: generation(last)?, is_new: false }
+            let former = saved.token.as_ref().map(|token| partitioner.token_from_bytes(token));
+            let former = former.transpose().map_err(|_| IdentityError::Incomplete)?;
+            Identity { token: None, former, generation: generation(last)?, is_new: false }
         }
         (Some(token), Some(last), _) => {
             let token = partitioner.token_from_bytes(token);
             let token = token.map_err(|_| IdentityError::Incomplete)?;
-            Identity { token: Some(token), generation: generation(last)?, is_new: false }
+            Identity {
+                token: Some(token),
+                former: None,
+                generation: generation(last)?,
+                is_new: false,
+            }
         }
-        (None, None, _) => Identity { token: first_token(), generation: now_secs, is_new: true },
+        (None, None, _) => {
+            let (token, former) = (first_token(), None);
+            Identity { token, former, generation: now_secs, is_new: true }
+        }
         _ => return Err(IdentityError::Incomplete),
     };
     write(storage, family, cluster_name, &identity)?;
@@ -228,9 +240,13 @@ pub(super) mod tests {
         };
         let token = Some(partitioner.token(b"anything"));
         let first = establish("Test Cluster", 1000, token.clone()).unwrap();
-        assert_eq!(first, Identity { token: token.clone(), generation: 1000, is_new: true });
+        let identity = |generation, is_new| {
+            let (token, former) = (token.clone(), None);
+            Identity { token, former, generation, is_new }
+        };
+        assert_eq!(first, identity(1000, true));
         let second = establish("Test Cluster", 5, None).unwrap();
-        assert_eq!(second, Identity { token: token.clone(), generation: 1001, is_new: false });
+        assert_eq!(second, identity(1001, false));
         assert_eq!(establish("Test Cluster", 2000, None).unwrap().generation, 2000);
         let error = establish("Other", 2001, None).unwrap_err().to_string();
         assert_eq!(error, "ClusterName mismatch: Test Cluster != Other");
@@ -271,6 +287,12 @@ pub(super) mod tests {
         arriving(&other).save(&storage, Some(&other)).unwrap();
         SavedPlace::Member.save(&storage, None).unwrap();
         drop(storage);
-        assert_eq!(establish(1000).1.token, Some(other));
+        let (storage, fifth) = establish(1000);
+        assert_eq!((fifth.token, fifth.former), (Some(other.clone()), None));
+        // About to leave it for another one.
+        SavedPlace::Joining(Some(Token::Random(7))).save(&storage, None).unwrap();
+        drop(storage);
+        let sixth = establish(1000).1;
+        assert_eq!((sixth.token, sixth.former), (None, Some(other)));
     }
 }

@@ -282,8 +282,10 @@ impl Node {
                 Beginning::Arrive(token, None)
             }
             (None, Some(token), _) => Beginning::Replace(token),
-            (None, None, SavedPlace::Joining(Some(token))) => Beginning::Join(Some(token)),
-            (None, None, _) => Beginning::Join(token),
+            (None, None, SavedPlace::Joining(Some(token))) => {
+                Beginning::Join { token: Some(token), former: identity.former.clone() }
+            }
+            (None, None, _) => Beginning::Join { token, former: identity.former.clone() },
         };
         Some((identity, beginning))
     }

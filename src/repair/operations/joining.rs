@@ -18,8 +18,13 @@ use std::sync::Arc;
 pub enum Beginning {
     /// It is a member, and has its data.
     Member,
-    /// It collects the data of a range, and joins at this token or at one that is to be chosen.
-    Join(Option<Token>),
+    /// It collects the data of a range, and joins.
+    Join {
+        /// At this token, or at one that is to be chosen.
+        token: Option<Token>,
+        /// The token that it has left, or was about to leave.
+        former: Option<Token>,
+    },
     /// The last start had the data for this token, in the place of a dead node or in none, and may
     /// have told others.
     Arrive(Token, Option<IpAddr>),
@@ -59,7 +64,14 @@ impl Operations {
     ) -> Result<(), OperationError> {
         match beginning {
             Beginning::Member => Ok(()),
-            Beginning::Join(token) => self.bootstrap(token.clone(), host).await,
+            Beginning::Join { token, former } => {
+                if let Some(former) = former
+                    && self.who_knows_it_at(former, host).await.is_some()
+                {
+                    return self.stay(former, host).await;
+                }
+                self.bootstrap(token.clone(), host).await
+            }
             Beginning::Arrive(token, replaced) => self.arrive(token, *replaced, host).await,
             Beginning::Replace(token) => self.replace(token, host).await,
         }
@@ -122,6 +134,21 @@ impl Operations {
         let former = replaced.map_or(Former::Others, Former::Dead);
         let regained = self.regain(token, former, host, &operation).await;
         self.end(&operation, regained, |()| "goes on as a member".to_owned())
+    }
+
+    /// This node was about to leave this token, and nobody who is there has heard that it has: it
+    /// is still a member, and those who are to have its data may have missed writes since.
+    async fn stay(&self, token: &Token, host: &Arc<dyn Host>) -> Result<(), OperationError> {
+        let operation = self.enlist(OperationKind::Bootstrap)?;
+        let stayed = self.regain(token, Former::Others, host, &operation).await;
+        let text = self.steps.partitioner.display_token(token);
+        if stayed.is_ok() {
+            log::warn!(
+                "this node was about to leave token {text}, and was stopped before others knew: \
+                 it has stayed there. Do it again"
+            );
+        }
+        self.end(&operation, stayed, |()| format!("stays at token {text}"))
     }
 
     /// Is a member again, as which some know this node, and collects the data that it may lack.
