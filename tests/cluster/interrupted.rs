@@ -136,11 +136,7 @@ fn a_node_that_joins_is_killed_at_every_step() {
 fn a_node_that_replaces_another_is_killed() {
     let mut cluster = Cluster::start(3, slowly());
     fill(&mut cluster.client(0).at(Level::All));
-    let ring = cluster.nodes[0].ask("ring");
-    let dead = cluster.nodes[2].address.to_string();
-    let endpoints = ring["endpoints"].as_array().unwrap();
-    let token = endpoints.iter().find(|it| it["address"] == *dead).unwrap()["token"].clone();
-    let property = format!("-Dcassandra.replace_token={}", token.as_str().unwrap());
+    let property = format!("-Dcassandra.replace_token={}", cluster.token_of(2));
     cluster.kill(2);
     for observer in [0, 1] {
         cluster.wait_until_seen(observer, 2, false);
@@ -227,23 +223,19 @@ fn a_node_that_moves_is_killed() {
 fn who_removes_a_node_is_killed() {
     let mut cluster = Cluster::start(3, slowly());
     fill(&mut cluster.client(0).at(Level::All));
-    let ring = cluster.nodes[0].ask("ring");
-    let dead = cluster.nodes[2].address.to_string();
-    let endpoints = ring["endpoints"].as_array().unwrap();
-    let token = endpoints.iter().find(|it| it["address"] == *dead).unwrap()["token"].clone();
-    let token = token.as_str().unwrap();
+    let token = cluster.token_of(2);
     cluster.kill(2);
     for observer in [0, 1] {
         cluster.wait_until_seen(observer, 2, false);
     }
-    cluster.nodetool(0, &["removetoken", "--no-wait", token]);
+    cluster.nodetool(0, &["removetoken", "--no-wait", &token]);
     assert!(reaches(&cluster, 0, "streaming data"));
     cluster.kill(0);
     cluster.launch(&[0]);
     cluster.wait_until_seen(1, 0, true);
     cluster.wait_until_seen(0, 1, true);
     wait_for_ring(&cluster, &[0, 1], &[0, 1, 2]);
-    let report = cluster.nodetool(1, &["removetoken", token]);
+    let report = cluster.nodetool(1, &["removetoken", &token]);
     assert!(report.contains("is removed from the ring"), "{report}");
     wait_for_ring(&cluster, &[0, 1], &[0, 1]);
     check(&cluster, 0, &[]);

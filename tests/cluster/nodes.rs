@@ -184,6 +184,15 @@ impl Cluster {
         }
     }
 
+    /// The token of a node, as the first node knows it.
+    pub(crate) fn token_of(&self, number: usize) -> String {
+        let ring = self.nodes[0].ask("ring");
+        let address = self.nodes[number].address.to_string();
+        let endpoints = ring["endpoints"].as_array().unwrap();
+        let found = endpoints.iter().find(|it| it["address"] == *address).unwrap();
+        found["token"].as_str().unwrap().to_owned()
+    }
+
     /// The number of the node whose primary range holds a key.
     pub(crate) fn owner(&self, key: &str) -> usize {
         let mut ring = TokenMetadata::default();

@@ -190,7 +190,7 @@ fn a_dead_node_is_removed_under_load() {
     load.go_on();
     cluster.kill(3);
     cluster.wait_until_seen(0, 3, false);
-    let token = token_of(&cluster, 3);
+    let token = cluster.token_of(3);
     let report = cluster.nodetool(0, &["removetoken", &token]);
     assert!(report.contains("is removed from the ring"), "{report}");
     wait_for_members(&cluster, &[0, 1, 2], 3);
@@ -204,7 +204,7 @@ fn a_dead_node_is_replaced_under_load() {
     let mut cluster = Cluster::start(3, replicated(3));
     let load = Load::start(&cluster, &[0, 1]);
     load.go_on();
-    let token = token_of(&cluster, 2);
+    let token = cluster.token_of(2);
     cluster.kill(2);
     for observer in [0, 1] {
         cluster.wait_until_seen(observer, 2, false);
@@ -212,7 +212,7 @@ fn a_dead_node_is_replaced_under_load() {
     let new = cluster.add(&Options::default());
     cluster.nodes[new].launch_with(&[&format!("-Dcassandra.replace_token={token}")]);
     wait_for_members(&cluster, &[0, 1, new], 3);
-    assert_eq!(token_of(&cluster, new), token);
+    assert_eq!(cluster.token_of(new), token);
     load.go_to(&cluster, &[0, 1, new]);
     let last = load.stop();
     check(&cluster, &[0, 1, new], &last);
@@ -224,7 +224,7 @@ fn a_dead_node_is_replaced_under_load() {
         let endpoints = ring["endpoints"].as_array().unwrap().clone();
         endpoints.iter().any(|it| it["address"] == *old && it["status"] == "Up")
     });
-    assert_eq!(token_of(&cluster, new), token);
+    assert_eq!(cluster.token_of(new), token);
     assert_eq!(members(&cluster, 0), 3);
 }
 
@@ -233,7 +233,7 @@ fn a_lost_disk_is_made_good_at_the_same_address() {
     let mut cluster = Cluster::start(3, replicated(3));
     let load = Load::start(&cluster, &[0, 1]);
     load.go_on();
-    let token = token_of(&cluster, 2);
+    let token = cluster.token_of(2);
     cluster.kill(2);
     let directory = cluster.nodes[2].directory.clone();
     for name in ["data", "commitlog", "hints"] {
@@ -250,7 +250,7 @@ fn a_lost_disk_is_made_good_at_the_same_address() {
     let refusal = refused(&serve(&directory));
     assert!(refusal.text.contains("whose data are not here"), "{}", refusal.text);
     assert!(refusal.text.contains(&format!("-Dcassandra.replace_token={token}")));
-    assert_eq!(token_of(&cluster, 2), token);
+    assert_eq!(cluster.token_of(2), token);
     cluster.nodes[2].launch_with(&[&format!("-Dcassandra.replace_token={token}")]);
     wait_for_members(&cluster, &[0, 1, 2], 3);
     load.go_to(&cluster, &[0, 1, 2]);
@@ -269,15 +269,6 @@ fn a_lost_disk_is_made_good_at_the_same_address() {
     }
 }
 
-/// The token of a node as the first node knows it.
-fn token_of(cluster: &Cluster, number: usize) -> String {
-    let ring = cluster.nodes[0].ask("ring");
-    let address = cluster.nodes[number].address.to_string();
-    let endpoints = ring["endpoints"].as_array().unwrap();
-    let found = endpoints.iter().find(|it| it["address"] == *address).unwrap();
-    found["token"].as_str().unwrap().to_owned()
-}
-
 #[test]
 fn what_cannot_be_done_is_refused() {
     let mut cluster = Cluster::start(2, replicated(1));
@@ -286,7 +277,7 @@ fn what_cannot_be_done_is_refused() {
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         String::from_utf8(output.stderr).unwrap()
     };
-    let other = token_of(&cluster, 1);
+    let other = cluster.token_of(1);
     let text = refused(&cluster, &["move", &other]);
     assert!(text.contains("is already owned by another node"), "{text}");
     let text = refused(&cluster, &["removetoken", &other]);

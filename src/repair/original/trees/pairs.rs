@@ -10,18 +10,26 @@ use std::time::Duration;
 /// A tree says nothing any more of rows that were written since. The other one may take hours.
 const STALE: Duration = Duration::from_hours(6);
 
-/// One of the two trees of a pair, while the other one is not there.
-#[derive(Debug)]
-enum Waiting {
-    Own(Arc<MerkleTree>),
-    Theirs(Arc<MerkleTree>),
+/// Whose tree it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Own,
+    Theirs,
 }
+
+/// A tree that waits for the other one of its pair.
+#[derive(Debug)]
+struct Waiting {
+    side: Side,
+    tree: Arc<MerkleTree>,
+    since: Duration,
+}
+
+type ByPair = BTreeMap<(FamilyId, IpAddr), Waiting>;
 
 /// The trees that wait, at most one for each neighbour and column family.
 #[derive(Debug, Default)]
-pub(in crate::repair::original) struct Pairs(
-    Mutex<BTreeMap<(FamilyId, IpAddr), (Waiting, Duration)>>,
-);
+pub(in crate::repair::original) struct Pairs(Mutex<ByPair>);
 
 impl Pairs {
     /// This node has its tree: that of a neighbour, if it has waited.
@@ -32,12 +40,7 @@ impl Pairs {
         tree: Arc<MerkleTree>,
         now: Duration,
     ) -> Option<Arc<MerkleTree>> {
-        let mut pairs = self.lock(now);
-        if let Some((Waiting::Theirs(theirs), _)) = pairs.remove(&(family, other)) {
-            return Some(theirs);
-        }
-        pairs.insert((family, other), (Waiting::Own(tree), now));
-        None
+        self.pair((family, other), Waiting { side: Side::Own, tree, since: now })
     }
 
     /// A neighbour has sent its tree: that of this node, if it has waited.
@@ -48,25 +51,28 @@ impl Pairs {
         tree: Arc<MerkleTree>,
         now: Duration,
     ) -> Option<Arc<MerkleTree>> {
-        let mut pairs = self.lock(now);
-        if let Some((Waiting::Own(own), _)) = pairs.remove(&(family, other)) {
-            return Some(own);
-        }
-        pairs.insert((family, other), (Waiting::Theirs(tree), now));
-        None
+        self.pair((family, other), Waiting { side: Side::Theirs, tree, since: now })
     }
 
     /// Whether the tree of a neighbour waits.
     pub(super) fn waits(&self, family: FamilyId, other: IpAddr, now: Duration) -> bool {
-        matches!(self.lock(now).get(&(family, other)), Some((Waiting::Theirs(_), _)))
+        let pairs = self.lock(now);
+        pairs.get(&(family, other)).is_some_and(|waiting| waiting.side == Side::Theirs)
     }
 
-    fn lock(
-        &self,
-        now: Duration,
-    ) -> MutexGuard<'_, BTreeMap<(FamilyId, IpAddr), (Waiting, Duration)>> {
+    /// The tree of the other side, if it has waited; else this one waits.
+    fn pair(&self, key: (FamilyId, IpAddr), new: Waiting) -> Option<Arc<MerkleTree>> {
+        let mut pairs = self.lock(new.since);
+        if let Some(other) = pairs.remove(&key).filter(|other| other.side != new.side) {
+            return Some(other.tree);
+        }
+        pairs.insert(key, new);
+        None
+    }
+
+    fn lock(&self, now: Duration) -> MutexGuard<'_, ByPair> {
         let mut pairs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        pairs.retain(|_, (_, since)| now.saturating_sub(*since) < STALE);
+        pairs.retain(|_, waiting| now.saturating_sub(waiting.since) < STALE);
         pairs
     }
 }
