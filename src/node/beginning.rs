@@ -62,6 +62,8 @@ pub(super) fn begin(
     }
     let token = match place {
         SavedPlace::Joining(Some(token)) => Some(token),
+        // It was about to go to where the most is to be done.
+        SavedPlace::Joining(None) if identity.former.is_some() => None,
         _ => configured,
     };
     let former = identity.former.clone();

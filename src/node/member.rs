@@ -432,9 +432,9 @@ impl Member {
         }
         let effects = gossip.gossiper.tick(self.clock.monotonic());
         self.act(&mut gossip, effects);
-        self.operations.tidy();
         self.deliver_hints(&gossip.gossiper);
         self.write_notes(gossip);
+        self.operations.tidy();
     }
 
     /// Begins to deliver hints to those who are there, as far as it is not under way.

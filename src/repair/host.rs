@@ -85,6 +85,9 @@ pub trait Host: Send + Sync + Debug {
     /// All know the place that this node has taken: nobody has to act any more as some might not.
     fn settle(&self) -> Announced;
 
+    /// All that this node has said of itself until now.
+    fn said(&self) -> Announced;
+
     /// Whether it has heard what another node announced, or this one, and acts by it.
     fn has_heard(&self, of: IpAddr, announced: Announced) -> bool;
 

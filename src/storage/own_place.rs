@@ -94,13 +94,14 @@ impl SavedPlace {
             _ => String::new(),
         };
         row.insert((b"", REPLACED), replaced.as_bytes(), at);
-        storage.apply_own(&row.finish())?;
+        // The token first: a member without one could not start.
         if let Some(token) = token {
             let mut row = MutationBuilder::new(storage.schema(), KEYSPACE, ROW.as_bytes());
             row.family(family);
             row.insert((b"", TOKEN), &partitioner.token_to_bytes(token), at);
             storage.apply_own(&row.finish())?;
         }
+        storage.apply_own(&row.finish())?;
         storage.sync().map_err(WriteError::from)
     }
 }

@@ -60,6 +60,12 @@ pub enum IdentityError {
     /// The data cannot be read.
     #[error("Could not read system table. Did you change partitioners? {0}")]
     Read(#[from] ReadError),
+    /// A node that joins for the first time has data already, of which nothing is known.
+    #[error(
+        "this node is to bootstrap, and begins with no data, but the directories hold some of {0}: \
+         empty them, or set AutoBootstrap to false and InitialToken to have these data served"
+    )]
+    HoldsData(String),
     /// The data cannot be written.
     #[error("cannot write the system keyspace: {0}")]
     Write(#[from] WriteError),
@@ -111,12 +117,27 @@ pub fn establish_identity(
         }
         (None, None, _) => {
             let (token, former) = (first_token(), None);
+            if token.is_none()
+                && let Some(family) = family_with_data(storage)
+            {
+                return Err(IdentityError::HoldsData(family));
+            }
             Identity { token, former, generation: now_secs, is_new: true }
         }
         _ => return Err(IdentityError::Incomplete),
     };
     write(storage, family, cluster_name, &identity)?;
     Ok(identity)
+}
+
+/// A column family of a user that has data.
+fn family_with_data(storage: &Storage) -> Option<String> {
+    let of_users = storage.stores().iter().filter(|store| store.schema().keyspace != KEYSPACE);
+    let mut with_data = of_users.filter(|store| {
+        let statistics = store.statistics();
+        statistics.live_bytes > 0 || statistics.memtable_operations > 0
+    });
+    with_data.next().map(|store| store.schema().to_string())
 }
 
 /// Saves a generation that others have made necessary, durably.
@@ -214,18 +235,21 @@ pub(super) mod tests {
             block_cache_bytes: 1 << 20,
             ..Options::new("/data", "/log")
         };
-        let family = ColumnFamilySchema {
-            keyspace: KEYSPACE.into(),
-            name: LOCATION_INFO.into(),
-            kind: ColumnFamilyKind::Standard { columns: Comparator::Bytes },
-            comment: None,
+        let family = |keyspace: &str, name: &str| {
+            Arc::new(ColumnFamilySchema {
+                keyspace: keyspace.into(),
+                name: name.into(),
+                kind: ColumnFamilyKind::Standard { columns: Comparator::Bytes },
+                comment: None,
+            })
         };
-        let schema = Arc::new(Schema::new([Arc::new(family)]));
+        let families = [family(KEYSPACE, LOCATION_INFO), family("Blog", "Entries")];
+        let schema = Arc::new(Schema::new(families));
         Storage::open(components, options, partitioner, schema, |_| FamilyOptions::default())
             .unwrap()
     }
 
-    /// Storage with the keyspace `system` alone.
+    /// Storage with the keyspace `system` and one more.
     pub(in crate::storage) fn open_with(partitioner: Partitioner) -> Storage {
         open(&SimFileSystem::new(1), partitioner)
     }
@@ -294,5 +318,20 @@ pub(super) mod tests {
         drop(storage);
         let sixth = establish(1000).1;
         assert_eq!((sixth.token, sixth.former), (None, Some(other)));
+    }
+
+    #[test]
+    fn who_bootstraps_first_does_not_drop_data_of_which_nothing_is_known() {
+        let storage = open_with(Partitioner::Random);
+        let id = storage.schema().family_id("Blog", "Entries").unwrap();
+        let mut row = MutationBuilder::new(storage.schema(), "Blog", b"row");
+        row.family(id).insert((b"", b"column"), b"value", 1);
+        storage.apply_own(&row.finish()).unwrap();
+        let refused = establish_identity(&storage, "c", 1000, || None).unwrap_err();
+        assert!(matches!(&refused, IdentityError::HoldsData(family) if family == "Blog.Entries"));
+        // With a place of its own it serves them.
+        let token = Token::Random(5);
+        let identity = establish_identity(&storage, "c", 1000, || Some(token.clone())).unwrap();
+        assert_eq!(identity.token, Some(token));
     }
 }

@@ -98,6 +98,10 @@ impl Host for Member {
         announced
     }
 
+    fn said(&self) -> Announced {
+        self.announced(&self.lock())
+    }
+
     fn has_heard(&self, of: IpAddr, announced: Announced) -> bool {
         let gossip = self.lock();
         let known = gossip.gossiper.state(of);

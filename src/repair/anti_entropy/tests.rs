@@ -94,6 +94,10 @@ impl Host for Known {
         Announced { generation: 1, version: 1 }
     }
 
+    fn said(&self) -> Announced {
+        Announced { generation: 1, version: 1 }
+    }
+
     fn has_heard(&self, _of: IpAddr, _announced: Announced) -> bool {
         true
     }

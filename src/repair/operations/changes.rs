@@ -111,11 +111,14 @@ impl Operations {
         let Saved { before, token, after } = saved;
         self.save(before, token).await?;
         host.serve_reads();
-        let announced = self.steps.tell(host, place).await;
+        let mut announced = self.steps.tell(host, place).await;
         // It is said for good. But as long as some may write by the ring of before, all others do
         // so as well.
         while let Err(error) = self.steps.be_heard(host, announced).await {
             log::warn!("not all know the new place of this node: {error}");
+            operation.enter(&format!("Telling all nodes: {error}"));
+            // This node may have had to count as started anew since.
+            announced = host.said();
         }
         self.settle(after, host).await
     }

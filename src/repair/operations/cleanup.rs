@@ -14,7 +14,9 @@ impl Operations {
         host: &Arc<dyn Host>,
         operation: &Operation,
     ) -> Result<String, OperationError> {
-        let look = host.look();
+        operation.enter("Cleaning up: waiting until all nodes know of each other");
+        let look = self.settled(None, host).await?;
+        self.check_nobody_else(&look, None)?;
         let (schema, local) = (Arc::clone(self.storage.schema()), self.steps.local);
         let (mut before, mut after) = (0, 0);
         for (name, placement) in &self.steps.placements {
@@ -26,11 +28,19 @@ impl Operations {
             for (id, family) in schema.families().filter(|(_, family)| family.keyspace == *name) {
                 operation.enter(&format!("Cleaning up {name}.{}", family.name));
                 let (storage, keep) = (Arc::clone(&self.storage), keep.clone());
-                let cleaned = self.blocking.run(move || storage.cleanup(id, &keep)).await;
+                let (host, members) = (Arc::clone(host), look.members.clone());
+                // Others change the ring without asking who cleans up. Before this node collects
+                // anything for them it knows of the change.
+                let is_same = move || host.look().members == members;
+                let clean = move || storage.cleanup_while(id, &keep, &is_same);
+                let cleaned = self.blocking.run(clean).await;
                 let cleaned = cleaned.map_err(|_| OperationError::Stopping)?.map_err(|source| {
                     let family = family.to_string();
                     OperationError::Cleanup { family, source }
                 })?;
+                if cleaned.is_cut_short {
+                    return Err(OperationError::RingChanged);
+                }
                 before += cleaned.bytes_before;
                 after += cleaned.bytes_after;
             }

@@ -10,8 +10,14 @@ use crate::repair::host::{Host, Place, RingLook};
 use crate::repair::operation::{Operation, OperationKind};
 use crate::ring::Token;
 use crate::storage::own_place::SavedPlace;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How often others are asked once more where they take this node to be, and after how long.
+const MAX_FAILURES: u32 = 20;
+const POLL: Duration = Duration::from_millis(500);
 
 /// As what a node starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +72,7 @@ impl Operations {
             Beginning::Member => Ok(()),
             Beginning::Join { token, former } => {
                 if let Some(former) = former
-                    && self.who_knows_it_at(former, host).await.is_some()
+                    && self.who_knows_it_at(former, host).await?.is_some()
                 {
                     return self.stay(former, host).await;
                 }
@@ -86,10 +92,7 @@ impl Operations {
         host: &Arc<dyn Host>,
     ) -> Result<(), OperationError> {
         let operation = self.enlist(OperationKind::Bootstrap)?;
-        let joined = async {
-            self.discard(&operation).await?;
-            self.join(token, host, &operation).await
-        };
+        let joined = async { self.join(token, true, host, &operation).await };
         let joined = joined.await;
         self.end(&operation, joined, |token| {
             format!("joined the ring at token {}", self.steps.partitioner.display_token(token))
@@ -102,8 +105,8 @@ impl Operations {
     async fn replace(&self, token: &Token, host: &Arc<dyn Host>) -> Result<(), OperationError> {
         let operation = self.enlist(OperationKind::Replace)?;
         let replaced = async {
-            self.discard(&operation).await?;
-            if self.who_knows_it_at(token, host).await.is_some() {
+            if self.who_knows_it_at(token, host).await?.is_some() {
+                self.discard(&operation).await?;
                 return self.regain(token, Former::Itself, host, &operation).await;
             }
             self.take_place(token, host, &operation).await
@@ -123,7 +126,7 @@ impl Operations {
         replaced: Option<IpAddr>,
         host: &Arc<dyn Host>,
     ) -> Result<(), OperationError> {
-        if self.who_knows_it_at(token, host).await.is_none() {
+        if self.who_knows_it_at(token, host).await?.is_none() {
             if self.dead_owner(token, &host.look()).is_ok() {
                 // It was about to take the place of that one.
                 return self.replace(token, host).await;
@@ -218,9 +221,12 @@ impl Operations {
         Ok(())
     }
 
+    /// Joins the ring; `is_anew` if what is here is to be dropped before, as soon as it is sure
+    /// that nobody counts on it.
     pub(super) async fn join(
         &self,
         token: Option<Token>,
+        is_anew: bool,
         host: &Arc<dyn Host>,
         operation: &Operation,
     ) -> Result<Token, OperationError> {
@@ -229,7 +235,7 @@ impl Operations {
         if ring.token(self.steps.local).is_some() {
             return Err(OperationError::AlreadyMember);
         }
-        if let Some((by, token)) = self.who_knows_it(host).await {
+        if let Some((by, token)) = self.who_knows_it(host).await? {
             let token = self.steps.partitioner.display_token(&token);
             return Err(OperationError::KnownAt { by, token });
         }
@@ -245,6 +251,9 @@ impl Operations {
         let text = self.steps.partitioner.display_token(&token);
         if let Some(owner) = ring.owner(&token) {
             return Err(OperationError::ExistingToken { token: text, owner });
+        }
+        if is_anew {
+            self.discard(operation).await?;
         }
         operation.enter(&format!("Joining at token {text}: waiting until all nodes know"));
         let mut after = ring.clone();
@@ -272,6 +281,7 @@ impl Operations {
         }
         let dead = self.dead_owner(token, &look)?;
         self.check_nobody_else(&look, Some(dead.endpoint))?;
+        self.discard(operation).await?;
         operation.enter(&format!("Replacing {}: waiting until all nodes know", dead.endpoint));
         let mut after = ring.clone();
         after.insert(token.clone(), self.steps.local);
@@ -308,28 +318,48 @@ impl Operations {
     }
 
     /// A live node that takes this one for the owner of this token.
-    async fn who_knows_it_at(&self, token: &Token, host: &Arc<dyn Host>) -> Option<IpAddr> {
-        let known = self.who_knows_it(host).await;
-        known.filter(|(_, known)| known == token).map(|(by, _)| by)
+    async fn who_knows_it_at(
+        &self,
+        token: &Token,
+        host: &Arc<dyn Host>,
+    ) -> Result<Option<IpAddr>, OperationError> {
+        let known = self.who_knows_it(host).await?;
+        Ok(known.filter(|(_, known)| known == token).map(|(by, _)| by))
     }
 
-    /// A live node that takes this one for a member that stays, and at which token.
-    async fn who_knows_it(&self, host: &Arc<dyn Host>) -> Option<(IpAddr, Token)> {
-        let (look, partitioner) = (host.look(), self.steps.partitioner);
-        for endpoint in look.live.intersection(&look.callable) {
-            if *endpoint == self.steps.local {
-                continue;
-            }
-            let call = WhereIs { endpoint: self.steps.local };
-            let Ok(Whereabouts { token: Some(token), is_leaving: false }) =
-                ask(&self.steps.caller, *endpoint, &call).await
-            else {
-                continue;
+    /// A live node that takes this one for a member that stays, and at which token. All of them are
+    /// asked until they have answered.
+    async fn who_knows_it(
+        &self,
+        host: &Arc<dyn Host>,
+    ) -> Result<Option<(IpAddr, Token)>, OperationError> {
+        let local = self.steps.local;
+        let mut asked = BTreeSet::from([local]);
+        let mut failures = 0;
+        loop {
+            let look = host.look();
+            let mut others = look.live.intersection(&look.callable);
+            let Some(endpoint) = others.find(|it| !asked.contains(*it)).copied() else {
+                break;
             };
-            if let Ok(token) = partitioner.parse_token(&token) {
-                return Some((*endpoint, token));
+            match ask(&self.steps.caller, endpoint, &WhereIs { endpoint: local }).await {
+                Ok(Whereabouts { token: Some(token), is_leaving: false }) => {
+                    return Ok(Some((endpoint, self.steps.partitioner.parse_token(&token)?)));
+                }
+                Ok(_) => _ = asked.insert(endpoint),
+                Err(error) if failures == MAX_FAILURES => {
+                    log::warn!("{error}");
+                    return Err(OperationError::OtherRing { by: endpoint, about: vec![local] });
+                }
+                Err(_) => {
+                    failures += 1;
+                    tokio::time::sleep(POLL).await;
+                }
             }
         }
-        None
+        if asked.len() == 1 && host.look().live.len() <= 1 {
+            return Err(OperationError::NobodySeen);
+        }
+        Ok(None)
     }
 }

@@ -52,7 +52,7 @@ impl Operations {
     ) -> Result<String, OperationError> {
         let text = |token: &Token| self.steps.partitioner.display_token(token);
         let from = self.leave(SavedPlace::Joining(to.clone()), host, operation).await?;
-        let joined = self.join(to, host, operation).await;
+        let joined = self.join(to, false, host, operation).await;
         let to = joined.map_err(|error| OperationError::HalfMoved {
             from: text(&from),
             source: Box::new(error),

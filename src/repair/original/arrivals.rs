@@ -243,7 +243,9 @@ impl Arrivals {
         let mut expired = Vec::new();
         let mut sources = self.lock();
         for source in sources.values_mut() {
-            let is_over = |current: &mut Current| current.session.silence(now) >= IDLE;
+            // As long as a file comes, or is made rows of, who reads it looks at the time.
+            let is_over =
+                |current: &mut Current| !current.is_coming && current.session.silence(now) >= IDLE;
             expired.extend(source.current.take_if(is_over).map(|current| current.session));
         }
         sources.retain(|_, source| source.current.is_some() || !source.awaited.is_empty());

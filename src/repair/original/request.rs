@@ -1,6 +1,7 @@
 //! Ranges that nodes of 0.6 ask this one for, and that this one asks them for.
 
 use super::Originals;
+use super::arrivals::{Arrivals, Session};
 use super::send::Load;
 use crate::base::java::TooLong;
 use crate::net::Verb;
@@ -129,6 +130,8 @@ impl Originals {
         let body = StreamRequest::encode(&[request], partitioner)?;
         log::info!("asking {source} for {} ranges of keyspace {keyspace}", wanted.len());
         let session = self.arrivals.await_one(source, keyspace, self.clock.monotonic());
+        // Also if nobody waits for this any more, or a later answer would be taken for this one.
+        let given_up = GiveUp { arrivals: &self.arrivals, session: &session };
         let arrival = async {
             self.messenger.send(Verb::StreamRequest, &body, source)?;
             let mut seen_alive = Instant::now();
@@ -153,10 +156,22 @@ impl Originals {
             }
         };
         let arrived = arrival.await;
-        if arrived.is_err() {
-            self.arrivals.give_up(&session, "it is not waited for any longer");
-        }
+        drop(given_up);
         arrived
+    }
+}
+
+/// Gives a session up at the end, if it is not over.
+struct GiveUp<'a> {
+    arrivals: &'a Arrivals,
+    session: &'a Arc<Session>,
+}
+
+impl Drop for GiveUp<'_> {
+    fn drop(&mut self) {
+        if self.session.outcome().is_none() {
+            self.arrivals.give_up(self.session, "it is not waited for any longer");
+        }
     }
 }
 

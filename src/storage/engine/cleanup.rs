@@ -22,6 +22,8 @@ pub struct CleanupReport {
     pub bytes_before: u64,
     /// Bytes of what is left of them.
     pub bytes_after: u64,
+    /// Whether it was given up before all was done.
+    pub is_cut_short: bool,
 }
 
 impl Storage {
@@ -36,8 +38,19 @@ impl Storage {
         family: FamilyId,
         keep: &[RowRange],
     ) -> Result<CleanupReport, CompactionError> {
+        self.cleanup_while(family, keep, &|| true)
+    }
+
+    /// [`Self::cleanup`], which ends early as soon as the ranges are not those any more: what has
+    /// been written since is not looked at.
+    pub fn cleanup_while(
+        &self,
+        family: FamilyId,
+        keep: &[RowRange],
+        are_current: &dyn Fn() -> bool,
+    ) -> Result<CleanupReport, CompactionError> {
         let store = self.shared.store(family);
-        let report = self.shared.cleanup(store, keep);
+        let report = self.shared.cleanup(store, keep, are_current);
         store.remove_replaced();
         // What was claimed was no candidate.
         self.shared.request_compaction(store);
@@ -60,6 +73,7 @@ impl Shared {
         &self,
         store: &Arc<Store>,
         keep: &[RowRange],
+        are_current: &dyn Fn() -> bool,
     ) -> Result<CleanupReport, CompactionError> {
         check(store)?;
         self.flush(store, FlushCause::Request)?;
@@ -70,6 +84,10 @@ impl Shared {
             let is_new = |generation| !seen.contains(&generation);
             let claim = store.claim_one(|table| is_new(table.generation()), &self.stopping)?;
             let Some(mut claim) = claim else { return Ok(report) };
+            // Behind the claim: what came before a change of the ranges is claimed by now.
+            if !are_current() {
+                return Ok(CleanupReport { is_cut_short: true, ..report });
+            }
             seen.extend(claim.tables().iter().map(|table| table.generation()));
             let is_first = report.rewritten + report.dropped == 0;
             seen.extend(self.clean(&mut claim, keep, is_first, &mut report)?);

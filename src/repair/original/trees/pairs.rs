@@ -54,6 +54,11 @@ impl Pairs {
         self.pair((family, other), Waiting { side: Side::Theirs, tree, since: now })
     }
 
+    /// Trees of a column family that wait are too old for what is begun now.
+    pub(super) fn forget(&self, family: FamilyId, now: Duration) {
+        self.lock(now).retain(|(waiting, _), _| *waiting != family);
+    }
+
     /// Whether the tree of a neighbour waits.
     pub(super) fn waits(&self, family: FamilyId, other: IpAddr, now: Duration) -> bool {
         let pairs = self.lock(now);
@@ -74,5 +79,24 @@ impl Pairs {
         let mut pairs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         pairs.retain(|_, waiting| now.saturating_sub(waiting.since) < STALE);
         pairs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::Partitioner;
+
+    #[test]
+    fn a_tree_of_before_is_not_compared_with_one_of_now() {
+        let (pairs, family, now) = (Pairs::default(), FamilyId(0), Duration::ZERO);
+        let (one, two): (IpAddr, IpAddr) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        let tree = || Arc::new(MerkleTree::even(Partitioner::Random, 2));
+        assert!(pairs.own(family, one, tree(), now).is_none());
+        assert!(pairs.theirs(family, two, tree(), now).is_none() && pairs.waits(family, two, now));
+        pairs.forget(family, now);
+        assert!(!pairs.waits(family, two, now));
+        assert!(pairs.theirs(family, one, tree(), now).is_none());
+        assert!(pairs.own(family, one, tree(), now).is_some(), "these two belong together");
     }
 }

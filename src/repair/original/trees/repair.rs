@@ -48,6 +48,8 @@ impl Originals {
         let keyspace = schema.family(family).keyspace.clone();
         let failed = |replica: IpAddr, why: String| OperationError::Repair { replica, why };
         let now = self.clock.monotonic();
+        // A tree for which an earlier repair has waited in vain would be compared with new ones.
+        self.pairs.forget(family, now);
         let party = |replica: IpAddr| {
             let compared = self.waiters.wait(family, replica);
             Party { replica, compared, rows: self.arrivals.await_one(replica, &keyspace, now) }

@@ -50,8 +50,9 @@ fn only_files_with_rows_of_others_are_written_anew() {
     let (rewritten, bytes_before) = (1, sizes.iter().sum());
     let tables = storage.store(FAMILY).view().tables.clone();
     let bytes_after = tables.iter().map(|table| table.size()).sum();
+    let (dropped, left_alone, is_cut_short) = (1, 1, false);
     let expected =
-        CleanupReport { rewritten, dropped: 1, left_alone: 1, bytes_before, bytes_after };
+        CleanupReport { rewritten, dropped, left_alone, bytes_before, bytes_after, is_cut_short };
     assert_eq!(report, expected);
     assert_eq!(tables[0].generation(), 2, "it is left alone");
     assert_eq!(present(&storage, &ALL), ["b", "d", "f"]);
@@ -81,6 +82,26 @@ fn ranges_may_wrap_and_there_may_be_none_or_all() {
     let report = storage.cleanup(FAMILY, &[]).unwrap();
     assert_eq!((report.left_alone, report.rewritten, report.bytes_after), (0, 0, 0));
     assert!(files(&fs).is_empty() && storage.store(FAMILY).view().tables.is_empty());
+}
+
+#[test]
+fn a_cleanup_ends_when_the_ranges_are_others() {
+    let storage = Setup::default().open(&SimFileSystem::new(1)).unwrap();
+    write_file(&storage, &["n", "p", "x"]);
+    let mut looks = 0;
+    let looks = std::cell::Cell::from_mut(&mut looks);
+    // What comes after the first look is of the ranges of then.
+    let are_current = || {
+        looks.set(looks.get() + 1);
+        if looks.get() == 1 {
+            write_file(&storage, &["q", "y"]);
+        }
+        looks.get() == 1
+    };
+    let keep = between(&storage, "a", "f");
+    let report = storage.cleanup_while(FAMILY, &keep, &are_current).unwrap();
+    assert!(report.is_cut_short && report.dropped == 1, "{report:?}");
+    assert_eq!(present(&storage, &["n", "p", "q", "x", "y"]), ["q", "y"]);
 }
 
 #[test]
