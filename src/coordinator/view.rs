@@ -25,6 +25,8 @@ pub struct Peers {
     pub refusals: BTreeSet<IpAddr>,
     /// Those that collect the data of their places, and are not read from meanwhile.
     pub incomplete: BTreeSet<IpAddr>,
+    /// Those of them that others may not know at these places. They acknowledge no writes.
+    pub unsure: BTreeSet<IpAddr>,
 }
 
 /// The ring with everything that was derived from it.
@@ -34,6 +36,10 @@ pub(super) struct View {
     /// By the number of the keyspace.
     keyspaces: Vec<KeyspaceView>,
     peers: Peers,
+    /// Whose answers to reads count.
+    readable: BTreeSet<IpAddr>,
+    /// Whose acknowledgements of writes count.
+    writable: BTreeSet<IpAddr>,
     local: IpAddr,
     is_alone: bool,
     dynamic_snitch: Option<Arc<DynamicSnitch>>,
@@ -53,7 +59,7 @@ pub(super) struct KeyspaceView {
 pub(super) struct WriteReplicas {
     /// Those that seem alive, without this node.
     pub(super) live: Endpoints,
-    /// Those that do not, or are as good as silent. They get hints.
+    /// Those that do not, are as good as silent, or must not be counted on. They get hints.
     pub(super) dead: Endpoints,
     /// Whether this node is one.
     pub(super) is_local: bool,
@@ -117,17 +123,14 @@ impl View {
             && ring.token(local).is_some()
             && ring.is_settled()
             && keyspaces.iter().all(|keyspace| keyspace.is_held_by_any());
+        let live: BTreeSet<IpAddr> = peers.live.iter().copied().chain([local]).collect();
+        let (readable, writable) = (&live - &peers.incomplete, &live - &peers.unsure);
         let writes = Arc::new(());
-        Self { ring, keyspaces, peers, local, is_alone, dynamic_snitch, writes }
+        Self { ring, keyspaces, peers, readable, writable, local, is_alone, dynamic_snitch, writes }
     }
 
     pub(super) fn peers(&self) -> &Peers {
         &self.peers
-    }
-
-    /// Whether an endpoint seems alive.
-    pub(super) fn is_alive(&self, endpoint: IpAddr) -> bool {
-        endpoint == self.local || self.peers.live.contains(&endpoint)
     }
 
     /// Whether the node understands digests that cover deletions of rows.
@@ -161,8 +164,8 @@ impl View {
         let endpoints: Endpoints = all().collect();
         let requirement = self.by_data_center(&keyspace.placement, &endpoints, level);
         WriteReplicas {
-            live: others().filter(|endpoint| self.is_alive(*endpoint)).collect(),
-            dead: others().filter(|endpoint| !self.is_alive(*endpoint)).collect(),
+            live: others().filter(|endpoint| self.writable.contains(endpoint)).collect(),
+            dead: others().filter(|endpoint| !self.writable.contains(endpoint)).collect(),
             is_local: all().any(|endpoint| endpoint == self.local),
             requirement: requirement.unwrap_or_else(|| {
                 Requirement::any(level.block_for_write(set.natural.len(), pending.len()))
@@ -179,7 +182,7 @@ impl View {
     ) -> ReadReplicas {
         let keyspace = &self.keyspaces[keyspace];
         let natural = keyspace.sets.of(token).natural;
-        let can_answer = |it: &IpAddr| self.is_alive(*it) && !self.peers.incomplete.contains(it);
+        let can_answer = |it: &IpAddr| self.readable.contains(it);
         let mut live: Endpoints = natural.iter().copied().filter(can_answer).collect();
         self.sort_by_proximity(&keyspace.placement, level, &mut live);
         let requirement = self.by_data_center(&keyspace.placement, natural, level);
@@ -264,14 +267,27 @@ mod tests {
             replication_factor: 3,
             snitch: Snitch::EndPoint,
         };
-        let peers = Peers { live: nodes.into(), incomplete: [nodes[1]].into(), ..Peers::default() };
-        let view = View::new(Arc::new(ring), [&placement].into_iter(), peers, nodes[0], None);
+        let mut peers =
+            Peers { live: nodes.into(), incomplete: [nodes[1]].into(), ..Peers::default() };
+        let ring = Arc::new(ring);
+        let view_with = |peers: &Peers| {
+            let placements = [&placement].into_iter();
+            View::new(Arc::clone(&ring), placements, peers.clone(), nodes[0], None)
+        };
+        let view = view_with(&peers);
         let token = Token::ordered(b"x".as_slice().into());
         let write = view.write_replicas(0, &token, All);
         assert!(write.is_local && write.live.len() == 2 && write.are_enough(nodes[0]));
         let read = view.read_replicas(0, &token, Quorum);
         assert!(read.are_enough() && !read.live.contains(&nodes[1]), "{read:?}");
         assert!(!view.read_replicas(0, &token, All).are_enough());
+        // By a ring of long ago it would be counted for a replica that it is no more.
+        peers.unsure.insert(nodes[1]);
+        let view = view_with(&peers);
+        let write = view.write_replicas(0, &token, Quorum);
+        assert_eq!((&write.live[..], &write.dead[..]), (&nodes[2..], &nodes[1..2]));
+        assert!(write.are_enough(nodes[0]));
+        assert!(!view.write_replicas(0, &token, All).are_enough(nodes[0]));
     }
 
     #[test]

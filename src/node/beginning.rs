@@ -47,8 +47,15 @@ pub(super) fn begin(
         }
         return Ok((identity, Beginning::Member));
     }
-    if let SavedPlace::Arriving { token, replaced } = place {
-        return Ok((identity, Beginning::Arrive(token, replaced)));
+    let resumed = match (&place, &identity.former) {
+        (SavedPlace::Arriving { token, replaced }, _) => {
+            Some(Beginning::Arrive(token.clone(), *replaced))
+        }
+        (SavedPlace::Departing, Some(token)) => Some(Beginning::Depart(token.clone())),
+        _ => None,
+    };
+    if let Some(beginning) = resumed {
+        return Ok((identity, beginning));
     }
     if let Some(text) = replace {
         let token = partitioner.parse_token(text);

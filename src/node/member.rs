@@ -23,20 +23,19 @@ use crate::coordinator::{Coordinator, CoordinatorOptions, Hinting, Peers, ReadOp
 use crate::gossip::{
     EXTENSIONS_STATE, Effects, GOSSIP_INTERVAL, GossipEvent, GossipMessage, Gossiper, LOAD_STATE,
     Membership, MembershipChange, MessageKind, Move, NO_READS, NodePlace, READS_STATE, RING_DELAY,
-    RemovedNode, SCHEMA_STATE, VERSION_STATE,
+    RemovedNode, SCHEMA_STATE, UNSURE, VERSION_STATE,
 };
 use crate::net::message::Message;
 use crate::net::messenger::Messenger;
 use crate::net::{Drops, Transport, Verb, extensions};
 use crate::repair::{Operations, OperationsOptions};
-use crate::replica::{Blocking, HintStore, Replica, Responder, ResponderOptions};
+use crate::replica::{Blocking, HintStore, Readiness, Replica, Responder, ResponderOptions};
 use crate::ring::{ReplicaPlacement, Token};
 use crate::storage::Storage;
 use crate::storage::saved_ring::RingNote;
 use crate::storage::system::{self, IdentityError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -124,8 +123,8 @@ pub struct Member {
     handoff: Option<Arc<Handoff>>,
     drops: Arc<Drops>,
     operations: Arc<Operations>,
-    /// Whether this node has all data of its place, or had them when it left.
-    is_complete: Arc<AtomicBool>,
+    /// How far this node has its place and the data for it, or had them when it left.
+    readiness: Arc<Readiness>,
     /// Where hints are written for who has not answered in time.
     blocking: Blocking,
     /// The time of what was noted last of the ring, in milliseconds since 1970. Held while notes
@@ -160,8 +159,8 @@ impl Member {
             reads: options.reads.clone(),
         });
         let drops = Arc::new(Drops::default());
-        let is_complete = Arc::new(AtomicBool::new(options.token.is_some()));
-        let responder = responder(&options, &messenger, &drops, &is_complete);
+        let readiness = Arc::new(Readiness::new(options.token.is_some()));
+        let responder = responder(&options, &messenger, &drops, &readiness);
         let runs_inline = options.replica.runs_inline();
         let blocking = if runs_inline { Blocking::Inline } else { Blocking::Elsewhere };
         let handoff = hints.clone().map(|hints| {
@@ -195,7 +194,7 @@ impl Member {
             handoff,
             drops,
             operations,
-            is_complete,
+            readiness,
             blocking,
             last_note: Mutex::new(noted_millis),
             gossip,
@@ -411,8 +410,8 @@ impl Member {
         }
         self.announce_place(&mut gossip);
         announce(&mut gossip.gossiper, EXTENSIONS_STATE, &extensions::ALL.join(","));
-        if !self.is_complete.load(Ordering::Relaxed) {
-            announce(&mut gossip.gossiper, READS_STATE, NO_READS);
+        if !self.readiness.is_complete() {
+            self.announce_readiness(&mut gossip);
         }
         announce(&mut gossip.gossiper, VERSION_STATE, env!("CARGO_PKG_VERSION"));
         if let Some(handoff) = &self.handoff {
@@ -444,6 +443,7 @@ impl Member {
         for (target, recipient) in self.hints.iter().flat_map(|hints| hints.waiting()) {
             let is_fresh = |silence| silence <= FRESH_NEWS;
             let is_there = gossiper.is_alive(recipient)
+                && takes_hints(gossiper, recipient)
                 && gossiper.silence(recipient, now).is_some_and(is_fresh);
             if is_there && handoff.is_due(target, now) {
                 handoff.begin(target);
@@ -484,7 +484,7 @@ impl Member {
                 self.restore(gossip, by, &before);
             }
             self.warn_of_other_schema(gossip, &event);
-            is_changed |= self.notice(&event);
+            is_changed |= self.notice(&gossip.gossiper, &event);
         }
         if is_changed {
             self.tell_of_ring(gossip);
@@ -519,14 +519,16 @@ impl Member {
     }
 
     /// What an event means besides the ring. Whether it changes what coordinators have to know.
-    fn notice(&self, event: &GossipEvent) -> bool {
+    fn notice(&self, gossiper: &Gossiper, event: &GossipEvent) -> bool {
         match event {
             GossipEvent::Up { endpoint } | GossipEvent::Restarted { endpoint, .. } => {
                 if let GossipEvent::Restarted { .. } = event {
                     // Its old connections lead nowhere.
                     self.transport.disconnect(*endpoint);
                 }
-                self.hand_off(*endpoint);
+                if takes_hints(gossiper, *endpoint) {
+                    self.hand_off(*endpoint);
+                }
                 true
             }
             GossipEvent::Down { endpoint } => {
@@ -639,6 +641,7 @@ impl Member {
             full_digests: announce(extensions::FULL_DIGESTS),
             refusals: announce(extensions::REFUSALS),
             incomplete: self.incomplete(gossip),
+            unsure: unsure(gossip),
         };
         self.coordinator.set_ring(ring, peers);
     }
@@ -646,9 +649,20 @@ impl Member {
     /// Who collects the data of its place, and is not read from meanwhile.
     fn incomplete(&self, gossip: &Gossip) -> BTreeSet<IpAddr> {
         let others = gossip.gossiper.endpoints().filter(|(it, _)| *it != self.local);
-        let others = others.filter(|(_, state)| state.value(READS_STATE) == Some(NO_READS));
-        let own = (!self.is_complete.load(Ordering::Relaxed)).then_some(self.local);
+        let others =
+            others.filter(|(_, state)| matches!(state.value(READS_STATE), Some(NO_READS | UNSURE)));
+        let own = (!self.readiness.is_complete()).then_some(self.local);
         others.map(|(endpoint, _)| endpoint).chain(own).collect()
+    }
+
+    /// Says how far others may rely on this node.
+    fn announce_readiness(&self, gossip: &mut Gossip) {
+        let value = match (self.readiness.is_placed(), self.readiness.is_complete()) {
+            (_, true) => "",
+            (true, false) => NO_READS,
+            (false, false) => UNSURE,
+        };
+        announce(&mut gossip.gossiper, READS_STATE, value);
     }
 
     fn send(&self, to: IpAddr, message: &GossipMessage) {
@@ -690,7 +704,7 @@ fn responder(
     options: &MemberOptions,
     messenger: &Arc<Messenger>,
     drops: &Arc<Drops>,
-    is_complete: &Arc<AtomicBool>,
+    readiness: &Arc<Readiness>,
 ) -> Arc<Responder> {
     Responder::new(ResponderOptions {
         replica: Arc::clone(&options.replica),
@@ -700,8 +714,20 @@ fn responder(
         hints: options.hints.clone(),
         local: options.local,
         drops: Arc::clone(drops),
-        is_complete: Arc::clone(is_complete),
+        readiness: Arc::clone(readiness),
     })
+}
+
+/// Whether a node acknowledges hints: until it knows its place they would only time out.
+fn takes_hints(gossiper: &Gossiper, endpoint: IpAddr) -> bool {
+    gossiper.state(endpoint).and_then(|state| state.value(READS_STATE)) != Some(UNSURE)
+}
+
+/// Who has not found out yet whether others know it at its place.
+fn unsure(gossip: &Gossip) -> BTreeSet<IpAddr> {
+    let known = gossip.gossiper.endpoints();
+    let unsure = known.filter(|(_, state)| state.value(READS_STATE) == Some(UNSURE));
+    unsure.map(|(endpoint, _)| endpoint).collect()
 }
 
 fn every(period: Duration) -> Interval {

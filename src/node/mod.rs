@@ -44,6 +44,7 @@ use crate::ring::{DynamicSnitch, ReplicaPlacement, TokenError};
 use crate::storage::Storage;
 use crate::storage::engine::{Components, StorageError};
 use crate::storage::error::{FileError, ReadError};
+use crate::storage::own_place::SavedPlace;
 use crate::storage::store::OpenError;
 use crate::storage::system::{Identity, IdentityError};
 use crate::wire::ApiVersion;
@@ -269,6 +270,9 @@ impl Node {
         }
         let (operations, host) = (self.member.operations(), Arc::clone(&self.member) as _);
         operations.become_member(&self.beginning, &host).await?;
+        if SavedPlace::read(&self.storage).map_err(IdentityError::from)? == SavedPlace::Left {
+            return Err(NodeError::Decommissioned);
+        }
         self.beginning = Beginning::Member;
         if self.server.is_none() {
             self.server = Some(bind(&self.server_options)?.0);

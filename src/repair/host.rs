@@ -79,6 +79,9 @@ pub trait Host: Send + Sync + Debug {
     /// they were dead before anybody could tell it.
     fn learn(&self, members: &[NodePlace]);
 
+    /// All agree that this node has the place that it has announced: what it acknowledges counts.
+    fn be_placed(&self);
+
     /// This node has all data of its place: it may be read from, as soon as it has one.
     fn serve_reads(&self);
 

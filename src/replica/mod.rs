@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   responder    the verbs as other nodes ask for them, and their answers
+//!     readiness  how far they may rely on this node: for nothing yet, for writes, for all
 //!   verbs        Replica: tries the store inline, and hands to a worker what would block
 //!     workers    bounded threads with a bounded queue, for reads and for blocked writes
 //!     local_store    what a node keeps its data in, as this layer sees it
@@ -13,6 +14,7 @@
 mod blocking;
 mod hints;
 mod local_store;
+mod readiness;
 mod responder;
 mod storage;
 #[cfg(test)]
@@ -26,6 +28,7 @@ pub use hints::{
     SEGMENT_BYTES as HINT_SEGMENT_BYTES, TargetStats,
 };
 pub use local_store::{Applied, LocalStore, LogPosition, WriteError};
+pub use readiness::Readiness;
 pub use responder::{Responder, ResponderOptions};
 pub use verbs::{Answer, Replica, ReplicaError, ReplicaOptions, Row, Ticket, VersionedRow};
 pub use workers::{Abandoned, PoolLoad, QUEUE_LENGTH, WorkerPool};

@@ -1,6 +1,7 @@
 //! What a replica does for other nodes: the messages that ask for it, and their answers.
 
 use super::hints::{HintError, HintStore};
+use super::readiness::Readiness;
 use super::verbs::Replica;
 use crate::model::mutation::RowMutation;
 use crate::model::schema::Schema;
@@ -16,7 +17,6 @@ use crate::ring::Partitioner;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Waker};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
@@ -46,8 +46,8 @@ pub struct ResponderOptions {
     pub local: IpAddr,
     /// Counts what is not done.
     pub drops: Arc<Drops>,
-    /// Whether this node has all data of its place. As long as it has not it answers no reads.
-    pub is_complete: Arc<AtomicBool>,
+    /// What this node must not answer yet.
+    pub readiness: Arc<Readiness>,
 }
 
 /// Answers the requests of other nodes.
@@ -76,6 +76,9 @@ enum Refusal {
     /// Others may not have heard it, and those of 0.6 do not know of such a thing.
     #[error("this node collects the data of its place, and answers no reads before it has them")]
     Incomplete,
+    /// The write itself was done. The same holds.
+    #[error("it is written here, but not acknowledged: the place of this node is not settled yet")]
+    Unplaced,
     #[error("the answer is too large: {0}: ask for fewer columns or rows at a time")]
     TooLarge(#[from] BodyTooLarge),
 }
@@ -86,7 +89,8 @@ impl Refusal {
         match self {
             Self::TooLarge(_) => true,
             Self::Replica(error) => error.is_too_large(),
-            Self::Body(_) | Self::Encode(_) | Self::Hint(_) | Self::Incomplete => false,
+            Self::Body(_) | Self::Encode(_) | Self::Hint(_) => false,
+            Self::Incomplete | Self::Unplaced => false,
         }
     }
 }
@@ -109,7 +113,7 @@ impl Responder {
         };
         let begun = match message.verb {
             Verb::Mutation | Verb::Binary | Verb::ReadRepair => self.begin_write(message),
-            Verb::Read | Verb::RangeSlice if !self.options.is_complete.load(Ordering::Relaxed) => {
+            Verb::Read | Verb::RangeSlice if !self.options.readiness.is_complete() => {
                 Err(Refusal::Incomplete)
             }
             Verb::Read => self.begin_read(message),
@@ -180,8 +184,9 @@ impl Responder {
         let mutation = decode(message.body, &self.options.schema)?;
         let hints = message.header(message::HINT);
         let kept = hints.map_or(Ok(Ok(())), |targets| self.keep_hints(&mutation, targets))?;
-        let (replica, is_answered) =
-            (Arc::clone(&self.options.replica), message.verb != Verb::ReadRepair);
+        let (replica, readiness) =
+            (Arc::clone(&self.options.replica), Arc::clone(&self.options.readiness));
+        let is_answered = message.verb != Verb::ReadRepair;
         Ok(Box::pin(async move {
             // A node of 0.6 sends batches that do nothing, and waits for their acknowledgements.
             if !mutation.families.is_empty() {
@@ -191,6 +196,9 @@ impl Responder {
             kept?;
             if !is_answered {
                 return Ok(None);
+            }
+            if !readiness.is_placed() {
+                return Err(Refusal::Unplaced);
             }
             Ok(Some(WriteResponse::encode(&mutation.keyspace(), &mutation.key)?))
         }))

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! row Bootstrap   B        one byte, as 0.6 has it: 1 if the node has its data, 0 if it has left
-//!                 Place    "member", "joining", "arriving" or "left", of ours
+//!                 Place    "member", "joining", "arriving", "departing" or "left", of ours
 //!                 Target   token bytes: where it joins, if that is known; of ours
 //!                 Replaced the address of the dead node that had the token, if any; of ours
 //! row L           Token    that of a member
@@ -41,7 +41,9 @@ pub enum SavedPlace {
         /// The dead node that had it.
         replaced: Option<IpAddr>,
     },
-    /// It has handed its data over.
+    /// It has handed its data over, and was about to say that it has left, or has told some.
+    Departing,
+    /// It has left, and all know.
     Left,
 }
 
@@ -64,6 +66,7 @@ impl SavedPlace {
                 let replaced = value(REPLACED).and_then(|it| String::from_utf8(it).ok());
                 Self::Arriving { token, replaced: replaced.and_then(|it| it.parse().ok()) }
             }
+            (Some(b"departing"), _) => Self::Departing,
             (Some(b"left"), _) => Self::Left,
             // An original that has left, or was about to move.
             (None, _) if value(HAS_DATA).is_some_and(|it| it == [0]) => Self::Left,
@@ -80,6 +83,7 @@ impl SavedPlace {
             Self::Member => (b"member", 1, None),
             Self::Joining(target) => (b"joining", 0, target.as_ref()),
             Self::Arriving { token, .. } => (b"arriving", 1, Some(token)),
+            Self::Departing => (b"departing", 0, None),
             Self::Left => (b"left", 0, None),
         };
         // Notes of before count less, also if the clock was set back.
@@ -138,6 +142,7 @@ mod tests {
                     replaced: Some([10, 0, 0, 4].into()),
                 },
                 SavedPlace::Arriving { token: partitioner.token(b"c"), replaced: None },
+                SavedPlace::Departing,
                 SavedPlace::Left,
             ] {
                 place.save(&storage, None).unwrap();

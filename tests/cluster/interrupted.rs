@@ -1,10 +1,10 @@
 //! Changes of the ring whose nodes are killed in the middle: they are taken up again or have not
 //! happened, and nothing is lost.
 
-use crate::nodes::{Cluster, replicated, wait_until};
-use crate::server::Options;
+use crate::nodes::{Cluster, assert_unavailable, replicated, wait_until};
 use crate::server::calls::{ALL, Entry, Path, STANDARD, first};
 use crate::server::client::{Client, Level};
+use crate::server::{Options, refused, serve};
 use serde_json::Value;
 use std::thread;
 use std::time::Duration;
@@ -74,13 +74,14 @@ fn wait_for_ring(cluster: &Cluster, observers: &[usize], normal: &[usize]) {
     }
 }
 
-/// Waits until the operation of a node is at a step; false if it is over before.
-fn reaches(cluster: &Cluster, number: usize, step: &str) -> bool {
+/// Waits until the operation of a node is at one of these steps; false if it is over before.
+fn reaches(cluster: &Cluster, number: usize, steps: &[&str]) -> bool {
     let mut is_over = false;
-    wait_until(&format!("node {number} is at: {step}"), || {
+    wait_until(&format!("node {number} is at: {steps:?}"), || {
         let operation = cluster.nodes[number].ask("ring/operation");
         is_over = !operation["done"].is_null() || !operation["error"].is_null();
-        is_over || operation["mode"].as_str().is_some_and(|mode| mode.contains(step))
+        let is_at = |mode: &str| steps.iter().any(|step| mode.contains(step));
+        is_over || operation["mode"].as_str().is_some_and(is_at)
     });
     !is_over
 }
@@ -100,21 +101,38 @@ fn a_node_that_joins_is_killed_at_every_step() {
     let new = cluster.add(&Options::default().with("AutoBootstrap", "true"));
     let mut written = Vec::new();
     let telling = "Telling all nodes";
-    let steps = ["", "waiting until all nodes know", "Bootstrapping", "middle", telling, telling];
-    for (round, step) in steps.into_iter().enumerate() {
+    // Whether somebody had heard that it is a member decides how it goes on after that.
+    let again = [telling, "Rejoining at token"];
+    let steps: [&[&str]; 6] = [
+        &[],
+        &["waiting until all nodes know"],
+        &["Bootstrapping"],
+        &["middle"],
+        &[telling],
+        &again,
+    ];
+    for (round, steps) in steps.into_iter().enumerate() {
         cluster.nodes[new].begin();
         wait_until("its operators are served", || cluster.nodes[new].is_asked());
-        match step {
+        match steps {
             // Whatever it does first.
-            "" => {}
-            "middle" => wait_until("data have come", || is_under_way(&cluster, new)),
-            step => assert!(reaches(&cluster, new, step), "{step} was over before"),
+            [] => {}
+            ["middle"] => wait_until("data have come", || is_under_way(&cluster, new)),
+            steps => assert!(reaches(&cluster, new, steps), "{steps:?} was over before"),
         }
         // What is written while it joins, and while it is dead.
         let timestamp = 10 + round as i64;
         let mut client = cluster.client(0).at(Level::Quorum);
         for row in [round, 100 + round] {
-            client.insert(&key(row), NAME, b"new", timestamp).unwrap();
+            // While it finds out whether others know it as a member it is none to count on.
+            let mut write = || client.insert(&key(row), NAME, b"new", timestamp);
+            wait_until("a quorum has it", || match write() {
+                Ok(()) => true,
+                refused => {
+                    assert_unavailable(&refused);
+                    false
+                }
+            });
             written.push((row, timestamp));
         }
         cluster.kill(new);
@@ -145,7 +163,7 @@ fn a_node_that_replaces_another_is_killed() {
     for step in ["waiting until all nodes know", "Bootstrapping", "Telling all nodes"] {
         cluster.nodes[new].begin_with(&[&property]);
         wait_until("its operators are served", || cluster.nodes[new].is_asked());
-        assert!(reaches(&cluster, new, step), "{step} was over before");
+        assert!(reaches(&cluster, new, &[step]), "{step} was over before");
         cluster.kill(new);
     }
     cluster.nodes[new].launch_with(&[&property]);
@@ -178,7 +196,7 @@ fn a_node_that_leaves_is_killed() {
     fill(&mut cluster.client(0).at(Level::All));
     for step in ["waiting until all nodes know", "streaming data"] {
         cluster.nodetool(2, &["decommission", "--no-wait"]);
-        assert!(reaches(&cluster, 2, step), "{step} was over before");
+        assert!(reaches(&cluster, 2, &[step]), "{step} was over before");
         cluster.kill(2);
         cluster.launch(&[2]);
         wait_for_ring(&cluster, &[0, 1, 2], &[0, 1, 2]);
@@ -200,13 +218,32 @@ fn a_node_that_leaves_is_killed() {
     check(&cluster, 1, &[]);
 }
 
+/// A node that is killed while it tells that it has left says so at the next start, which ends by
+/// that: nobody waits for it.
+#[test]
+fn a_node_that_has_left_is_killed_before_all_know() {
+    let mut cluster = Cluster::start(3, slowly());
+    fill(&mut cluster.client(0).at(Level::All));
+    cluster.nodetool(2, &["decommission", "--no-wait"]);
+    // Whoever is too slow to see it kills it right after.
+    reaches(&cluster, 2, &["Telling all nodes"]);
+    cluster.kill(2);
+    let refusal = refused(&serve(&cluster.nodes[2].directory));
+    assert_eq!(refusal.exit_code, Some(3), "{refusal:?}");
+    assert!(refusal.text.contains("this node was decommissioned"), "{refusal:?}");
+    wait_for_ring(&cluster, &[0, 1], &[0, 1]);
+    cluster.wait_for_hints(&[0, 1]);
+    check(&cluster, 0, &[]);
+    check(&cluster, 1, &[]);
+}
+
 /// A node that moves is killed when it has left its old place: it goes on to the new one.
 #[test]
 fn a_node_that_moves_is_killed() {
     let mut cluster = Cluster::start(3, slowly());
     fill(&mut cluster.client(0).at(Level::All));
     cluster.nodetool(2, &["move", "--no-wait", "99"]);
-    assert!(reaches(&cluster, 2, "Bootstrapping"));
+    assert!(reaches(&cluster, 2, &["Bootstrapping"]));
     cluster.kill(2);
     cluster.launch(&[2]);
     wait_for_ring(&cluster, &[0, 1, 2], &[0, 1, 2]);
@@ -229,7 +266,7 @@ fn who_removes_a_node_is_killed() {
         cluster.wait_until_seen(observer, 2, false);
     }
     cluster.nodetool(0, &["removetoken", "--no-wait", &token]);
-    assert!(reaches(&cluster, 0, "streaming data"));
+    assert!(reaches(&cluster, 0, &["streaming data"]));
     cluster.kill(0);
     cluster.launch(&[0]);
     cluster.wait_until_seen(1, 0, true);

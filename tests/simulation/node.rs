@@ -278,6 +278,9 @@ impl Node {
             (None, _, SavedPlace::Arriving { token, replaced }) => {
                 Beginning::Arrive(token, replaced)
             }
+            (None, _, SavedPlace::Departing) => {
+                Beginning::Depart(identity.former.clone().expect("it had a place"))
+            }
             (None, Some(token), SavedPlace::Joining(Some(at))) if at == token => {
                 Beginning::Arrive(token, None)
             }

@@ -18,8 +18,8 @@ use crate::net::message::Message;
 use crate::net::messenger::Messenger;
 use crate::net::{Channel, Drops, Transport, Verb};
 use crate::replica::{
-    HINT_SEGMENT_BYTES, HintOptions, HintStore, LocalStore, Replica, ReplicaOptions, Responder,
-    ResponderOptions,
+    HINT_SEGMENT_BYTES, HintOptions, HintStore, LocalStore, Readiness, Replica, ReplicaOptions,
+    Responder, ResponderOptions,
 };
 use crate::ring::{
     Partitioner, ReplicaPlacement, ReplicationStrategy, RowRange, Snitch, Token, TokenMetadata,
@@ -27,7 +27,6 @@ use crate::ring::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -386,7 +385,7 @@ fn start_node(
         hints: Some(Arc::clone(&hints)),
         local,
         drops: Arc::new(Drops::default()),
-        is_complete: Arc::new(AtomicBool::new(true)),
+        readiness: Arc::new(Readiness::new(true)),
     });
     let (inbox, arrivals) = mpsc::unbounded_channel();
     network.inboxes.lock().unwrap().insert(local, inbox);

@@ -1,13 +1,12 @@
 //! The member as operations on the ring see it.
 
 use super::{Gossip, Member, announce};
-use crate::gossip::{GossipEvent, MOVE_STATE, Move, NodePlace, PLAN_STATE, Plan, READS_STATE};
+use crate::gossip::{GossipEvent, MOVE_STATE, Move, NodePlace, PLAN_STATE, Plan};
 use crate::net::extensions;
 use crate::repair::{Announced, Host, Place, RingLook};
 use crate::ring::TokenMetadata;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// What stands in the place of a node of 0.6 that has removed another one, before the token of that
 /// one.
@@ -33,6 +32,13 @@ impl Host for Member {
     fn announce(&self, place: &Place) -> Announced {
         let (own, plan) = self.spoken(place);
         let mut gossip = self.lock();
+        if let Place::Joining(_) | Place::Replacing(_) = place
+            && !self.readiness.is_complete()
+        {
+            // Who takes it for a replica takes it for one to be, from which others lack nothing.
+            self.readiness.set_placed();
+            self.announce_readiness(&mut gossip);
+        }
         let mut changes = gossip.membership.announce_plan(plan.as_ref());
         if let Some(own) = &own {
             changes.extend(gossip.membership.announce(own));
@@ -75,10 +81,16 @@ impl Host for Member {
         self.write_notes(gossip);
     }
 
-    fn serve_reads(&self) {
-        self.is_complete.store(true, Ordering::Relaxed);
+    fn be_placed(&self) {
         let mut gossip = self.lock();
-        announce(&mut gossip.gossiper, READS_STATE, "");
+        self.readiness.set_placed();
+        self.announce_readiness(&mut gossip);
+    }
+
+    fn serve_reads(&self) {
+        let mut gossip = self.lock();
+        self.readiness.set_complete();
+        self.announce_readiness(&mut gossip);
         self.publish(&gossip);
     }
 

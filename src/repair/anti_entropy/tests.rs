@@ -88,6 +88,8 @@ impl Host for Known {
 
     fn learn(&self, _: &[crate::gossip::NodePlace]) {}
 
+    fn be_placed(&self) {}
+
     fn serve_reads(&self) {}
 
     fn settle(&self) -> Announced {

@@ -28,6 +28,16 @@ impl Saved {
         let before = SavedPlace::Arriving { token: token.clone(), replaced };
         Self { before, token: Some(token.clone()), after: SavedPlace::Member }
     }
+
+    pub(super) fn departing() -> Self {
+        Self { before: SavedPlace::Departing, token: None, after: SavedPlace::Left }
+    }
+
+    /// To this token, or to one that is to be chosen.
+    pub(super) fn moving(to: Option<&Token>) -> Self {
+        let joining = SavedPlace::Joining(to.cloned());
+        Self { before: joining.clone(), token: None, after: joining }
+    }
 }
 
 impl Operations {
@@ -110,7 +120,9 @@ impl Operations {
         operation.enter("Telling all nodes");
         let Saved { before, token, after } = saved;
         self.save(before, token).await?;
-        host.serve_reads();
+        if after == SavedPlace::Member {
+            host.serve_reads();
+        }
         let mut announced = self.steps.tell(host, place).await;
         // It is said for good. But as long as some may write by the ring of before, all others do
         // so as well.

@@ -31,6 +31,9 @@ pub enum Beginning {
         /// The token that it has left, or was about to leave.
         former: Option<Token>,
     },
+    /// The last start had handed the data of this token over, and may have told others that it has
+    /// left.
+    Depart(Token),
     /// The last start had the data for this token, in the place of a dead node or in none, and may
     /// have told others.
     Arrive(Token, Option<IpAddr>),
@@ -62,7 +65,8 @@ enum Former {
 }
 
 impl Operations {
-    /// Becomes what a node starts as. Returns when it is a member with all its data.
+    /// Becomes what a node starts as. Returns when it is a member with all its data, or when all
+    /// know that it has left, if that is what it was about: then [`SavedPlace::Left`] is saved.
     pub async fn become_member(
         &self,
         beginning: &Beginning,
@@ -78,6 +82,7 @@ impl Operations {
                 }
                 self.bootstrap(token.clone(), host).await
             }
+            Beginning::Depart(token) => self.depart(token, host).await,
             Beginning::Arrive(token, replaced) => self.arrive(token, *replaced, host).await,
             Beginning::Replace(token) => self.replace(token, host).await,
         }
@@ -141,7 +146,11 @@ impl Operations {
 
     /// This node was about to leave this token, and nobody who is there has heard that it has: it
     /// is still a member, and those who are to have its data may have missed writes since.
-    async fn stay(&self, token: &Token, host: &Arc<dyn Host>) -> Result<(), OperationError> {
+    pub(super) async fn stay(
+        &self,
+        token: &Token,
+        host: &Arc<dyn Host>,
+    ) -> Result<(), OperationError> {
         let operation = self.enlist(OperationKind::Bootstrap)?;
         let stayed = self.regain(token, Former::Others, host, &operation).await;
         let text = self.steps.partitioner.display_token(token);
@@ -179,6 +188,7 @@ impl Operations {
             let owner = after.owner(token).ok_or(OperationError::RingChanged)?;
             return Err(OperationError::ExistingToken { token: text, owner });
         }
+        host.be_placed();
         let mut before = after.clone();
         before.remove(local);
         if let Former::Dead(endpoint) = former {
@@ -318,7 +328,7 @@ impl Operations {
     }
 
     /// A live node that takes this one for the owner of this token.
-    async fn who_knows_it_at(
+    pub(super) async fn who_knows_it_at(
         &self,
         token: &Token,
         host: &Arc<dyn Host>,

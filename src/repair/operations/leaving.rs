@@ -5,10 +5,9 @@ use super::Operations;
 use super::changes::Saved;
 use crate::repair::error::OperationError;
 use crate::repair::host::{Host, Place};
-use crate::repair::operation::Operation;
+use crate::repair::operation::{Operation, OperationKind};
 use crate::repair::plan;
 use crate::ring::Token;
-use crate::storage::own_place::SavedPlace;
 use std::sync::Arc;
 
 impl Operations {
@@ -17,15 +16,31 @@ impl Operations {
         host: &Arc<dyn Host>,
         operation: &Operation,
     ) -> Result<String, OperationError> {
-        self.leave(SavedPlace::Left, host, operation).await?;
+        self.leave(Saved::departing(), host, operation).await?;
         operation.enter("Decommissioned");
         Ok("this node has left the ring, and can be stopped".to_owned())
+    }
+
+    /// Goes on where the last start ended that had handed all data over, and may or may not have
+    /// said that it has left this token.
+    pub(super) async fn depart(
+        &self,
+        token: &Token,
+        host: &Arc<dyn Host>,
+    ) -> Result<(), OperationError> {
+        if self.who_knows_it_at(token, host).await?.is_some() {
+            return self.stay(token, host).await;
+        }
+        let operation = self.enlist(OperationKind::Decommission)?;
+        let left = Place::Left(token.clone());
+        let departed = self.switch(&left, Saved::departing(), host, &operation).await;
+        self.end(&operation, departed, |()| "this node has left the ring".to_owned())
     }
 
     /// Hands all data over and leaves the ring.
     pub(super) async fn leave(
         &self,
-        next: SavedPlace,
+        saved: Saved,
         host: &Arc<dyn Host>,
         operation: &Operation,
     ) -> Result<Token, OperationError> {
@@ -37,7 +52,6 @@ impl Operations {
         let heirs = self.steps.heirs(&ring, &after);
         let (leaving, back) = (Place::Leaving(own.clone()), Place::Normal(own.clone()));
         self.prepare(&leaving, (&ring, &heirs), Some(&back), host, operation).await?;
-        let saved = Saved { before: next.clone(), token: None, after: next };
         self.switch(&Place::Left(own.clone()), saved, host, operation).await?;
         Ok(own)
     }
@@ -51,7 +65,7 @@ impl Operations {
         operation: &Operation,
     ) -> Result<String, OperationError> {
         let text = |token: &Token| self.steps.partitioner.display_token(token);
-        let from = self.leave(SavedPlace::Joining(to.clone()), host, operation).await?;
+        let from = self.leave(Saved::moving(to.as_ref()), host, operation).await?;
         let joined = self.join(to, false, host, operation).await;
         let to = joined.map_err(|error| OperationError::HalfMoved {
             from: text(&from),

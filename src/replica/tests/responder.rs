@@ -15,14 +15,14 @@ use crate::net::message::{HINT, Header, Message};
 use crate::net::messenger::Messenger;
 use crate::net::{Channel, Drops, Transport, Verb};
 use crate::replica::{
-    HINT_SEGMENT_BYTES, HintOptions, HintStore, LocalStore, Replica, ReplicaOptions, Responder,
-    ResponderOptions,
+    HINT_SEGMENT_BYTES, HintOptions, HintStore, LocalStore, Readiness, Replica, ReplicaOptions,
+    Responder, ResponderOptions,
 };
 use crate::ring::{Partitioner, RowRange};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -68,6 +68,10 @@ impl Rig {
     }
 
     fn with_max_body(max_body: usize) -> Self {
+        Self::with(max_body, Readiness::new(true))
+    }
+
+    fn with(max_body: usize, readiness: Readiness) -> Self {
         let schema = Arc::new(Schema::new([Arc::new(ColumnFamilySchema {
             keyspace: "Blog".to_owned(),
             name: "Authors".to_owned(),
@@ -105,7 +109,7 @@ impl Rig {
             hints: Some(hints.clone()),
             local: local(),
             drops: drops.clone(),
-            is_complete: Arc::new(AtomicBool::new(true)),
+            readiness: Arc::new(readiness),
         });
         Self { schema, store, hints, sent, drops, responder }
     }
@@ -207,19 +211,24 @@ async fn a_hint_that_is_not_kept_is_not_acknowledged() {
 
 #[tokio::test]
 async fn who_lacks_data_of_its_place_takes_writes_and_answers_no_reads() {
-    let rig = Rig::new();
-    rig.responder.options.is_complete.store(false, Ordering::SeqCst);
-    let mut builder = MutationBuilder::new(&rig.schema, "Blog", b"ada");
-    builder.family(FAMILY).insert((b"", b"a"), b"v", 5);
-    let mutation = bodies::encode_mutation(&builder.finish(), &rig.schema).unwrap();
-    rig.send(1, Verb::Mutation, Vec::new(), &mutation);
-    assert_eq!((rig.names().as_str(), rig.replies().len()), ("a", 1));
+    let rig = Rig::with(usize::MAX, Readiness::new(false));
+    let write = |column: &str| {
+        let mut builder = MutationBuilder::new(&rig.schema, "Blog", b"ada");
+        builder.family(FAMILY).insert((b"", column.as_bytes()), b"v", 5);
+        bodies::encode_mutation(&builder.finish(), &rig.schema).unwrap()
+    };
+    rig.send(1, Verb::Mutation, Vec::new(), &write("a"));
+    // Nobody may count it for a replica until all agree that it is one.
+    assert_eq!((rig.names().as_str(), rig.replies().len()), ("a", 0));
+    rig.responder.options.readiness.set_placed();
+    rig.send(1, Verb::Mutation, Vec::new(), &write("b"));
+    assert_eq!((rig.names().as_str(), rig.replies().len()), ("ab", 1));
     let (key, slice) = ("ada".into(), Slice::all(None));
     let read = ReadCommand { family: FAMILY, key, slice, digest_only: false };
     let read = read.encode(&rig.schema).unwrap();
     rig.send(2, Verb::Read, Vec::new(), &read);
     assert_eq!(rig.replies().len(), 0);
-    rig.responder.options.is_complete.store(true, Ordering::SeqCst);
+    rig.responder.options.readiness.set_complete();
     rig.send(3, Verb::Read, Vec::new(), &read);
     assert_eq!(rig.replies().len(), 1);
 }
