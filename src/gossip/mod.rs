@@ -63,8 +63,8 @@ pub const READS_STATE: &str = "X-ALEXANDRA-READS";
 /// See [`READS_STATE`]. It has a place, or is to have it, which all agree on.
 pub const NO_READS: &str = "refused";
 
-/// See [`READS_STATE`]. Others may know another node at its place: a write counts on it as little as
-/// on one that is dead.
+/// See [`READS_STATE`]. Others may know another node at its place: a write counts on it as little
+/// as on one that is dead.
 pub const UNSURE: &str = "unsure";
 
 /// The application state with a fingerprint of what all nodes have to agree on: schema, replication

@@ -99,9 +99,12 @@ pub fn establish_identity(
         let last = last.first_chunk().ok_or(IdentityError::Incomplete)?;
         Ok::<i32, IdentityError>(i32::from_be_bytes(*last).saturating_add(1).max(now_secs))
     };
-    let identity = match (&saved.token, &saved.generation, place) {
-        (_, Some(last), SavedPlace::Joining(_) | SavedPlace::Arriving { .. })
-        | (_, Some(last), SavedPlace::Departing) => {
+    let is_between = match place {
+        SavedPlace::Joining(_) | SavedPlace::Arriving { .. } | SavedPlace::Departing => true,
+        SavedPlace::Member | SavedPlace::Left => false,
+    };
+    let identity = match (&saved.token, &saved.generation, is_between) {
+        (_, Some(last), true) => {
             let former = saved.token.as_ref().map(|token| partitioner.token_from_bytes(token));
             let former = former.transpose().map_err(|_| IdentityError::Incomplete)?;
             Identity { token: None, former, generation: generation(last)?, is_new: false }
