@@ -73,7 +73,7 @@ pub trait Host: Send + Sync + Debug {
     fn look(&self) -> RingLook;
 
     /// Takes a place: says so to itself, and to the others from the next round of gossip on.
-    fn announce(&self, place: &Place) -> Announced;
+    fn announce(&self, place: &Place);
 
     /// Others know these as members. Takes them for that, as far as it has never heard of them:
     /// they were dead before anybody could tell it.
@@ -86,9 +86,10 @@ pub trait Host: Send + Sync + Debug {
     fn serve_reads(&self);
 
     /// All know the place that this node has taken: nobody has to act any more as some might not.
-    fn settle(&self) -> Announced;
+    fn settle(&self);
 
-    /// All that this node has said of itself until now.
+    /// All that this node has said of itself until now, and by what others can tell whether they
+    /// have heard it.
     fn said(&self) -> Announced;
 
     /// Whether it has heard what another node announced, or this one, and acts by it.

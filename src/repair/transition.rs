@@ -129,7 +129,8 @@ impl HandOver {
 impl Steps {
     /// Says something to all.
     pub(super) async fn tell(&self, host: &Arc<dyn Host>, place: &Place) -> Announced {
-        let announced = host.announce(place);
+        host.announce(place);
+        let announced = host.said();
         let look = host.look();
         if look.live.difference(&look.callable).next().is_some() {
             // A node of 0.6 cannot be asked whether it has heard.

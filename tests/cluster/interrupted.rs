@@ -237,21 +237,83 @@ fn a_node_that_has_left_is_killed_before_all_know() {
     check(&cluster, 1, &[]);
 }
 
-/// A node that moves is killed when it has left its old place: it goes on to the new one.
+/// A node that moves is killed when it has left its old place: it goes on to the new one, be it
+/// told or chosen.
 #[test]
 fn a_node_that_moves_is_killed() {
     let mut cluster = Cluster::start(3, slowly());
     fill(&mut cluster.client(0).at(Level::All));
-    cluster.nodetool(2, &["move", "--no-wait", "99"]);
-    assert!(reaches(&cluster, 2, &["Bootstrapping"]));
-    cluster.kill(2);
-    cluster.launch(&[2]);
-    wait_for_ring(&cluster, &[0, 1, 2], &[0, 1, 2]);
-    let ring = cluster.nodes[0].ask("ring");
-    let endpoints = ring["endpoints"].as_array().unwrap();
-    assert!(endpoints.iter().any(|it| it["token"] == "99"), "{ring}");
+    for movement in [&["move", "--no-wait", "99"][..], &["loadbalance", "--no-wait"]] {
+        let before = cluster.token_of(2);
+        cluster.nodetool(2, movement);
+        assert!(reaches(&cluster, 2, &["Bootstrapping"]));
+        cluster.kill(2);
+        cluster.launch(&[2]);
+        wait_for_ring(&cluster, &[0, 1, 2], &[0, 1, 2]);
+        let after = cluster.token_of(2);
+        assert!(if movement.contains(&"99") { after == "99" } else { after != before }, "{after}");
+        cluster.wait_for_hints(&[0, 1]);
+        check(&cluster, 2, &[]);
+    }
+}
+
+/// A node that joins stands still for so long that others forget it, and is no member by mistake:
+/// it has all that was written meanwhile, when it is one.
+#[test]
+fn a_node_that_joins_stands_still() {
+    let mut cluster = Cluster::start(2, slowly());
+    fill(&mut cluster.client(0).at(Level::All));
+    let new = cluster.add(&Options::default().with("AutoBootstrap", "true"));
+    cluster.nodes[new].begin();
+    wait_until("its operators are served", || cluster.nodes[new].is_asked());
+    wait_until("data have come", || is_under_way(&cluster, new));
+    cluster.pause(new);
+    let joining = |observer: usize| {
+        let ring = cluster.nodes[observer].ask("ring");
+        let endpoints = ring["endpoints"].as_array().unwrap().clone();
+        endpoints.iter().any(|it| it["state"] == "Joining")
+    };
+    wait_until("others forget it", || !joining(0) && !joining(1));
+    let mut client = cluster.client(0).at(Level::All);
+    let written: Vec<(usize, i64)> = (0..ROWS).step_by(10).map(|row| (row, 7)).collect();
+    for (row, timestamp) in &written {
+        client.insert(&key(*row), NAME, b"new", *timestamp).unwrap();
+    }
+    cluster.resume(new);
+    // It goes on, or gives up because nobody knew of it, and is started again.
+    wait_until("it is a member or has given up", || {
+        let operation = cluster.nodes[new].ask("ring/operation");
+        !operation["done"].is_null() || !operation["error"].is_null()
+    });
+    cluster.kill(new);
+    cluster.launch(&[new]);
+    wait_for_ring(&cluster, &[0, 1, new], &[0, 1, new]);
     cluster.wait_for_hints(&[0, 1]);
-    check(&cluster, 2, &[]);
+    check(&cluster, new, &written);
+}
+
+/// A cleanup is killed in the middle: nothing is lost that the node still has to have, and the next
+/// one frees the rest.
+#[test]
+fn a_node_that_cleans_up_is_killed() {
+    let slow = slowly().with("CompactionThroughputInMBPerSecond", "1");
+    let mut cluster = Cluster::start(2, slow);
+    fill(&mut cluster.client(0).at(Level::All));
+    let new = cluster.add(&Options::default().with("AutoBootstrap", "true"));
+    cluster.launch(&[new]);
+    wait_for_ring(&cluster, &[0, 1, new], &[0, 1, new]);
+    cluster.nodetool(0, &["flush", "Keyspace1"]);
+    cluster.nodetool(0, &["cleanup", "--no-wait"]);
+    assert!(reaches(&cluster, 0, &["Cleaning up Keyspace1"]));
+    cluster.kill(0);
+    cluster.launch(&[0]);
+    wait_for_ring(&cluster, &[0, 1, new], &[0, 1, new]);
+    for other in [1, new] {
+        cluster.wait_until_seen(0, other, true);
+    }
+    check(&cluster, 0, &[]);
+    cluster.nodetool(0, &["cleanup"]);
+    check(&cluster, 0, &[]);
 }
 
 /// Who has a dead node removed is killed in the middle: the node is still there, and is removed by

@@ -29,7 +29,7 @@ impl Host for Member {
         }
     }
 
-    fn announce(&self, place: &Place) -> Announced {
+    fn announce(&self, place: &Place) {
         let (own, plan) = self.spoken(place);
         let mut gossip = self.lock();
         if let Place::Joining(_) | Place::Replacing(_) = place
@@ -53,9 +53,7 @@ impl Host for Member {
         if is_changed {
             self.tell_of_ring(&mut gossip);
         }
-        let announced = self.announced(&gossip);
         self.write_notes(gossip);
-        announced
     }
 
     fn learn(&self, members: &[NodePlace]) {
@@ -94,24 +92,26 @@ impl Host for Member {
         self.publish(&gossip);
     }
 
-    fn settle(&self) -> Announced {
+    fn settle(&self) {
         let mut gossip = self.lock();
         let plan = gossip.membership.members().plans.get(&self.local);
         if !matches!(plan, Some(Plan::Arrived(_) | Plan::Gone(_))) {
-            return self.announced(&gossip);
+            return;
         }
         for change in gossip.membership.announce_plan(None) {
             self.follow(&mut gossip, change);
         }
         self.announce_plan(&mut gossip, None);
         self.tell_of_ring(&mut gossip);
-        let announced = self.announced(&gossip);
         self.write_notes(gossip);
-        announced
     }
 
     fn said(&self) -> Announced {
-        self.announced(&self.lock())
+        let gossip = self.lock();
+        let gossiper = &gossip.gossiper;
+        let state = gossiper.state(self.local);
+        let version = state.and_then(|it| it.states.values().map(|state| state.version).max());
+        Announced { generation: gossiper.generation(), version: version.unwrap_or_default() }
     }
 
     fn has_heard(&self, of: IpAddr, announced: Announced) -> bool {
@@ -149,14 +149,6 @@ impl Member {
             let host: Arc<dyn Host> = me;
             self.operations.restore(by, (before, after), &host);
         }
-    }
-
-    /// By what others can tell that they have heard all that this node has said until now.
-    fn announced(&self, gossip: &Gossip) -> Announced {
-        let gossiper = &gossip.gossiper;
-        let state = gossiper.state(self.local);
-        let version = state.and_then(|it| it.states.values().map(|state| state.version).max());
-        Announced { generation: gossiper.generation(), version: version.unwrap_or_default() }
     }
 
     /// What this node says in gossip of a place: its own one, and what else is to be known.

@@ -143,7 +143,8 @@ impl Operations {
     ) -> Result<(), OperationError> {
         self.save(place, None).await?;
         // Until all have heard that as well, who is stopped now would be missed.
-        if let Err(error) = self.steps.be_heard(host, host.settle()).await {
+        host.settle();
+        if let Err(error) = self.steps.be_heard(host, host.said()).await {
             log::warn!("{error}");
         }
         Ok(())

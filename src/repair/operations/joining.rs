@@ -4,7 +4,7 @@ use super::Operations;
 use super::changes::Saved;
 use crate::gossip::NodePlace;
 use crate::model::schema::FamilyId;
-use crate::repair::calls::{Halving, WhereIs, Whereabouts, WhichToken, ask};
+use crate::repair::calls::{AskError, Halving, WhereIs, Whereabouts, WhichToken, ask};
 use crate::repair::error::OperationError;
 use crate::repair::host::{Host, Place, RingLook};
 use crate::repair::operation::{Operation, OperationKind};
@@ -14,9 +14,11 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::JoinSet;
 
-/// How often others are asked once more where they take this node to be, and after how long.
-const MAX_FAILURES: u32 = 20;
+/// How often others that are silent are asked once more where they take this node to be, and after
+/// how long.
+const MAX_ROUNDS: u32 = 20;
 const POLL: Duration = Duration::from_millis(500);
 
 /// As what a node starts.
@@ -343,33 +345,52 @@ impl Operations {
         &self,
         host: &Arc<dyn Host>,
     ) -> Result<Option<(IpAddr, Token)>, OperationError> {
-        let local = self.steps.local;
-        let mut asked = BTreeSet::from([local]);
-        let mut failures = 0;
+        let mut asked = BTreeSet::from([self.steps.local]);
+        let mut rounds = 0;
         loop {
             let look = host.look();
-            let mut others = look.live.intersection(&look.callable);
-            let Some(endpoint) = others.find(|it| !asked.contains(*it)).copied() else {
+            let others = look.live.intersection(&look.callable);
+            let others: Vec<IpAddr> = others.filter(|it| !asked.contains(*it)).copied().collect();
+            if others.is_empty() {
                 break;
-            };
-            match ask(&self.steps.caller, endpoint, &WhereIs { endpoint: local }).await {
-                Ok(Whereabouts { token: Some(token), is_leaving: false }) => {
-                    return Ok(Some((endpoint, self.steps.partitioner.parse_token(&token)?)));
-                }
-                Ok(_) => _ = asked.insert(endpoint),
-                Err(error) if failures == MAX_FAILURES => {
-                    log::warn!("{error}");
-                    return Err(OperationError::OtherRing { by: endpoint, about: vec![local] });
-                }
-                Err(_) => {
-                    failures += 1;
-                    tokio::time::sleep(POLL).await;
+            }
+            let mut silent = None;
+            for (endpoint, answer) in self.ask_where_it_is(others).await {
+                match answer {
+                    Ok(Whereabouts { token: Some(token), is_leaving: false }) => {
+                        let token = self.steps.partitioner.parse_token(&token)?;
+                        return Ok(Some((endpoint, token)));
+                    }
+                    Ok(_) => _ = asked.insert(endpoint),
+                    Err(error) => silent = Some((endpoint, error)),
                 }
             }
+            let Some((by, error)) = silent else { continue };
+            if rounds == MAX_ROUNDS {
+                log::warn!("{error}");
+                return Err(OperationError::OtherRing { by, about: vec![self.steps.local] });
+            }
+            rounds += 1;
+            tokio::time::sleep(POLL).await;
         }
         if asked.len() == 1 && host.look().live.len() <= 1 {
             return Err(OperationError::NobodySeen);
         }
         Ok(None)
+    }
+
+    async fn ask_where_it_is(
+        &self,
+        endpoints: Vec<IpAddr>,
+    ) -> Vec<(IpAddr, Result<Whereabouts, AskError>)> {
+        let local = self.steps.local;
+        let mut asked = JoinSet::new();
+        for endpoint in endpoints {
+            let caller = self.steps.caller.clone();
+            asked.spawn(async move {
+                (endpoint, ask(&caller, endpoint, &WhereIs { endpoint: local }).await)
+            });
+        }
+        asked.join_all().await
     }
 }
