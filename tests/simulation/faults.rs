@@ -96,7 +96,9 @@ impl Saboteur {
             done.extend(entry.remove());
         }
         if self.next_ms <= cluster.now_ms {
-            self.next_ms = cluster.now_ms + self.rng.u64(50..900);
+            // Where a ring is to change something has to come to its end now and then.
+            let longest = if cluster.setup.changes_ring() { 2000 } else { 900 };
+            self.next_ms = cluster.now_ms + self.rng.u64(50..longest);
             let fault = self.invent(cluster);
             done.extend(fault);
         }
@@ -253,6 +255,7 @@ impl Saboteur {
     /// Puts everything right.
     pub(crate) fn heal(&mut self, cluster: &mut Cluster) {
         self.planned.clear();
+        self.next_ms = u64::MAX;
         cluster.network.mend();
         cluster.network.set_weather(Weather::default());
         for node in 0..cluster.nodes.len() {

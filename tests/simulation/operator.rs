@@ -220,20 +220,20 @@ impl Operator {
             && members.len() > cluster.setup.replication_factor
             && in_use(cluster).count() == members.len();
         match self.rng.u32(..100) {
-            0..30 => {
+            0..25 => {
                 let Some(spare) = spare else { return };
                 let token = self.rng.bool().then(|| self.token(cluster));
                 self.log.push(format!("node {spare} is to join at {token:?}"));
                 self.employ(cluster, spare, Config { token, bootstraps: true, replaces: None });
             }
-            30..45 if can_lose => self.ask(cluster, member, Wish::Decommission),
-            45..60 if can_lose => {
+            25..45 if can_lose => self.ask(cluster, member, Wish::Decommission),
+            45..70 if can_lose => {
                 let token = self.token(cluster);
                 self.ask(cluster, member, Wish::Move(token));
             }
-            60..70 if can_lose => self.ask(cluster, member, Wish::Loadbalance),
-            70..80 => self.ask(cluster, member, Wish::Cleanup(None)),
-            80..100 if self.loss.is_none() && in_use(cluster).count() == members.len() => {
+            70..85 if can_lose => self.ask(cluster, member, Wish::Loadbalance),
+            85..90 => self.ask(cluster, member, Wish::Cleanup(None)),
+            90..100 if self.loss.is_none() && in_use(cluster).count() == members.len() => {
                 let may_remove = members.len() > cluster.setup.replication_factor;
                 let heir = spare.filter(|_| !may_remove || self.rng.bool());
                 if may_remove || heir.is_some() {
@@ -271,14 +271,20 @@ impl Operator {
         });
     }
 
-    /// Any token, between rows or at one.
+    /// A token between rows or at one, and seldom one that is taken.
     fn token(&mut self, cluster: &Cluster) -> Token {
         let partitioner = cluster.setup.partitioner;
-        let mut text = key(self.rng.u8(..ROWS));
-        if partitioner == Partitioner::Random || self.rng.bool() {
-            text.push(char::from(b'a' + self.rng.u8(..26)));
+        let is_taken = |token: &Token| cluster.rings().any(|ring| ring.owner(token).is_some());
+        loop {
+            let mut text = key(self.rng.u8(..ROWS));
+            if partitioner == Partitioner::Random || self.rng.bool() {
+                text.push(char::from(b'a' + self.rng.u8(..26)));
+            }
+            let token = partitioner.token(text.as_bytes());
+            if !is_taken(&token) || self.rng.u32(..20) == 0 {
+                return token;
+            }
         }
-        partitioner.token(text.as_bytes())
     }
 }
 

@@ -19,7 +19,11 @@ use std::sync::{Arc, mpsc};
 const WORK_MS: u64 = 40_000;
 
 /// The same, if the ring changes meanwhile.
-const LONG_WORK_MS: u64 = 90_000;
+const LONG_WORK_MS: u64 = 70_000;
+
+/// How long they work besides in a ring that changes while nothing goes wrong any more, so that
+/// most of what is begun then comes to its end.
+const CALM_WORK_MS: u64 = 50_000;
 
 /// How long operations on the ring take at most when nothing goes wrong any more.
 const OPERATIONS_MS: u64 = 600_000;
@@ -105,9 +109,14 @@ impl Simulation {
         self.meet()?;
         let mut saboteur = Saboteur::new(self.rng.u64(..), &self.cluster);
         let mut operator = Operator::new(self.rng.u64(..), &self.cluster);
-        self.work(&mut saboteur, &mut operator);
+        let changes_ring = self.setup.changes_ring();
+        let work_ms = if changes_ring { LONG_WORK_MS } else { WORK_MS };
+        self.work(work_ms, &mut saboteur, &mut operator);
         saboteur.heal(&mut self.cluster);
         self.fault("all is put right");
+        if changes_ring {
+            self.work(CALM_WORK_MS, &mut saboteur, &mut operator);
+        }
         self.conclude(&mut operator)?;
         self.meet()?;
         self.settle()?;
@@ -149,12 +158,10 @@ impl Simulation {
     }
 
     /// Clients work while things go wrong.
-    fn work(&mut self, saboteur: &mut Saboteur, operator: &mut Operator) {
+    fn work(&mut self, work_ms: u64, saboteur: &mut Saboteur, operator: &mut Operator) {
         let whole_rows = self.setup.profile.keeps_rows_whole();
         let mut inventor = Inventor::new(self.rng.u64(..), whole_rows);
-        let changes_ring = self.setup.changes_ring();
-        let work_ms = if changes_ring { LONG_WORK_MS } else { WORK_MS };
-        let longest_rest = if changes_ring { 300 } else { 120 };
+        let longest_rest = if self.setup.changes_ring() { 300 } else { 120 };
         let end_ms = self.cluster.now_ms + work_ms;
         let mut next_call = [self.cluster.now_ms; CLIENTS];
         let mut next_upkeep = 0;
@@ -276,31 +283,47 @@ impl Simulation {
         Err(self.failure("hints are not delivered", None))
     }
 
-    /// Reads all rows at ALL, which makes their replicas equal.
+    /// Reads all rows: at QUORUM through each node, then at ALL, which makes their replicas equal.
     fn read_everything(&mut self) -> Result<(), Failure> {
-        for family in Family::ALL {
-            for row in 0..ROWS {
-                let serving = |node: &usize| self.cluster.nodes[*node].serves();
-                let serving: Vec<usize> = (0..self.cluster.nodes.len()).filter(serving).collect();
-                let node = self.rng.choice(serving).unwrap_or(0);
-                let operation =
-                    Operation::Read { family, rows: vec![row], selection: Selection::Whole };
-                let call = Call { client: 0, node, level: ConsistencyLevel::All, operation };
-                let number = self.calls;
-                self.begin(call);
-                while self.open.contains_key(&number) {
-                    self.cluster.step(u64::MAX);
-                    self.cluster.upkeep();
-                    self.collect();
-                }
-                let last = self.history.events.last();
-                if !matches!(last, Some((_, Event::End(_, Outcome::Rows(_))))) {
-                    let what = format!("a row cannot be read in the end: {last:?}");
-                    return Err(self.failure(&what, Some((family, row))));
-                }
+        let rows: Vec<(Family, u8)> = Family::ALL
+            .into_iter()
+            .flat_map(|family| (0..ROWS).map(move |row| (family, row)))
+            .collect();
+        let serving = |node: &usize| self.cluster.nodes[*node].serves();
+        let serving: Vec<usize> = (0..self.cluster.nodes.len()).filter(serving).collect();
+        for (family, row) in &rows {
+            for node in &serving {
+                self.read(*node, ConsistencyLevel::Quorum, (*family, *row))?;
             }
         }
+        // What a quorum has not told the others may: these come last, since they make all the same.
+        for which in rows {
+            let node = self.rng.choice(&serving).copied().unwrap_or(0);
+            self.read(node, ConsistencyLevel::All, which)?;
+        }
         Ok(())
+    }
+
+    fn read(
+        &mut self,
+        node: usize,
+        level: ConsistencyLevel,
+        (family, row): (Family, u8),
+    ) -> Result<(), Failure> {
+        let operation = Operation::Read { family, rows: vec![row], selection: Selection::Whole };
+        let number = self.calls;
+        self.begin(Call { client: 0, node, level, operation });
+        while self.open.contains_key(&number) {
+            self.cluster.step(u64::MAX);
+            self.cluster.upkeep();
+            self.collect();
+        }
+        let last = self.history.events.last();
+        if matches!(last, Some((_, Event::End(_, Outcome::Rows(_))))) {
+            return Ok(());
+        }
+        let what = format!("a row cannot be read in the end: {last:?}");
+        Err(self.failure(&what, Some((family, row))))
     }
 
     /// Replicas must be equal. If they are not, clients may have seen why.
