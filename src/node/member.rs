@@ -57,6 +57,10 @@ const FRESH_NEWS: Duration = Duration::from_secs(3);
 /// How long a starting node waits until it has heard of somebody, before it serves on its own.
 const JOIN_PATIENCE: Duration = Duration::from_secs(10);
 
+/// The same if others answer, and take nothing of it. A node at this address was there, which they
+/// have just forgotten or are about to, and for [`RING_DELAY`] after that they are deaf to it.
+const FORGOTTEN_PATIENCE: Duration = RING_DELAY.saturating_add(Duration::from_secs(20));
+
 /// How long it waits for each member of the ring that it knows of.
 const MEMBER_PATIENCE: Duration = Duration::from_secs(4);
 
@@ -352,7 +356,7 @@ impl Member {
         }
         let began = tokio::time::Instant::now();
         loop {
-            let (heard, missing) = {
+            let (heard, missing, patience) = {
                 let gossip = self.lock();
                 let gossiper = &gossip.gossiper;
                 let has_told = |it: IpAddr| {
@@ -362,19 +366,21 @@ impl Member {
                 let members = gossip.membership.members().endpoints();
                 let missing = members.iter().filter(|it| **it != local && !has_told(**it)).count();
                 let mut others = gossiper.endpoints().filter(|(it, _)| *it != local);
-                (others.any(|(it, _)| has_told(it)), missing)
+                let is_answered = gossiper.received() > 0;
+                let patience = if is_answered { FORGOTTEN_PATIENCE } else { JOIN_PATIENCE };
+                (others.any(|(it, _)| has_told(it)), missing, patience)
             };
             let waited = began.elapsed();
             if heard && (missing == 0 || waited >= MEMBER_PATIENCE) {
                 return;
             }
-            if waited >= JOIN_PATIENCE {
+            if waited >= patience {
                 let seeds: Vec<String> = others.iter().map(IpAddr::to_string).collect();
                 log::warn!(
                     "no other node has answered for {} s, neither the seeds ({}) nor members of \
                      the ring: serving on. If this node is to join them, see that they run, that \
                      ListenAddress and StoragePort are right, and that ClusterName is the same",
-                    JOIN_PATIENCE.as_secs(),
+                    patience.as_secs(),
                     seeds.join(", ")
                 );
                 return;

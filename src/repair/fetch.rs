@@ -22,7 +22,7 @@ use crate::replica::{Abandoned, Blocking};
 use crate::ring::DecoratedKey;
 use crate::storage::Storage;
 use crate::storage::engine::{Ingest, IngestError};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -142,22 +142,30 @@ impl Fetcher {
         let lanes = lanes(wanted, &look, schema, partitioner)?;
         let of_originals = by_source(wanted, &look);
         progress.expect(lanes.iter().map(|lane| lane.units.len()).sum());
-        progress.expect(of_originals.len());
+        progress.expect(of_originals.values().map(BTreeMap::len).sum());
         let waiting = Mutex::new(VecDeque::from(lanes));
         let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let originals = Mutex::new(of_originals);
+        let next_original = || originals.lock().unwrap_or_else(PoisonError::into_inner).pop_first();
         let work = async || {
             while let Some(lane) = next() {
                 self.fetch_lane(lane, host, progress).await?;
             }
             Ok::<(), FetchError>(())
         };
-        let ask_originals = async {
-            for ((source, keyspace), wanted) in of_originals {
-                self.fetch_from_original(source, &keyspace, &wanted, host, progress).await?;
+        // Each is asked for one keyspace after the other: it does no two things at once.
+        let ask_originals = async || {
+            while let Some((source, of_source)) = next_original() {
+                for (keyspace, wanted) in of_source {
+                    self.fetch_from_original(source, &keyspace, &wanted, host, progress).await?;
+                }
             }
             Ok(())
         };
-        tokio::try_join!(work(), work(), ask_originals).map(|_| ())
+        let ask_originals =
+            async { tokio::try_join!(ask_originals(), ask_originals(), ask_originals()) };
+        // A large future, which would make all that wait for it large.
+        tokio::try_join!(work(), work(), Box::pin(ask_originals)).map(|_| ())
     }
 
     /// Fetches ranges of a keyspace from a node of 0.6; if that one is dead, from others.

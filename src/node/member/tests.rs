@@ -220,6 +220,37 @@ async fn hints_follow_a_node_to_its_new_address() {
     }
 }
 
+/// As when a node was decommissioned, and a new one is started at its address.
+#[tokio::test(start_paused = true)]
+async fn who_was_just_forgotten_waits_until_it_is_heard() {
+    let wire = Arc::new(Wire::default());
+    let members = [member(1, &wire), member(2, &wire)];
+    let [one, two] = &members;
+    for (member, _) in &members {
+        member.begin();
+    }
+    one.0.lock().gossiper.forget(address(2), one.1.monotonic());
+    let settled = {
+        let two = Arc::clone(&two.0);
+        tokio::spawn(async move { two.settle().await })
+    };
+    let mut rounds = 0;
+    while !settled.is_finished() {
+        members.iter().for_each(round);
+        deliver(&wire, &members);
+        tokio::time::sleep(GOSSIP_INTERVAL).await;
+        rounds += 1;
+    }
+    let is_known = two.0.with_gossip(|gossiper, _| gossiper.is_alive(address(1)));
+    assert!(is_known && rounds > RING_DELAY.as_secs(), "{rounds}");
+    // If nobody says anything it serves on by itself, before long.
+    let lonely = member(3, &wire);
+    lonely.0.begin();
+    let began = tokio::time::Instant::now();
+    lonely.0.settle().await;
+    assert!(began.elapsed() < RING_DELAY);
+}
+
 #[tokio::test]
 async fn hints_go_to_who_was_heard_of_just_now() {
     let wire = Arc::new(Wire::default());

@@ -2,7 +2,7 @@
 
 use super::Originals;
 use super::arrivals::{Arrivals, Session};
-use super::send::Load;
+use super::send::{Load, PushError, Target};
 use crate::base::java::TooLong;
 use crate::net::Verb;
 use crate::net::bodies::{EncodeError, StreamRequest};
@@ -22,8 +22,14 @@ use tokio::time::Instant;
 /// rows, which takes it hours if it has many.
 const PATIENCE: Duration = Duration::from_hours(6);
 
+/// How often it is told that a source is silent.
+const REMINDER: Duration = Duration::from_mins(10);
+
 /// How long a source may seem dead.
 const DEAD: Duration = Duration::from_secs(30);
+
+/// How often a source is asked that is started anew meanwhile, and has forgotten what it was asked.
+const RESTARTS: u32 = 5;
 
 /// How often that is looked at.
 const POLL: Duration = Duration::from_secs(1);
@@ -34,6 +40,8 @@ pub(in crate::repair) enum AskOriginalError {
     /// It may be had from others.
     #[error("{0} is down")]
     Dead(IpAddr),
+    #[error("{0} was started anew meanwhile, {RESTARTS} times")]
+    Restarted(IpAddr),
     #[error("{from} does not send the ranges of keyspace {keyspace} that it was asked for")]
     Silent { from: IpAddr, keyspace: String },
     #[error("what {from} sends of keyspace {keyspace} cannot be taken: {why}")]
@@ -46,18 +54,18 @@ pub(in crate::repair) enum AskOriginalError {
     Plan(#[from] PlanError),
 }
 
-/// What is asked of nodes of 0.6: by node and keyspace.
+/// What is asked of each node of 0.6, by keyspace.
 pub(in crate::repair) fn by_source(
     wanted: &[WantedRange],
     look: &RingLook,
-) -> BTreeMap<(IpAddr, String), Vec<WantedRange>> {
-    let mut asked: BTreeMap<(IpAddr, String), Vec<WantedRange>> = BTreeMap::new();
+) -> BTreeMap<IpAddr, BTreeMap<String, Vec<WantedRange>>> {
+    let mut asked: BTreeMap<IpAddr, BTreeMap<String, Vec<WantedRange>>> = BTreeMap::new();
     for range in wanted {
         // Where there are too few nothing is fetched at all.
         for source in plan::sources(range, look.local, look).unwrap_or_default() {
             if look.is_original(source) {
-                let ranges = asked.entry((source, range.keyspace.clone())).or_default();
-                ranges.push(range.clone());
+                let of_source = asked.entry(source).or_default();
+                of_source.entry(range.keyspace.clone()).or_default().push(range.clone());
             }
         }
     }
@@ -87,16 +95,18 @@ impl Originals {
         };
         let (this, host) = (Arc::clone(self), Arc::clone(host));
         self.spawn(async move {
-            for request in requests {
-                this.answer_request(from, request, &*host).await;
+            let targets: Vec<_> =
+                requests.iter().map(|it| Target::new(it.target, &*host)).collect();
+            for (request, target) in requests.into_iter().zip(targets) {
+                this.answer_request(from, request, target).await;
             }
             drop(slot);
         });
     }
 
-    async fn answer_request(&self, from: IpAddr, request: StreamRequest, host: &dyn Host) {
+    async fn answer_request(&self, from: IpAddr, request: StreamRequest, to: Target<'_>) {
         let StreamRequest { target, keyspace, ranges } = request;
-        if !host.look().live.contains(&target) {
+        if !to.is_live() {
             let why = format!("it asks for ranges for {target}, which is not known to be alive");
             return self.complain(from, &why);
         }
@@ -106,11 +116,15 @@ impl Originals {
         }
         log::info!("{from} asks for {} ranges of keyspace {keyspace} for {target}", ranges.len());
         let load = Load { keyspace: &keyspace, ranges: &ranges, family: None };
-        if let Err(error) = self.push(target, load, host).await {
-            log::error!(
+        match self.push_to(to, load).await {
+            Ok(_) => {}
+            Err(error @ PushError::Restarted) => {
+                log::warn!("{target} does not get what {from} has asked for: {error}");
+            }
+            Err(error) => log::error!(
                 "{target} has not got the ranges of keyspace {keyspace} that {from} has asked \
                  for: {error}. A node of 0.6 waits for them until it is started again"
-            );
+            ),
         }
     }
 
@@ -128,13 +142,34 @@ impl Originals {
         let target = self.messenger.local();
         let request = StreamRequest { target, keyspace: keyspace.to_owned(), ranges };
         let body = StreamRequest::encode(&[request], partitioner)?;
-        log::info!("asking {source} for {} ranges of keyspace {keyspace}", wanted.len());
+        for _ in 0..RESTARTS {
+            log::info!("asking {source} for {} ranges of keyspace {keyspace}", wanted.len());
+            match self.ask_once((source, keyspace), &body, host).await {
+                Err(AskOriginalError::Restarted(_)) => {
+                    log::warn!("{source} was started anew while it was to send ranges");
+                }
+                answer => return answer,
+            }
+        }
+        Err(AskOriginalError::Restarted(source))
+    }
+
+    /// Asks, and waits as long as the source runs.
+    async fn ask_once(
+        &self,
+        (source, keyspace): (IpAddr, &str),
+        body: &[u8],
+        host: &dyn Host,
+    ) -> Result<TakenIn, AskOriginalError> {
+        let generation = || host.look().generations.get(&source).copied();
+        let start = generation();
         let session = self.arrivals.await_one(source, keyspace, self.clock.monotonic());
         // Also if nobody waits for this any more, or a later answer would be taken for this one.
         let given_up = GiveUp { arrivals: &self.arrivals, session: &session };
         let arrival = async {
-            self.messenger.send(Verb::StreamRequest, &body, source)?;
+            self.messenger.send(Verb::StreamRequest, body, source)?;
             let mut seen_alive = Instant::now();
+            let mut told = seen_alive;
             loop {
                 session.wait(POLL).await;
                 let (from, keyspace) = (source, keyspace.to_owned());
@@ -145,13 +180,26 @@ impl Originals {
                     }
                     None => {}
                 }
+                if generation() != start {
+                    return Err(AskOriginalError::Restarted(source));
+                }
                 if host.look().live.contains(&source) {
                     seen_alive = Instant::now();
                 } else if seen_alive.elapsed() >= DEAD {
                     return Err(AskOriginalError::Dead(source));
                 }
-                if session.silence(self.clock.monotonic()) >= PATIENCE {
+                let silence = session.silence(self.clock.monotonic());
+                if silence >= PATIENCE {
                     return Err(AskOriginalError::Silent { from, keyspace });
+                }
+                if silence >= REMINDER && told.elapsed() >= REMINDER {
+                    told = Instant::now();
+                    log::warn!(
+                        "nothing of keyspace {keyspace} has come from {source} for {} min. It \
+                         looks for the rows; or it waits for a node that was stopped while it \
+                         sent it something, until it is started anew: then it is asked again",
+                        silence.as_secs() / 60
+                    );
                 }
             }
         };
@@ -210,10 +258,10 @@ mod tests {
             wanted("B", &[2], &[3]),
         ];
         let asked = by_source(&ranges, &look());
-        let names: Vec<_> = asked.keys().map(|(source, keyspace)| (*source, &**keyspace)).collect();
-        assert_eq!(names, [(node(3), "A"), (node(3), "B")]);
-        let counts: Vec<usize> = asked.values().map(Vec::len).collect();
-        assert_eq!(counts, [2, 1]);
+        assert_eq!(asked.keys().collect::<Vec<_>>(), [&node(3)]);
+        let counts: Vec<_> =
+            asked[&node(3)].iter().map(|(it, ranges)| (&**it, ranges.len())).collect();
+        assert_eq!(counts, [("A", 2), ("B", 1)]);
         let partitioner = crate::ring::Partitioner::Random;
         assert_eq!(ranges[0].range(partitioner).unwrap().end, Token::Random(1));
     }

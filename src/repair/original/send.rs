@@ -59,6 +59,8 @@ pub(in crate::repair) enum PushError {
     TooLong(#[from] TooLong),
     #[error("it is down")]
     Dead,
+    #[error("it was started anew meanwhile, and has forgotten what it was told of the files")]
+    Restarted,
     #[error("it does not say that it is ready for files")]
     NotReady,
     #[error("it does not say whether {0} has arrived")]
@@ -80,21 +82,67 @@ pub(in crate::repair) struct Load<'a> {
     pub(in crate::repair) family: Option<FamilyId>,
 }
 
+/// A node that files go to, as it runs now.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Target<'a> {
+    pub(super) at: IpAddr,
+    /// When it was started.
+    start: Option<i32>,
+    host: &'a dyn Host,
+}
+
+impl<'a> Target<'a> {
+    pub(super) fn new(at: IpAddr, host: &'a dyn Host) -> Self {
+        Self { at, start: host.look().generations.get(&at).copied(), host }
+    }
+
+    /// An error if it has been started anew. It knows nothing of sessions before then, and what it
+    /// asks for since is not to be mistaken for what it asked for before.
+    pub(super) fn check(&self) -> Result<(), PushError> {
+        let is_same = Self::new(self.at, self.host).start == self.start;
+        is_same.then_some(()).ok_or(PushError::Restarted)
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        self.host.look().live.contains(&self.at)
+    }
+}
+
 impl Originals {
-    /// Sends a node all that this one has of some ranges, in one session. When this returns the
-    /// node has it. Returns how much it was.
+    /// Sends a node all that this one has of some ranges, in one session, and in another one if the
+    /// node is started anew meanwhile. When this returns the node has it. Returns how much it was.
     pub(in crate::repair) async fn push(
         &self,
         target: IpAddr,
         load: Load<'_>,
         host: &dyn Host,
     ) -> Result<TakenIn, PushError> {
-        let turn = self.departures.turn(target).await;
+        let mut sessions = 0;
+        loop {
+            sessions += 1;
+            match self.push_to(Target::new(target, host), load).await {
+                Err(error @ PushError::Restarted) if sessions < ATTEMPTS => {
+                    log::warn!("{target}: {error}. It gets them again");
+                }
+                pushed => return pushed,
+            }
+        }
+    }
+
+    /// The same, only as long as the node runs.
+    pub(super) async fn push_to(
+        &self,
+        target: Target<'_>,
+        load: Load<'_>,
+    ) -> Result<TakenIn, PushError> {
+        let turn = self.departures.turn(target.at).await;
+        target.check()?;
         let tables = self.write_out(load).await?;
         let mut news = turn.listen();
-        let sent = self.send_all(target, load.keyspace, tables, &mut news, host).await?;
+        let sent = self.send_all(target, load.keyspace, tables, &mut news).await?;
         log::info!(
-            "{target} has {} rows of keyspace {} from here: {} bytes",
+            "{} has {} rows of keyspace {} from here: {} bytes",
+            target.at,
             sent.rows,
             load.keyspace,
             sent.bytes
@@ -127,11 +175,10 @@ impl Originals {
 
     async fn send_all(
         &self,
-        target: IpAddr,
+        target: Target<'_>,
         keyspace: &str,
         tables: Vec<(FamilyId, OutgoingTable)>,
         news: &mut Receiver<News>,
-        host: &dyn Host,
     ) -> Result<TakenIn, PushError> {
         let file = |(path, length): &(std::path::PathBuf, u64)| StreamFile {
             path: path.to_string_lossy().into_owned(),
@@ -142,16 +189,17 @@ impl Originals {
             tables.iter().flat_map(|(_, table)| table.table().files.iter().map(file)).collect();
         let body = StreamFile::encode(&files)?;
         let headers = vec![Header { name: STREAMING_KEYSPACE.into(), value: keyspace.as_bytes() }];
-        self.messenger.send_with(Verb::StreamInitiate, headers, &body, target)?;
+        target.check()?;
+        self.messenger.send_with(Verb::StreamInitiate, headers, &body, target.at)?;
         let mut sent = TakenIn::default();
         if files.is_empty() {
             return Ok(sent);
         }
         let is_ready = |news| (news == News::Ready).then_some(());
-        self.hear(news, target, READY, host, is_ready).await?.ok_or(PushError::NotReady)?;
+        self.hear(news, target, READY, is_ready).await?.ok_or(PushError::NotReady)?;
         for (family, table) in tables {
             for (path, length) in &table.table().files {
-                self.send_file((target, family), &table, (path, *length), news, host).await?;
+                self.send_file((target, family), &table, (path, *length), news).await?;
                 sent.bytes += length;
             }
             sent.rows += table.table().rows;
@@ -162,27 +210,25 @@ impl Originals {
     /// Sends a file until the target says that it has it.
     async fn send_file(
         &self,
-        (target, family): (IpAddr, FamilyId),
+        (target, family): (Target<'_>, FamilyId),
         table: &OutgoingTable,
         (path, length): (&Path, u64),
         news: &mut Receiver<News>,
-        host: &dyn Host,
     ) -> Result<(), PushError> {
         let name = path.to_string_lossy().into_owned();
         for _ in 0..ATTEMPTS {
             let file = table.open(path)?;
-            let connection = self.dial(target, host).await?;
-            if let Err(error) = self.copy((target, family), (path, length), file, connection).await
-            {
-                log::warn!("{name} on its way to {target}: {error}");
+            let (connection, at) = (self.dial(target).await?, target.at);
+            if let Err(error) = self.copy((at, family), (path, length), file, connection).await {
+                log::warn!("{name} on its way to {at}: {error}");
             }
             let is_of_it = |news| match news {
                 News::Finished(finished) if finished.path == name => Some(finished.is_received),
                 _ => None,
             };
-            match self.hear(news, target, FINISHED, host, is_of_it).await? {
+            match self.hear(news, target, FINISHED, is_of_it).await? {
                 Some(true) => return Ok(()),
-                Some(false) => log::warn!("{target} wants {name} to be sent again"),
+                Some(false) => log::warn!("{} wants {name} to be sent again", target.at),
                 None => return Err(PushError::NotFinished(name)),
             }
         }
@@ -190,11 +236,12 @@ impl Originals {
     }
 
     /// Connects, more and more patiently.
-    async fn dial(&self, target: IpAddr, host: &dyn Host) -> Result<FileConnection, PushError> {
+    async fn dial(&self, target: Target<'_>) -> Result<FileConnection, PushError> {
+        let at = target.at;
         let mut pause = self.messenger.timeout();
         let mut dials = 0;
         loop {
-            let error = match self.messenger.transport().dial_for_file(target).await {
+            let error = match self.messenger.transport().dial_for_file(at).await {
                 Ok(connection) => return Ok(connection),
                 Err(error) => error,
             };
@@ -202,11 +249,12 @@ impl Originals {
             if dials >= DIALS {
                 return Err(PushError::Dial(error));
             }
-            if !host.look().live.contains(&target) {
+            target.check()?;
+            if !target.is_live() {
                 return Err(PushError::Dead);
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
-            log::warn!("cannot connect to {target} to send it a file, trying again: {error}");
+            log::warn!("cannot connect to {at} to send it a file, trying again: {error}");
             tokio::time::sleep(pause).await;
         }
     }
@@ -243,9 +291,8 @@ impl Originals {
     async fn hear<T>(
         &self,
         news: &mut Receiver<News>,
-        target: IpAddr,
+        target: Target<'_>,
         patience: Duration,
-        host: &dyn Host,
         mut choose: impl FnMut(News) -> Option<T>,
     ) -> Result<Option<T>, PushError> {
         let began = Instant::now();
@@ -260,7 +307,8 @@ impl Originals {
                 Ok(None) => return Ok(None),
                 Err(_) => {}
             }
-            if host.look().live.contains(&target) {
+            target.check()?;
+            if target.is_live() {
                 seen_alive = Instant::now();
             } else if seen_alive.elapsed() >= DEAD {
                 return Err(PushError::Dead);

@@ -224,9 +224,13 @@ impl Scene {
 
     /// The peer says something.
     fn say(&self, verb: Verb, headers: &[(&str, &[u8])], body: &[u8]) {
+        self.say_as(ORIGINAL.into(), verb, headers, body);
+    }
+
+    fn say_as(&self, from: IpAddr, verb: Verb, headers: &[(&str, &[u8])], body: &[u8]) {
         let headers = headers.iter().map(|(name, value)| Header { name: (*name).into(), value });
         let headers = headers.collect();
-        let message = Message { headers, ..Message::new(7.into(), ORIGINAL.into(), verb, body) };
+        let message = Message { headers, ..Message::new(7.into(), from, verb, body) };
         assert!(self.operations.receive(&message, &self.host()));
     }
 
@@ -251,8 +255,13 @@ impl Scene {
 
     /// The peer announces files of a keyspace.
     fn announce(&self, keyspace: &str, files: &[StreamFile]) {
+        self.announce_as(ORIGINAL.into(), keyspace, files);
+    }
+
+    fn announce_as(&self, from: IpAddr, keyspace: &str, files: &[StreamFile]) {
         let header = (STREAMING_KEYSPACE, keyspace.as_bytes());
-        self.say(Verb::StreamInitiate, &[header], &StreamFile::encode(files).unwrap());
+        let body = StreamFile::encode(files).unwrap();
+        self.say_as(from, Verb::StreamInitiate, &[header], &body);
     }
 
     /// A connection of the peer brings these bytes, and ends.
@@ -270,6 +279,11 @@ impl Scene {
         }
         names.retain(|name| name.contains("tmp") || name.contains("Data"));
         names
+    }
+
+    /// The peer is started anew, and remembers nothing.
+    fn restart(&self) {
+        *self.known.0.lock().unwrap().generations.entry(ORIGINAL.into()).or_default() += 1;
     }
 
     fn die(&self) {

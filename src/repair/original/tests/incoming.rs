@@ -234,3 +234,59 @@ async fn who_begins_anew_has_forgotten_what_was_before() {
     scene.send_file(&first.bytes[0]).await;
     assert!(scene.is_silent().await);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_was_started_anew_is_asked_again() {
+    let mut scene = Scene::new();
+    let fetched = fetch(&scene);
+    let table = peer_table(&["a", "b"]);
+    let asked = scene.hear().await;
+    scene.announce("Blog", &table.files);
+    scene.hear().await;
+    scene.send_file(&table.bytes[0]).await;
+    scene.hear().await;
+    scene.restart();
+    assert_eq!(scene.hear().await, asked);
+    scene.announce("Blog", &table.files);
+    send_all(&mut scene, &table).await;
+    let taken = fetched.await.unwrap().unwrap();
+    assert_eq!(taken, TakenIn { rows: 2, bytes: table.files[2].length });
+
+    // Not for ever.
+    let fetched = fetch(&scene);
+    for _ in 0..5 {
+        assert_eq!(scene.hear().await, asked);
+        scene.restart();
+    }
+    let error = fetched.await.unwrap().unwrap_err();
+    assert!(matches!(error, AskOriginalError::Restarted(_)), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn sources_are_asked_side_by_side_each_for_one_keyspace_after_the_other() {
+    let mut scene = Scene::new();
+    let other: IpAddr = [10, 0, 0, 4].into();
+    scene.known.0.lock().unwrap().live.insert(other);
+    // Each of the two others has to give this node a range of each keyspace.
+    let mut before = crate::ring::TokenMetadata::default();
+    before.insert(Token::Random(1 << 126), ORIGINAL.into());
+    before.insert(Token::Random(3 << 125), other);
+    let mut after = before.clone();
+    after.insert(Token::Random(1 << 125), OURS.into());
+    scene.operations.restore(ORIGINAL.into(), (&before, &after), &scene.host());
+    let mut asked = async |keyspace: &str| {
+        let (verb, body, _) = scene.hear().await;
+        let requests = StreamRequest::decode(&body, Partitioner::Random).unwrap();
+        let keyspaces: Vec<&str> = requests.iter().map(|it| it.keyspace.as_str()).collect();
+        assert_eq!((verb, &keyspaces[..]), (Verb::StreamRequest, &[keyspace][..]));
+    };
+    asked("Blog").await;
+    asked("Blog").await;
+    assert!(scene.is_silent().await);
+    for source in [other, ORIGINAL.into()] {
+        scene.announce_as(source, "Blog", &[]);
+        assert!(matches!(scene.hear().await, (Verb::StreamRequest, ..)));
+        scene.announce_as(source, "Other", &[]);
+        assert!(scene.is_silent().await);
+    }
+}

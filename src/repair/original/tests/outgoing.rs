@@ -189,6 +189,39 @@ async fn a_target_that_says_nothing_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_heir_that_was_started_anew_gets_everything_again() {
+    let mut scene = Scene::new();
+    insert(&scene.storage, "Blog", ROWS, "a", b"value");
+    let pushed = push(&scene);
+    let (_, files) = hear_initiate(&mut scene).await;
+    scene.say(Verb::StreamInitiateDone, &[], b"");
+    read(scene.files.recv().await.unwrap()).await;
+    finish(&scene, &files[0], true);
+    read(scene.files.recv().await.unwrap()).await;
+    scene.restart();
+    let (_, files) = hear_initiate(&mut scene).await;
+    let bytes = take_all(&mut scene, &files).await;
+    assert_eq!(keys_of(&bytes[2]), ["a"]);
+    assert_eq!(pushed.await.unwrap().unwrap().rows, 1);
+    assert!(scene.left_over().is_empty());
+}
+
+/// It counts the sessions that it gets, and would take those for what it has asked for since.
+#[tokio::test(start_paused = true)]
+async fn who_was_started_anew_gets_nothing_of_what_it_asked_for_before() {
+    let mut scene = Scene::new();
+    insert(&scene.storage, "Blog", ROWS, "a", b"value");
+    ask(&scene, &["Blog", "Other"], &all());
+    // One that waits for the other to end.
+    ask(&scene, &["Other"], &all());
+    assert_eq!(hear_initiate(&mut scene).await.0, "Blog");
+    scene.restart();
+    assert!(scene.is_silent().await && scene.left_over().is_empty());
+    ask(&scene, &["Other"], &all());
+    assert_eq!(hear_initiate(&mut scene).await.0, "Other");
+}
+
+#[tokio::test(start_paused = true)]
 async fn two_sessions_with_one_target_follow_each_other() {
     let mut scene = Scene::new();
     insert(&scene.storage, "Blog", ROWS, "a", b"value");
