@@ -10,6 +10,7 @@ use super::fetch::{Fetcher, MAX_PIECE};
 use super::halving::halving_token;
 use super::host::{Announced, Host, RingLook};
 use super::orders::Orders;
+use super::text_key::TextKey;
 use super::traffic::Traffic;
 use crate::base::clock::Clock;
 use crate::model::schema::FamilyId;
@@ -20,6 +21,7 @@ use crate::net::extensions::CALL;
 use crate::net::message::Message;
 use crate::net::messenger::Messenger;
 use crate::replica::{Abandoned, Blocking};
+use crate::ring::DecoratedKey;
 use crate::storage::Storage;
 use crate::storage::error::ReadError;
 use crate::storage::store::Piece;
@@ -58,6 +60,8 @@ pub(super) enum Refusal {
     Unknown(String),
     #[error("there is no column family {0}.{1}")]
     NoFamily(String, String),
+    #[error("the rows that are asked for are not in the order of their tokens")]
+    OutOfOrder,
     #[error("the call cannot be read: {0}")]
     Json(#[from] serde_json::Error),
     #[error("the call cannot be read: {0}")]
@@ -175,7 +179,9 @@ impl Service {
             }
             WhichToken::NAME => {
                 let WhichToken {} = serde_json::from_slice(body)?;
-                let token = halving_token(&self.storage, &*host);
+                let storage = Arc::clone(&self.storage);
+                let halve = move || halving_token(&storage, &*host);
+                let token = self.blocking.run(halve).await?;
                 let load = self.storage.stores().iter();
                 let load = load.map(|store| store.statistics().live_bytes).sum::<u64>() as f64;
                 let token = self.storage.partitioner().format_token(&token);
@@ -217,7 +223,7 @@ impl Service {
                 let Some(id) = self.storage.schema().family_id(&keyspace, &family) else {
                     return Err(Refusal::NoFamily(keyspace, family));
                 };
-                let keys = |keys: Vec<String>| keys.iter().map(|key| key.as_str().into()).collect();
+                let keys = |keys: Vec<TextKey>| keys.into_iter().map(|TextKey(key)| key).collect();
                 let sources = sources.into_iter().map(|(source, rows)| (source, keys(rows)));
                 let rows = (id, sources.collect());
                 self.orders.take_rows(from, order, rows, Arc::clone(&self.fetcher), host);
@@ -230,6 +236,12 @@ impl Service {
     async fn rows(&self, from: IpAddr, body: &[u8]) -> Result<Vec<u8>, Refusal> {
         let RowsCommand { family, keys, after, max_bytes } =
             RowsCommand::decode(body, self.storage.schema())?;
+        let partitioner = self.storage.partitioner();
+        let keys = keys.into_iter().map(|key| partitioner.decorate(key));
+        let keys: Vec<DecoratedKey> = keys.collect();
+        if !keys.is_sorted_by(|a, b| a < b) {
+            return Err(Refusal::OutOfOrder);
+        }
         self.read(from, family, max_bytes, move |storage, max_bytes| {
             storage.read_rows_piece(family, &keys, after.as_ref(), max_bytes)
         })

@@ -56,7 +56,7 @@ impl<'a> RowStream<'a> {
         blocks: impl Fn(&'a SsTable) -> Blocks<'a>,
     ) -> Result<Vec<Self>, ReadError> {
         let (mut levels, mut chains) = (Vec::new(), Vec::new());
-        for table in tables.filter(|table| !ends_before(table, from)) {
+        for table in tables.filter(|table| !ends_before(table, from.as_ref())) {
             if table.level() == 0 {
                 chains.push(VecDeque::from([table]));
             } else {
@@ -80,7 +80,7 @@ impl<'a> RowStream<'a> {
                     *slot = rest;
                 }
                 if stream.key().is_none() {
-                    stream.advance(partitioner)?;
+                    stream.advance(None, partitioner)?;
                 }
                 Ok(stream)
             }))
@@ -104,14 +104,27 @@ impl<'a> RowStream<'a> {
         }
     }
 
-    fn advance(&mut self, partitioner: Partitioner) -> Result<(), ReadError> {
-        match self {
-            Self::Memtable(walk) => walk.advance(),
-            Self::SsTable { blocks, walk, head, rest } => {
+    /// Goes on to the next row, or to the first behind it that is not before a key.
+    fn advance(
+        &mut self,
+        to: Option<&DecoratedKey>,
+        partitioner: Partitioner,
+    ) -> Result<(), ReadError> {
+        match (self, to) {
+            (Self::Memtable(walk), None) => walk.advance(),
+            (Self::Memtable(walk), Some(key)) => walk.skip_to(key),
+            (Self::SsTable { blocks, walk, head, rest }, to) => {
+                if let Some(key) = to {
+                    walk.skip_to(key, blocks)?;
+                }
+                let from = to.map_or(Bound::Unbounded, Bound::Included);
                 let mut has_moved = next_key(walk, blocks, partitioner, head)?;
                 while !has_moved && let Some(next) = rest.pop_front() {
+                    if ends_before(next, from) {
+                        continue;
+                    }
                     *blocks = blocks.of(next);
-                    *walk = next.rows_from(Bound::Unbounded);
+                    *walk = next.rows_from(from.cloned());
                     has_moved = next_key(walk, blocks, partitioner, head)?;
                 }
                 if !has_moved {
@@ -124,7 +137,7 @@ impl<'a> RowStream<'a> {
 }
 
 /// Whether all rows of an SSTable are surely before the place.
-fn ends_before(table: &SsTable, from: &Bound<DecoratedKey>) -> bool {
+fn ends_before(table: &SsTable, from: Bound<&DecoratedKey>) -> bool {
     match (table.last_key(), from) {
         (Some(last), Bound::Included(from)) => last < from,
         (Some(last), Bound::Excluded(from)) => last <= from,
@@ -186,7 +199,7 @@ impl<'a> MergedRows<'a> {
     /// merge cannot be used any more.
     pub fn advance(&mut self) -> Result<Option<(&DecoratedKey, RowSources<'_>)>, ReadError> {
         for at in self.current.drain(..) {
-            self.streams[at].advance(self.partitioner)?;
+            self.streams[at].advance(None, self.partitioner)?;
         }
         let mut least: Option<&DecoratedKey> = None;
         for (at, stream) in self.streams.iter().enumerate() {
@@ -204,5 +217,22 @@ impl<'a> MergedRows<'a> {
         let Some(key) = least else { return Ok(None) };
         let sources = self.current.iter().filter_map(|at| self.streams[*at].source());
         Ok(Some((key, sources.collect())))
+    }
+
+    /// Everything that has a part of a row, which is behind those that were asked for before: none
+    /// if there is no such row. Rows in between are passed over, and blocks that hold only these
+    /// are not read. After an error the merge cannot be used any more.
+    pub fn find(&mut self, key: &DecoratedKey) -> Result<RowSources<'_>, ReadError> {
+        self.current.clear();
+        for (at, stream) in self.streams.iter_mut().enumerate() {
+            if stream.key().is_some_and(|head| head < key) {
+                stream.advance(Some(key), self.partitioner)?;
+            }
+            if stream.key() == Some(key) {
+                self.current.push(at);
+            }
+        }
+        let sources = self.current.iter().filter_map(|at| self.streams[*at].source());
+        Ok(sources.collect())
     }
 }

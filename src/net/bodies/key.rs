@@ -1,8 +1,8 @@
-//! Row keys in bodies: texts, never empty.
+//! Row keys in bodies: texts, never empty; in those that only nodes of this program read, bytes.
 
 use super::error::{BodyError, EncodeError};
 use crate::base::bytes::ByteReader;
-use crate::base::java::{JavaReader, JavaWriter};
+use crate::base::java::{JavaReader, JavaWriter, TooLong};
 use crate::model::key::RowKey;
 
 /// Appends a row key. What is not UTF-8 would arrive as the key of another row.
@@ -19,6 +19,23 @@ pub(super) fn read_key(reader: &mut ByteReader<'_>) -> Result<RowKey, BodyError>
         return Err(BodyError::EmptyKey);
     }
     Ok(RowKey::from(&*key))
+}
+
+/// Appends a row key of any bytes, `u16` how many and these: what is no text, an import may bring.
+/// Most texts stand there as they do in [`put_key`].
+pub(super) fn put_any_key(out: &mut Vec<u8>, key: &RowKey) -> Result<(), EncodeError> {
+    let key = key.as_bytes();
+    let length = u16::try_from(key.len()).map_err(|_| TooLong(key.len()))?;
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(key);
+    Ok(())
+}
+
+pub(super) fn read_any_key(reader: &mut ByteReader<'_>) -> Result<RowKey, BodyError> {
+    match reader.prefixed()? {
+        [] => Err(BodyError::EmptyKey),
+        key => Ok(RowKey::new(key)),
+    }
 }
 
 /// What comes behind the end of a body was read wrongly.

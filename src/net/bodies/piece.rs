@@ -3,15 +3,16 @@
 //!
 //! ```text
 //! command  UTF keyspace, UTF column family, BOUNDS range, POSITION after, i32 bytes wanted
-//! answer   POSITION next, then as for RANGE_SLICE: i32 number of rows, each: UTF row key, the row
+//! answer   POSITION next, then as for RANGE_SLICE: i32 number of rows, each: KEY, the row
 //!
-//! POSITION = u8: 0 none, 1 behind a row, 2 behind a column; UTF row key unless none;
+//! KEY      = u16 number of bytes, then the row key
+//! POSITION = u8: 0 none, 1 behind a row, 2 behind a column; KEY unless none;
 //!            NAME super column, NAME column if behind a column
 //! ```
 
 use super::bounds::{put_bounds, read_bounds};
 use super::error::{BodyError, EncodeError};
-use super::key::{check_end, put_key, read_key};
+use super::key::{check_end, put_any_key, read_any_key};
 use super::range_reply::RangeReply;
 use crate::base::bytes::{ByteReader, ByteWriter};
 use crate::base::java::{JavaReader, JavaWriter};
@@ -87,7 +88,7 @@ impl PieceReply {
     pub fn encode(&self, family: &ColumnFamilySchema) -> Result<Vec<u8>, EncodeError> {
         let mut out = Vec::new();
         put_position(&mut out, self.next.as_ref())?;
-        out.extend_from_slice(&self.rows.encode(family)?);
+        self.rows.append(&mut out, family, put_any_key)?;
         Ok(out)
     }
 
@@ -95,7 +96,7 @@ impl PieceReply {
     pub fn decode(body: &[u8], family: &ColumnFamilySchema) -> Result<Self, BodyError> {
         let mut reader = ByteReader::new(body);
         let next = read_position(&mut reader)?;
-        let rows = RangeReply::decode(reader.rest(), family)?;
+        let rows = RangeReply::decode_by(reader.rest(), family, read_any_key)?;
         Ok(Self { rows, next })
     }
 }
@@ -109,7 +110,7 @@ pub(super) fn put_position(
         return Ok(());
     };
     out.push(if cell.is_some() { COLUMN } else { ROW });
-    put_key(out, key)?;
+    put_any_key(out, key)?;
     if let Some((super_name, name)) = cell {
         out.put_prefixed(super_name);
         out.put_prefixed(name);
@@ -123,11 +124,57 @@ pub(super) fn read_position(reader: &mut ByteReader<'_>) -> Result<Option<RowPos
     if form == NONE {
         return Ok(None);
     }
-    let key = read_key(reader)?;
+    let key = read_any_key(reader)?;
     let cell = match form {
         ROW => None,
         COLUMN => Some((reader.prefixed()?.to_vec(), reader.prefixed()?.to_vec())),
         _ => return Err(BodyError::Malformed(at)),
     };
     Ok(Some(RowPosition { key, cell }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::comparator::Comparator;
+    use crate::model::key::RowKey;
+    use crate::model::schema::ColumnFamilyKind;
+    use crate::model::version::RowVersion;
+
+    fn family() -> ColumnFamilySchema {
+        let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
+        ColumnFamilySchema { keyspace: "Blog".into(), name: "Authors".into(), kind, comment: None }
+    }
+
+    fn reply(key: &[u8]) -> PieceReply {
+        let key = RowKey::new(key);
+        let rows = RangeReply { rows: vec![(key.clone(), RowVersion::default())] };
+        PieceReply { rows, next: Some(RowPosition { key, cell: None }) }
+    }
+
+    #[test]
+    fn keys_need_not_be_texts() {
+        for key in [&b"plain"[..], b"\xff\0\xc0", "\0hex:ff \u{1f600}".as_bytes(), &vec![0; 65535]]
+        {
+            let body = reply(key).encode(&family()).unwrap();
+            assert_eq!(PieceReply::decode(&body, &family()), Ok(reply(key)));
+            let body = body.split_last().unwrap().1;
+            PieceReply::decode(body, &family()).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn texts_stand_as_in_answers_of_0_6() {
+        let PieceReply { rows, next } = reply("caf\u{e9}".as_bytes());
+        let body = PieceReply { rows: rows.clone(), next }.encode(&family()).unwrap();
+        assert!(body.ends_with(&rows.encode(&family()).unwrap()));
+    }
+
+    #[test]
+    fn no_row_has_an_empty_key_or_one_that_is_too_long() {
+        let body = reply(b"").encode(&family()).unwrap();
+        assert_eq!(PieceReply::decode(&body, &family()), Err(BodyError::EmptyKey));
+        let refused = reply(&vec![b'k'; 65536]).encode(&family());
+        assert!(matches!(refused, Err(EncodeError::TooLong(_))));
+    }
 }

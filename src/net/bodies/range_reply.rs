@@ -23,17 +23,37 @@ impl RangeReply {
     /// The body that [`RangeReply::decode`] reads.
     pub fn encode(&self, family: &ColumnFamilySchema) -> Result<Vec<u8>, EncodeError> {
         let mut out = Vec::with_capacity(64 + 192 * self.rows.len());
+        self.append(&mut out, family, put_key)?;
+        Ok(out)
+    }
+
+    /// Appends the body with keys in a form of the caller's.
+    pub(super) fn append(
+        &self,
+        out: &mut Vec<u8>,
+        family: &ColumnFamilySchema,
+        put_key: impl Fn(&mut Vec<u8>, &RowKey) -> Result<(), EncodeError>,
+    ) -> Result<(), EncodeError> {
         out.extend_from_slice(&(self.rows.len() as u32).to_be_bytes());
         for (key, version) in &self.rows {
-            put_key(&mut out, key)?;
-            put_version(&mut out, family, version)?;
+            put_key(out, key)?;
+            put_version(out, family, version)?;
         }
-        Ok(out)
+        Ok(())
     }
 
     /// Reads the answer to a command for this column family. Whether the rows are those of its
     /// range, and in order, is for the coordinator to see.
     pub fn decode(body: &[u8], family: &ColumnFamilySchema) -> Result<Self, BodyError> {
+        Self::decode_by(body, family, read_key)
+    }
+
+    /// The same with keys in a form of the caller's.
+    pub(super) fn decode_by(
+        body: &[u8],
+        family: &ColumnFamilySchema,
+        read_key: impl Fn(&mut ByteReader<'_>) -> Result<RowKey, BodyError>,
+    ) -> Result<Self, BodyError> {
         let (mut reader, mut room) = (ByteReader::new(body), Room::for_body(body));
         let count = reader.count(LEAST_ROW_BYTES)?;
         let mut rows = Vec::new();

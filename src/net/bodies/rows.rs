@@ -1,13 +1,13 @@
 //! The call for single rows: all that a node has of them, from a position on. Not part of 0.6.
 //!
 //! ```text
-//! command  UTF keyspace, UTF column family, i32 number of rows, each: UTF row key,
+//! command  UTF keyspace, UTF column family, i32 number of rows, each: KEY,
 //!          POSITION after, i32 bytes wanted
 //! answer   as for a piece of a range
 //! ```
 
 use super::error::{BodyError, EncodeError};
-use super::key::{check_end, put_key, read_key};
+use super::key::{check_end, put_any_key, read_any_key};
 use super::piece::{put_position, read_position};
 use crate::base::bytes::ByteReader;
 use crate::base::java::{JavaReader, JavaWriter};
@@ -37,7 +37,7 @@ impl RowsCommand {
         out.put_utf(family.keyspace.as_bytes())?;
         out.put_utf(family.name.as_bytes())?;
         out.extend_from_slice(&(self.keys.len() as u32).to_be_bytes());
-        self.keys.iter().try_for_each(|key| put_key(&mut out, key))?;
+        self.keys.iter().try_for_each(|key| put_any_key(&mut out, key))?;
         put_position(&mut out, self.after.as_ref())?;
         out.extend_from_slice(&self.max_bytes.to_be_bytes());
         Ok(out)
@@ -54,7 +54,7 @@ impl RowsCommand {
         let count = reader.u32()?;
         let mut keys = Vec::new();
         for _ in 0..count {
-            keys.push(read_key(&mut reader)?);
+            keys.push(read_any_key(&mut reader)?);
         }
         let after = read_position(&mut reader)?;
         let max_bytes = reader.u32()?;
@@ -77,9 +77,9 @@ mod tests {
 
     #[test]
     fn commands_are_read_as_written_and_damage_is_noticed() {
-        let after = RowPosition { key: "a".into(), cell: Some((vec![], vec![1, 2])) };
+        let after = RowPosition { key: RowKey::new(&[0xff]), cell: Some((vec![], vec![1, 2])) };
         for after in [None, Some(after)] {
-            let (family, keys) = (FamilyId(0), vec!["a".into(), "b".into()]);
+            let (family, keys) = (FamilyId(0), vec!["a".into(), RowKey::new(b"\xff\0b")]);
             let command = RowsCommand { family, keys, after, max_bytes: 77 };
             let body = command.encode(&schema()).unwrap();
             assert_eq!(RowsCommand::decode(&body, &schema()).unwrap(), command);

@@ -4,7 +4,9 @@ use super::leaves::Shape;
 use crate::model::comparator::hex;
 use crate::repair::calls::{Accepted, Call};
 use crate::repair::merkle::TreeHash;
-use crate::ring::{Partitioner, TokenError, TokenRange};
+use crate::repair::text_key::TextKey;
+use crate::ring::{Partitioner, Token, TokenError, TokenRange};
+use crate::storage::json::{key_text, parse_key};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -15,9 +17,8 @@ pub(in crate::repair) const ROWS: &str = "rows";
 pub(super) type TextRange = [String; 2];
 
 pub(super) fn text_ranges(partitioner: Partitioner, ranges: &[TokenRange]) -> Vec<TextRange> {
-    let text = |range: &TokenRange| {
-        [&range.start, &range.end].map(|token| partitioner.format_token(token))
-    };
+    let text =
+        |range: &TokenRange| [&range.start, &range.end].map(|token| token_text(partitioner, token));
     ranges.iter().map(text).collect()
 }
 
@@ -26,10 +27,28 @@ pub(super) fn token_ranges(
     ranges: &[TextRange],
 ) -> Result<Vec<TokenRange>, TokenError> {
     let range = |[start, end]: &TextRange| {
-        let (start, end) = (partitioner.parse_token(start)?, partitioner.parse_token(end)?);
+        let (start, end) = (parse_token(partitioner, start)?, parse_token(partitioner, end)?);
         Ok(TokenRange { start, end })
     };
     ranges.iter().map(range).collect()
+}
+
+/// A token as text. Where the token is the key of a row, which need not be text, it is written as
+/// keys are: otherwise two tokens could become one, or stand in another order.
+pub(super) fn token_text(partitioner: Partitioner, token: &Token) -> String {
+    match token {
+        Token::Ordered(key) => key_text(key.as_bytes()).into_owned(),
+        token => partitioner.format_token(token),
+    }
+}
+
+/// Reads what [`token_text`] gives.
+pub(super) fn parse_token(partitioner: Partitioner, text: &str) -> Result<Token, TokenError> {
+    if partitioner != Partitioner::OrderPreserving {
+        return partitioner.parse_token(text);
+    }
+    let key = parse_key(text).ok_or_else(|| TokenError::NotHex(text.to_owned()))?;
+    Ok(partitioner.token(&key))
 }
 
 /// Of what the hashes are wanted.
@@ -62,7 +81,7 @@ pub(in crate::repair) struct HashRows {
     pub(in crate::repair) session: u64,
     pub(super) scope: Scope,
     /// Behind which row; from the start of the first range on if there is none.
-    pub(super) after: Option<String>,
+    pub(super) after: Option<TextKey>,
 }
 
 impl Call for HashRows {
@@ -107,12 +126,12 @@ pub(in crate::repair) enum Findings {
     },
     Rows {
         /// Keys with their hashes, in the order of their tokens.
-        rows: Vec<(String, String)>,
+        rows: Vec<(TextKey, String)>,
         /// About how many bytes each of them has.
         #[serde(default)]
         bytes: Vec<u64>,
         /// Behind which key there may be more; none if these were the last.
-        next: Option<String>,
+        next: Option<TextKey>,
     },
     Failed {
         why: String,
@@ -138,7 +157,7 @@ pub(in crate::repair) struct CollectRows {
     pub(in crate::repair) keyspace: String,
     pub(in crate::repair) family: String,
     /// Keys in the order of their tokens, by the node that has the rows.
-    pub(in crate::repair) sources: Vec<(IpAddr, Vec<String>)>,
+    pub(in crate::repair) sources: Vec<(IpAddr, Vec<TextKey>)>,
 }
 
 impl Call for CollectRows {
@@ -171,5 +190,19 @@ mod tests {
         for text in ["a", "zz", &"00".repeat(33)] {
             assert_eq!(parse_hash(text), None);
         }
+    }
+
+    #[test]
+    fn tokens_go_through_text() {
+        for partitioner in Partitioner::ALL {
+            for key in [&b""[..], b"plain", "caf\u{e9}".as_bytes(), b"\xff", b"\xfe", b"\0hex:ff"] {
+                let token = partitioner.token(key);
+                let text = token_text(partitioner, &token);
+                assert_eq!(parse_token(partitioner, &text), Ok(token));
+            }
+        }
+        let ordered = Partitioner::OrderPreserving;
+        assert_eq!(token_text(ordered, &ordered.token(b"plain")), "plain");
+        parse_token(ordered, "\0hex:f").unwrap_err();
     }
 }

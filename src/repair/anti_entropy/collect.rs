@@ -106,8 +106,9 @@ impl Fetcher {
                     let reply = PieceReply::decode(&answer, schema.family(command.family));
                     let from = source;
                     let reply = reply.map_err(|source| FetchError::Body { from, source })?;
-                    let is_wanted = |key: &RowKey| command.keys.contains(key);
-                    if !reply.rows.rows.iter().all(|(key, _)| is_wanted(key)) {
+                    // They come in the order in which they are asked for.
+                    let mut wanted = command.keys.iter();
+                    if !reply.rows.rows.iter().all(|(key, _)| wanted.any(|it| it == key)) {
                         return Err(FetchError::Unasked(source));
                     }
                     return Ok((reply, answer.len()));

@@ -4,11 +4,10 @@ use super::leaves::Leaves;
 use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
-use crate::repair::merkle::{RowHasher, TreeHash};
+use crate::repair::merkle::{HashError, RowHasher, TreeHash};
 use crate::ring::DecoratedKey;
-use crate::storage::compaction::{CompactionError, GcSpan, RowSink};
-use crate::storage::error::{FileError, ReadError};
-use crate::storage::original::{RowBuilder, WriteError};
+use crate::storage::compaction::{GcSpan, RowSink};
+use crate::storage::original::RowBuilder;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio_util::sync::CancellationToken;
@@ -21,21 +20,6 @@ pub(super) const COLUMN_INDEX_BYTES: u64 = 64 << 10;
 const LIST_ROWS: usize = 4096;
 const LIST_KEY_BYTES: usize = 64 << 10;
 const LIST_READ_BYTES: usize = 64 << 20;
-
-/// Why there are no hashes.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum HashError {
-    #[error(transparent)]
-    Read(#[from] CompactionError),
-    #[error("a row cannot be put together: {0}")]
-    Row(#[from] WriteError),
-    #[error("the column family cannot be flushed: {0}")]
-    Flush(#[from] ReadError),
-    #[error(transparent)]
-    File(#[from] FileError),
-    #[error("nobody waits for it any more")]
-    GivenUp,
-}
 
 /// Hashes one row after the other.
 #[derive(Debug)]

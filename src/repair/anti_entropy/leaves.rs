@@ -1,5 +1,6 @@
 //! How ranges are divided where replicas compare them: all in the same way.
 
+use super::calls::parse_token;
 use crate::repair::merkle::{TreeHash, ends_before, middle, straight};
 use crate::ring::{Partitioner, RowRange, Token, TokenError, TokenRange};
 use crate::storage::compaction::GcSpan;
@@ -65,7 +66,7 @@ impl Leaves {
                 if tokens.len() > MOST_LEAVES {
                     return Err(LeavesError::TooMany);
                 }
-                let tokens = tokens.iter().map(|token| partitioner.parse_token(token));
+                let tokens = tokens.iter().map(|token| parse_token(partitioner, token));
                 let tokens = tokens.collect::<Result<Vec<_>, _>>()?;
                 if !tokens.is_sorted() {
                     return Err(LeavesError::OutOfOrder);

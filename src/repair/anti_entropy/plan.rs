@@ -1,5 +1,6 @@
 //! What is compared with whom.
 
+use super::calls::token_text;
 use super::leaves::{MOST_DEPTH, MOST_LEAVES, Shape};
 use crate::repair::merkle::straight;
 use crate::ring::{Partitioner, ReplicaPlacement, Token, TokenMetadata, TokenRange};
@@ -70,7 +71,7 @@ pub(super) fn shape(
     let mut every = inside.len().div_ceil(MOST_TOKENS).max(1);
     loop {
         let chosen = inside.iter().skip(every - 1).step_by(every);
-        let tokens: Vec<String> = chosen.map(|token| partitioner.format_token(token)).collect();
+        let tokens: Vec<String> = chosen.map(|token| token_text(partitioner, token)).collect();
         if tokens.iter().map(String::len).sum::<usize>() <= MOST_TOKEN_BYTES {
             return Shape::At(tokens);
         }

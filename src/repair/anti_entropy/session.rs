@@ -5,7 +5,6 @@ use super::compare::{Differing, Listed, Listing, compare_rows, differing};
 use super::leaves::{Leaves, Shape};
 use super::parties::{MOST_LOSSES, Parties};
 use super::plan::{RepairScope, ranges_by_replicas, shape, still_fits};
-use crate::model::key::RowKey;
 use crate::model::schema::FamilyId;
 use crate::net::caller::Caller;
 use crate::repair::error::OperationError;
@@ -13,6 +12,7 @@ use crate::repair::host::{Host, RingLook};
 use crate::repair::operation::Operation;
 use crate::repair::original::Originals;
 use crate::repair::service::Service;
+use crate::repair::text_key::TextKey;
 use crate::replica::Blocking;
 use crate::ring::{ReplicaPlacement, TokenMetadata, TokenRange};
 use crate::storage::Storage;
@@ -75,7 +75,7 @@ struct Unit {
 /// Rows that are to be collected: by whom, from whom.
 #[derive(Default)]
 struct Orders {
-    by_collector: BTreeMap<IpAddr, BTreeMap<IpAddr, Vec<String>>>,
+    by_collector: BTreeMap<IpAddr, BTreeMap<IpAddr, Vec<TextKey>>>,
     sizes: BTreeMap<IpAddr, OrderSize>,
 }
 
@@ -89,13 +89,13 @@ struct OrderSize {
 
 impl Orders {
     fn add(&mut self, Differing { key, missing, bytes }: &Differing) {
-        let text = String::from_utf8_lossy(key.as_bytes());
+        let key = TextKey(key.clone());
         for (collector, source) in missing {
             let sources = self.by_collector.entry(*collector).or_default();
-            sources.entry(*source).or_default().push(text.clone().into_owned());
+            sources.entry(*source).or_default().push(key.clone());
             let size = self.sizes.entry(*collector).or_default();
             size.rows += 1;
-            size.key_bytes += text.len();
+            size.key_bytes += key.text_bytes();
             size.bytes = size.bytes.saturating_add(*bytes);
         }
     }
@@ -302,7 +302,7 @@ impl AntiEntropy {
     ) -> Result<(), OperationError> {
         let mut listings: BTreeMap<IpAddr, Listing> =
             unit.replicas.iter().map(|replica| (*replica, Listing::default())).collect();
-        let mut after: BTreeMap<IpAddr, String> = BTreeMap::new();
+        let mut after: BTreeMap<IpAddr, TextKey> = BTreeMap::new();
         loop {
             let mut asked = JoinSet::new();
             for (replica, listing) in &listings {
@@ -343,22 +343,22 @@ impl AntiEntropy {
         &self,
         replica: IpAddr,
         findings: Findings,
-        after: Option<&String>,
-    ) -> Result<(Listing, Option<String>), OperationError> {
+        after: Option<&TextKey>,
+    ) -> Result<(Listing, Option<TextKey>), OperationError> {
         let senseless = || OperationError::Repair {
             replica,
             why: "what it says of its rows makes no sense".to_owned(),
         };
         let Findings::Rows { rows, bytes, next } = findings else { return Err(senseless()) };
         let partitioner = self.storage.partitioner();
-        let decorate = |key: &str| partitioner.decorate(RowKey::from(key));
+        let decorate = |TextKey(key): &TextKey| partitioner.decorate(key.clone());
         let bytes = bytes.into_iter().chain(iter::repeat(0));
-        let row = |((key, hash), bytes): (&(String, String), u64)| {
+        let row = |((key, hash), bytes): (&(TextKey, String), u64)| {
             Some(Listed { key: decorate(key), hash: parse_hash(hash)?, bytes })
         };
         let rows = rows.iter().zip(bytes).map(row).collect::<Option<VecDeque<_>>>();
         let rows = rows.ok_or_else(senseless)?;
-        let after = after.map(|after| decorate(after));
+        let after = after.map(decorate);
         let ends = rows.iter().map(|row| &row.key);
         let is_in_order = after.iter().chain(ends).is_sorted_by(|a, b| a < b);
         // Or it would be asked for ever.

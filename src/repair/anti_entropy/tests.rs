@@ -1,111 +1,27 @@
 //! Three nodes with storages of their own repair each other over a network that loses messages.
 
 use super::{FamilyRepair, RepairScope};
-use crate::base::clock::{Clock, ManualClock};
-use crate::base::events::Events;
+use crate::base::clock::Clock;
 use crate::base::sim_fs::SimFileSystem;
 use crate::model::comparator::Comparator;
 use crate::model::deletion::Deletion;
 use crate::model::mutation::MutationBuilder;
-use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
+use crate::model::schema::{ColumnFamilyKind, FamilyId};
 use crate::model::version::RowVersion;
-use crate::net::Channel;
+use crate::net::Verb;
 use crate::net::message::Message;
 use crate::net::messenger::Messenger;
-use crate::net::{Transport, Verb};
-
-use crate::repair::{
-    Announced, Host, OperationError, Operations, OperationsOptions, Place, RingLook, Wish,
-};
-use crate::replica::Blocking;
-use crate::ring::{
-    Partitioner, ReplicaPlacement, ReplicationStrategy, RowRange, Snitch, Token, TokenMetadata,
-};
+use crate::repair::tests::network::{self, Arrivals, Known, Network, RuntimeClock, standard};
+use crate::repair::{Host, OperationError, Operations, Wish};
+use crate::ring::{Partitioner, RowRange, Token};
 use crate::storage::Storage;
-use crate::storage::engine::Components;
-use crate::storage::options::{FamilyOptions, Options};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::mpsc;
-use tokio::time::Instant;
 
 const ROWS: FamilyId = FamilyId(0);
 const SUPERS: FamilyId = FamilyId(1);
-
-/// The time of the runtime, which moves only when all wait.
-#[derive(Debug)]
-struct RuntimeClock(Instant);
-
-impl Clock for RuntimeClock {
-    fn now_micros(&self) -> i64 {
-        self.0.elapsed().as_micros() as i64
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.0.elapsed()
-    }
-}
-
-/// Where messages go, and one of so many that is lost.
-#[derive(Debug, Default)]
-struct Network {
-    inboxes: Mutex<BTreeMap<IpAddr, mpsc::UnboundedSender<Arc<[u8]>>>>,
-    sent: Mutex<usize>,
-    loses_one_of: Mutex<Option<usize>>,
-    /// Gets nothing.
-    cut_off: Mutex<Option<IpAddr>>,
-}
-
-impl Transport for Network {
-    fn send(&self, to: IpAddr, _channel: Channel, message: Arc<[u8]>, _deadline: Duration) {
-        let mut sent = self.sent.lock().unwrap();
-        *sent += 1;
-        let is_lost = self.loses_one_of.lock().unwrap().is_some_and(|of| sent.is_multiple_of(of));
-        if !is_lost && *self.cut_off.lock().unwrap() != Some(to) {
-            self.inboxes.lock().unwrap()[&to].send(message).unwrap();
-        }
-    }
-
-    fn disconnect(&self, _peer: IpAddr) {}
-
-    fn set_checksums(&self, _peer: IpAddr, _checksums: bool) {}
-}
-
-/// What all nodes know of each other.
-#[derive(Debug)]
-struct Known(Mutex<RingLook>, IpAddr);
-
-impl Host for Known {
-    fn look(&self) -> RingLook {
-        RingLook { local: Some(self.1), ..self.0.lock().unwrap().clone() }
-    }
-
-    fn announce(&self, _place: &Place) {
-        panic!("a repair changes no ring")
-    }
-
-    fn learn(&self, _: &[crate::gossip::NodePlace]) {}
-
-    fn be_placed(&self) {}
-
-    fn serve_reads(&self) {}
-
-    fn settle(&self) {}
-
-    fn said(&self) -> Announced {
-        Announced { generation: 1, version: 1 }
-    }
-
-    fn has_heard(&self, _of: IpAddr, _announced: Announced) -> bool {
-        true
-    }
-
-    fn is_quiet(&self) -> bool {
-        true
-    }
-}
 
 struct Node {
     storage: Arc<Storage>,
@@ -125,60 +41,31 @@ fn address(place: usize) -> IpAddr {
 }
 
 fn open(place: usize, partitioner: Partitioner) -> Arc<Storage> {
-    let components = Components {
-        fs: Arc::new(SimFileSystem::new(place as u64)),
-        clock: Arc::new(ManualClock::default()),
-        events: Events::ignored(),
-    };
     let columns = Comparator::Bytes;
-    let standard = ColumnFamilyKind::Standard { columns: columns.clone() };
     let supers = ColumnFamilyKind::Super { super_columns: Comparator::Bytes, columns };
-    let family = |name: &str, kind| {
-        let (keyspace, name) = ("Blog".into(), name.into());
-        Arc::new(ColumnFamilySchema { keyspace, name, kind, comment: None })
-    };
-    let schema = Arc::new(Schema::new([family("Rows", standard), family("Supers", supers)]));
-    let options = Options {
-        segment_bytes: 1 << 20,
-        block_cache_bytes: 1 << 20,
-        ..Options::new("/data", "/log")
-    };
-    let family = |_| FamilyOptions { max_compaction_threshold: 0, ..FamilyOptions::default() };
-    Arc::new(Storage::open(components, options, partitioner, schema, family).unwrap())
+    let families = [("Blog", "Rows", standard()), ("Blog", "Supers", supers)];
+    network::open(&SimFileSystem::new(place as u64), partitioner, families)
 }
 
 impl Cluster {
     fn start(partitioner: Partitioner) -> Self {
-        let (network, began) = (Arc::<Network>::default(), Instant::now());
-        let clock: Arc<dyn Clock> = Arc::new(RuntimeClock(began));
-        let mut ring = TokenMetadata::default();
-        for place in 0..3 {
+        let (network, clock) = (Arc::<Network>::default(), RuntimeClock::start());
+        let member = |place: usize| {
             let token = match partitioner {
                 Partitioner::Random => Token::Random((1 << 125) * (place as u128 + 1)),
                 _ => partitioner.token(&[b'g' + 5 * place as u8]),
             };
-            ring.insert(token, address(place));
-        }
-        let all = || (0..3).map(address).collect();
-        let look = || RingLook {
-            members: crate::gossip::Members { ring: ring.clone(), ..Default::default() },
-            live: all(),
-            callable: all(),
-            ..RingLook::default()
+            (token, address(place))
         };
+        let members = [0, 1, 2].map(member);
         let nodes = (0..3).map(|place| {
-            let transport = Arc::clone(&network) as _;
-            let timeout = Duration::from_secs(10);
-            let messenger = Messenger::new(address(place), timeout, Arc::clone(&clock), transport);
-            let messenger = Arc::new(messenger);
+            let messenger = network::messenger(address(place), &network, &clock);
             let storage = open(place, partitioner);
-            let host = Arc::new(Known(Mutex::new(look()), address(place)));
+            let host = Known::of(address(place), &members, (0..3).map(address).collect());
             let operations = operations(place, &storage, &messenger, &clock);
             let operations = Arc::new(Mutex::new(operations));
-            let (inbox, arrivals) = mpsc::unbounded_channel();
-            network.inboxes.lock().unwrap().insert(address(place), inbox);
             let node = Node { storage, messenger, host, operations };
-            tokio::spawn(node.receive(arrivals));
+            tokio::spawn(node.receive(network.messages_to(address(place))));
             node
         });
         let nodes = nodes.collect();
@@ -189,30 +76,30 @@ impl Cluster {
         &self,
         place: usize,
         family: FamilyId,
-        key: &str,
+        key: impl AsRef<[u8]>,
         change: impl Fn(&mut MutationBuilder<'_>),
     ) {
         let storage = &self.nodes[place].storage;
-        let mut mutation = MutationBuilder::new(storage.schema(), "Blog", key.as_bytes());
+        let mut mutation = MutationBuilder::new(storage.schema(), "Blog", key.as_ref());
         change(mutation.family(family));
         storage.apply(&mutation.finish(), true).unwrap();
     }
 
-    fn insert(&self, places: &[usize], key: &str, name: &str, value: &[u8], at: i64) {
+    fn insert(&self, places: &[usize], key: impl AsRef<[u8]>, name: &str, value: &[u8], at: i64) {
         for place in places {
-            self.write(*place, ROWS, key, |row| {
+            self.write(*place, ROWS, &key, |row| {
                 row.insert((b"", name.as_bytes()), value, at);
             });
         }
     }
 
     /// All that a node has, deletions included.
-    fn stored(&self, place: usize, family: FamilyId) -> BTreeMap<String, RowVersion> {
+    fn stored(&self, place: usize, family: FamilyId) -> BTreeMap<Vec<u8>, RowVersion> {
         let storage = &self.nodes[place].storage;
         let (all, most) = (RowRange::all(), usize::MAX);
         let piece = storage.read_piece(family, &all, None, most).unwrap();
         assert_eq!(piece.next, None);
-        piece.rows.into_iter().map(|(key, version)| (key.to_string(), version)).collect()
+        piece.rows.into_iter().map(|(key, version)| (key.as_bytes().to_vec(), version)).collect()
     }
 
     #[track_caller]
@@ -259,25 +146,14 @@ fn operations(
     messenger: &Arc<Messenger>,
     clock: &Arc<dyn Clock>,
 ) -> Arc<Operations> {
-    let strategy = ReplicationStrategy::RackUnaware;
-    let placement = ReplicaPlacement { strategy, replication_factor: 3, snitch: Snitch::EndPoint };
-    Operations::new(OperationsOptions {
-        local: address(place),
-        storage: Arc::clone(storage),
-        messenger: Arc::clone(messenger),
-        placements: BTreeMap::from([("Blog".to_owned(), placement)]),
-        clock: Arc::clone(clock),
-        blocking: Blocking::Inline,
-        bytes_per_second: None,
-        seed: place as u64,
-    })
+    network::operations(storage, messenger, 3, clock, place as u64)
 }
 
 impl Node {
     /// Takes messages, and gives up waiting for those that do not come.
     fn receive(
         &self,
-        mut arrivals: mpsc::UnboundedReceiver<Arc<[u8]>>,
+        mut arrivals: Arrivals<Arc<[u8]>>,
     ) -> impl Future<Output = ()> + Send + 'static {
         let (messenger, operations) = (Arc::clone(&self.messenger), Arc::clone(&self.operations));
         let host: Arc<dyn Host> = Arc::clone(&self.host) as _;
@@ -306,7 +182,7 @@ impl Node {
 /// Rows that all have, and some of which one or another lacks something.
 fn fill(cluster: &Cluster) {
     for row in 0..300 {
-        cluster.insert(&[0, 1, 2], &format!("{}{row}", row % 10), "name", b"value", 1);
+        cluster.insert(&[0, 1, 2], format!("{}{row}", row % 10), "name", b"value", 1);
     }
     // Each knows another version.
     for place in 0..3 {
@@ -350,14 +226,50 @@ async fn all_get_what_any_of_them_has() {
         assert_eq!(repaired[0].ranges, 3);
         cluster.assert_alike(ROWS);
         cluster.assert_alike(SUPERS);
-        let three = &cluster.stored(2, ROWS)["three"];
+        let three = &cluster.stored(2, ROWS)[&b"three"[..]];
         assert_eq!(three.cells.len(), 3);
-        assert!(cluster.stored(0, ROWS)["33"].cells.is_empty());
+        assert!(cluster.stored(0, ROWS)[&b"33"[..]].cells.is_empty());
         // The second time nothing moves, the third time nothing is read.
         let again = cluster.repair(1, RepairScope::All).await.unwrap();
         assert_eq!(differed(&again), 0);
         assert!(again.iter().all(|it| it.collected.is_empty()));
         assert!(read(&again) > 0);
+        let again = cluster.repair(1, RepairScope::All).await.unwrap();
+        assert_eq!((differed(&again), read(&again)), (0, 0));
+    }
+}
+
+/// Keys that are no texts, and texts that look like what stands for such a key.
+fn odd_keys() -> Vec<Vec<u8>> {
+    let mut keys = vec![b"\0hex:".to_vec(), b"\0hex:ff".to_vec(), b"\0hex:no digits".to_vec()];
+    keys.extend([b"\xff".to_vec(), b"\xfe".to_vec(), b"caf\xe9".to_vec(), vec![0xc0; 70]]);
+    keys.extend([vec![0xff; 65535], "\u{1f600}".repeat(16_000).into_bytes()]);
+    // With the long ones, more than one list holds.
+    keys.extend((0..200_u16).map(|n| [b"\xf5".as_slice(), &n.to_be_bytes()].concat()));
+    keys
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_whose_keys_are_no_texts_are_repaired() {
+    for partitioner in Partitioner::ALL {
+        let cluster = Cluster::start(partitioner);
+        fill(&cluster);
+        let keys = odd_keys();
+        for (number, key) in keys.iter().enumerate() {
+            // Each lacks some, and some differ.
+            let lacks = number % 3;
+            cluster.insert(&[(lacks + 1) % 3, (lacks + 2) % 3], key, "name", b"value", 1);
+            cluster.insert(&[number % 2], key, "other", b"value", number as i64 % 7);
+        }
+        let repaired = cluster.repair(0, RepairScope::All).await.unwrap();
+        assert_eq!(differed(&repaired), 6 + keys.len() as u64);
+        for place in 0..3 {
+            let stored = cluster.stored(place, ROWS);
+            assert!(keys.iter().all(|key| stored[key].cells.len() == 2), "node {place}");
+        }
+        cluster.assert_alike(ROWS);
+        assert_eq!(differed(&cluster.repair(1, RepairScope::All).await.unwrap()), 0);
+        // Where keys are tokens, leaves end at these.
         let again = cluster.repair(1, RepairScope::All).await.unwrap();
         assert_eq!((differed(&again), read(&again)), (0, 0));
     }
@@ -378,22 +290,29 @@ async fn primary_ranges_of_all_nodes_are_everything() {
     cluster.assert_alike(SUPERS);
 }
 
+/// Repairs what [`fill`] has written, while these nodes are started anew so many times.
+async fn repair_through_restarts(cluster: &Cluster, times: u32, pause: Duration, places: &[usize]) {
+    let restarts = async {
+        for _ in 0..times {
+            tokio::time::sleep(pause).await;
+            for place in places {
+                cluster.restart(*place);
+            }
+        }
+    };
+    let (repaired, ()) = tokio::join!(cluster.repair(0, RepairScope::All), restarts);
+    assert_eq!(differed(&repaired.unwrap()), 6);
+    cluster.assert_alike(ROWS);
+    cluster.assert_alike(SUPERS);
+}
+
 #[tokio::test(start_paused = true)]
 async fn lost_messages_and_restarts_delay_it() {
     for one_of in [3, 5] {
         let cluster = Cluster::start(Partitioner::Random);
         fill(&cluster);
         *cluster.network.loses_one_of.lock().unwrap() = Some(one_of);
-        let restarts = async {
-            for _ in 0..5 {
-                tokio::time::sleep(Duration::from_secs(3)).await;
-                cluster.restart(2);
-            }
-        };
-        let (repaired, ()) = tokio::join!(cluster.repair(0, RepairScope::All), restarts);
-        assert_eq!(differed(&repaired.unwrap()), 6);
-        cluster.assert_alike(ROWS);
-        cluster.assert_alike(SUPERS);
+        repair_through_restarts(&cluster, 5, Duration::from_secs(3), &[2]).await;
     }
 }
 
@@ -428,13 +347,13 @@ async fn rows_wider_than_a_message_travel_in_parts() {
     assert_eq!(rows, 2);
     assert!(bytes > 20 * (60 << 10), "{bytes}");
     cluster.assert_alike(ROWS);
-    assert_eq!(cluster.stored(0, ROWS)["wide"].cells.len(), 20);
+    assert_eq!(cluster.stored(0, ROWS)[&b"wide"[..]].cells.len(), 20);
 }
 
 /// Rows that all have, so many that there are some leaves.
 fn fill_leaves(cluster: &Cluster) {
     for row in 0..2500 {
-        cluster.insert(&[0, 1, 2], &format!("common {row}"), "name", b"value", 1);
+        cluster.insert(&[0, 1, 2], format!("common {row}"), "name", b"value", 1);
     }
 }
 
@@ -445,17 +364,7 @@ async fn hashes_that_a_restart_has_lost_are_worked_out_again() {
     fill_leaves(&cluster);
     // Leaves come in several answers, and some have come when the others are lost.
     *cluster.network.loses_one_of.lock().unwrap() = Some(7);
-    let restarts = async {
-        for _ in 0..12 {
-            tokio::time::sleep(Duration::from_millis(7100)).await;
-            cluster.restart(1);
-            cluster.restart(2);
-        }
-    };
-    let (repaired, ()) = tokio::join!(cluster.repair(0, RepairScope::All), restarts);
-    assert_eq!(differed(&repaired.unwrap()), 6);
-    cluster.assert_alike(ROWS);
-    cluster.assert_alike(SUPERS);
+    repair_through_restarts(&cluster, 12, Duration::from_millis(7100), &[1, 2]).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,12 +2,14 @@
 //! longer to work out than a call may.
 
 use super::calls::{Findings, HashRows, Scope, TextRange, Validate, hash_text, token_ranges};
-use super::hashing::{COLUMN_INDEX_BYTES, HashError, LeafSink, ListSink, ListedRow};
+use super::hashing::{COLUMN_INDEX_BYTES, LeafSink, ListSink, ListedRow};
 use super::leaves::{Leaves, Shape, row_ranges};
 use super::remembered::{Division, Known, MAX_BYTES, Remembered, Tables};
 use crate::base::clock::Clock;
 use crate::model::key::RowKey;
 use crate::model::schema::FamilyId;
+use crate::repair::merkle::HashError;
+use crate::repair::text_key::TextKey;
 use crate::replica::{Abandoned, Blocking};
 use crate::ring::{DecoratedKey, RowRange, Token, TokenRange};
 use crate::storage::Storage;
@@ -246,8 +248,8 @@ impl Validations {
         stop: &CancellationToken,
     ) -> Result<Found, ValidationError> {
         let (family, ranges) = self.resolve(scope)?;
-        let after = after.as_deref().map(RowKey::from);
-        let token = after.as_ref().map(|key| self.storage.partitioner().token(key.as_bytes()));
+        let after = after.as_ref().map(|TextKey(key)| key);
+        let token = after.map(|key| self.storage.partitioner().token(key.as_bytes()));
         let is_open = |range: &RowRange| match (&range.end, &token) {
             (Bound::Included(end) | Bound::Excluded(end), Some(token)) => end >= token,
             _ => true,
@@ -258,7 +260,7 @@ impl Validations {
         let mut is_complete = true;
         for range in row_ranges(&ranges).into_iter().filter(is_open) {
             let is_within = token.as_ref().is_some_and(|token| range.contains(token));
-            let after = after.as_ref().filter(|_| is_within);
+            let after = after.filter(|_| is_within);
             let storage = &self.storage;
             if !storage.visit_rows(family, &range, after, scope.gc_before, &mut sink)? {
                 is_complete = false;
@@ -301,12 +303,11 @@ impl Validations {
                 }
             }
             Some(Ok(Found::Rows { rows, next })) => {
-                let text = |key: &RowKey| String::from_utf8_lossy(key.as_bytes()).into_owned();
-                let row = |row: &ListedRow| (text(&row.key), hash_text(&row.hash));
+                let row = |row: &ListedRow| (TextKey(row.key.clone()), hash_text(&row.hash));
                 Findings::Rows {
                     rows: rows.iter().map(row).collect(),
                     bytes: rows.iter().map(|row| row.bytes).collect(),
-                    next: next.as_ref().map(text),
+                    next: next.clone().map(TextKey),
                 }
             }
         }

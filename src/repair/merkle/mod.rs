@@ -12,6 +12,6 @@ mod row_hash;
 mod tree;
 
 pub use hash::TreeHash;
-pub use row_hash::RowHasher;
+pub use row_hash::{HashError, RowHasher};
 pub use tree::MerkleTree;
 pub(super) use tree::{ends_before, middle, straight};

@@ -6,8 +6,30 @@ use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
 use crate::model::version::RowVersion;
+use crate::storage::compaction::CompactionError;
+use crate::storage::error::{FileError, ReadError};
 use crate::storage::original::{RowBuilder, WriteError};
 use sha2::{Digest, Sha256};
+
+/// Why rows are not hashed.
+#[derive(Debug, thiserror::Error)]
+pub enum HashError {
+    /// They cannot be read.
+    #[error(transparent)]
+    Read(#[from] CompactionError),
+    /// One of them has no form in a file of 0.6.
+    #[error("a row cannot be put together: {0}")]
+    Row(#[from] WriteError),
+    /// What is in memory cannot be put on disk before.
+    #[error("the column family cannot be flushed: {0}")]
+    Flush(#[from] ReadError),
+    /// A wide row has no place to wait in.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Who wanted the hashes is gone, or the node stops.
+    #[error("nobody waits for it any more")]
+    GivenUp,
+}
 
 /// Hashes one row after the other. Replicas agree only if they have the same
 /// `ColumnIndexSizeInKB`, and have left out the same tombstones.

@@ -8,6 +8,7 @@
 //!   send       rows go to a node as files
 //!   request    what a node is asked for, and what it asks this one for
 //!   restore    a node of 0.6 has removed another one: who collects what
+//!   vigil      whether a node that is waited for is still there
 //!   token      the token that halves the load of a node
 //!   trees      the hashes of replicas, and what follows from them
 //! ```
@@ -35,6 +36,7 @@ mod send;
 mod tests;
 mod token;
 mod trees;
+mod vigil;
 
 pub(super) use request::{AskOriginalError, by_source, is_pushed};
 pub(super) use send::{Load, PushError};

@@ -3,6 +3,7 @@
 use super::Originals;
 use super::arrivals::{Arrivals, Session};
 use super::send::{Load, PushError, Target};
+use super::vigil::Vigil;
 use crate::base::java::TooLong;
 use crate::net::Verb;
 use crate::net::bodies::{EncodeError, StreamRequest};
@@ -24,9 +25,6 @@ const PATIENCE: Duration = Duration::from_hours(6);
 
 /// How often it is told that a source is silent.
 const REMINDER: Duration = Duration::from_mins(10);
-
-/// How long a source may seem dead.
-const DEAD: Duration = Duration::from_secs(30);
 
 /// How often a source is asked that is started anew meanwhile, and has forgotten what it was asked.
 const RESTARTS: u32 = 5;
@@ -168,8 +166,8 @@ impl Originals {
         let given_up = GiveUp { arrivals: &self.arrivals, session: &session };
         let arrival = async {
             self.messenger.send(Verb::StreamRequest, body, source)?;
-            let mut seen_alive = Instant::now();
-            let mut told = seen_alive;
+            let mut vigil = Vigil::begin();
+            let mut told = Instant::now();
             loop {
                 session.wait(POLL).await;
                 let (from, keyspace) = (source, keyspace.to_owned());
@@ -183,9 +181,7 @@ impl Originals {
                 if generation() != start {
                     return Err(AskOriginalError::Restarted(source));
                 }
-                if host.look().live.contains(&source) {
-                    seen_alive = Instant::now();
-                } else if seen_alive.elapsed() >= DEAD {
+                if vigil.is_lost(source, host) {
                     return Err(AskOriginalError::Dead(source));
                 }
                 let silence = session.silence(self.clock.monotonic());

@@ -2,6 +2,7 @@
 
 use super::Originals;
 use super::departures::News;
+use super::vigil::Vigil;
 use crate::base::fs::File;
 use crate::base::java::TooLong;
 use crate::model::schema::FamilyId;
@@ -21,7 +22,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc::Receiver;
-use tokio::time::Instant;
 
 /// How often a connection for a file is tried, as in 0.6; and the longest pause in between.
 const DIALS: u32 = 8;
@@ -36,9 +36,6 @@ const FINISHED: Duration = Duration::from_mins(15);
 
 /// How long it may take none of the bytes of a file.
 const STALLED: Duration = Duration::from_mins(1);
-
-/// How long a target may seem dead before it is given up.
-const DEAD: Duration = Duration::from_secs(30);
 
 /// How often that is looked at.
 const POLL: Duration = Duration::from_secs(1);
@@ -295,8 +292,7 @@ impl Originals {
         patience: Duration,
         mut choose: impl FnMut(News) -> Option<T>,
     ) -> Result<Option<T>, PushError> {
-        let began = Instant::now();
-        let mut seen_alive = began;
+        let mut vigil = Vigil::begin();
         loop {
             match tokio::time::timeout(POLL, news.recv()).await {
                 Ok(Some(heard)) => {
@@ -308,12 +304,10 @@ impl Originals {
                 Err(_) => {}
             }
             target.check()?;
-            if target.is_live() {
-                seen_alive = Instant::now();
-            } else if seen_alive.elapsed() >= DEAD {
+            if vigil.is_lost(target.at, target.host) {
                 return Err(PushError::Dead);
             }
-            if began.elapsed() >= patience {
+            if vigil.lasts() >= patience {
                 return Ok(None);
             }
         }

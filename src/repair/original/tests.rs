@@ -5,122 +5,31 @@ mod incoming;
 mod outgoing;
 mod trees;
 
-use crate::base::clock::{Clock, ManualClock};
-use crate::base::events::Events;
 use crate::base::fs::FileSystem;
 use crate::base::sim_fs::SimFileSystem;
-use crate::model::comparator::Comparator;
 use crate::model::mutation::MutationBuilder;
-use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
+use crate::model::schema::FamilyId;
 use crate::net::bodies::{StreamFile, StreamFinished};
 use crate::net::message::{Header, Message, STREAMING_KEYSPACE};
 use crate::net::messenger::Messenger;
-use crate::net::{Channel, Doing, FileConnection, IncomingFile, Transport, Verb};
-use crate::repair::host::{Announced, Host, Place, RingLook};
-use crate::repair::{Operations, OperationsOptions};
-use crate::replica::Blocking;
-use crate::ring::{
-    Partitioner, ReplicaPlacement, ReplicationStrategy, RowRange, Snitch, Token, TokenMetadata,
-};
+use crate::net::{IncomingFile, Verb};
+use crate::repair::Operations;
+use crate::repair::host::Host;
+use crate::repair::tests::network::{self, Arrivals, Known, Network, RuntimeClock, standard};
+use crate::ring::{Partitioner, RowRange, Token};
 use crate::storage::Storage;
-use crate::storage::engine::{Components, OutgoingTable};
-use crate::storage::options::{FamilyOptions, Options};
-use std::collections::BTreeMap;
-use std::io;
+use crate::storage::engine::OutgoingTable;
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, DuplexStream};
-use tokio::sync::mpsc;
-use tokio::time::Instant;
 
 const ROWS: FamilyId = FamilyId(0);
 
 const OURS: [u8; 4] = [10, 0, 0, 1];
 const ORIGINAL: [u8; 4] = [10, 0, 0, 2];
-
-/// The time of the runtime, which moves only when all wait.
-#[derive(Debug)]
-struct RuntimeClock(Instant);
-
-impl Clock for RuntimeClock {
-    fn now_micros(&self) -> i64 {
-        self.0.elapsed().as_micros() as i64
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.0.elapsed()
-    }
-}
-
-/// Brings everything to the one peer.
-#[derive(Debug)]
-struct Network {
-    messages: mpsc::UnboundedSender<Arc<[u8]>>,
-    files: mpsc::UnboundedSender<DuplexStream>,
-    refuses_files: AtomicBool,
-}
-
-impl Transport for Network {
-    fn send(&self, _to: IpAddr, _channel: Channel, message: Arc<[u8]>, _deadline: Duration) {
-        self.messages.send(message).unwrap();
-    }
-
-    fn disconnect(&self, _peer: IpAddr) {}
-
-    fn set_checksums(&self, _peer: IpAddr, _checksums: bool) {}
-
-    fn dial_for_file(&self, _to: IpAddr) -> Doing<'_, io::Result<FileConnection>> {
-        Box::pin(async {
-            if self.refuses_files.load(std::sync::atomic::Ordering::Relaxed) {
-                return Err(io::ErrorKind::ConnectionRefused.into());
-            }
-            let (ours, theirs) = tokio::io::duplex(4096);
-            self.files.send(theirs).unwrap();
-            Ok(Box::pin(ours) as FileConnection)
-        })
-    }
-}
-
-/// Who is there.
-#[derive(Debug)]
-struct Known(Mutex<RingLook>);
-
-impl Host for Known {
-    fn look(&self) -> RingLook {
-        self.0.lock().unwrap().clone()
-    }
-
-    fn announce(&self, _place: &Place) {
-        panic!("nobody changes the ring here")
-    }
-
-    fn learn(&self, _: &[crate::gossip::NodePlace]) {}
-
-    fn be_placed(&self) {}
-
-    fn serve_reads(&self) {
-        panic!("nobody changes the ring here")
-    }
-
-    fn settle(&self) {
-        panic!("nobody changes the ring here")
-    }
-
-    fn said(&self) -> Announced {
-        panic!("nobody changes the ring here")
-    }
-
-    fn has_heard(&self, _of: IpAddr, _announced: Announced) -> bool {
-        true
-    }
-
-    fn is_quiet(&self) -> bool {
-        true
-    }
-}
 
 /// A node, and what comes out of it for its peer.
 struct Scene {
@@ -130,38 +39,27 @@ struct Scene {
     operations: Arc<Operations>,
     network: Arc<Network>,
     known: Arc<Known>,
-    messages: mpsc::UnboundedReceiver<Arc<[u8]>>,
-    files: mpsc::UnboundedReceiver<DuplexStream>,
+    messages: Arrivals<Arc<[u8]>>,
+    files: Arrivals<DuplexStream>,
 }
 
 /// What a message says, without who sent it.
 type Said = (Verb, Vec<u8>, Vec<(String, Vec<u8>)>);
 
 fn open(fs: &SimFileSystem) -> Arc<Storage> {
-    let components = Components {
-        fs: Arc::new(fs.clone()),
-        clock: Arc::new(ManualClock::default()),
-        events: Events::ignored(),
-    };
-    let family = |keyspace: &str, name: &str| {
-        let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
-        let (keyspace, name) = (keyspace.into(), name.into());
-        Arc::new(ColumnFamilySchema { keyspace, name, kind, comment: None })
-    };
     let families = [("Blog", "Rows"), ("Blog", "More"), ("Other", "Things")];
-    let schema = Arc::new(Schema::new(families.map(|(keyspace, name)| family(keyspace, name))));
-    let options = Options {
-        segment_bytes: 1 << 20,
-        block_cache_bytes: 1 << 20,
-        ..Options::new("/data", "/log")
-    };
-    let family = |_| FamilyOptions { max_compaction_threshold: 0, ..FamilyOptions::default() };
-    let partitioner = Partitioner::Random;
-    Arc::new(Storage::open(components, options, partitioner, schema, family).unwrap())
+    let families = families.map(|(keyspace, name)| (keyspace, name, standard()));
+    network::open(fs, Partitioner::Random, families)
 }
 
-fn insert(storage: &Storage, keyspace: &str, family: FamilyId, key: &str, value: &[u8]) {
-    let mut mutation = MutationBuilder::new(storage.schema(), keyspace, key.as_bytes());
+fn insert(
+    storage: &Storage,
+    keyspace: &str,
+    family: FamilyId,
+    key: impl AsRef<[u8]>,
+    value: &[u8],
+) {
+    let mut mutation = MutationBuilder::new(storage.schema(), keyspace, key.as_ref());
     mutation.family(family).insert((b"", b"name"), value, 1);
     storage.apply(&mutation.finish(), true).unwrap();
 }
@@ -176,45 +74,15 @@ fn keys(storage: &Storage, family: FamilyId) -> Vec<String> {
 
 impl Scene {
     fn new() -> Self {
-        let (sender, messages) = mpsc::unbounded_channel();
-        let (file_sender, files) = mpsc::unbounded_channel();
-        let refuses_files = AtomicBool::new(false);
-        let network = Arc::new(Network { messages: sender, files: file_sender, refuses_files });
-        let clock: Arc<dyn Clock> = Arc::new(RuntimeClock(Instant::now()));
-        let timeout = Duration::from_secs(10);
-        let transport = Arc::clone(&network) as _;
-        let messenger = Messenger::new(OURS.into(), timeout, Arc::clone(&clock), transport);
-        let messenger = Arc::new(messenger);
+        let (network, clock) = (Arc::<Network>::default(), RuntimeClock::start());
+        let (messages, files) = (network.messages_to(ORIGINAL.into()), network.take_files());
+        let messenger = network::messenger(OURS.into(), &network, &clock);
         let fs = SimFileSystem::new(1);
         let storage = open(&fs);
-        let strategy = ReplicationStrategy::RackUnaware;
-        let (replication_factor, snitch) = (2, Snitch::EndPoint);
-        let placement = || ReplicaPlacement {
-            strategy: strategy.clone(),
-            replication_factor,
-            snitch: snitch.clone(),
-        };
-        let placements = ["Blog", "Other"].map(|keyspace| (keyspace.to_owned(), placement()));
-        let operations = Operations::new(OperationsOptions {
-            local: OURS.into(),
-            storage: Arc::clone(&storage),
-            messenger: Arc::clone(&messenger),
-            placements: BTreeMap::from(placements),
-            clock,
-            blocking: Blocking::Inline,
-            bytes_per_second: None,
-            seed: 1,
-        });
-        let mut ring = TokenMetadata::default();
-        ring.insert(Token::Random(1 << 125), OURS.into());
-        ring.insert(Token::Random(1 << 126), ORIGINAL.into());
-        let known = Arc::new(Known(Mutex::new(RingLook {
-            members: crate::gossip::Members { ring, ..Default::default() },
-            live: [OURS, ORIGINAL].map(IpAddr::from).into(),
-            callable: [IpAddr::from(OURS)].into(),
-            local: Some(OURS.into()),
-            ..RingLook::default()
-        })));
+        let operations = network::operations(&storage, &messenger, 2, &clock, 1);
+        let members =
+            [(Token::Random(1 << 125), OURS.into()), (Token::Random(1 << 126), ORIGINAL.into())];
+        let known = Known::of(OURS.into(), &members, [OURS.into()].into());
         Self { fs, storage, messenger, operations, network, known, messages, files }
     }
 

@@ -2,7 +2,9 @@
 //! data directories meanwhile.
 
 use super::super::error::{FileContext, FileError, ReadError};
-use super::super::original::{TableOptions, TableReader, TableWriter, WriteError, WrittenTable};
+use super::super::original::{
+    TableOptions, TableReader, TableWriter, WriteError, WrittenTable, can_have_key,
+};
 use super::{IngestError, Storage};
 use crate::base::fs::{File, FileSystem};
 use crate::model::key::RowKey;
@@ -17,9 +19,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of rows that are read or copied at a time.
 const STEP_BYTES: usize = 1 << 20;
-
-/// Most bytes of a row key in a file of 0.6: what a UTF field holds, without a token in front.
-const MOST_KEY_BYTES: usize = u16::MAX as usize - 64;
 
 /// Why rows cannot be taken from a node of 0.6 or given to it. Nothing is left of them.
 #[derive(Debug, thiserror::Error)]
@@ -224,8 +223,7 @@ impl Storage {
     ) -> Result<u64, WriteError> {
         let mut left_out = 0;
         for (key, version) in rows {
-            let bytes = key.as_bytes();
-            if bytes.is_empty() || bytes.len() > MOST_KEY_BYTES || str::from_utf8(bytes).is_err() {
+            if !can_have_key(key) {
                 left_out += 1;
                 continue;
             }

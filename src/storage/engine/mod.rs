@@ -67,7 +67,7 @@ use crate::model::position::RowPosition;
 use crate::model::schema::{FamilyId, Schema};
 use crate::model::slice::{RowSlice, Slice};
 use crate::model::version::RowVersion;
-use crate::ring::{Partitioner, RowRange, Token};
+use crate::ring::{DecoratedKey, Partitioner, RowRange, Token};
 use caches::SavedCaches;
 use compactions::CompactionQueue;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -314,6 +314,17 @@ impl Storage {
         max_bytes: usize,
     ) -> Result<Piece, ReadError> {
         self.shared.store(family).read_piece(range, after, max_bytes)
+    }
+
+    /// The same of single rows, whose keys ascend. See [`Store::read_rows_piece`].
+    pub fn read_rows_piece(
+        &self,
+        family: FamilyId,
+        keys: &[DecoratedKey],
+        after: Option<&RowPosition>,
+        max_bytes: usize,
+    ) -> Result<Piece, ReadError> {
+        self.shared.store(family).read_rows_piece(keys, after, max_bytes)
     }
 
     /// Tokens of every so many-th row on disk, of all column families, in no order.

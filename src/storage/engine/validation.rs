@@ -7,14 +7,11 @@ use super::super::store::{Merge, Store, TablesNow};
 use super::Storage;
 use crate::base::events::FlushCause;
 use crate::model::key::RowKey;
-use crate::model::position::RowPosition;
 use crate::model::schema::FamilyId;
-use crate::model::version::RowVersion;
 use crate::ring::{DecoratedKey, RowRange, Token};
 use crate::storage::error::{FileError, ReadError};
 use crate::storage::files;
 use crate::storage::original::{RowBuilder, Spool};
-use crate::storage::store::Piece;
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -179,65 +176,6 @@ impl Storage {
         }
         Ok(true)
     }
-
-    /// All that is stored of these rows, which are in the order of their tokens, behind a place:
-    /// as [`Storage::read_piece`] gives it.
-    pub fn read_rows_piece(
-        &self,
-        family: FamilyId,
-        keys: &[RowKey],
-        after: Option<&RowPosition>,
-        max_bytes: usize,
-    ) -> Result<Piece, ReadError> {
-        let (store, mut whole, mut left) = (self.shared.store(family), Piece::default(), max_bytes);
-        for (at, key) in keys.iter().enumerate() {
-            let resumed = after.filter(|after| after.key == *key);
-            let piece = read_row(store, key, resumed, left)?;
-            left = left.saturating_sub(piece_bytes(&piece));
-            whole.rows.extend(piece.rows);
-            whole.next = piece.next;
-            if whole.next.is_none() && left == 0 && at + 1 < keys.len() {
-                whole.next = Some(RowPosition { key: key.clone(), cell: None });
-            }
-            if whole.next.is_some() {
-                break;
-            }
-        }
-        Ok(whole)
-    }
-}
-
-/// What is stored of one row, or of its rest.
-fn read_row(
-    store: &Store,
-    key: &RowKey,
-    after: Option<&RowPosition>,
-    max_bytes: usize,
-) -> Result<Piece, ReadError> {
-    let token = store.environment().partitioner.decorate(key.clone()).token().clone();
-    let range = RowRange { start: Bound::Included(token.clone()), end: Bound::Included(token) };
-    let mut after = after.cloned();
-    loop {
-        let mut piece = store.read_piece(&range, after.as_ref(), max_bytes)?;
-        // Other keys may have the same token.
-        piece.rows.retain(|(found, _)| found == key);
-        match piece.next.take() {
-            Some(next) if next.key == *key && next.cell.is_some() => {
-                piece.next = Some(next);
-                return Ok(piece);
-            }
-            Some(next) if piece.rows.is_empty() && next.key != *key => after = Some(next),
-            _ => return Ok(piece),
-        }
-    }
-}
-
-fn piece_bytes(piece: &Piece) -> usize {
-    let row = |(key, version): &(RowKey, RowVersion)| {
-        let cells = version.cells.iter().map(|cell| cell.encoded_length()).sum::<usize>();
-        key.as_bytes().len() + 32 + cells
-    };
-    piece.rows.iter().map(row).sum::<usize>().max(1)
 }
 
 fn is_behind(end: &Bound<Token>, key: &DecoratedKey) -> bool {

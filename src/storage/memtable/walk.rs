@@ -47,6 +47,16 @@ impl ShardWalk<'_> {
         }
     }
 
+    /// Goes on to the first row that is not before a key.
+    fn skip_to(&mut self, key: &DecoratedKey) {
+        let passed = self.rows.partition_point(|(passed, _)| passed < key);
+        self.rows.drain(..passed);
+        if self.rows.is_empty() {
+            self.batch = FIRST_BATCH;
+            self.fill(Bound::Included(key));
+        }
+    }
+
     fn key(&self) -> Option<&DecoratedKey> {
         self.rows.front().map(|(key, _)| key)
     }
@@ -77,6 +87,17 @@ impl<'a> MemtableWalk<'a> {
         let Some(shard) = self.order.pop() else { return };
         self.shards[shard].advance();
         self.enlist(shard);
+    }
+
+    /// Goes on to the first row that is not before a key; stays where it is if that is none.
+    pub fn skip_to(&mut self, key: &DecoratedKey) {
+        while let Some(&shard) = self.order.last()
+            && self.shards[shard].key() < Some(key)
+        {
+            self.order.pop();
+            self.shards[shard].skip_to(key);
+            self.enlist(shard);
+        }
     }
 
     /// Gives a shard its place in the order, if it has rows left.

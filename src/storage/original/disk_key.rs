@@ -8,6 +8,15 @@ use crate::base::java::JavaWriter;
 use crate::model::key::RowKey;
 use crate::ring::{DecoratedKey, Partitioner};
 
+/// Most bytes of a row key in a file of 0.6: what a UTF field holds, without a token in front.
+const MOST_KEY_BYTES: usize = u16::MAX as usize - 64;
+
+/// Whether a node of 0.6 can have a row with this key. Other rows stay out of what it gets.
+pub fn can_have_key(key: &RowKey) -> bool {
+    let bytes = key.as_bytes();
+    (1..=MOST_KEY_BYTES).contains(&bytes.len()) && str::from_utf8(bytes).is_ok()
+}
+
 /// The disk key of a row.
 pub(super) fn disk_key(key: &DecoratedKey, partitioner: Partitioner) -> Result<String, WriteError> {
     let Ok(text) = str::from_utf8(key.key().as_bytes()) else {
@@ -73,6 +82,7 @@ mod tests {
         for key in [&b""[..], &[0xff]] {
             let refused = disk_key(&ordered.decorate(RowKey::new(key)), ordered);
             assert!(matches!(refused, Err(WriteError::KeyNotText(_))));
+            assert!(!can_have_key(&RowKey::new(key)));
         }
         let long = "k".repeat(65530);
         for (partitioner, fits) in [(ordered, true), (Partitioner::Random, false)] {

@@ -19,6 +19,7 @@ mod tests;
 mod window;
 mod writer;
 
+pub use disk_key::can_have_key;
 pub use reader::{RowPart, TableReader};
 pub use row::{RowBody, RowBuilder};
 pub use spool::Spool;

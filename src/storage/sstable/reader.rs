@@ -498,6 +498,24 @@ impl RowWalk {
         }
     }
 
+    /// Has the next [`RowWalk::advance`] go on to the first row that is not before a key, which is
+    /// not behind those that were passed.
+    pub fn skip_to(&mut self, key: &DecoratedKey, blocks: &Blocks<'_>) -> Result<(), ReadError> {
+        let table = blocks.table;
+        let summary_index = table.blocks_before(key).saturating_sub(1).max(self.summary_index);
+        if let Some((handle, block)) = &self.block
+            && summary_index == self.summary_index
+        {
+            let found = table.search(block, key).map_err(|m| table.malformed(*handle, m))?;
+            self.next = self.next.max(found.unwrap_or_else(|absent| absent));
+            return Ok(());
+        }
+        self.block = None;
+        self.summary_index = summary_index;
+        self.seek = Some(Bound::Included(key.clone()));
+        Ok(())
+    }
+
     fn first_in(
         &self,
         table: &SsTable,

@@ -12,7 +12,7 @@ use crate::model::version::RowVersion;
 use crate::ring::{DecoratedKey, RowRange};
 use crate::storage::answer;
 use crate::storage::error::ReadError;
-use crate::storage::row::RowReader;
+use crate::storage::row::{RowReader, RowSources};
 use crate::storage::sstable::Access;
 use std::ops::{Bound, RangeBounds};
 
@@ -42,9 +42,7 @@ impl Store {
         let from = beginning(range, resumed.as_ref());
         let view = self.view();
         let mut rows = self.rows_from(&view, &from, &range.end, Access::Bypass)?;
-        let mut filling = Filling { used: 0, max_bytes, gc_before: self.gc_before() };
-        let mut piece = Piece::default();
-        let mut last: Option<RowKey> = None;
+        let mut growing = Growing::new(self, after, max_bytes);
         while let Some((key, sources)) = rows.advance()? {
             if is_behind(&range.end, key.token()) {
                 break;
@@ -53,27 +51,88 @@ impl Store {
             if !range.contains(key.token()) {
                 continue;
             }
-            if filling.is_full()
-                && let Some(key) = last.take()
-            {
-                piece.next = Some(RowPosition { key, cell: None });
+            if growing.is_full() || !growing.add(key.key(), sources)? {
                 break;
             }
-            let reader = RowReader::new(&self.schema, sources);
-            let resumed = resumed.as_ref().filter(|(resumed, _)| resumed == key);
-            let after = resumed.and_then(|(_, after)| place(after, &self.schema));
-            let part = filling.take(&self.schema, key.key(), &reader, after);
-            let (version, cut) = part.map_err(|error| error.in_row(key.key()))?;
-            if !version.is_empty() {
-                piece.rows.push((key.key().clone(), version));
-            }
-            if cut.is_some() {
-                piece.next = Some(RowPosition { key: key.key().clone(), cell: cut });
-                break;
-            }
-            last = Some(key.key().clone());
         }
-        Ok(piece)
+        Ok(growing.piece)
+    }
+
+    /// The same of single rows, whose keys ascend: what lies between them is passed over, so that
+    /// rows that stand together are read as a range is.
+    pub fn read_rows_piece(
+        &self,
+        keys: &[DecoratedKey],
+        after: Option<&RowPosition>,
+        max_bytes: usize,
+    ) -> Result<Piece, ReadError> {
+        let (Some(first), Some(last)) = (keys.first(), keys.last()) else {
+            return Ok(Piece::default());
+        };
+        let (from, end) = (Bound::Included(first.clone()), Bound::Included(last.token().clone()));
+        let view = self.view();
+        let mut rows = self.rows_from(&view, &from, &end, Access::Bypass)?;
+        let mut growing = Growing::new(self, after, max_bytes);
+        let is_done = |key: &&DecoratedKey| {
+            after.is_some_and(|after| after.cell.is_none() && after.key == *key.key())
+        };
+        for key in keys.iter().skip_while(is_done) {
+            if growing.is_full() {
+                break;
+            }
+            let sources = rows.find(key)?;
+            if !growing.add(key.key(), sources)? {
+                break;
+            }
+        }
+        Ok(growing.piece)
+    }
+}
+
+/// A piece that rows are added to.
+struct Growing<'a> {
+    schema: &'a ColumnFamilySchema,
+    filling: Filling,
+    piece: Piece,
+    /// Behind what the piece begins.
+    after: Option<&'a RowPosition>,
+    /// The row that was looked at last.
+    last: Option<RowKey>,
+}
+
+impl<'a> Growing<'a> {
+    fn new(store: &'a Store, after: Option<&'a RowPosition>, max_bytes: usize) -> Self {
+        let filling = Filling { used: 0, max_bytes, gc_before: store.gc_before() };
+        Self { schema: &store.schema, filling, piece: Piece::default(), after, last: None }
+    }
+
+    /// Whether the piece ends before the next row, which there is.
+    fn is_full(&mut self) -> bool {
+        if !self.filling.is_full() {
+            return false;
+        }
+        let Some(key) = self.last.take() else { return false };
+        self.piece.next = Some(RowPosition { key, cell: None });
+        true
+    }
+
+    /// Adds what there is room for of the next row. Returns whether that was all of it.
+    fn add(&mut self, key: &RowKey, sources: RowSources<'_>) -> Result<bool, ReadError> {
+        let reader = RowReader::new(self.schema, sources);
+        let after = self.after.filter(|after| after.key == *key);
+        let after = after.and_then(|after| place(after, self.schema));
+        let part = self.filling.take(self.schema, key, &reader, after);
+        let (version, cut) = part.map_err(|error| error.in_row(key))?;
+        if !version.is_empty() {
+            self.piece.rows.push((key.clone(), version));
+        }
+        let is_whole = cut.is_none();
+        if is_whole {
+            self.last = Some(key.clone());
+        } else {
+            self.piece.next = Some(RowPosition { key: key.clone(), cell: cut });
+        }
+        Ok(is_whole)
     }
 }
 

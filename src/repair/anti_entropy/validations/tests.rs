@@ -132,7 +132,7 @@ async fn rows_are_listed_with_their_hashes_in_pages() {
         }
     }
     assert_eq!((found.len(), session), (5000, 2));
-    let token = |(key, _): &(String, String)| Partitioner::Random.token(key.as_bytes());
+    let token = |(TextKey(key), _): &(TextKey, String)| Partitioner::Random.token(key.as_bytes());
     assert!(found.is_sorted_by_key(token));
 }
 

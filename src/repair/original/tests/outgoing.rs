@@ -5,7 +5,6 @@ use crate::net::bodies::{StreamRequest, decode_bootstrap_token};
 use crate::repair::original::{Load, PushError};
 use crate::ring::TokenRange;
 use crate::storage::engine::TakenIn;
-use std::sync::atomic::Ordering;
 use tokio::task::JoinHandle;
 
 /// The whole ring.
@@ -173,7 +172,7 @@ async fn a_target_that_says_nothing_is_given_up() {
     assert!(matches!(error, PushError::NotFinished(_)), "{error}");
     drop(connection);
 
-    scene.network.refuses_files.store(true, Ordering::Relaxed);
+    scene.network.refuse_files();
     let pushed = push(&scene);
     hear_initiate(&mut scene).await;
     scene.say(Verb::StreamInitiateDone, &[], b"");

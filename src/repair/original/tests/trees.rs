@@ -85,6 +85,17 @@ async fn a_neighbour_gets_the_rows_of_ranges_that_differ() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn rows_that_nodes_of_0_6_cannot_have_are_in_no_tree() {
+    let mut scene = Scene::new();
+    fill(&scene, &["a"]);
+    insert(&scene.storage, "Blog", ROWS, b"\xff", b"value");
+    ask_for_tree(&scene);
+    hear_tree(&mut scene).await;
+    send_tree(&scene, &peer_tree(&["a"]));
+    assert!(scene.is_silent().await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_tree_that_comes_unasked_is_answered() {
     let mut scene = Scene::new();
     fill(&scene, &["a"]);

@@ -1,6 +1,7 @@
 //! The tree of this node.
 
 use super::Originals;
+use super::pairs::Side;
 use crate::base::java::TooLong;
 use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
@@ -8,12 +9,11 @@ use crate::model::schema::FamilyId;
 use crate::net::Verb;
 use crate::net::bodies::TreeResponse;
 use crate::repair::host::Host;
-use crate::repair::merkle::{MerkleTree, RowHasher, java};
+use crate::repair::merkle::{HashError, MerkleTree, RowHasher, java};
 use crate::ring::{DecoratedKey, RowRange};
 use crate::storage::Storage;
-use crate::storage::compaction::{CompactionError, GcSpan, RowSink};
-use crate::storage::error::{FileError, ReadError};
-use crate::storage::original::WriteError;
+use crate::storage::compaction::{GcSpan, RowSink};
+use crate::storage::original::can_have_key;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,19 +29,11 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Why there is no tree.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::repair::original) enum BuildError {
+enum BuildError {
     #[error(transparent)]
-    Read(#[from] CompactionError),
-    #[error("a row cannot be put together: {0}")]
-    Row(#[from] WriteError),
-    #[error("the column family cannot be flushed: {0}")]
-    Flush(#[from] ReadError),
-    #[error(transparent)]
-    File(#[from] FileError),
+    Hash(#[from] HashError),
     #[error("it cannot be sent: {0}")]
     Encode(#[from] TooLong),
-    #[error("the node stops")]
-    Stopping,
 }
 
 /// Who is to get the next tree of a column family.
@@ -155,7 +147,8 @@ impl Originals {
                 self.complain(other, &error);
             }
             let now = self.clock.monotonic();
-            if let Some(theirs) = self.pairs.own(family, other, Arc::clone(&tree), now) {
+            let pair = self.pairs.pair((family, other), Side::Own, Arc::clone(&tree), now);
+            if let Some(theirs) = pair {
                 let (this, host, tree) = (Arc::clone(self), Arc::clone(host), Arc::clone(&tree));
                 self.spawn(async move {
                     this.compare(family, other, (&tree, &theirs), &host).await;
@@ -170,7 +163,7 @@ pub(in crate::repair::original) fn build(
     storage: &Storage,
     family: FamilyId,
     stopping: &AtomicBool,
-) -> Result<MerkleTree, BuildError> {
+) -> Result<MerkleTree, HashError> {
     let set = storage.validation_set(family)?;
     let (partitioner, store) = (storage.partitioner(), storage.store(family));
     let leaves = set.rows().clamp(LEAVES.0, LEAVES.1);
@@ -193,23 +186,25 @@ struct TreeSink<'a> {
 }
 
 impl RowSink for TreeSink<'_> {
-    type Error = BuildError;
+    type Error = HashError;
 
-    fn begin(&mut self, deletion: Deletion) -> Result<(), BuildError> {
+    fn begin(&mut self, deletion: Deletion) -> Result<(), HashError> {
         if self.stopping.load(Ordering::Relaxed) {
-            return Err(BuildError::Stopping);
+            return Err(HashError::GivenUp);
         }
         self.hasher.clear();
         self.hasher.delete(deletion);
         Ok(())
     }
 
-    fn push(&mut self, cell: &Cell) -> Result<(), BuildError> {
+    fn push(&mut self, cell: &Cell) -> Result<(), HashError> {
         Ok(self.hasher.push_cell(cell)?)
     }
 
-    fn end(&mut self, key: &DecoratedKey, _: GcSpan) -> Result<bool, BuildError> {
-        if let Some(hash) = self.hasher.finish(key.key())? {
+    fn end(&mut self, key: &DecoratedKey, _: GcSpan) -> Result<bool, HashError> {
+        let hash = self.hasher.finish(key.key())?;
+        // A row that the neighbours cannot have would make the ranges differ for ever.
+        if let Some(hash) = hash.filter(|_| can_have_key(key.key())) {
             self.tree.add(key.token(), &hash);
         }
         Ok(true)

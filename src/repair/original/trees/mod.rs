@@ -31,6 +31,7 @@ use crate::net::message::Message;
 use crate::repair::host::{Host, RingLook};
 use crate::repair::merkle::{MerkleTree, java};
 use crate::ring::TokenRange;
+use pairs::Side;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -106,7 +107,7 @@ impl Originals {
         host: &Arc<dyn Host>,
     ) {
         let now = self.clock.monotonic();
-        match self.pairs.theirs(family, from, Arc::clone(&theirs), now) {
+        match self.pairs.pair((family, from), Side::Theirs, Arc::clone(&theirs), now) {
             Some(own) => self.compare(family, from, (&own, &theirs), host).await,
             // Nobody has asked this node, which is waited for now.
             None => self.want_tree(family, Some(from), host),

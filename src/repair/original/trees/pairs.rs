@@ -12,8 +12,10 @@ const STALE: Duration = Duration::from_hours(6);
 
 /// Whose tree it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
+pub(super) enum Side {
+    /// Of this node.
     Own,
+    /// Of the neighbour.
     Theirs,
 }
 
@@ -32,26 +34,20 @@ type ByPair = BTreeMap<(FamilyId, IpAddr), Waiting>;
 pub(in crate::repair::original) struct Pairs(Mutex<ByPair>);
 
 impl Pairs {
-    /// This node has its tree: that of a neighbour, if it has waited.
-    pub(super) fn own(
+    /// There is a tree of one side: that of the other, if it has waited; else this one waits.
+    pub(super) fn pair(
         &self,
-        family: FamilyId,
-        other: IpAddr,
+        (family, neighbour): (FamilyId, IpAddr),
+        side: Side,
         tree: Arc<MerkleTree>,
         now: Duration,
     ) -> Option<Arc<MerkleTree>> {
-        self.pair((family, other), Waiting { side: Side::Own, tree, since: now })
-    }
-
-    /// A neighbour has sent its tree: that of this node, if it has waited.
-    pub(super) fn theirs(
-        &self,
-        family: FamilyId,
-        other: IpAddr,
-        tree: Arc<MerkleTree>,
-        now: Duration,
-    ) -> Option<Arc<MerkleTree>> {
-        self.pair((family, other), Waiting { side: Side::Theirs, tree, since: now })
+        let (mut pairs, key) = (self.lock(now), (family, neighbour));
+        if let Some(other) = pairs.remove(&key).filter(|other| other.side != side) {
+            return Some(other.tree);
+        }
+        pairs.insert(key, Waiting { side, tree, since: now });
+        None
     }
 
     /// Trees of a column family that wait are too old for what is begun now.
@@ -63,16 +59,6 @@ impl Pairs {
     pub(super) fn waits(&self, family: FamilyId, other: IpAddr, now: Duration) -> bool {
         let pairs = self.lock(now);
         pairs.get(&(family, other)).is_some_and(|waiting| waiting.side == Side::Theirs)
-    }
-
-    /// The tree of the other side, if it has waited; else this one waits.
-    fn pair(&self, key: (FamilyId, IpAddr), new: Waiting) -> Option<Arc<MerkleTree>> {
-        let mut pairs = self.lock(new.since);
-        if let Some(other) = pairs.remove(&key).filter(|other| other.side != new.side) {
-            return Some(other.tree);
-        }
-        pairs.insert(key, new);
-        None
     }
 
     fn lock(&self, now: Duration) -> MutexGuard<'_, ByPair> {
@@ -91,12 +77,15 @@ mod tests {
     fn a_tree_of_before_is_not_compared_with_one_of_now() {
         let (pairs, family, now) = (Pairs::default(), FamilyId(0), Duration::ZERO);
         let (one, two): (IpAddr, IpAddr) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-        let tree = || Arc::new(MerkleTree::even(Partitioner::Random, 2));
-        assert!(pairs.own(family, one, tree(), now).is_none());
-        assert!(pairs.theirs(family, two, tree(), now).is_none() && pairs.waits(family, two, now));
+        let pair = |neighbour, side| {
+            let tree = Arc::new(MerkleTree::even(Partitioner::Random, 2));
+            pairs.pair((family, neighbour), side, tree, now)
+        };
+        assert!(pair(one, Side::Own).is_none());
+        assert!(pair(two, Side::Theirs).is_none() && pairs.waits(family, two, now));
         pairs.forget(family, now);
         assert!(!pairs.waits(family, two, now));
-        assert!(pairs.theirs(family, one, tree(), now).is_none());
-        assert!(pairs.own(family, one, tree(), now).is_some(), "these two belong together");
+        assert!(pair(one, Side::Theirs).is_none());
+        assert!(pair(one, Side::Own).is_some(), "these two belong together");
     }
 }

@@ -8,18 +8,15 @@ use crate::repair::anti_entropy::FamilyRepair;
 use crate::repair::error::OperationError;
 use crate::repair::host::Host;
 use crate::repair::original::arrivals::Session;
+use crate::repair::original::vigil::Vigil;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot::{Receiver, error::TryRecvError};
-use tokio::time::Instant;
 
 /// How long a replica may take for its tree, which it says nothing of meanwhile, and then for its
 /// rows.
 const PATIENCE: Duration = Duration::from_hours(6);
-
-/// How long a replica may seem dead.
-const DEAD: Duration = Duration::from_secs(30);
 
 const POLL: Duration = Duration::from_millis(500);
 
@@ -115,18 +112,15 @@ impl Originals {
         mut look: impl FnMut() -> Option<T>,
     ) -> Result<T, OperationError> {
         let failed = |why: &str| OperationError::Repair { replica, why: why.to_owned() };
-        let began = Instant::now();
-        let mut seen_alive = began;
+        let mut vigil = Vigil::begin();
         loop {
             if let Some(found) = look() {
                 return Ok(found);
             }
-            if host.look().live.contains(&replica) {
-                seen_alive = Instant::now();
-            } else if seen_alive.elapsed() >= DEAD {
+            if vigil.is_lost(replica, &**host) {
                 return Err(failed("it is down"));
             }
-            if began.elapsed() >= PATIENCE {
+            if vigil.lasts() >= PATIENCE {
                 return Err(failed("it has not sent its tree, or its rows"));
             }
             tokio::time::sleep(POLL).await;

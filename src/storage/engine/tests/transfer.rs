@@ -4,6 +4,7 @@ mod cleanup;
 mod exchange;
 mod ingest;
 mod pieces;
+mod rows;
 mod validation;
 
 use super::*;

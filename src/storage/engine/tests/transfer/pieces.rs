@@ -82,7 +82,7 @@ pub(super) fn read_all(storage: &Storage, range: &RowRange, max_bytes: usize) ->
 }
 
 /// The pieces of each row put together, in their order.
-fn assembled(storage: &Storage, pieces: &[Piece]) -> Vec<(RowKey, RowVersion)> {
+pub(super) fn assembled(storage: &Storage, pieces: &[Piece]) -> Vec<(RowKey, RowVersion)> {
     let mut rows: Vec<(RowKey, Vec<&RowVersion>)> = Vec::new();
     for (key, version) in pieces.iter().flat_map(|piece| &piece.rows) {
         assert!(!version.is_empty());
@@ -96,11 +96,14 @@ fn assembled(storage: &Storage, pieces: &[Piece]) -> Vec<(RowKey, RowVersion)> {
     rows.into_iter().map(|(key, parts)| (key, merged(parts))).collect()
 }
 
-fn expected(storage: &Storage, range: &RowRange) -> Vec<(RowKey, RowVersion)> {
-    let mut keys: Vec<_> =
-        KEYS.map(|key| storage.partitioner().decorate(RowKey::new(key))).to_vec();
+pub(super) fn keys_in_order(storage: &Storage) -> Vec<DecoratedKey> {
+    let mut keys = KEYS.map(|key| storage.partitioner().decorate(RowKey::new(key)));
     keys.sort();
-    let keys = keys.into_iter().filter(|key| range.contains(key.token()));
+    keys.to_vec()
+}
+
+pub(super) fn expected(storage: &Storage, range: &RowRange) -> Vec<(RowKey, RowVersion)> {
+    let keys = keys_in_order(storage).into_iter().filter(|key| range.contains(key.token()));
     let rows = keys.map(|key| (key.key().clone(), version(storage, key.key())));
     rows.filter(|(_, version)| !version.is_empty()).collect()
 }

@@ -147,39 +147,6 @@ fn rows_in_memory_are_visited_until_no_more_are_wanted() {
 }
 
 #[test]
-fn single_rows_are_read_in_pieces() {
-    let storage = Setup::default().open(&SimFileSystem::new(1)).unwrap();
-    for key in ["a", "b", "c", "d"] {
-        (0..40).for_each(|name| insert(&storage, key, &format!("{name:02}"), 1));
-    }
-    let keys = ["a", "c", "missing"].map(RowKey::from);
-    let (mut rows, mut after, mut pieces) = (Vec::<(String, usize)>::new(), None, 0);
-    loop {
-        let left: Vec<RowKey> = match &after {
-            None => keys.to_vec(),
-            Some(RowPosition { key, cell }) => {
-                let from = keys.iter().position(|it| it == key).unwrap();
-                keys[from + usize::from(cell.is_none())..].to_vec()
-            }
-        };
-        let piece = storage.read_rows_piece(FAMILY, &left, after.as_ref(), 500).unwrap();
-        pieces += 1;
-        for (key, version) in piece.rows {
-            match rows.last_mut() {
-                Some((last, cells)) if *last == key.to_string() => *cells += version.cells.len(),
-                _ => rows.push((key.to_string(), version.cells.len())),
-            }
-        }
-        after = piece.next;
-        if after.is_none() {
-            break;
-        }
-    }
-    assert_eq!(rows, [("a".to_owned(), 40), ("c".to_owned(), 40)]);
-    assert!(pieces > 3, "{pieces}");
-}
-
-#[test]
 fn keys_of_some_sstables_are_told() {
     let storage = Setup::default().open(&SimFileSystem::new(1)).unwrap();
     for keys in [["a", "c"], ["b", "c"], ["d", "e"]] {

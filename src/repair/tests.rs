@@ -1,0 +1,3 @@
+//! What the tests of the parts share.
+
+pub(super) mod network;
