@@ -65,7 +65,7 @@ impl Cluster {
             let operations = operations(place, &storage, &messenger, &clock);
             let operations = Arc::new(Mutex::new(operations));
             let node = Node { storage, messenger, host, operations };
-            tokio::spawn(node.receive(network.messages_to(address(place))));
+            tokio::spawn(node.receive(network.messages_to(&[address(place)])));
             node
         });
         let nodes = nodes.collect();

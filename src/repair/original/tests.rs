@@ -30,6 +30,7 @@ const ROWS: FamilyId = FamilyId(0);
 
 const OURS: [u8; 4] = [10, 0, 0, 1];
 const ORIGINAL: [u8; 4] = [10, 0, 0, 2];
+const OTHER_ORIGINAL: [u8; 4] = [10, 0, 0, 4];
 
 /// A node, and what comes out of it for its peer.
 struct Scene {
@@ -75,7 +76,8 @@ fn keys(storage: &Storage, family: FamilyId) -> Vec<String> {
 impl Scene {
     fn new() -> Self {
         let (network, clock) = (Arc::<Network>::default(), RuntimeClock::start());
-        let (messages, files) = (network.messages_to(ORIGINAL.into()), network.take_files());
+        let messages = network.messages_to(&[ORIGINAL.into(), OTHER_ORIGINAL.into()]);
+        let files = network.take_files();
         let messenger = network::messenger(OURS.into(), &network, &clock);
         let fs = SimFileSystem::new(1);
         let storage = open(&fs);

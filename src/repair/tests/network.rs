@@ -61,10 +61,10 @@ pub(in crate::repair) struct Network {
 }
 
 impl Network {
-    /// What comes for a node from now on.
-    pub(in crate::repair) fn messages_to(&self, node: IpAddr) -> Arrivals<Arc<[u8]>> {
+    /// What comes for these nodes from now on.
+    pub(in crate::repair) fn messages_to(&self, nodes: &[IpAddr]) -> Arrivals<Arc<[u8]>> {
         let (inbox, arrivals) = mpsc::unbounded_channel();
-        self.inboxes.lock().unwrap().insert(node, inbox);
+        self.inboxes.lock().unwrap().extend(nodes.iter().map(|node| (*node, inbox.clone())));
         arrivals
     }
 

@@ -265,7 +265,7 @@ async fn a_source_that_was_started_anew_is_asked_again() {
 #[tokio::test(start_paused = true)]
 async fn sources_are_asked_side_by_side_each_for_one_keyspace_after_the_other() {
     let mut scene = Scene::new();
-    let other: IpAddr = [10, 0, 0, 4].into();
+    let other: IpAddr = OTHER_ORIGINAL.into();
     scene.known.0.lock().unwrap().live.insert(other);
     // Each of the two others has to give this node a range of each keyspace.
     let mut before = crate::ring::TokenMetadata::default();
