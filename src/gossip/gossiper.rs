@@ -99,6 +99,8 @@ pub struct Gossiper {
     briefings: BTreeMap<IpAddr, bool>,
     /// Messages that came from others.
     received: u64,
+    /// Whether one of them was of this cluster.
+    is_answered: bool,
 }
 
 /// What is known of another endpoint.
@@ -141,6 +143,7 @@ impl Gossiper {
             greeted: BTreeSet::new(),
             briefings: BTreeMap::new(),
             received: 0,
+            is_answered: false,
         }
     }
 
@@ -192,8 +195,13 @@ impl Gossiper {
         }
         self.received += 1;
         self.detector.observe(now);
+        let is_foreign = matches!(
+            &message,
+            GossipMessage::Syn { cluster_name, .. } if *cluster_name != self.cluster_name
+        );
+        self.is_answered |= !is_foreign;
         match message {
-            GossipMessage::Syn { cluster_name, .. } if cluster_name != self.cluster_name => {
+            GossipMessage::Syn { cluster_name, .. } if is_foreign => {
                 let ours = self.cluster_name.clone();
                 let event = GossipEvent::ClusterNameMismatch { from, theirs: cluster_name, ours };
                 effects.events.push(event);
@@ -266,6 +274,11 @@ impl Gossiper {
     /// The generation of this node.
     pub fn generation(&self) -> i32 {
         self.own.generation
+    }
+
+    /// Whether a node of this cluster has sent anything.
+    pub fn is_answered(&self) -> bool {
+        self.is_answered
     }
 
     /// How many messages of other nodes it has taken in.

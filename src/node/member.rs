@@ -356,7 +356,7 @@ impl Member {
         }
         let began = tokio::time::Instant::now();
         loop {
-            let (heard, missing, patience) = {
+            let (heard, missing, is_answered) = {
                 let gossip = self.lock();
                 let gossiper = &gossip.gossiper;
                 let has_told = |it: IpAddr| {
@@ -366,18 +366,19 @@ impl Member {
                 let members = gossip.membership.members().endpoints();
                 let missing = members.iter().filter(|it| **it != local && !has_told(**it)).count();
                 let mut others = gossiper.endpoints().filter(|(it, _)| *it != local);
-                let is_answered = gossiper.received() > 0;
-                let patience = if is_answered { FORGOTTEN_PATIENCE } else { JOIN_PATIENCE };
-                (others.any(|(it, _)| has_told(it)), missing, patience)
+                let is_answered = gossiper.is_answered();
+                (others.any(|(it, _)| has_told(it)), missing, is_answered)
             };
             let waited = began.elapsed();
             if heard && (missing == 0 || waited >= MEMBER_PATIENCE) {
                 return;
             }
+            let patience = if is_answered { FORGOTTEN_PATIENCE } else { JOIN_PATIENCE };
             if waited >= patience {
                 let seeds: Vec<String> = others.iter().map(IpAddr::to_string).collect();
+                let what = if is_answered { "told of the ring" } else { "answered" };
                 log::warn!(
-                    "no other node has answered for {} s, neither the seeds ({}) nor members of \
+                    "no other node has {what} for {} s, neither the seeds ({}) nor members of \
                      the ring: serving on. If this node is to join them, see that they run, that \
                      ListenAddress and StoragePort are right, and that ClusterName is the same",
                     patience.as_secs(),
@@ -449,7 +450,7 @@ impl Member {
         for (target, recipient) in self.hints.iter().flat_map(|hints| hints.waiting()) {
             let is_fresh = |silence| silence <= FRESH_NEWS;
             let is_there = gossiper.is_alive(recipient)
-                && takes_hints(gossiper, recipient)
+                && takes_writes(gossiper, recipient)
                 && gossiper.silence(recipient, now).is_some_and(is_fresh);
             if is_there && handoff.is_due(target, now) {
                 handoff.begin(target);
@@ -532,7 +533,7 @@ impl Member {
                     // Its old connections lead nowhere.
                     self.transport.disconnect(*endpoint);
                 }
-                if takes_hints(gossiper, *endpoint) {
+                if takes_writes(gossiper, *endpoint) {
                     self.hand_off(*endpoint);
                 }
                 true
@@ -630,7 +631,9 @@ impl Member {
     /// Tells the coordinator of the ring as it is now.
     fn publish(&self, gossip: &Gossip) {
         let members = gossip.membership.members();
-        let ring = members.with_pending(|it| gossip.gossiper.is_alive(it));
+        // Who does not acknowledge writes is not waited for, though it has come or gone just now.
+        let gossiper = &gossip.gossiper;
+        let ring = members.with_pending(|it| gossiper.is_alive(it) && takes_writes(gossiper, it));
         let known: Vec<IpAddr> =
             gossip.gossiper.endpoints().map(|(endpoint, _)| endpoint).collect();
         let announce = |extension: &str| -> BTreeSet<IpAddr> {
@@ -724,8 +727,9 @@ fn responder(
     })
 }
 
-/// Whether a node acknowledges hints: until it knows its place they would only time out.
-fn takes_hints(gossiper: &Gossiper, endpoint: IpAddr) -> bool {
+/// Whether a node acknowledges writes, and hints as well: until it knows its place they would only
+/// time out.
+fn takes_writes(gossiper: &Gossiper, endpoint: IpAddr) -> bool {
     gossiper.state(endpoint).and_then(|state| state.value(READS_STATE)) != Some(UNSURE)
 }
 

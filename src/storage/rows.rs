@@ -114,11 +114,14 @@ impl<'a> RowStream<'a> {
             (Self::Memtable(walk), None) => walk.advance(),
             (Self::Memtable(walk), Some(key)) => walk.skip_to(key),
             (Self::SsTable { blocks, walk, head, rest }, to) => {
-                if let Some(key) = to {
-                    walk.skip_to(key, blocks)?;
-                }
                 let from = to.map_or(Bound::Unbounded, Bound::Included);
-                let mut has_moved = next_key(walk, blocks, partitioner, head)?;
+                let mut has_moved = false;
+                if !ends_before(blocks.table(), from) {
+                    if let Some(key) = to {
+                        walk.skip_to(key, blocks)?;
+                    }
+                    has_moved = next_key(walk, blocks, partitioner, head)?;
+                }
                 while !has_moved && let Some(next) = rest.pop_front() {
                     if ends_before(next, from) {
                         continue;

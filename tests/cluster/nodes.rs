@@ -8,7 +8,7 @@ use alexandra::ring::{Partitioner, TokenMetadata};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::fmt::Debug;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -247,17 +247,24 @@ impl Node {
     }
 
     /// What its admin side tells.
+    #[track_caller]
     pub(crate) fn ask(&self, resource: &str) -> Value {
-        let mut stream = TcpStream::connect((self.address, ADMIN_PORT)).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let host = self.address;
-        let head = format!("GET /api/v1/{resource} HTTP/1.1\r\nHost: {host}\r\n");
-        stream.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
+        let answer = self.try_ask(resource).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 200 "), "{answer}");
         serde_json::from_str(body).unwrap()
+    }
+
+    /// The same of a node that may have ended: head and body.
+    pub(crate) fn try_ask(&self, resource: &str) -> io::Result<String> {
+        let mut stream = TcpStream::connect((self.address, ADMIN_PORT))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let host = self.address;
+        let head = format!("GET /api/v1/{resource} HTTP/1.1\r\nHost: {host}\r\n");
+        stream.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
     }
 }
 

@@ -4,8 +4,7 @@ use super::*;
 use crate::base::clock::ManualClock;
 use crate::base::events::Events;
 use crate::base::sim_fs::SimFileSystem;
-use crate::gossip::EndpointState;
-use crate::gossip::MOVE_STATE;
+use crate::gossip::{EndpointState, MOVE_STATE, PLAN_STATE};
 use crate::model::comparator::Comparator;
 use crate::model::mutation::MutationBuilder;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
@@ -363,6 +362,24 @@ fn notes_count_although_the_clock_was_set_back() {
     let token = |number: u8| Partitioner::Random.token(&[number]);
     let expected = [(address(2), token(21)), (address(3), token(31))];
     assert_eq!(SavedRing::read(&storage).unwrap().members, expected);
+}
+
+#[test]
+fn who_acknowledges_nothing_yet_is_not_waited_for() {
+    let (member, _) = member(1, &Arc::new(Wire::default()));
+    member.begin();
+    let gone = |last: u8, reads: &str| {
+        hear(&member, last, vec![(last, said(100, &format!("NORMAL,{}", token(last))))]);
+        let mut state = said(200, &format!("LEFT,{}", token(last)));
+        state.set(PLAN_STATE, &format!("gone,{},{}", address(last), token(last)));
+        state.set(READS_STATE, reads);
+        hear(&member, last, vec![(last, state)]);
+        member.coordinator().ring().former().is_some()
+    };
+    // It says that it has left after it was killed, and acknowledges nothing.
+    assert!(!gone(20, UNSURE));
+    assert_eq!(member.coordinator().peers().unsure, [address(20)].into());
+    assert!(gone(30, ""));
 }
 
 #[test]

@@ -117,9 +117,9 @@ impl Operations {
         host: &Arc<dyn Host>,
         operation: &Operation,
     ) -> Result<(), OperationError> {
-        operation.enter("Telling all nodes");
         let Saved { before, token, after } = saved;
         self.save(before, token).await?;
+        operation.enter("Telling all nodes");
         if after == SavedPlace::Member {
             host.serve_reads();
         }

@@ -13,8 +13,14 @@ const MOST_KEY_BYTES: usize = u16::MAX as usize - 64;
 
 /// Whether a node of 0.6 can have a row with this key. Other rows stay out of what it gets.
 pub fn can_have_key(key: &RowKey) -> bool {
-    let bytes = key.as_bytes();
-    (1..=MOST_KEY_BYTES).contains(&bytes.len()) && str::from_utf8(bytes).is_ok()
+    let Ok(text) = str::from_utf8(key.as_bytes()) else { return false };
+    // As Java writes it: NUL in two bytes, and a character beyond the first 65,536 in six.
+    let length = |character: char| match character {
+        '\0' => 2,
+        character if character.len_utf8() == 4 => 6,
+        character => character.len_utf8(),
+    };
+    (1..=MOST_KEY_BYTES).contains(&text.chars().map(length).sum())
 }
 
 /// The disk key of a row.
@@ -83,6 +89,11 @@ mod tests {
             let refused = disk_key(&ordered.decorate(RowKey::new(key)), ordered);
             assert!(matches!(refused, Err(WriteError::KeyNotText(_))));
             assert!(!can_have_key(&RowKey::new(key)));
+        }
+        // In the form of Java these are longer than their bytes.
+        for (text, fits) in [("\u{1f600}", 10_000), ("\0", 30_000), ("k", 60_000)] {
+            assert!(can_have_key(&RowKey::from(&*text.repeat(fits))), "{text:?}");
+            assert!(!can_have_key(&RowKey::from(&*text.repeat(fits + fits / 5))), "{text:?}");
         }
         let long = "k".repeat(65530);
         for (partitioner, fits) in [(ordered, true), (Partitioner::Random, false)] {
