@@ -494,6 +494,7 @@ impl Member {
             is_changed |= self.notice(&gossip.gossiper, &event);
         }
         if is_changed {
+            self.take_back_removal(gossip);
             self.tell_of_ring(gossip);
         }
         for (to, message) in messages {
@@ -508,6 +509,19 @@ impl Member {
         self.publish(gossip);
         if let Some(handoff) = &self.handoff {
             handoff.follow(&gossip.membership.members().ring);
+        }
+    }
+
+    /// This node has removed the owner of a token, and says so. As soon as another node is there,
+    /// or is about to be, it says so no more: who starts later would take it for the removed one.
+    fn take_back_removal(&self, gossip: &mut Gossip) {
+        let Some(Move::Normal { token, removed: Some(removed) }) = &gossip.place else { return };
+        let members = gossip.membership.members();
+        let is_taken = members.ring.owner(removed).is_some()
+            || members.bootstrapping.values().any(|token| token == removed);
+        if is_taken {
+            gossip.place = Some(Move::Normal { token: token.clone(), removed: None });
+            self.announce_place(gossip);
         }
     }
 

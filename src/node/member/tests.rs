@@ -11,6 +11,7 @@ use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
 use crate::net::Channel;
 use crate::net::Inbound;
 use crate::net::messenger::{Replies, Request};
+use crate::repair::{Host, Place};
 use crate::replica::{HINT_SEGMENT_BYTES, HintOptions, ReplicaOptions};
 use crate::ring::Partitioner;
 use crate::storage::engine::Components;
@@ -380,6 +381,29 @@ fn who_acknowledges_nothing_yet_is_not_waited_for() {
     assert!(!gone(20, UNSURE));
     assert_eq!(member.coordinator().peers().unsure, [address(20)].into());
     assert!(gone(30, ""));
+}
+
+#[test]
+fn a_removal_is_told_until_another_node_has_the_token() {
+    let (member, _) = member(1, &Arc::new(Wire::default()));
+    member.begin();
+    let [own, removed] = [1, 20].map(|it| Partitioner::Random.token(&[it]));
+    Host::learn(&*member, &[NodePlace { endpoint: address(2), token: removed.clone() }]);
+    hear(&member, 3, vec![(3, said(100, &format!("NORMAL,{}", token(30))))]);
+    Host::announce(&*member, &Place::Removed(own, removed));
+    let tells = || {
+        let place = member.lock().place.clone();
+        matches!(place, Some(Move::Normal { removed: Some(_), .. }))
+    };
+    assert!(!is_member(&member, 2) && tells());
+    hear(&member, 3, vec![(3, said(200, &format!("NORMAL,{}", token(31))))]);
+    assert!(tells());
+    hear(&member, 4, vec![(4, said(100, &format!("BOOT,{}", token(20))))]);
+    assert!(!tells());
+    let said = member.with_gossip(|gossiper, _| {
+        gossiper.state(address(1)).and_then(|it| it.value(MOVE_STATE)).map(str::to_owned)
+    });
+    assert_eq!(said, Some(format!("NORMAL,{}", token(1))));
 }
 
 #[test]
