@@ -66,7 +66,7 @@ pub struct ApiOptions {
 }
 
 /// Answers the calls of clients.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Api {
     cluster_name: String,
     version: ApiVersion,
@@ -101,6 +101,14 @@ impl Api {
             clock,
             coordinator,
         }
+    }
+
+    /// The same for clients of a generation.
+    pub fn of(self: &Arc<Self>, version: ApiVersion) -> Arc<Self> {
+        if version == self.version {
+            return Arc::clone(self);
+        }
+        Arc::new(Self { version, ..(**self).clone() })
     }
 
     /// What does the work.

@@ -2,9 +2,12 @@
 
 use super::document::Source;
 use super::load::{Loaded, MIB};
-use super::settings::{ColumnFamilySettings, CommitLogSync, KeyspaceSettings, Settings};
+use super::settings::{
+    ColumnFamilySettings, CommitLogSync, KeyspaceSettings, ListenerSettings, Settings,
+};
 use crate::model::schema::ColumnFamilyKind;
 use std::fmt::{self, Display, Write};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// All settings with their sources, the keyspaces as an indented list, and the notes.
@@ -90,6 +93,8 @@ fn clients(settings: &Settings) -> Vec<Row> {
     let (thrift, admin) = (&settings.thrift, &settings.admin);
     // The token itself is a secret, and this text is pasted into mails.
     let token = if admin.token.is_some() { "(set)" } else { "(none)" };
+    let listeners: Vec<String> = thrift.listeners.iter().map(listener).collect();
+    let listeners = if listeners.is_empty() { "(none)".to_owned() } else { listeners.join(", ") };
     vec![
         ("ThriftAddress", thrift.address.to_string()),
         ("ThriftPort", thrift.port.to_string()),
@@ -98,10 +103,17 @@ fn clients(settings: &Settings) -> Vec<Row> {
         ("ThriftMaxMessageInMB", megabytes(thrift.max_message_bytes)),
         ("ThriftMaxConnections", thrift.max_connections.to_string()),
         ("ThriftReceiveBudgetInMB", megabytes(thrift.receive_budget_bytes)),
+        ("ThriftListeners", listeners),
         ("AdminAddress", admin.address.to_string()),
         ("AdminPort", admin.port.to_string()),
         ("AdminToken", token.to_owned()),
     ]
+}
+
+fn listener(listener: &ListenerSettings) -> String {
+    let ListenerSettings { address, port, framed, api_version } = listener;
+    let framed = if *framed { ", framed" } else { "" };
+    format!("{} ({api_version}{framed})", SocketAddr::new(*address, *port))
 }
 
 fn files(settings: &Settings) -> Vec<Row> {

@@ -97,6 +97,11 @@ impl<'a> Value<'a> {
         number.ok_or_else(|| self.refuse(Problem::NotANumber("a finite number")))
     }
 
+    pub(super) fn port(&self) -> Result<u16, ConfigError> {
+        let port = u16::try_from(self.integer()?);
+        port.map_err(|_| self.refuse(Problem::NotANumber("a port from 0 to 65535")))
+    }
+
     pub(super) fn boolean(&self, what: &'static str) -> Result<bool, ConfigError> {
         if self.text.eq_ignore_ascii_case("true") {
             Ok(true)
@@ -155,21 +160,29 @@ impl<'a> Document<'a> {
         list: &'static str,
         entry: &'static str,
     ) -> Result<Vec<Value<'a>>, ConfigError> {
-        let mut values = Vec::new();
+        let value = |(element, place): (_, Place<'a>)| {
+            let empty = place.refuse(Problem::Empty);
+            Value::of_element(element, place).ok_or(empty)
+        };
+        self.entries(list, entry)?.into_iter().map(value).collect()
+    }
+
+    /// The elements of a list, with their places.
+    pub(super) fn entries(
+        &mut self,
+        list: &'static str,
+        entry: &'static str,
+    ) -> Result<Vec<(&'a Element, Place<'a>)>, ConfigError> {
+        let mut entries = Vec::new();
         for element in self.root.children_named(list).flat_map(|e| e.children_named(entry)) {
-            let place = Place {
-                origin: self.origin,
-                line: element.line,
-                element: format!("/Storage/{list}/{entry}"),
-            };
-            if values.len() == MAX_LIST_ENTRIES {
+            let place = self.place(&format!("{list}/{entry}"), element.line);
+            if entries.len() == MAX_LIST_ENTRIES {
                 return Err(place.refuse(Problem::TooMany(MAX_LIST_ENTRIES)));
             }
-            let empty = place.refuse(Problem::Empty);
-            values.push(Value::of_element(element, place).ok_or(empty)?);
+            entries.push((element, place));
             self.sources.entry(list).or_insert(Source { line: element.line, element: list });
         }
-        Ok(values)
+        Ok(entries)
     }
 
     /// The place of an element below `/Storage`.
@@ -221,9 +234,7 @@ impl<'a> Document<'a> {
     }
 
     pub(super) fn port(&mut self, name: &'static str, default: u16) -> Result<u16, ConfigError> {
-        let Some(value) = self.find(name) else { return Ok(default) };
-        let port = u16::try_from(value.integer()?);
-        port.map_err(|_| value.refuse(Problem::NotANumber("a port from 0 to 65535")))
+        self.find(name).map_or(Ok(default), |value| value.port())
     }
 
     /// A number that the server has no use for, but whose form the original checks.

@@ -382,7 +382,9 @@ impl<'a> KeyspaceReader<'_, 'a> {
         let Some(value) = value else { return Ok(Comparator::Bytes) };
         self.comparators.resolve(value.text).ok_or_else(|| {
             let class = ComparatorRegistry::full_class_name(value.text);
-            let known = self.comparators.class_names().collect::<Vec<_>>().join(", ");
+            let made = ["ReversedType(T)", "CompositeType(T,U,...)"];
+            let known: Vec<&str> = self.comparators.class_names().chain(made).collect();
+            let known = known.join(", ");
             value.refuse(match self.doc.release {
                 Release::V06 => Problem::UnknownComparator { class, known },
                 _ => Problem::UnloadableComparator { class, attribute, known },

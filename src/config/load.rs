@@ -9,8 +9,8 @@ use super::hosts::{self, Resolver, SystemResolver};
 use super::known;
 use super::notes::Note;
 use super::settings::{
-    AdminSettings, CommitLogSettings, CommitLogSync, MAX_TOKEN_LENGTH, NetworkSettings,
-    PHI_CONVICT_THRESHOLDS, Release, Settings, StorageSettings, ThriftSettings,
+    AdminSettings, CommitLogSettings, CommitLogSync, ListenerSettings, MAX_TOKEN_LENGTH,
+    NetworkSettings, PHI_CONVICT_THRESHOLDS, Release, Settings, StorageSettings, ThriftSettings,
 };
 use super::xml::{self, Element};
 use super::{keyspaces, memory, ours};
@@ -224,15 +224,54 @@ impl Loader<'_> {
         let framed = doc.boolean("ThriftFramedTransport", "ThriftFramedTransport", false)?;
         let api_version = ours::api_version(doc)?;
         let (max_message_bytes, receive_budget_bytes) = ours::message_limits(doc)?;
+        let max_connections = doc.integer("ThriftMaxConnections", 10_000, 1)?;
+        let first = ListenerSettings { address, port, framed, api_version };
+        let listeners = self.listeners(doc, &first)?;
         Ok(ThriftSettings {
             address,
             port,
             framed,
             api_version,
             max_message_bytes,
-            max_connections: doc.integer("ThriftMaxConnections", 10_000, 1)?,
+            max_connections,
             receive_budget_bytes,
+            listeners,
         })
+    }
+
+    /// Further ports for clients. What an element does not say is as for the first one.
+    fn listeners(
+        &self,
+        doc: &mut Document<'_>,
+        first: &ListenerSettings,
+    ) -> Result<Vec<ListenerSettings>, ConfigError> {
+        let mut listeners: Vec<ListenerSettings> = Vec::new();
+        for (element, place) in doc.entries("ThriftListeners", "ThriftListener")? {
+            let value = |name| Value::of_attribute(element, &place, name);
+            let missing = || {
+                let port = doc.place("ThriftListeners/ThriftListener/@Port", element.line);
+                port.refuse(Problem::Missing)
+            };
+            let port = value("Port").ok_or_else(missing)?;
+            let framed = value("FramedTransport");
+            let framed = framed.map(|value| value.boolean("FramedTransport")).transpose()?;
+            let address = value("Address").map(|value| self.resolve(&value)).transpose()?;
+            let api_version = value("ApiVersion").map(|value| ours::release(&value)).transpose()?;
+            let listener = ListenerSettings {
+                address: address.unwrap_or(first.address),
+                port: port.port()?,
+                framed: framed.unwrap_or(first.framed),
+                api_version: api_version.unwrap_or(first.api_version),
+            };
+            let is_same = |it: &ListenerSettings| {
+                it.port != 0 && it.port == listener.port && it.address == listener.address
+            };
+            if is_same(first) || listeners.iter().any(is_same) {
+                return Err(port.refuse(Problem::PortTaken));
+            }
+            listeners.push(listener);
+        }
+        Ok(listeners)
     }
 
     fn admin(&self, doc: &mut Document<'_>) -> Result<AdminSettings, ConfigError> {

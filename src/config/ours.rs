@@ -10,7 +10,11 @@ use std::time::Duration;
 
 /// `ThriftApiVersion`: by default that of the file.
 pub(super) fn api_version(doc: &mut Document<'_>) -> Result<Release, ConfigError> {
-    let Some(value) = doc.find("ThriftApiVersion") else { return Ok(doc.release) };
+    doc.find("ThriftApiVersion").map_or(Ok(doc.release), |value| release(&value))
+}
+
+/// The generation that a value names.
+pub(super) fn release(value: &Value<'_>) -> Result<Release, ConfigError> {
     let release = Release::ALL.into_iter().find(|release| release.to_string() == value.text);
     let (element, allowed) = ("ThriftApiVersion", "0.4, 0.5, 0.6");
     release.ok_or_else(|| value.refuse(Problem::UnknownWord { element, allowed }))

@@ -124,6 +124,21 @@ pub struct ThriftSettings {
     pub max_connections: u32,
     /// `ThriftReceiveBudgetInMB` (256 MiB), in bytes: unfinished requests of all connections.
     pub receive_budget_bytes: u64,
+    /// `ThriftListeners` (none): further ports.
+    pub listeners: Vec<ListenerSettings>,
+}
+
+/// A further port for clients, which may be of another generation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListenerSettings {
+    /// `Address` (`ThriftAddress`).
+    pub address: IpAddr,
+    /// `Port`; 0 for a free one.
+    pub port: u16,
+    /// `FramedTransport` (`ThriftFramedTransport`).
+    pub framed: bool,
+    /// `ApiVersion` (`ThriftApiVersion`).
+    pub api_version: Release,
 }
 
 /// Towards operators.

@@ -1,9 +1,14 @@
 //! The order of column names, and which names it accepts.
 //!
-//! The six types of 0.6 are a closed set; an embedding program adds its own through a
-//! [`ComparatorRegistry`]. The empty name is valid in every type (it is an open slice bound) and
-//! sorts before all others.
+//! The six types of 0.6 are a closed set; those that later versions brought, and those of an
+//! embedding program, are found through a [`ComparatorRegistry`]. The empty name is valid in every
+//! type (it is an open slice bound) and sorts before all others.
 
+mod composite;
+mod numbers;
+
+use composite::{Composite, Reversed};
+use numbers::Later;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -217,7 +222,10 @@ fn uuid_time(uuid: &[u8]) -> Option<u64> {
     Some((high << 48 | mid << 32 | low) as u64)
 }
 
-/// Class names to comparators. Starts with the six of 0.6.
+/// How deep types may be made of others.
+const MAX_DEPTH: usize = 8;
+
+/// Class names to comparators. Starts with the six of 0.6, and some that came later.
 #[derive(Debug, Clone)]
 pub struct ComparatorRegistry {
     by_class: BTreeMap<String, Comparator>,
@@ -233,7 +241,9 @@ impl Default for ComparatorRegistry {
             Comparator::LexicalUuid,
             Comparator::TimeUuid,
         ];
-        Self { by_class: built_in.into_iter().map(|c| (c.class_name(), c)).collect() }
+        let later = Later::ALL.into_iter().map(|it| Comparator::Custom(Arc::new(it)));
+        let all = built_in.into_iter().chain(later);
+        Self { by_class: all.map(|c| (c.class_name(), c)).collect() }
     }
 }
 
@@ -249,9 +259,30 @@ impl ComparatorRegistry {
     }
 
     /// The comparator that a configuration names. A name without a dot is one of the original's
-    /// package.
+    /// package; `ReversedType(T)` and `CompositeType(T,U)` are made of others.
     pub fn resolve(&self, class: &str) -> Option<Comparator> {
-        self.by_class.get(&Self::full_class_name(class)).cloned()
+        self.resolve_within(class.trim(), MAX_DEPTH)
+    }
+
+    fn resolve_within(&self, class: &str, depth: usize) -> Option<Comparator> {
+        let Some((outer, rest)) = class.split_once('(') else {
+            return self.by_class.get(&Self::full_class_name(class)).cloned();
+        };
+        let inner = rest.strip_suffix(')')?;
+        let depth = depth.checked_sub(1)?;
+        let parts = top_level_parts(inner)?.into_iter();
+        let parts: Vec<Comparator> =
+            parts.map(|part| self.resolve_within(part.trim(), depth)).collect::<Option<_>>()?;
+        let outer = Self::full_class_name(outer.trim_end());
+        let made: Arc<dyn CustomComparator> = match outer.strip_prefix(CLASS_PREFIX)? {
+            "ReversedType" => {
+                let [base] = <[Comparator; 1]>::try_from(parts).ok()?;
+                Arc::new(Reversed::new(base))
+            }
+            "CompositeType" => Arc::new(Composite::new(parts)),
+            _ => return None,
+        };
+        Some(Comparator::Custom(made))
     }
 
     /// The class name that a configured value stands for.
@@ -265,11 +296,34 @@ impl ComparatorRegistry {
     }
 }
 
+/// What stands between commas, but for those within parentheses; none if these do not match.
+fn top_level_parts(text: &str) -> Option<Vec<&str>> {
+    let (mut parts, mut begin, mut depth) = (Vec::new(), 0, 0usize);
+    for (at, character) in text.char_indices() {
+        match character {
+            '(' => depth += 1,
+            ')' => depth = depth.checked_sub(1)?,
+            ',' if depth == 0 => {
+                parts.push(&text[begin..at]);
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[begin..]);
+    (depth == 0).then_some(parts)
+}
+
+/// Runs the example of the manual.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/comparators.md")]
+struct Manual;
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn sorted(comparator: &Comparator, names: &[&[u8]]) {
+    pub(super) fn sorted(comparator: &Comparator, names: &[&[u8]]) {
         for pair in names.windows(2) {
             assert_eq!(comparator.compare(pair[0], pair[1]), Ordering::Less, "{pair:02x?}");
             assert_eq!(comparator.compare(pair[1], pair[0]), Ordering::Greater, "{pair:02x?}");

@@ -7,6 +7,7 @@
 //!     beginning  as what it starts: a member, or one that joins or replaces one
 //!     fingerprint    what of them all nodes have to agree on
 //!     drain     how it leaves its ring
+//!     ports     where clients are served, each of their generations at its own
 //!     member    the node among others: gossip, messages, coordinator
 //!       handoff    hints for who is back
 //! ```
@@ -16,6 +17,7 @@ mod drain;
 mod fingerprint;
 mod handoff;
 mod member;
+mod ports;
 mod setup;
 
 pub use drain::{Drain, Drained};
@@ -32,7 +34,7 @@ use crate::config::classes::AuthenticatorName;
 use crate::config::placements::PlacementError;
 use crate::config::properties::InvalidProperty;
 use crate::config::rack_file::RackFileSource;
-use crate::config::settings::{CommitLogSync, Release, SpeculativeRetry};
+use crate::config::settings::{CommitLogSync, SpeculativeRetry};
 use crate::config::{Placements, Properties, Settings};
 use crate::coordinator::ReadOptions;
 use crate::gossip::NodePlace;
@@ -47,11 +49,10 @@ use crate::storage::error::{FileError, ReadError};
 use crate::storage::own_place::SavedPlace;
 use crate::storage::store::OpenError;
 use crate::storage::system::{Identity, IdentityError};
-use crate::wire::ApiVersion;
-use crate::wire::limits::Limits;
-use crate::wire::server::{Server, ServerOptions};
+use crate::wire::Server;
 use drain::DrainOptions;
 use fingerprint::fingerprint;
+use ports::{ClientPorts, api_version};
 use setup::{max_answer_bytes, memory_budget};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -165,7 +166,7 @@ impl NodeError {
 pub struct Node {
     /// None as long as the node is to join first.
     server: Option<Server>,
-    server_options: (SocketAddr, ServerOptions),
+    client_ports: ClientPorts,
     address: SocketAddr,
     beginning: Beginning,
     api: Arc<Api>,
@@ -192,14 +193,15 @@ impl Node {
         let placements = Placements::read(&settings, &options.properties)?;
         let clock = Arc::clone(&components.clock);
         // The ports first: whoever finds one taken has not touched any data.
-        let server_options = server_options(&settings, &clock);
-        let (server, address) = bind(&server_options)?;
+        let client_ports = ClientPorts::new(&settings, &clock);
+        let server = client_ports.bind()?;
         let admin = bind_admin(&settings, &options.properties)?;
         let admin_address = admin.as_ref().map(AdminServer::local_addr);
         let transport = Arc::new(bind_transport(&settings, &clock)?);
         let fs = Arc::clone(&components.fs);
         let storage = Arc::new(StorageSetup::new(&settings, options)?.open(components)?);
         let (identity, beginning) = beginning::begin(&settings, options, &storage, &*clock)?;
+        let address = server.local_addr().map_err(NodeError::Serving)?;
         // Clients are refused until there is something to serve.
         let server = matches!(beginning, Beginning::Member).then_some(server);
         let replica = Replica::start(Arc::clone(&storage) as _, replica_options(&settings));
@@ -232,7 +234,7 @@ impl Node {
         let api = api(settings, options, &storage, &member, clock);
         Ok(Self {
             server,
-            server_options,
+            client_ports,
             address,
             beginning,
             api,
@@ -275,7 +277,7 @@ impl Node {
         }
         self.beginning = Beginning::Member;
         if self.server.is_none() {
-            self.server = Some(bind(&self.server_options)?.0);
+            self.server = Some(self.client_ports.bind()?);
         }
         Ok(())
     }
@@ -304,7 +306,13 @@ impl Node {
         let listening = self.server.take().filter(|_| joined.is_ok());
         let Self { api, replica, storage, admin, drain, hints, .. } = self;
         let served = match listening {
-            Some(server) => server.run(api, stop).await.map_err(NodeError::Serving),
+            Some(server) => {
+                for (address, clients) in server.further_ports() {
+                    log::info!("listening for Thrift clients of {} on {address}", clients.version);
+                }
+                let ended = server.run_by(|version| api.of(version), stop).await;
+                ended.map_err(NodeError::Serving)
+            }
             None => joined,
         };
         drain.leave().await;
@@ -513,34 +521,6 @@ fn read_options(settings: &Settings, properties: &Properties) -> ReadOptions {
     }
 }
 
-fn server_options(settings: &Settings, clock: &Arc<dyn Clock>) -> (SocketAddr, ServerOptions) {
-    let thrift = &settings.thrift;
-    let address = SocketAddr::new(thrift.address, thrift.port);
-    let options = ServerOptions {
-        version: api_version(thrift.api_version),
-        prefer_framed: thrift.framed,
-        limits: Limits {
-            max_message_bytes: thrift.max_message_bytes as usize,
-            max_connections: thrift.max_connections as usize,
-            receive_budget_bytes: thrift.receive_budget_bytes as usize,
-            ..Limits::default()
-        },
-        ..ServerOptions::new(Arc::clone(clock))
-    };
-    (address, options)
-}
-
-fn bind(
-    (address, options): &(SocketAddr, ServerOptions),
-) -> Result<(Server, SocketAddr), NodeError> {
-    let address = *address;
-    let bound = Server::bind(address, options.clone()).and_then(|server| {
-        let address = server.local_addr()?;
-        Ok((server, address))
-    });
-    bound.map_err(|source| NodeError::Bind { address, source })
-}
-
 /// Binds the port for operators. Without one in the configuration the server goes on if the usual
 /// one is taken, since no client needs it.
 fn bind_admin(
@@ -582,14 +562,6 @@ async fn follow(rack_file: Arc<RackFileSource>, member: Arc<Member>) {
                 return;
             }
         }
-    }
-}
-
-fn api_version(release: Release) -> ApiVersion {
-    match release {
-        Release::V04 => ApiVersion::V04,
-        Release::V05 => ApiVersion::V05,
-        Release::V06 => ApiVersion::V06,
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
-use super::ApiVersion;
+use super::Clients;
 use super::buffers::{Input, OverBudget, Pool};
 use super::codec::{DecodeError, Malformed, Reader};
 use super::limits::{Budget, Charge, Limits};
@@ -30,12 +30,16 @@ impl From<Malformed> for Close {
     }
 }
 
-/// What the connections of a server have in common.
+/// What the connections of a port have in common.
 #[derive(Debug)]
-pub(super) struct Shared<S> {
+pub(super) struct Border<S> {
     pub(super) service: Arc<S>,
-    pub(super) version: ApiVersion,
-    pub(super) prefer_framed: bool,
+    pub(super) clients: Clients,
+}
+
+/// What all connections of a server have in common.
+#[derive(Debug)]
+pub(super) struct Shared {
     pub(super) limits: Limits,
     /// Memory for unfinished requests.
     pub(super) received: Arc<Budget>,
@@ -67,7 +71,8 @@ enum Close {
 /// One client.
 #[derive(Debug)]
 pub(super) struct Connection<S: Cassandra> {
-    shared: Arc<Shared<S>>,
+    shared: Arc<Shared>,
+    border: Arc<Border<S>>,
     pool: Arc<Pool>,
     stream: TcpStream,
     peer: SocketAddr,
@@ -79,13 +84,13 @@ pub(super) struct Connection<S: Cassandra> {
 
 impl<S: Cassandra> Connection<S> {
     pub(super) fn new(
-        shared: Arc<Shared<S>>,
+        (shared, border): (Arc<Shared>, Arc<Border<S>>),
         pool: Arc<Pool>,
         stream: TcpStream,
         peer: SocketAddr,
     ) -> Self {
         let session = S::Session::default();
-        Self { shared, pool, stream, peer, session, form: None, scanner: None }
+        Self { shared, border, pool, stream, peer, session, form: None, scanner: None }
     }
 
     /// Serves the client until it leaves, misbehaves, or the server stops.
@@ -162,7 +167,7 @@ impl<S: Cassandra> Connection<S> {
     /// Executes the request or the frame at the start of these bytes, and says how long it is.
     async fn next(&mut self, bytes: &[u8], ready: &mut Vec<u8>) -> Result<usize, Close> {
         if self.form.is_none() {
-            self.form = Form::recognise(bytes, self.shared.prefer_framed)?;
+            self.form = Form::recognise(bytes, self.border.clients.prefer_framed)?;
         }
         match self.form {
             None => Err(DecodeError::Incomplete.into()),
@@ -204,7 +209,7 @@ impl<S: Cassandra> Connection<S> {
         if self.scanner.is_some() {
             self.end_of(args)?;
         }
-        let version = self.shared.version;
+        let version = self.border.clients.version;
         let framed = self.form == Some(Form::Framed);
         let head = Head { name: header.name, seqid: header.seqid, framed, version };
         let Some(method) = method_named(header.name, version) else {
@@ -239,13 +244,13 @@ impl<S: Cassandra> Connection<S> {
         args: &[u8],
         ready: &mut Vec<u8>,
     ) -> Result<usize, Close> {
-        let Self { shared, session, stream, .. } = self;
+        let Self { shared, border, session, stream, .. } = self;
         let mut reply = if ready.is_empty() { take(ready) } else { self.pool.take() };
         let mut flushed = Ok(());
         let answered = {
             let reporter = &shared.reporter;
             let call = Call { method, head, args, out: &mut reply, reporter };
-            let mut answer = pin!(dispatch(&*shared.service, session, call));
+            let mut answer = pin!(dispatch(&*border.service, session, call));
             match poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await {
                 Poll::Ready(answered) => answered,
                 Poll::Pending if ready.is_empty() => answer.await,
@@ -342,11 +347,7 @@ impl<S: Cassandra> Connection<S> {
 
 /// Writes the replies. While the client does not read they count as unsent; if others hold the
 /// whole budget already, the client is given up, so that those who do read are never held up.
-async fn flush<S>(
-    stream: &TcpStream,
-    shared: &Shared<S>,
-    ready: &mut Vec<u8>,
-) -> Result<(), Close> {
+async fn flush(stream: &TcpStream, shared: &Shared, ready: &mut Vec<u8>) -> Result<(), Close> {
     let mut unsent = None;
     let mut rest = ready.as_slice();
     while !rest.is_empty() {

@@ -37,6 +37,8 @@ pub use reply::{Failure, Replied, Reply};
 pub use server::{Server, ServerOptions};
 pub use service::{Cassandra, METHODS};
 
+use std::fmt;
+
 /// Generation of the API that a server speaks, where the generations differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum ApiVersion {
@@ -47,4 +49,23 @@ pub enum ApiVersion {
     /// 0.6.x
     #[default]
     V06,
+}
+
+/// What the clients of a port are like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Clients {
+    /// Whose methods and exceptions they know.
+    pub version: ApiVersion,
+    /// `ThriftFramedTransport`: decides about connections whose first bytes say nothing.
+    pub prefer_framed: bool,
+}
+
+impl fmt::Display for ApiVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::V04 => "0.4",
+            Self::V05 => "0.5",
+            Self::V06 => "0.6",
+        })
+    }
 }

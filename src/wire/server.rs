@@ -4,10 +4,12 @@
 //! that got it. So no request ever wakes another thread on its way, and the buffers of a worker are
 //! warm in its core's cache.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Poll;
 use std::thread::JoinHandle;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -15,12 +17,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::ApiVersion;
 use super::buffers::Pool;
-use super::connection::{Connection, Shared};
+use super::connection::{Border, Connection, Shared};
 use super::limits::{Budget, Limits};
 use super::report::{Reason, Reporter};
 use super::service::Cassandra;
+use super::{ApiVersion, Clients};
 use crate::base::clock::Clock;
 
 /// Connections that the kernel completes while they wait to be accepted.
@@ -29,10 +31,8 @@ const BACKLOG: u32 = 1024;
 /// What a server needs to know.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
-    /// Whose methods and exceptions.
-    pub version: ApiVersion,
-    /// `ThriftFramedTransport`: decides about connections whose first bytes say nothing.
-    pub prefer_framed: bool,
+    /// What its clients are like, where it listens first.
+    pub clients: Clients,
     /// Number of worker threads; one per core is best.
     pub workers: usize,
     /// What it may take of the machine.
@@ -45,8 +45,7 @@ impl ServerOptions {
     /// The defaults: 0.6, unframed where unclear, a worker per core.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
-            version: ApiVersion::default(),
-            prefer_framed: false,
+            clients: Clients::default(),
             workers: std::thread::available_parallelism().map_or(1, |count| count.get()),
             limits: Limits::default(),
             clock,
@@ -54,25 +53,39 @@ impl ServerOptions {
     }
 }
 
-/// A listener that is bound and does not accept yet.
+/// Ports that are bound and do not accept yet.
 #[derive(Debug)]
 pub struct Server {
-    listener: TcpListener,
+    /// At least one.
+    ports: Vec<(TcpListener, Clients)>,
     options: ServerOptions,
 }
 
 impl Server {
     /// Binds the address. Must be called within a tokio runtime with I/O and time.
     pub fn bind(address: SocketAddr, options: ServerOptions) -> io::Result<Self> {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        Ok(Self { listener: socket.listen(BACKLOG)?, options })
+        Ok(Self { ports: vec![(listen(address)?, options.clients)], options })
     }
 
-    /// Where it listens; tells the port that the system chose.
+    /// Binds a further address, for clients that may be of another generation. They share workers
+    /// and limits with the others.
+    pub fn bind_also(&mut self, address: SocketAddr, clients: Clients) -> io::Result<()> {
+        self.ports.push((listen(address)?, clients));
+        Ok(())
+    }
+
+    /// The further addresses, with the ports that the system chose.
+    pub fn further_ports(&self) -> impl Iterator<Item = (SocketAddr, Clients)> {
+        let further = self.ports.iter().skip(1);
+        further.filter_map(|(listener, clients)| Some((listener.local_addr().ok()?, *clients)))
+    }
+
+    /// Where it listens first; tells the port that the system chose.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        match self.ports.first() {
+            Some((listener, _)) => listener.local_addr(),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        }
     }
 
     /// Serves until `stop` is cancelled. Then it accepts no more, lets calls under way end (at most
@@ -82,12 +95,18 @@ impl Server {
         service: Arc<S>,
         stop: CancellationToken,
     ) -> io::Result<()> {
-        let Self { listener, options } = self;
+        self.run_by(|_| Arc::clone(&service), stop).await
+    }
+
+    /// The same with a service for each generation of clients.
+    pub async fn run_by<S: Cassandra>(
+        self,
+        service_of: impl Fn(ApiVersion) -> Arc<S>,
+        stop: CancellationToken,
+    ) -> io::Result<()> {
+        let Self { ports, options } = self;
         let limits = options.limits;
         let shared = Arc::new(Shared {
-            service,
-            version: options.version,
-            prefer_framed: options.prefer_framed,
             received: Budget::new(limits.receive_budget_bytes),
             unsent: Budget::new(limits.unsent_budget_bytes),
             reporter: Reporter::new(options.clock),
@@ -98,7 +117,12 @@ impl Server {
         let workers = (0..options.workers.max(1))
             .map(|index| Worker::start(index, shared.clone()))
             .collect::<io::Result<Vec<_>>>()?;
-        stop.run_until_cancelled(accept(listener, &shared, &workers)).await;
+        let port = |(listener, clients): (_, Clients)| {
+            let service = service_of(clients.version);
+            Port { listener, border: Arc::new(Border { service, clients }) }
+        };
+        let ports: Vec<Port<S>> = ports.into_iter().map(port).collect();
+        stop.run_until_cancelled(accept(ports, &shared, &workers)).await;
         shared.stopping.store(true, Ordering::Release);
         shared.stop.cancel();
         for worker in workers {
@@ -108,13 +132,47 @@ impl Server {
     }
 }
 
-/// Accepts connections and hands each to the worker that has the fewest. Takes the listener, so
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// A port with what its connections are served by.
+#[derive(Debug)]
+struct Port<S> {
+    listener: TcpListener,
+    border: Arc<Border<S>>,
+}
+
+/// The next connection at any port, each of which comes first in its turn.
+async fn next<S>(
+    ports: &[Port<S>],
+    turn: &mut usize,
+) -> (Arc<Border<S>>, io::Result<(TcpStream, SocketAddr)>) {
+    *turn = turn.wrapping_add(1);
+    let (before, from) = ports.split_at(*turn % ports.len().max(1));
+    poll_fn(|context| {
+        for port in from.iter().chain(before) {
+            if let Poll::Ready(accepted) = port.listener.poll_accept(context) {
+                return Poll::Ready((Arc::clone(&port.border), accepted));
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// Accepts connections and hands each to the worker that has the fewest. Takes the listeners, so
 /// that clients that come later are refused instead of waiting.
-async fn accept<S: Cassandra>(listener: TcpListener, shared: &Arc<Shared<S>>, workers: &[Worker]) {
+async fn accept<S: Cassandra>(ports: Vec<Port<S>>, shared: &Shared, workers: &[Worker<S>]) {
     let permits = Arc::new(Semaphore::new(shared.limits.max_connections));
+    let mut turn = 0;
     loop {
         let Ok(permit) = permits.clone().acquire_owned().await else { return };
-        let accepted = match listener.accept().await {
+        let (border, accepted) = next(&ports, &mut turn).await;
+        let accepted = match accepted {
             Ok((stream, peer)) => stream.into_std().map(|stream| (stream, peer)),
             Err(error) => Err(error),
         };
@@ -124,7 +182,7 @@ async fn accept<S: Cassandra>(listener: TcpListener, shared: &Arc<Shared<S>>, wo
                 if let Some(worker) = least {
                     let seat = Seat::new(permit, worker.connections.clone());
                     // A worker is gone only if the server is: the connection is closed then.
-                    let _ = worker.inbox.send(Accepted { stream, peer, seat });
+                    let _ = worker.inbox.send(Accepted { stream, peer, border, seat });
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -142,9 +200,10 @@ async fn accept<S: Cassandra>(listener: TcpListener, shared: &Arc<Shared<S>>, wo
 
 /// A connection on its way to a worker.
 #[derive(Debug)]
-struct Accepted {
+struct Accepted<S> {
     stream: std::net::TcpStream,
     peer: SocketAddr,
+    border: Arc<Border<S>>,
     seat: Seat,
 }
 
@@ -172,16 +231,16 @@ impl Drop for Seat {
 
 /// A thread that serves connections.
 #[derive(Debug)]
-struct Worker {
+struct Worker<S> {
     /// Bounded by the permits that the connections hold.
-    inbox: mpsc::UnboundedSender<Accepted>,
+    inbox: mpsc::UnboundedSender<Accepted<S>>,
     connections: Arc<AtomicUsize>,
     thread: JoinHandle<()>,
     ended: oneshot::Receiver<()>,
 }
 
-impl Worker {
-    fn start<S: Cassandra>(index: usize, shared: Arc<Shared<S>>) -> io::Result<Self> {
+impl<S: Cassandra> Worker<S> {
+    fn start(index: usize, shared: Arc<Shared>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (inbox, accepted) = mpsc::unbounded_channel();
         let (end, ended) = oneshot::channel();
@@ -208,8 +267,8 @@ impl Worker {
 
 /// Serves the connections of one worker until the server stops or is dropped.
 async fn work<S: Cassandra>(
-    shared: Arc<Shared<S>>,
-    mut accepted: mpsc::UnboundedReceiver<Accepted>,
+    shared: Arc<Shared>,
+    mut accepted: mpsc::UnboundedReceiver<Accepted<S>>,
 ) {
     let pool = Arc::new(Pool::default());
     let tasks = TaskTracker::new();
@@ -229,11 +288,11 @@ async fn work<S: Cassandra>(
     }
 }
 
-async fn serve<S: Cassandra>(accepted: Accepted, shared: Arc<Shared<S>>, pool: Arc<Pool>) {
-    let Accepted { stream, peer, seat } = accepted;
+async fn serve<S: Cassandra>(accepted: Accepted<S>, shared: Arc<Shared>, pool: Arc<Pool>) {
+    let Accepted { stream, peer, border, seat } = accepted;
     // A socket that the client reset already may refuse both.
     match TcpStream::from_std(stream).and_then(|stream| stream.set_nodelay(true).map(|()| stream)) {
-        Ok(stream) => Connection::new(shared, pool, stream, peer).run().await,
+        Ok(stream) => Connection::new((shared, border), pool, stream, peer).run().await,
         Err(error) => log::debug!("closing {peer}: {error}"),
     }
     drop(seat);

@@ -159,7 +159,7 @@ fn stock_call(stream: &TcpStream, framed: bool, strict: bool) {
 #[test]
 fn the_stock_library_is_understood_in_all_four_forms() {
     for prefer_framed in [false, true] {
-        let server = Running::start(|options| options.prefer_framed = prefer_framed);
+        let server = Running::start(|options| options.clients.prefer_framed = prefer_framed);
         for (framed, strict) in [(false, true), (false, false), (true, true), (true, false)] {
             let mut client = server.connect();
             client.framed = framed;
@@ -521,7 +521,7 @@ fn replies_that_are_ready_do_not_wait_for_a_later_call() {
 
 #[test]
 fn older_generations_have_other_methods_and_exceptions() {
-    let server = Running::start(|options| options.version = ApiVersion::V04);
+    let server = Running::start(|options| options.clients.version = ApiVersion::V04);
     let mut client = server.connect();
     let version = client.call("describe_version", &[0]);
     assert!(version.result().is_some(), "what a later generation brought is there as well");

@@ -320,7 +320,7 @@ fn faults_of_keyspaces_and_column_families() {
     check_faults(OF_06, &KEYSPACE_FAULTS);
 }
 
-const KEYSPACE_FAULTS: [Fault; 37] = [
+const KEYSPACE_FAULTS: [Fault; 40] = [
     ("<Keyspace Name=\"Shop\">", "<Keyspace>", 1, "Table name attribute is required", "<Keyspace>"),
     (
         "Name=\"Shop\"",
@@ -422,10 +422,10 @@ const KEYSPACE_FAULTS: [Fault; 37] = [
     ),
     (
         "\"LongType\"",
-        "\"IntegerType\"",
+        "\"DecimalType\"",
         1,
-        "java.lang.ClassNotFoundException: org.apache.cassandra.db.marshal.IntegerType",
-        "IntegerType",
+        "java.lang.ClassNotFoundException: org.apache.cassandra.db.marshal.DecimalType",
+        "DecimalType",
     ),
     (
         "marshal.UTF8Type",
@@ -513,6 +513,27 @@ const KEYSPACE_FAULTS: [Fault; 37] = [
         1,
         "Unrecognized value for SpeculativeRetry.",
         "p100",
+    ),
+    (
+        "</Storage>",
+        "<ThriftListeners><ThriftListener ApiVersion='0.4'/></ThriftListeners></Storage>",
+        3,
+        "/Storage/ThriftListeners/ThriftListener/@Port: the element is required",
+        "ThriftListener ",
+    ),
+    (
+        "</Storage>",
+        "<ThriftListeners><ThriftListener Port='9161'/></ThriftListeners></Storage>",
+        1,
+        "Another listener has this port.",
+        "'9161'",
+    ),
+    (
+        "</Storage>",
+        "<ThriftListeners><ThriftListener Port='1' ApiVersion='0.7'/></ThriftListeners></Storage>",
+        1,
+        "allowed: 0.4, 0.5, 0.6",
+        "'0.7'",
     ),
     (
         "</Storage>",

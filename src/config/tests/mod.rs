@@ -6,7 +6,8 @@ use crate::config::classes::{AuthenticatorName, SnitchName, StrategyName};
 use crate::config::error::Problem;
 use crate::config::hosts::Resolver;
 use crate::config::settings::{
-    CacheSize, CommitLogSync, CompactionStrategy, Compression, Labels, Release, SpeculativeRetry,
+    CacheSize, CommitLogSync, CompactionStrategy, Compression, Labels, ListenerSettings, Release,
+    SpeculativeRetry,
 };
 use crate::config::*;
 use crate::model::comparator::{Comparator, ComparatorRegistry};
@@ -223,7 +224,9 @@ fn the_elements_of_ours() {
     let ours = "<ThriftApiVersion>0.5</ThriftApiVersion>\
                 <ThriftMaxMessageInMB>16</ThriftMaxMessageInMB>\
                 <ThriftMaxConnections>50</ThriftMaxConnections>\
-                <ThriftReceiveBudgetInMB>32</ThriftReceiveBudgetInMB>\
+                <ThriftReceiveBudgetInMB>32</ThriftReceiveBudgetInMB><ThriftListeners>\
+                <ThriftListener Port='9170' ApiVersion='0.4' FramedTransport='true'/>\
+                <ThriftListener Port='0' Address='192.0.2.8'/></ThriftListeners>\
                 <MemoryBudgetInMB>1024</MemoryBudgetInMB><BlockCacheInMB>128</BlockCacheInMB>\
                 <Compression>None</Compression><AdminAddress>192.0.2.7</AdminAddress>\
                 <AdminPort>8081</AdminPort><AdminToken>s3cret</AdminToken>\
@@ -251,6 +254,19 @@ fn the_elements_of_ours() {
     assert_eq!(s.thrift.max_message_bytes, 16 << 20);
     assert_eq!(s.thrift.max_connections, 50);
     assert_eq!(s.thrift.receive_budget_bytes, 32 << 20);
+    let old = ListenerSettings {
+        address: s.thrift.address,
+        port: 9170,
+        framed: true,
+        api_version: Release::V04,
+    };
+    let other = ListenerSettings {
+        address: address("192.0.2.8"),
+        port: 0,
+        framed: s.thrift.framed,
+        api_version: Release::V05,
+    };
+    assert_eq!(s.thrift.listeners, [old, other]);
     assert_eq!(s.memory.budget_bytes, Some(1 << 30));
     assert_eq!(s.memory.block_cache_bytes, Some(128 << 20));
     assert_eq!(s.storage.compression, Compression::None);
