@@ -6,8 +6,9 @@ import sys
 import uuid
 
 try:
-    from bloggy import bindings, text
-    from bloggy.connection import Connection
+    from alexandra.bindings import ttypes
+    from alexandra.connection import Connection
+    from bloggy import text
     from bloggy.weblog import FRONT_PAGE, Blog, BlogError
     from thrift.Thrift import TApplicationException
     from thrift.transport.TTransport import TTransportException
@@ -30,11 +31,11 @@ def main():
         sys.exit(f"blog.py: lost the connection to {where}: {error.message}")
     except BlogError as error:
         sys.exit(f"blog.py: {error}")
-    except bindings.ttypes.InvalidRequestException as error:
+    except ttypes.InvalidRequestException as error:
         sys.exit(f"blog.py: the server refuses: {error.why}")
-    except bindings.ttypes.UnavailableException:
+    except ttypes.UnavailableException:
         sys.exit("blog.py: too few servers of the ring are up")
-    except bindings.ttypes.TimedOutException:
+    except ttypes.TimedOutException:
         sys.exit("blog.py: the ring did not answer in time")
     except TApplicationException as error:
         sys.exit(f"blog.py: the server failed: {error.message}")

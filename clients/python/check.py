@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 try:
-    from bloggy import timeuuid
-    from bloggy.bindings import ttypes
-    from bloggy.connection import Connection, has_accelerator
+    from alexandra import timeuuid
+    from alexandra.bindings import ttypes
+    from alexandra.connection import Connection, has_accelerator
     from bloggy.weblog import FRONT_PAGE, KEYSPACE, Blog, BlogError
     from cassandra.ttypes import (
         Column,

@@ -6,7 +6,7 @@
 require 'optparse'
 
 begin
-  require_relative 'lib/bloggy/connection'
+  require_relative 'lib/alexandra/connection'
   require_relative 'lib/bloggy/text'
   require_relative 'lib/bloggy/weblog'
 rescue LoadError => e
@@ -15,6 +15,7 @@ end
 
 # The commands: arguments in, text out.
 class Commands
+  include Alexandra
   include Bloggy
 
   # Command, its arguments, its options, what it does.
@@ -160,7 +161,7 @@ def main
   end
   parser.order!(words)
   name, arguments, given = Commands.parse(words) || abort(Commands.usage)
-  Bloggy::Connection.open(where[:host], where[:port], framed: where[:framed]) do |client|
+  Alexandra::Connection.open(where[:host], where[:port], framed: where[:framed]) do |client|
     puts Commands.new(Bloggy::Blog.new(client)).public_send(name, *arguments, given)
   end
 rescue Thrift::TransportException => e

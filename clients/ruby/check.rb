@@ -9,7 +9,7 @@
 require 'optparse'
 
 begin
-  require_relative 'lib/bloggy/connection'
+  require_relative 'lib/alexandra/connection'
   require_relative 'lib/bloggy/weblog'
 rescue LoadError => e
   abort "check.rb: #{e.message}"
@@ -126,14 +126,14 @@ module Scenario
 
   # What the blog makes of moments is what the server will sort.
   def time_uuids(run)
-    ascending = Array.new(1000) { Bloggy::TimeUUID.now.bytes.unpack('Nnn').reverse }
+    ascending = Array.new(1000) { Alexandra::TimeUUID.now.bytes.unpack('Nnn').reverse }
     run.same('ascending', ascending.each_cons(2).all? { |a, b| (a <=> b).negative? }, true)
-    epoch = Bloggy::TimeUUID.at(0)
+    epoch = Alexandra::TimeUUID.at(0)
     run.same('the Unix epoch', epoch.to_s[0, 18], '13814000-1dd2-11b2')
-    run.same('back again', Bloggy::TimeUUID.at(1_262_304_000.75).seconds, 1_262_304_000)
+    run.same('back again', Alexandra::TimeUUID.at(1_262_304_000.75).seconds, 1_262_304_000)
     run.same('its variant', epoch.bytes.getbyte(8) >> 6, 0b10)
-    run.same('read and written', Bloggy::TimeUUID.parse(epoch.to_s), epoch)
-    first, last = Bloggy::TimeUUID.bounds(0).map { |each| each.bytes.unpack1('N') }
+    run.same('read and written', Alexandra::TimeUUID.parse(epoch.to_s), epoch)
+    first, last = Alexandra::TimeUUID.bounds(0).map { |each| each.bytes.unpack1('N') }
     run.same('bounds', last - first, 9_999_999)
   end
 
@@ -208,8 +208,8 @@ module Scenario
     count = run.client.get_count(KEYSPACE, slug, run.parent('Comments'), ONE)
     run.same('get_count of comments', count, 3)
     inside_a_comment(run, slug, found[1].id.bytes)
-    start = Bloggy::TimeUUID.bounds(morning + 60).first.bytes
-    finish = Bloggy::TimeUUID.bounds(morning + 120).last.bytes
+    start = Alexandra::TimeUUID.bounds(morning + 60).first.bytes
+    finish = Alexandra::TimeUUID.bounds(morning + 120).last.bytes
     of_two_minutes = run.slice(slug, run.parent('Comments'), start: start, finish: finish)
     run.same('comments of two minutes', of_two_minutes.map { |each| each.super_column.name },
              found.first(2).map { |comment| comment.id.bytes })
@@ -288,7 +288,7 @@ module Scenario
   def slices(run)
     key = run.name('slices')
     tagged = run.parent('TaggedPosts')
-    names = Array.new(25) { |number| Bloggy::TimeUUID.at(1_000_000_000 + number).bytes }
+    names = Array.new(25) { |number| Alexandra::TimeUUID.at(1_000_000_000 + number).bytes }
     names.reverse_each { |name| run.insert(key, 'TaggedPosts', name, 'v', 1) }
     run.same('in order of time', run.names(key, tagged), names)
     run.same('reversed', run.names(key, tagged, reversed: true, count: 3), names.last(3).reverse)
@@ -300,7 +300,7 @@ module Scenario
     run.same('nothing asked', run.names(key, tagged, count: 0), [])
     run.same('page by page', page_by_page(run, key, tagged), names)
     wanted = SlicePredicate.new(
-      column_names: [names[20], Bloggy::TimeUUID.at(5).bytes, names[3], names[20]]
+      column_names: [names[20], Alexandra::TimeUUID.at(5).bytes, names[3], names[20]]
     )
     found = run.client.get_slice(KEYSPACE, key, tagged, wanted, ONE)
     run.same('by names', found.map { |each| each.column.name }, names.values_at(3, 20))
@@ -355,7 +355,7 @@ module Scenario
     key = run.name('batch')
     column = Column.new(name: 'x', value: '1', timestamp: 1)
     inner = %w[commenter a].map { |name| Column.new(name: name, value: '', timestamp: 1) }
-    comment = SuperColumn.new(name: Bloggy::TimeUUID.at(9).bytes, columns: inner)
+    comment = SuperColumn.new(name: Alexandra::TimeUUID.at(9).bytes, columns: inner)
     batch = { 'BlogEntries' => [ColumnOrSuperColumn.new(column: column)],
               'Comments' => [ColumnOrSuperColumn.new(super_column: comment)] }
     run.client.batch_insert(KEYSPACE, key, batch, ONE)
@@ -414,7 +414,7 @@ end
 
 def check(where, transport, protocol)
   way = { framed: transport == 'framed', accelerated: protocol == 'accelerated' }
-  Bloggy::Connection.open(where[:host], where[:port], **way) do |client|
+  Alexandra::Connection.open(where[:host], where[:port], **way) do |client|
     run = Run.new(client)
     Scenario::STEPS.each do |step|
       Scenario.public_send(step, run)
@@ -440,7 +440,7 @@ def main
   end
   parser.parse!
   transports = where[:transport] == 'both' ? %w[buffered framed] : [where[:transport]]
-  protocols = ['binary', *('accelerated' if Bloggy::Connection.accelerator?)]
+  protocols = ['binary', *('accelerated' if Alexandra::Connection.accelerator?)]
   transports.product(protocols).each do |transport, protocol|
     way = "ruby, #{transport}, #{protocol}"
     puts "#{way}: #{check(where, transport, protocol)} answers as they are due"

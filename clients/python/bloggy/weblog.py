@@ -9,30 +9,16 @@ Row `__notag__` of TaggedPosts holds every entry: it is the front page.
 """
 
 import re
-import time
 import uuid
 from dataclasses import dataclass
 
-from . import timeuuid
-from .bindings import ttypes  # This one finds the generated package `cassandra`.
-from cassandra.ttypes import (
-    Column,
-    ColumnOrSuperColumn,
-    ColumnParent,
-    ColumnPath,
-    ConsistencyLevel,
-    Deletion,
-    Mutation,
-    SlicePredicate,
-    SliceRange,
-    SuperColumn,
-)
+from alexandra import timeuuid
+from alexandra.keyspace import Keyspace, delete, put, put_super
 
 KEYSPACE = "BloggyAppy"
 FRONT_PAGE = "__notag__"
 PAGE_SIZE = 10
 COMMENTS_SHOWN = 1000
-_WHOLE_ROW = 100
 # The columns that make an entry.
 _NEEDED = {"title", "body", "author", "tags", "pubDate"}
 
@@ -68,11 +54,8 @@ class Comment:
 class Blog:
     """Reads and writes the blog over one Thrift client."""
 
-    def __init__(self, client, keyspace=KEYSPACE, consistency=ConsistencyLevel.ONE):
-        self._client = client
-        self._keyspace = keyspace
-        self._consistency = consistency
-        self._last_timestamp = 0
+    def __init__(self, client):
+        self._keyspace = Keyspace(client, KEYSPACE)
 
     # Authors
 
@@ -81,8 +64,8 @@ class Blog:
         if not name:
             raise BlogError("an author needs a name")
         attributes.setdefault("numPosts", self.author(name).get("numPosts", "0"))
-        stamp = self._timestamp()
-        self._mutate({name: {"Authors": _columns(attributes, stamp)}})
+        stamp = self._keyspace.timestamp()
+        self._keyspace.mutate({name: {"Authors": _columns(attributes, stamp)}})
 
     def author(self, name):
         """The attributes of an author; none at all for one who is not known."""
@@ -98,7 +81,7 @@ class Blog:
         attributes = self.author(author)
         if not attributes:
             raise BlogError(f"no author {author}; register first")
-        name, stamp = timeuuid.now(), self._timestamp()
+        name, stamp = timeuuid.now(), self._keyspace.timestamp()
         entry = {
             "title": title,
             "body": body,
@@ -109,16 +92,17 @@ class Blog:
         }
         changes = {slug: {"BlogEntries": _columns(entry, stamp)}}
         for row in [FRONT_PAGE, *tags]:
-            column = Column(name.bytes, slug.encode(), stamp)
-            changes.setdefault(row, {})["TaggedPosts"] = [_put(column)]
+            listed = put(name.bytes, slug.encode(), stamp)
+            changes.setdefault(row, {})["TaggedPosts"] = [listed]
         self._count_post(changes, author, attributes, +1, stamp)
-        self._mutate(changes)
+        self._keyspace.mutate(changes)
         return slug
 
     def edit(self, slug, **columns):
         """Changes some of the columns of an entry: title, body."""
         self.entry(slug)
-        self._mutate({slug: {"BlogEntries": _columns(columns, self._timestamp())}})
+        stamp = self._keyspace.timestamp()
+        self._keyspace.mutate({slug: {"BlogEntries": _columns(columns, stamp)}})
 
     def entry(self, slug):
         """One entry."""
@@ -132,29 +116,24 @@ class Blog:
         One slice gives the slugs, one multiget the entries, one more their authors.
         """
         first = start.bytes if start else b""
-        predicate = SlicePredicate(
-            slice_range=SliceRange(start=first, finish=b"", reversed=True, count=size + 1)
+        columns = self._keyspace.slice(
+            tag, "TaggedPosts", start=first, reversed=True, count=size + 1
         )
-        found = self._client.get_slice(
-            self._keyspace, tag, ColumnParent("TaggedPosts"), predicate, self._consistency
-        )
-        columns = [each.column for each in found]
         following = uuid.UUID(bytes=columns[size].name) if len(columns) > size else None
         return self._entries([column.value.decode() for column in columns[:size]]), following
 
     def delete_entry(self, slug):
         """Takes an entry out of every list, with its comments."""
-        entry, stamp = self.entry(slug), self._timestamp()
-        whole_row = [Mutation(deletion=Deletion(timestamp=stamp))]
+        entry, stamp = self.entry(slug), self._keyspace.timestamp()
+        whole_row = [delete(stamp)]
         changes = {slug: {"BlogEntries": whole_row, "Comments": whole_row}}
         for row in [FRONT_PAGE, *entry.tags]:
             names = self._listed(row, entry)
             if names:
-                gone = Deletion(timestamp=stamp, predicate=SlicePredicate(column_names=names))
-                changes.setdefault(row, {})["TaggedPosts"] = [Mutation(deletion=gone)]
+                changes.setdefault(row, {})["TaggedPosts"] = [delete(stamp, names)]
         if entry.author_attributes:
             self._count_post(changes, entry.author, entry.author_attributes, -1, stamp)
-        self._mutate(changes)
+        self._keyspace.mutate(changes)
 
     # Comments
 
@@ -168,30 +147,23 @@ class Blog:
             "comment": text,
             "commentTime": str(timeuuid.seconds(name)),
         }
-        stamp = self._timestamp()
-        inner = [Column(key.encode(), value.encode(), stamp) for key, value in columns.items()]
-        new = ColumnOrSuperColumn(super_column=SuperColumn(name.bytes, inner))
-        self._mutate({slug: {"Comments": [Mutation(column_or_supercolumn=new)]}})
+        stamp = self._keyspace.timestamp()
+        values = {key.encode(): value.encode() for key, value in columns.items()}
+        added = put_super(name.bytes, values, stamp)
+        self._keyspace.mutate({slug: {"Comments": [added]}})
         return name
 
     def comments(self, slug):
         """The comments of an entry, oldest first."""
-        predicate = SlicePredicate(
-            slice_range=SliceRange(start=b"", finish=b"", reversed=False, count=COMMENTS_SHOWN)
-        )
-        found = self._client.get_slice(
-            self._keyspace, slug, ColumnParent("Comments"), predicate, self._consistency
-        )
-        return [_comment(each.super_column) for each in found]
+        found = self._keyspace.slice(slug, "Comments", count=COMMENTS_SHOWN)
+        return [_comment(each) for each in found]
 
     def delete_comment(self, slug, comment_id):
         """Takes one comment away."""
-        path = ColumnPath("Comments", super_column=comment_id.bytes)
-        try:
-            self._client.get(self._keyspace, slug, path, self._consistency)
-        except ttypes.NotFoundException:
-            raise BlogError(f"no comment {comment_id} on {slug}") from None
-        self._client.remove(self._keyspace, slug, path, self._timestamp(), self._consistency)
+        name = comment_id.bytes
+        if not self._keyspace.slice(slug, "Comments", super_column=name, count=1):
+            raise BlogError(f"no comment {comment_id} on {slug}")
+        self._keyspace.remove(slug, "Comments", super_column=name)
 
     # What they share
 
@@ -217,17 +189,9 @@ class Blog:
 
     def _rows(self, family, keys):
         """Whole rows as dictionaries of text; an empty one for each key that has no row."""
-        if not keys:
-            return {}
-        predicate = SlicePredicate(
-            slice_range=SliceRange(start=b"", finish=b"", reversed=False, count=_WHOLE_ROW)
-        )
-        found = self._client.multiget_slice(
-            self._keyspace, sorted(set(keys)), ColumnParent(family), predicate, self._consistency
-        )
         return {
-            key: {each.column.name.decode(): each.column.value.decode() for each in columns}
-            for key, columns in found.items()
+            key: {each.name.decode(): each.value.decode() for each in columns}
+            for key, columns in self._keyspace.slices(keys, family).items()
         }
 
     def _listed(self, row, entry):
@@ -236,15 +200,8 @@ class Blog:
         The name's moment and the publication date are the same, so one second is all to look at.
         """
         start, finish = timeuuid.bounds(entry.published)
-        predicate = SlicePredicate(
-            slice_range=SliceRange(
-                start=start.bytes, finish=finish.bytes, reversed=False, count=_WHOLE_ROW
-            )
-        )
-        found = self._client.get_slice(
-            self._keyspace, row, ColumnParent("TaggedPosts"), predicate, self._consistency
-        )
-        return [each.column.name for each in found if each.column.value == entry.slug.encode()]
+        found = self._keyspace.slice(row, "TaggedPosts", start=start.bytes, finish=finish.bytes)
+        return [each.name for each in found if each.value == entry.slug.encode()]
 
     @staticmethod
     def _count_post(changes, author, attributes, step, stamp):
@@ -256,14 +213,6 @@ class Blog:
         columns = _columns({"numPosts": str(number)}, stamp)
         changes.setdefault(author, {})["Authors"] = columns
 
-    def _mutate(self, changes):
-        self._client.batch_mutate(self._keyspace, changes, self._consistency)
-
-    def _timestamp(self):
-        """Microseconds; never the same twice, so that of two changes the later one wins."""
-        self._last_timestamp = max(int(time.time() * 1_000_000), self._last_timestamp + 1)
-        return self._last_timestamp
-
 
 def slug_of(title):
     """`Hello, World!` becomes `hello-world`."""
@@ -273,12 +222,8 @@ def slug_of(title):
     return slug
 
 
-def _put(column):
-    return Mutation(column_or_supercolumn=ColumnOrSuperColumn(column=column))
-
-
 def _columns(values, stamp):
-    return [_put(Column(name.encode(), text.encode(), stamp)) for name, text in values.items()]
+    return [put(name.encode(), text.encode(), stamp) for name, text in values.items()]
 
 
 def _comment(super_column):

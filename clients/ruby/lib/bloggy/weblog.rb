@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-require_relative 'bindings'
-require_relative 'time_uuid'
+require_relative '../alexandra/keyspace'
+require_relative '../alexandra/time_uuid'
 
 module Bloggy
   # The blog cannot do that; the text says why.
@@ -24,16 +24,15 @@ module Bloggy
   #
   # Row `__notag__` of TaggedPosts holds every entry: it is the front page.
   class Blog
-    include CassandraThrift
+    include Alexandra
 
     KEYSPACE = 'BloggyAppy'
     FRONT_PAGE = '__notag__'
     PAGE_SIZE = 10
     COMMENTS_SHOWN = 1000
-    WHOLE_ROW = 100
     # The columns that make an entry.
     NEEDED = %w[title body author tags pubDate].freeze
-    private_constant :WHOLE_ROW, :NEEDED
+    private_constant :NEEDED
 
     # `Hello, World!` becomes `hello-world`.
     def self.slug_of(title)
@@ -43,11 +42,8 @@ module Bloggy
       slug
     end
 
-    def initialize(client, keyspace: KEYSPACE, consistency: ConsistencyLevel::ONE)
-      @client = client
-      @keyspace = keyspace
-      @consistency = consistency
-      @last_timestamp = 0
+    def initialize(client)
+      @keyspace = Keyspace.new(client, KEYSPACE)
     end
 
     # Registers an author, or changes the attributes that are given.
@@ -55,7 +51,7 @@ module Bloggy
       raise BlogError, 'an author needs a name' if name.empty?
 
       attributes = { 'numPosts' => author(name).fetch('numPosts', '0') }.merge(attributes)
-      mutate(name => { 'Authors' => columns(attributes, timestamp) })
+      @keyspace.mutate(name => { 'Authors' => columns(attributes, @keyspace.timestamp) })
     end
 
     # The attributes of an author; none at all for one who is not known.
@@ -83,7 +79,7 @@ module Bloggy
     # Changes some of the columns of an entry: title, body.
     def edit(slug, values)
       entry(slug)
-      mutate(slug => { 'BlogEntries' => columns(values, timestamp) })
+      @keyspace.mutate(slug => { 'BlogEntries' => columns(values, @keyspace.timestamp) })
     end
 
     # One entry.
@@ -94,8 +90,8 @@ module Bloggy
     # A page of entries, newest first, and the name where the next page starts, if any.
     # One slice gives the slugs, one multiget the entries, one more their authors.
     def page(tag: FRONT_PAGE, start: nil, size: PAGE_SIZE)
-      range = { start: start ? start.bytes : '', finish: '', reversed: true, count: size + 1 }
-      found = slice(tag, 'TaggedPosts', range).map(&:column)
+      found = @keyspace.slice(tag, 'TaggedPosts', start: start ? start.bytes : '',
+                                                  reversed: true, count: size + 1)
       following = TimeUUID.new(found[size].name) if found.size > size
       [entries(found.first(size).map { |column| text(column.value) }), following]
     end
@@ -103,20 +99,19 @@ module Bloggy
     # Takes an entry out of every list, with its comments.
     def delete_entry(slug)
       entry = entry(slug)
-      stamp = timestamp
-      whole_row = [Mutation.new(deletion: Deletion.new(timestamp: stamp))]
+      stamp = @keyspace.timestamp
+      whole_row = [@keyspace.delete(stamp)]
       changes = { slug => { 'BlogEntries' => whole_row, 'Comments' => whole_row } }
       [FRONT_PAGE, *entry.tags].each do |row|
         names = listed(row, entry)
         next if names.empty?
 
-        gone = Deletion.new(timestamp: stamp, predicate: SlicePredicate.new(column_names: names))
-        (changes[row] ||= {})['TaggedPosts'] = [Mutation.new(deletion: gone)]
+        (changes[row] ||= {})['TaggedPosts'] = [@keyspace.delete(stamp, names: names)]
       end
       unless entry.author_attributes.empty?
         count_post(changes, entry.author, entry.author_attributes, -1, stamp)
       end
-      mutate(changes)
+      @keyspace.mutate(changes)
     end
 
     # Adds a comment, now or at a given Unix time, and returns its id.
@@ -125,44 +120,36 @@ module Bloggy
       name = written ? TimeUUID.at(written) : TimeUUID.now
       values = { 'commenter' => commenter, 'email' => email, 'comment' => text,
                  'commentTime' => name.seconds.to_s }
-      stamp = timestamp
-      inner = values.map { |key, value| Column.new(name: key, value: value, timestamp: stamp) }
-      added = ColumnOrSuperColumn.new(
-        super_column: SuperColumn.new(name: name.bytes, columns: inner)
-      )
-      mutate(slug => { 'Comments' => [Mutation.new(column_or_supercolumn: added)] })
+      added = @keyspace.put_super(name.bytes, values, @keyspace.timestamp)
+      @keyspace.mutate(slug => { 'Comments' => [added] })
       name
     end
 
     # The comments of an entry, oldest first.
     def comments(slug)
-      range = { start: '', finish: '', reversed: false, count: COMMENTS_SHOWN }
-      slice(slug, 'Comments', range).map { |each| read_comment(each.super_column) }
+      @keyspace.slice(slug, 'Comments', count: COMMENTS_SHOWN).map { |each| read_comment(each) }
     end
 
     # Takes one comment away.
     def delete_comment(slug, id)
-      path = ColumnPath.new(column_family: 'Comments', super_column: id.bytes)
-      begin
-        @client.get(@keyspace, slug, path, @consistency)
-      rescue NotFoundException
+      if @keyspace.slice(slug, 'Comments', super_column: id.bytes, count: 1).empty?
         raise BlogError, "no comment #{id} on #{slug}"
       end
-      @client.remove(@keyspace, slug, path, timestamp, @consistency)
+
+      @keyspace.remove(slug, 'Comments', super_column: id.bytes)
     end
 
     private
 
     def publish(name, entry, tags, author_attributes)
-      stamp = timestamp
+      stamp = @keyspace.timestamp
       slug = entry.fetch('slug')
       changes = { slug => { 'BlogEntries' => columns(entry, stamp) } }
       [FRONT_PAGE, *tags].each do |row|
-        column = Column.new(name: name.bytes, value: slug, timestamp: stamp)
-        (changes[row] ||= {})['TaggedPosts'] = [put(column)]
+        (changes[row] ||= {})['TaggedPosts'] = [@keyspace.put(name.bytes, slug, stamp)]
       end
       count_post(changes, entry.fetch('author'), author_attributes, +1, stamp)
-      mutate(changes)
+      @keyspace.mutate(changes)
     end
 
     # Those of the slugs that have an entry, in the same order, with their authors.
@@ -182,13 +169,8 @@ module Bloggy
 
     # Whole rows as hashes of text; an empty one for each key that has no row.
     def rows(family, keys)
-      return {} if keys.empty?
-
-      parent = ColumnParent.new(column_family: family)
-      range = predicate(start: '', finish: '', reversed: false, count: WHOLE_ROW)
-      found = @client.multiget_slice(@keyspace, keys.uniq, parent, range, @consistency)
-      found.to_h do |key, row|
-        [text(key), row.to_h { |each| [text(each.column.name), text(each.column.value)] }]
+      @keyspace.slices(keys, family).transform_values do |row|
+        row.to_h { |each| [text(each.name), text(each.value)] }
       end
     end
 
@@ -196,10 +178,9 @@ module Bloggy
     # publication date are the same, so one second is all to look at.
     def listed(row, entry)
       start, finish = TimeUUID.bounds(entry.published)
-      range = { start: start.bytes, finish: finish.bytes, reversed: false, count: WHOLE_ROW }
-      slice(row, 'TaggedPosts', range).map(&:column)
-                                      .select { |column| text(column.value) == entry.slug }
-                                      .map(&:name)
+      @keyspace.slice(row, 'TaggedPosts', start: start.bytes, finish: finish.bytes)
+               .select { |column| text(column.value) == entry.slug }
+               .map(&:name)
     end
 
     # Counts an entry with its author. Two posts at the same moment may count as one: there were no
@@ -216,36 +197,12 @@ module Bloggy
                   written: values['commentTime'].to_i)
     end
 
-    def slice(key, family, range)
-      parent = ColumnParent.new(column_family: family)
-      @client.get_slice(@keyspace, key, parent, predicate(**range), @consistency)
-    end
-
-    def predicate(**range)
-      SlicePredicate.new(slice_range: SliceRange.new(range))
-    end
-
-    def put(column)
-      Mutation.new(column_or_supercolumn: ColumnOrSuperColumn.new(column: column))
-    end
-
     def columns(values, stamp)
-      values.map { |name, value| put(Column.new(name: name, value: value, timestamp: stamp)) }
+      values.map { |name, value| @keyspace.put(name, value, stamp) }
     end
 
-    def mutate(changes)
-      @client.batch_mutate(@keyspace, changes, @consistency)
-    end
-
-    # Names and values are bytes on the wire; ours are UTF-8.
     def text(bytes)
-      bytes.dup.force_encoding(Encoding::UTF_8)
-    end
-
-    # Microseconds; never the same twice, so that of two changes the later one wins.
-    def timestamp
-      now = Process.clock_gettime(Process::CLOCK_REALTIME, :microsecond)
-      @last_timestamp = [now, @last_timestamp + 1].max
+      @keyspace.text(bytes)
     end
   end
 end

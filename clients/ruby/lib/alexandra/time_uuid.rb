@@ -2,7 +2,7 @@
 
 require 'securerandom'
 
-module Bloggy
+module Alexandra
   # A version 1 UUID: a moment in steps of 100 ns since 15 October 1582, a clock sequence, a node.
   #
   # Ruby has none of its own. Node and sequence are random here, as RFC 4122 (4.5) allows for who

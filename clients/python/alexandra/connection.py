@@ -14,14 +14,24 @@ TIMEOUT_MS = 20_000
 logging.getLogger("thrift").addHandler(logging.NullHandler())
 
 
+class Traffic:
+    """What a connection has carried so far: calls, and bytes either way."""
+
+    def __init__(self):
+        self.calls = 0
+        self.sent = 0
+        self.received = 0
+
+
 class Connection:
-    """An open connection; `client` has the calls. Use it in a `with` statement.
+    """An open connection; `client` has the calls, `traffic` counts. Use it in a `with` statement.
 
     Raises TTransportException when nobody listens there.
     """
 
     def __init__(self, host, port, framed=False, accelerated=True):
-        socket = TSocket(host, port)
+        self.traffic = Traffic()
+        socket = _CountingSocket(host, port, self.traffic)
         socket.setTimeout(TIMEOUT_MS)
         self._transport = TFramedTransport(socket) if framed else TBufferedTransport(socket)
         if accelerated:
@@ -36,7 +46,31 @@ class Connection:
         return self.client
 
     def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """Closes it; the client cannot be used any more."""
         self._transport.close()
+
+
+class _CountingSocket(TSocket):
+    def __init__(self, host, port, traffic):
+        super().__init__(host, port)
+        self._traffic = traffic
+
+    def read(self, size):
+        read = super().read(size)
+        self._traffic.received += len(read)
+        return read
+
+    def write(self, data):
+        super().write(data)
+        self._traffic.sent += len(data)
+
+    def flush(self):
+        # The transports flush once for each call.
+        super().flush()
+        self._traffic.calls += 1
 
 
 def has_accelerator():

@@ -9,7 +9,7 @@ require 'fileutils'
 require 'open3'
 require 'pathname'
 
-module Bloggy
+module Alexandra
   # Makes the bindings and says where they are.
   module Bindings
     HERE = Pathname(__dir__).parent.parent
@@ -49,10 +49,10 @@ end
 begin
   require 'thrift'
 rescue LoadError
-  raise LoadError, "#{RbConfig.ruby} has no Thrift library; run #{Bloggy::Bindings::ROOT}" \
+  raise LoadError, "#{RbConfig.ruby} has no Thrift library; run #{Alexandra::Bindings::ROOT}" \
                    '/tests/setup.sh (on Debian: apt-get install ruby-thrift, and use /usr/bin/ruby)'
 end
 
-Bloggy::Bindings.bring_up_to_date
-$LOAD_PATH.unshift(Bloggy::Bindings::GENERATED.to_s)
+Alexandra::Bindings.bring_up_to_date
+$LOAD_PATH.unshift(Alexandra::Bindings::GENERATED.to_s)
 require 'cassandra'

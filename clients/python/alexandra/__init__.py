@@ -1,0 +1,1 @@
+"""What every application here needs: bindings, a connection, time UUIDs, a keyspace."""
