@@ -100,6 +100,7 @@ fn storage_options(
             CommitLogSync::Batch { window } => SyncPolicy::Batch { window },
         },
         segment_bytes: settings.commit_log.rotation_threshold_bytes,
+        flush_threads: None,
         memtable_budget_bytes: memtable_budget(budget, block_cache_bytes),
         block_cache_bytes,
         compaction: CompactionOptions {

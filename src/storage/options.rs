@@ -3,6 +3,7 @@
 use super::commitlog::SyncPolicy;
 use super::sstable::Compression;
 use crate::config::settings::CacheSize;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -21,6 +22,9 @@ pub struct Options {
     pub segment_bytes: u64,
     /// Memory of all memtables together; writers wait when it is used up.
     pub memtable_budget_bytes: u64,
+    /// So many memtables are written to disk at once, at most; `None` for one at each data
+    /// directory, within bounds.
+    pub flush_threads: Option<NonZeroUsize>,
     /// `BlockCacheInMB`, in bytes.
     pub block_cache_bytes: u64,
     /// How SSTables are merged.
@@ -45,6 +49,7 @@ impl Options {
             sync: SyncPolicy::Periodic { every: Duration::from_secs(10) },
             segment_bytes: 128 << 20,
             memtable_budget_bytes: 1 << 30,
+            flush_threads: None,
             block_cache_bytes: 1 << 30,
             compaction: CompactionOptions::default(),
             caches: CacheOptions::default(),

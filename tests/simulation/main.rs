@@ -119,11 +119,10 @@ fn every_defect_is_found() {
     assert!(missed.is_empty(), "not found: {missed:?}");
 }
 
-/// Not so after the loss of power: which of the files that threads in the background were making
-/// survive depends on how far these were.
 #[test]
 fn a_seed_decides_everything() {
-    for seed in (0..5).filter(|seed| profile(*seed) != Profile::PowerLosses) {
+    // In each profile. In seed 11 power is lost soon after a start that replayed a log.
+    for seed in (0..5).chain([11]) {
         let traces = [run(seed), run(seed)].map(|summary| summary.trace);
         assert_eq!(traces[0], traces[1], "of seed {seed}");
     }

@@ -8,6 +8,7 @@ use crate::network::{Network, SimTransport, with_large_id};
 use crate::store::SimStore;
 use alexandra::base::clock::Clock;
 use alexandra::base::events::Events;
+use alexandra::base::fs::FileSystem;
 use alexandra::base::sim_fs::{SimFileSystem, Survival};
 use alexandra::coordinator::{Coordinator, ReadOptions};
 use alexandra::model::schema::{FamilyId, Schema};
@@ -23,6 +24,8 @@ use alexandra::storage::store::Store;
 use alexandra::storage::{FamilyOptions, Options, Storage, system};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::num::NonZeroUsize;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -321,6 +324,8 @@ impl Node {
             // Large enough for a life: a thread in the background makes the next one.
             segment_bytes: 1 << 20,
             memtable_budget_bytes: 64 << 20,
+            // One after the other, so that files always get the same numbers.
+            flush_threads: Some(NonZeroUsize::MIN),
             block_cache_bytes: 1 << 20,
             ..Options::new("/data", LOG)
         };
@@ -342,16 +347,21 @@ impl Node {
         let schema: Arc<Schema> = Arc::clone(&setup.schema);
         let opened = Storage::open(components, options, setup.partitioner, schema, family);
         let storage = opened.expect("the disk is sound");
-        // A thread in the background writes what was replayed to disk. When it does must not
-        // depend on the machine.
+        // A thread in the background writes what was replayed to disk, and removes the segments in
+        // which it stood. When it does must not depend on the machine.
         let is_flushed = |store: &Arc<Store>| {
             let now = store.statistics();
             now.memtable_operations == 0 && now.memtables_flushing == 0
         };
-        while !storage.stores().iter().all(is_flushed) {
+        while !storage.stores().iter().all(is_flushed) || self.log_segments() > 1 {
             std::thread::yield_now();
         }
         storage
+    }
+
+    fn log_segments(&self) -> usize {
+        let found = self.disk.list(Path::new(LOG)).expect("the disk is sound");
+        found.iter().filter(|entry| entry.name.ends_with(".alog")).count()
     }
 
     fn open_hints(&self, storage: &Storage, clock: &Arc<NodeClock>) -> HintStore {

@@ -26,6 +26,7 @@ use crate::base::machine;
 use crate::model::schema::{ColumnFamilySchema, FamilyId, Schema};
 use crate::ring::Partitioner;
 use std::io;
+use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -127,7 +128,8 @@ impl Storage {
         schema: Arc<Schema>,
         family_options: impl Fn(FamilyId) -> FamilyOptions,
     ) -> Result<Self, StorageError> {
-        let flush_threads = options.data_directories.len().clamp(FLUSH_THREADS.0, FLUSH_THREADS.1);
+        let by_disks = options.data_directories.len().clamp(FLUSH_THREADS.0, FLUSH_THREADS.1);
+        let flush_threads = options.flush_threads.map_or(by_disks, NonZeroUsize::get);
         let compaction_threads = options.compaction.threads.max(MIN_COMPACTION_THREADS);
         let storage =
             Self::open_without_threads(components, options, partitioner, schema, family_options)?;
