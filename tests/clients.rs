@@ -181,3 +181,29 @@ fn commands_that_cannot_be_done_fail_with_a_reason() {
         assert!(text.contains(&nobody), "{text}");
     }
 }
+
+#[test]
+fn the_examples_of_the_data_model_do_what_it_says() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &Options::default());
+    let document = std::fs::read_to_string(root.join("docs/data-modelling.md")).unwrap();
+    let address = server.thrift_address();
+    let ours = format!("Connection(\"{}\", {})", address.ip(), address.port());
+    let theirs = "Connection(\"127.0.0.1\", 9160)";
+    assert!(document.contains(theirs), "nothing connects to the server");
+    let examples = directory.path().join("data-modelling.md");
+    std::fs::write(&examples, document.replace(theirs, &ours)).unwrap();
+    // A reader may try them more than once.
+    for _ in 0..2 {
+        let output = Command::new("timeout")
+            .args([CLIENT_LIMIT_S, PYTHON.interpreter, "-m", "doctest", "-v"])
+            .arg(&examples)
+            .env("PYTHONPATH", root.join("clients/python"))
+            .output()
+            .unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{printed}");
+        assert!(printed.contains("Test passed."), "nothing was tried: {printed}");
+    }
+}
