@@ -55,7 +55,10 @@ impl Paths {
     }
 
     /// The directories of the server; beside the commit log where a file may leave one out.
-    pub(super) fn complete(self, doc: &Document<'_>) -> Result<Directories, ConfigError> {
+    ///
+    /// The original requires the one for saved caches from 0.6.6 on. Files of 0.6.0 to 0.6.5 do
+    /// not have it, and look like later ones otherwise.
+    pub(super) fn complete(self, doc: &mut Document<'_>) -> Result<Directories, ConfigError> {
         let missing = |name| doc.absent(name, Problem::MissingDirectory(name));
         if self.data.is_empty() {
             return Err(doc.absent("DataFileDirectories", Problem::NoDataFileDirectory));
@@ -65,11 +68,15 @@ impl Paths {
             Some(parent) => parent.join(name),
             None => commit_log.join(name),
         };
-        let saved_caches = match self.saved_caches {
-            Some(path) => path,
-            None if doc.release == Release::V06 => return Err(missing("SavedCachesDirectory")),
-            None => beside("saved_caches"),
-        };
+        let saved_caches = self.saved_caches.unwrap_or_else(|| {
+            let path = beside("saved_caches");
+            if doc.release == Release::V06 {
+                let path = path.display();
+                let text = format!("SavedCachesDirectory is not there, {path} is taken");
+                doc.notes.info(doc.root_line(), text);
+            }
+            path
+        });
         let hints = self.hints.unwrap_or_else(|| beside("hints"));
         let commit_log_archive = self.commit_log_archive;
         Ok(Directories { data: self.data, commit_log, commit_log_archive, saved_caches, hints })

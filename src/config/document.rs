@@ -190,6 +190,11 @@ impl<'a> Document<'a> {
         Place { origin: self.origin, line, element: format!("/Storage/{name}") }
     }
 
+    /// Where notes on elements stand that are not there.
+    pub(super) fn root_line(&self) -> u32 {
+        self.root.line
+    }
+
     /// What to say about an element that is not there.
     pub(super) fn absent(&self, name: &str, problem: Problem) -> ConfigError {
         let line = self.root.children_named(name).next().map_or(self.root.line, |e| e.line);

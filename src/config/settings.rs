@@ -176,8 +176,7 @@ pub struct Directories {
     /// `CommitLogArchiveDirectory`: keeps what the commit log has no use for any more, for restores
     /// to a point in time; `None` for no archive.
     pub commit_log_archive: Option<PathBuf>,
-    /// `SavedCachesDirectory`: keys of the caches, written now and then. In files before 0.6
-    /// beside the commit log.
+    /// `SavedCachesDirectory` (beside the commit log): keys of the caches, written now and then.
     pub saved_caches: PathBuf,
     /// `HintsDirectory` (beside the commit log): mutations for nodes that are down.
     pub hints: PathBuf,

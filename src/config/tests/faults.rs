@@ -25,7 +25,7 @@ fn faults_of_top_level_elements() {
     check_faults(OF_06, &TOP_LEVEL_FAULTS);
 }
 
-const TOP_LEVEL_FAULTS: [Fault; 49] = [
+const TOP_LEVEL_FAULTS: [Fault; 48] = [
     (
         "<ClusterName>Shop</ClusterName>",
         "",
@@ -289,13 +289,6 @@ const TOP_LEVEL_FAULTS: [Fault; 49] = [
         1,
         "A minimum of one seed is required.",
         "<Seeds>",
-    ),
-    (
-        "<SavedCachesDirectory>/var/shop/caches</SavedCachesDirectory>",
-        "",
-        1,
-        "SavedCachesDirectory must be specified",
-        "<Storage>",
     ),
     (
         "<CommitLogDirectory>/var/shop/commitlog</CommitLogDirectory>",
@@ -651,11 +644,6 @@ fn of_several_faults_the_first_in_order_of_evaluation_is_reported() {
         (">64</Index", ">x</Index", "IndexInterval"),
         ("Name=\"Shop\"", "Name=\"system\"", "reserved"),
         ("192.0.2.1<", "y<", "y: no such host"),
-        (
-            "<SavedCachesDirectory>/var/shop/caches</SavedCachesDirectory>",
-            "",
-            "SavedCachesDirectory",
-        ),
     ];
     let mut text = OF_06.to_owned();
     for (from, to, message) in faults.iter().rev() {

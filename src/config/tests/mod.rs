@@ -175,6 +175,18 @@ fn a_file_of_04_with_the_blog() {
 }
 
 #[test]
+fn files_from_before_caches_were_saved_have_no_directory_for_them() {
+    let text = OF_06
+        .replace("<SavedCachesDirectory>/var/shop/caches</SavedCachesDirectory>", "")
+        .replace("/var/shop/commitlog", "/srv/logs/commitlog");
+    let loaded = parse(&text).unwrap();
+    let beside = Path::new("/srv/logs/saved_caches");
+    assert_eq!(loaded.settings.directories.saved_caches, beside);
+    let note = "SavedCachesDirectory is not there, /srv/logs/saved_caches is taken";
+    assert!(has_note(&loaded, line_of(&text, "<Storage>"), note), "{:?}", note_texts(&loaded));
+}
+
+#[test]
 fn the_generation_is_recognised() {
     let release = |text: &str| parse(text).unwrap().settings.release;
     let days = "  <MemtableLifetimeInDays>2</MemtableLifetimeInDays>\n";
