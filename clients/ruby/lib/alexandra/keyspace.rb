@@ -37,7 +37,8 @@ module Alexandra
 
     # The value of one column; nil where there is none.
     def get(key, family, column, super_column: nil)
-      path = ColumnPath.new(column_family: family, super_column: super_column, column: column)
+      path = ColumnPath.new(column_family: family, super_column: super_column&.b,
+                            column: column&.b)
       @client.get(@name, key, path, @consistency).column.value
     rescue NotFoundException
       nil
@@ -46,7 +47,7 @@ module Alexandra
     # Columns of one row, or of one of its super columns, in their order: Column, or SuperColumn
     # where the family has such and none is named. The bounds are those of `between`.
     def slice(key, family, super_column: nil, **bounds)
-      parent = ColumnParent.new(column_family: family, super_column: super_column)
+      parent = ColumnParent.new(column_family: family, super_column: super_column&.b)
       found = @client.get_slice(@name, key, parent, between(**bounds), @consistency)
       found.map { |each| either(each) }
     end
@@ -55,7 +56,7 @@ module Alexandra
     def slices(keys, family, super_column: nil, **bounds)
       return {} if keys.empty?
 
-      parent = ColumnParent.new(column_family: family, super_column: super_column)
+      parent = ColumnParent.new(column_family: family, super_column: super_column&.b)
       found = @client.multiget_slice(@name, keys.uniq, parent, between(**bounds), @consistency)
       found.to_h { |key, columns| [text(key), columns.map { |each| either(each) }] }
     end
@@ -76,42 +77,42 @@ module Alexandra
 
     # How many columns a row has. The server reads them all to count them.
     def count(key, family, super_column: nil)
-      parent = ColumnParent.new(column_family: family, super_column: super_column)
+      parent = ColumnParent.new(column_family: family, super_column: super_column&.b)
       @client.get_count(@name, key, parent, @consistency)
     end
 
     # Deletes a row, one of its super columns, or one column.
     def remove(key, family, column: nil, super_column: nil)
-      path = ColumnPath.new(column_family: family, super_column: super_column, column: column)
+      path = ColumnPath.new(column_family: family, super_column: super_column&.b,
+                            column: column&.b)
       @client.remove(@name, key, path, timestamp, @consistency)
     end
 
     # The predicate of a slice: both bounds belong to it, and an empty one is an open end. A
     # reversed slice begins with its greatest name, so `start` is the greater bound.
     def between(start: '', finish: '', reversed: false, count: WHOLE_ROW)
-      range = SliceRange.new(start: start, finish: finish, reversed: reversed, count: count)
+      range = SliceRange.new(start: start.b, finish: finish.b, reversed: reversed, count: count)
       SlicePredicate.new(slice_range: range)
     end
 
     # The mutation that writes one column.
     def put(name, value, timestamp)
-      column = Column.new(name: name, value: value, timestamp: timestamp)
-      Mutation.new(column_or_supercolumn: ColumnOrSuperColumn.new(column: column))
+      written = column(name, value, timestamp)
+      Mutation.new(column_or_supercolumn: ColumnOrSuperColumn.new(column: written))
     end
 
     # The mutation that writes columns, `{ name => value }`, into one super column.
     def put_super(name, columns, timestamp)
-      inner = columns.map do |inner_name, value|
-        Column.new(name: inner_name, value: value, timestamp: timestamp)
-      end
-      written = SuperColumn.new(name: name, columns: inner)
+      inner = columns.map { |inner_name, value| column(inner_name, value, timestamp) }
+      written = SuperColumn.new(name: name.b, columns: inner)
       Mutation.new(column_or_supercolumn: ColumnOrSuperColumn.new(super_column: written))
     end
 
     # The mutation that deletes what is as old or older: a row, a super column, or the named.
     def delete(timestamp, names: nil, super_column: nil)
-      named = names && SlicePredicate.new(column_names: names)
-      deletion = Deletion.new(timestamp: timestamp, super_column: super_column, predicate: named)
+      named = names && SlicePredicate.new(column_names: names.map(&:b))
+      deletion = Deletion.new(timestamp: timestamp, super_column: super_column&.b,
+                              predicate: named)
       Mutation.new(deletion: deletion)
     end
 
@@ -121,6 +122,12 @@ module Alexandra
     end
 
     private
+
+    # Copies, for the library takes away the encoding of what it writes as bytes: the same string
+    # could not be a row key afterwards.
+    def column(name, value, timestamp)
+      Column.new(name: name.b, value: value.b, timestamp: timestamp)
+    end
 
     def either(found)
       found.column || found.super_column
