@@ -33,9 +33,17 @@ const TEMPLATE: &str = include_str!("storage-conf.xml");
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Options {
     elements: Vec<(String, String)>,
+    /// In place of [`TEMPLATE`].
+    template: Option<String>,
 }
 
 impl Options {
+    /// A whole configuration file to begin with. It has the elements of [`TEMPLATE`] that stand
+    /// below others: a data directory.
+    pub(crate) fn of_file(path: &Path) -> Self {
+        Self { template: Some(fs::read_to_string(path).unwrap()), ..Self::default() }
+    }
+
     /// Gives an element below `/Storage` another text; adds it if it is not there.
     #[must_use]
     pub(crate) fn with(mut self, element: &str, text: &str) -> Self {
@@ -54,7 +62,7 @@ pub(crate) fn program() -> &'static Path {
 pub(crate) fn configure(directory: &Path, options: &Options) -> SocketAddr {
     let [thrift, storage, admin] = free_ports();
     let below = |name: &str| directory.join(name).display().to_string();
-    let mut configuration = TEMPLATE.to_owned();
+    let mut configuration = options.template.clone().unwrap_or_else(|| TEMPLATE.to_owned());
     let own = Options::default()
         .with("ThriftPort", &thrift.to_string())
         .with("StoragePort", &storage.to_string())
