@@ -9,7 +9,8 @@ try:
     from alexandra.bindings import ttypes
     from alexandra.connection import Connection
     from bloggy import text
-    from bloggy.weblog import FRONT_PAGE, Blog, BlogError
+    from bloggy.recount import recount
+    from bloggy.weblog import Blog, BlogError
     from thrift.Thrift import TApplicationException
     from thrift.transport.TTransport import TTransportException
 except ImportError as missing:
@@ -53,9 +54,13 @@ def _parser():
         sub.set_defaults(run=run)
         for argument in arguments:
             needed = argument in ("--title", "--author") and name == "post"
-            kind = uuid.UUID if argument in ("--from", "id") else str
+            kind = uuid.UUID if argument in ("--from", "--until", "id") else str
             if argument == "[text]":
                 sub.add_argument("text", nargs="?", help="read from standard input when left out")
+            elif argument == "[month]":
+                sub.add_argument("month", nargs="?", help="as 2010-11")
+            elif argument == "kind":
+                sub.add_argument("kind", choices=["tag", "author", "comments"])
             elif argument.startswith("--"):
                 sub.add_argument(argument, type=kind, required=needed)
             else:
@@ -65,13 +70,18 @@ def _parser():
             "name", "--email", "--twitter", "--bio")
     command("post", _post, "publish an entry",
             "--title", "--author", "--tags", "--slug", "[text]")
-    command("edit", _edit, "change an entry", "slug", "--title", "--body")
+    command("edit", _edit, "change an entry", "slug", "--title", "--body", "--tags")
     command("comment", _comment, "comment on an entry", "slug", "name", "email", "[text]")
-    command("front", _front, "the newest entries", "--from")
-    command("tag", _tag, "the newest entries of a tag", "tag", "--from")
-    command("show", _show, "an entry and its comments", "slug")
+    command("front", _front, "the newest entries", "--from", "--until")
+    command("tag", _tag, "the newest entries of a tag", "tag", "--from", "--until")
+    command("by", _by, "the newest entries of an author", "name", "--from", "--until")
+    command("archive", _archive, "the months, or the entries of one of them",
+            "[month]", "--from", "--until")
+    command("show", _show, "an entry and its comments", "slug", "--from", "--until")
+    command("count", _count, "how many there are", "kind", "name")
     command("delete", _delete, "delete an entry", "slug")
     command("uncomment", _uncomment, "delete a comment", "slug", "id")
+    command("recount", _recount, "mend numbers and lists from the entries")
     command("demo", _demo, "fill an empty blog, and show it")
     return parser
 
@@ -88,7 +98,7 @@ def _author(blog, options):
 
 
 def _post(blog, options):
-    tags = [tag.strip() for tag in (options.tags or "").split(",") if tag.strip()]
+    tags = _tags(options.tags or "")
     slug = blog.post(options.title, _body(options), options.author, tags, options.slug)
     return f"Published: {slug}"
 
@@ -96,8 +106,10 @@ def _post(blog, options):
 def _edit(blog, options):
     given = {"title": options.title, "body": options.body}
     given = {name: value for name, value in given.items() if value is not None}
+    if options.tags is not None:
+        given["tags"] = _tags(options.tags)
     if not given:
-        raise BlogError("nothing to change: give --title or --body")
+        raise BlogError("nothing to change: give --title, --body or --tags")
     blog.edit(options.slug, **given)
     return f"Changed: {options.slug}"
 
@@ -108,15 +120,43 @@ def _comment(blog, options):
 
 
 def _front(blog, options):
-    return text.front_page(*blog.page(FRONT_PAGE, getattr(options, "from")))
+    return text.front_page(blog.page(**_place(options)))
 
 
 def _tag(blog, options):
-    return text.tag_page(options.tag, *blog.page(options.tag, getattr(options, "from")))
+    return text.tag_page(options.tag, blog.page(options.tag, **_place(options)))
+
+
+def _by(blog, options):
+    return text.author_entries(options.name, blog.by_author(options.name, **_place(options)))
+
+
+def _archive(blog, options):
+    if options.month is None:
+        return text.archive(blog.archive())
+    return text.month_page(options.month, blog.of_month(options.month, **_place(options)))
 
 
 def _show(blog, options):
-    return text.entry_page(blog.entry(options.slug), blog.comments(options.slug))
+    return _entry(blog, options.slug, **_place(options))
+
+
+def _entry(blog, slug, **place):
+    comments = blog.comments(slug, **place)
+    return text.entry_page(blog.entry(slug), comments, blog.count_comments(slug))
+
+
+def _count(blog, options):
+    name = options.name
+    if options.kind == "tag":
+        return text.tag_count(name, blog.count_tag(name))
+    if options.kind == "author":
+        return text.author_count(name, blog.count_author(name), blog.author(name))
+    return text.comment_count(name, blog.count_comments(name))
+
+
+def _recount(blog, options):
+    return text.report(recount(blog))
 
 
 def _delete(blog, options):
@@ -147,11 +187,22 @@ def _demo(blog, options):
         blog.delete_entry(draft)
         blog.edit("tea-is-a-data-model", title="Tea is a good data model")
     pages = [
-        text.front_page(*blog.page()),
-        text.tag_page("cassandra", *blog.page("cassandra")),
-        text.entry_page(blog.entry("hello-ring"), blog.comments("hello-ring")),
+        text.front_page(blog.page()),
+        text.tag_page("cassandra", blog.page("cassandra")),
+        _entry(blog, "hello-ring"),
     ]
     return "\n\n\n".join(pages)
+
+
+def _place(options):
+    start, until = getattr(options, "from"), options.until
+    if start and until:
+        raise BlogError("a page has --from or --until, not both")
+    return {"start": start, "until": until}
+
+
+def _tags(words):
+    return [tag.strip() for tag in words.split(",") if tag.strip()]
 
 
 def _body(options):

@@ -15,7 +15,8 @@ try:
     from alexandra import timeuuid
     from alexandra.bindings import ttypes
     from alexandra.connection import Connection, has_accelerator
-    from bloggy.weblog import FRONT_PAGE, KEYSPACE, Blog, BlogError
+    from bloggy.paging import Page
+    from bloggy.weblog import KEYSPACE, Blog, BlogError
     from cassandra.ttypes import (
         Column,
         ColumnOrSuperColumn,
@@ -27,6 +28,7 @@ try:
         SliceRange,
         SuperColumn,
     )
+    from check_lists import LISTS
     from thrift.transport.TTransport import TTransportException
 except ImportError as missing:
     sys.exit(f"check.py: {missing}")
@@ -97,6 +99,10 @@ class Run:
         return [each.column.name for each in self.slice(*arguments, **options)]
 
 
+def _slugs(page):
+    return [entry.slug for entry in page.items]
+
+
 def the_server(run):
     """The server presents itself as the old one did."""
     client = run.client
@@ -149,9 +155,9 @@ def front_page(run):
         slug = run.blog.post(f"Entry {number}", f"Body {number}\nñ", author, tags,
                              slug=f"entry-{number}-{run.id}")
         run.slugs.append(slug)
-    entries, following = run.blog.page()
-    run.same("order of the front page", [e.slug for e in entries], run.slugs[:1:-1])
-    newest = entries[0]
+    first = run.blog.page()
+    run.same("order of the front page", _slugs(first), run.slugs[:1:-1])
+    newest = first.items[0]
     run.same("title", newest.title, "Entry 11")
     run.same("body", newest.body, "Body 11\nñ")
     run.same("tags", newest.tags, [run.name("all")])
@@ -159,18 +165,18 @@ def front_page(run):
     due = {"numPosts": "8", "twitter": "arthur"}
     run.same("author's attributes", newest.author_attributes, due)
     run.same("date", abs(newest.published - time.time()) < 60, True)
-    entries, _ = run.blog.page(start=following)
-    run.same("the next page", [e.slug for e in entries][:2], run.slugs[1::-1])
+    following = run.blog.page(start=first.following)
+    run.same("the next page", _slugs(following)[:2], run.slugs[1::-1])
     again = "a slug that is taken"
     run.refused(again, BlogError, lambda: run.blog.post("t", "b", zoe, slug=run.slugs[0]))
 
 
 def tag_page(run):
     """A tag lists its own."""
-    entries, following = run.blog.page(run.name("even"))
-    run.same("order of a tag", [e.slug for e in entries], run.slugs[10::-2])
-    run.same("end of a tag", following, None)
-    run.same("a tag of nobody", run.blog.page(run.name("nothing")), ([], None))
+    even = run.blog.page(run.name("even"))
+    run.same("order of a tag", _slugs(even), run.slugs[10::-2])
+    run.same("ends of a tag", (even.following, even.preceding), (None, None))
+    run.same("a tag of nobody", run.blog.page(run.name("nothing")), Page([], None, None))
     parent_count = run.client.get_count(KEYSPACE, run.name("all"), TAGGED, ONE)
     run.same("get_count of a tag", parent_count, 12)
 
@@ -178,11 +184,11 @@ def tag_page(run):
 def comments(run):
     """Comments stand in the order of their time, whatever the order of their arrival."""
     slug, then = run.slugs[0], 1_262_304_000
-    run.same("no comments", run.blog.comments(slug), [])
+    run.same("no comments", run.blog.comments(slug).items, [])
     for minute in (3, 1, 2):
         written = then + minute * 60
         run.blog.comment(slug, f"Reader {minute}", "r@example.org", f"№ {minute}", written)
-    found = run.blog.comments(slug)
+    found = run.blog.comments(slug).items
     due = ["Reader 1", "Reader 2", "Reader 3"]
     run.same("order of comments", [c.commenter for c in found], due)
     run.same("text of a comment", found[1].text, "№ 2")
@@ -222,16 +228,15 @@ def edits(run):
 def deletes(run):
     """What is deleted is gone from everywhere, and stays so for writes from before."""
     slug, other = run.slugs[0], run.slugs[2]
-    gone = run.blog.comments(slug)[1].id
+    gone = run.blog.comments(slug).items[1].id
     run.blog.delete_comment(slug, gone)
-    left = [c.commenter for c in run.blog.comments(slug)]
+    left = [c.commenter for c in run.blog.comments(slug).items]
     run.same("comments after one was deleted", left, ["Reader 1", "Reader 3"])
     run.refused("a comment deleted twice", BlogError, lambda: run.blog.delete_comment(slug, gone))
     run.blog.delete_entry(slug)
     run.refused("an entry that was deleted", BlogError, lambda: run.blog.entry(slug))
-    run.same("its comments", run.blog.comments(slug), [])
-    listed = [e.slug for e in run.blog.page(run.name("even"))[0]]
-    run.same("its tag", listed, run.slugs[10:1:-2])
+    run.same("its comments", run.blog.comments(slug).items, [])
+    run.same("its tag", _slugs(run.blog.page(run.name("even"))), run.slugs[10:1:-2])
     run.same("its author", run.blog.author(run.name("Zoë Müller"))["numPosts"], "3")
     run.refused("get of a deleted column", ttypes.NotFoundException, lambda: run.client.get(
         KEYSPACE, slug, ColumnPath("BlogEntries", column=b"title"), ONE))
@@ -247,8 +252,7 @@ def deletes(run):
     run.same("a write from before the deletion", run.names(other, ENTRIES), [])
     run.insert(other, "BlogEntries", b"title", b"back", stamp + 11)
     run.same("a write from after the deletion", run.names(other, ENTRIES), [b"title"])
-    listed = [e.slug for e in run.blog.page(run.name("even"))[0]]
-    run.same("half an entry is none", listed, run.slugs[10:2:-2])
+    run.same("half an entry is none", _slugs(run.blog.page(run.name("even"))), run.slugs[10:2:-2])
 
 
 def slices(run):
@@ -375,6 +379,7 @@ SCENARIO = [
     rows,
     bytes_of_all_kinds,
     refusals,
+    *LISTS,
 ]
 
 
