@@ -7,6 +7,7 @@ require 'optparse'
 
 begin
   require_relative 'lib/alexandra/connection'
+  require_relative 'lib/bloggy/recount'
   require_relative 'lib/bloggy/text'
   require_relative 'lib/bloggy/weblog'
 rescue LoadError => e
@@ -22,13 +23,17 @@ class Commands
   TABLE = [
     ['author', 'NAME', '[--email E] [--twitter T] [--bio B]', 'show an author, or save him'],
     ['post', '[TEXT]', '--title T --author A [--tags A,B] [--slug S]', 'publish an entry'],
-    ['edit', 'SLUG', '[--title T] [--body B]', 'change an entry'],
+    ['edit', 'SLUG', '[--title T] [--body B] [--tags A,B]', 'change an entry'],
     ['comment', 'SLUG NAME EMAIL [TEXT]', '', 'comment on an entry'],
-    ['front', '', '[--from ID]', 'the newest entries'],
-    ['tag', 'TAG', '[--from ID]', 'the newest entries of a tag'],
-    ['show', 'SLUG', '', 'an entry and its comments'],
+    ['front', '', '[--from ID] [--until ID]', 'the newest entries'],
+    ['tag', 'TAG', '[--from ID] [--until ID]', 'the newest entries of a tag'],
+    ['by', 'NAME', '[--from ID] [--until ID]', 'the newest entries of an author'],
+    ['archive', '[MONTH]', '[--from ID] [--until ID]', 'the months, or the entries of one of them'],
+    ['show', 'SLUG', '[--from ID] [--until ID]', 'an entry and its comments'],
+    ['count', 'KIND NAME', '', 'how many there are; KIND is tag, author or comments'],
     ['delete', 'SLUG', '', 'delete an entry'],
     ['uncomment', 'SLUG ID', '', 'delete a comment'],
+    ['recount', '', '', 'mend numbers and lists from the entries'],
     ['demo', '', '', 'fill an empty blog, and show it']
   ].freeze
 
@@ -70,15 +75,16 @@ class Commands
     missing = %w[title author].find { |name| !given.key?(name) }
     raise BlogError, "post needs --#{missing}" if missing
 
-    tags = given.fetch('tags', '').split(',').map(&:strip).reject(&:empty?)
-    slug = @blog.post(title: given['title'], author: given['author'], tags: tags,
+    slug = @blog.post(title: given['title'], author: given['author'],
+                      tags: tags(given.fetch('tags', '')),
                       slug: given['slug'], body: text || input)
     "Published: #{slug}"
   end
 
   def edit(slug, given)
-    raise BlogError, 'nothing to change: give --title or --body' if given.empty?
+    raise BlogError, 'nothing to change: give --title, --body or --tags' if given.empty?
 
+    given['tags'] = tags(given['tags']) if given.key?('tags')
     @blog.edit(slug, given)
     "Changed: #{slug}"
   end
@@ -88,15 +94,39 @@ class Commands
   end
 
   def front(given)
-    Text.front_page(*@blog.page(start: start(given)))
+    Text.front_page(@blog.page(**place(given)))
   end
 
   def tag(tag, given)
-    Text.tag_page(tag, *@blog.page(tag: tag, start: start(given)))
+    Text.tag_page(tag, @blog.page(tag: tag, **place(given)))
   end
 
-  def show(slug, _given)
-    Text.entry_page(@blog.entry(slug), @blog.comments(slug))
+  def by(name, given)
+    Text.author_entries(name, @blog.by_author(name, **place(given)))
+  end
+
+  def archive(month = nil, given)
+    return Text.archive(@blog.archive) unless month
+
+    Text.month_page(month, @blog.of_month(month, **place(given)))
+  end
+
+  def show(slug, given)
+    comments = @blog.comments(slug, **place(given))
+    Text.entry_page(@blog.entry(slug), comments, @blog.count_comments(slug))
+  end
+
+  def count(kind, name, _given)
+    case kind
+    when 'tag' then Text.tag_count(name, @blog.count_tag(name))
+    when 'author' then Text.author_count(name, @blog.count_author(name), @blog.author(name))
+    when 'comments' then Text.comment_count(name, @blog.count_comments(name))
+    else raise BlogError, "nothing to count: #{kind}; there are tag, author and comments"
+    end
+  end
+
+  def recount(_given)
+    Text.report(Recount.new(@blog).run)
   end
 
   def delete(slug, _given)
@@ -111,9 +141,7 @@ class Commands
 
   def demo(_given)
     fill if @blog.author('Keiko').empty?
-    slug = 'blocks-and-rows'
-    [Text.front_page(*@blog.page), Text.tag_page('ruby', *@blog.page(tag: 'ruby')),
-     Text.entry_page(@blog.entry(slug), @blog.comments(slug))].join("\n\n\n")
+    [front({}), tag('ruby', {}), show('blocks-and-rows', {})].join("\n\n\n")
   end
 
   private
@@ -139,8 +167,15 @@ class Commands
     @blog.delete_comment(slug, spam)
   end
 
-  def start(given)
-    TimeUUID.parse(given['from']) if given.key?('from')
+  def place(given)
+    places = given.slice('from', 'until').transform_values { |text| TimeUUID.parse(text) }
+    raise BlogError, 'a page has --from or --until, not both' if places.size > 1
+
+    { start: places['from'], finish: places['until'] }
+  end
+
+  def tags(words)
+    words.split(',').map(&:strip).reject(&:empty?)
   end
 
   def input

@@ -10,6 +10,7 @@ require 'optparse'
 
 begin
   require_relative 'lib/alexandra/connection'
+  require_relative 'check_lists'
   require_relative 'lib/bloggy/weblog'
 rescue LoadError => e
   abort "check.rb: #{e.message}"
@@ -160,11 +161,11 @@ module Scenario
       run.slugs << run.blog.post(title: "Entry #{number}", body: "Body #{number}\nñ",
                                  author: author, tags: tags, slug: "entry-#{number}-#{run.id}")
     end
-    entries, following = run.blog.page
-    run.same('order of the front page', entries.map(&:slug), run.slugs.last(10).reverse)
-    newest_entry(run, entries.first)
-    entries, = run.blog.page(start: following)
-    run.same('the next page', entries.first(2).map(&:slug), run.slugs.first(2).reverse)
+    page = run.blog.page
+    run.same('order of the front page', page.items.map(&:slug), run.slugs.last(10).reverse)
+    newest_entry(run, page.items.first)
+    following = run.blog.page(start: page.following)
+    run.same('the next page', following.items.first(2).map(&:slug), run.slugs.first(2).reverse)
     run.refused('a slug that is taken', Bloggy::BlogError) do
       run.blog.post(title: 't', body: 'b', author: run.name('Arthur Dent'), slug: run.slugs[0])
     end
@@ -183,11 +184,12 @@ module Scenario
 
   # A tag lists its own.
   def tag_page(run)
-    entries, following = run.blog.page(tag: run.name('even'))
+    page = run.blog.page(tag: run.name('even'))
     due = run.slugs.values_at(10, 8, 6, 4, 2, 0)
-    run.same('order of a tag', entries.map(&:slug), due)
-    run.same('end of a tag', following, nil)
-    run.same('a tag of nobody', run.blog.page(tag: run.name('nothing')), [[], nil])
+    run.same('order of a tag', page.items.map(&:slug), due)
+    run.same('ends of a tag', [page.following, page.preceding], [nil, nil])
+    nothing = run.blog.page(tag: run.name('nothing'))
+    run.same('a tag of nobody', nothing, Bloggy::Page.new([], nil, nil))
     count = run.client.get_count(KEYSPACE, run.name('all'), run.parent('TaggedPosts'), ONE)
     run.same('get_count of a tag', count, 12)
   end
@@ -196,12 +198,12 @@ module Scenario
   def comments(run)
     slug = run.slugs[0]
     morning = 1_262_304_000
-    run.same('no comments', run.blog.comments(slug), [])
+    run.same('no comments', run.blog.comments(slug).items, [])
     [3, 1, 2].each do |minute|
       run.blog.comment(slug, commenter: "Reader #{minute}", email: 'r@example.org',
                              text: "№ #{minute}", written: morning + (minute * 60))
     end
-    found = run.blog.comments(slug)
+    found = run.blog.comments(slug).items
     run.same('order of comments', found.map(&:commenter), ['Reader 1', 'Reader 2', 'Reader 3'])
     run.same('text of a comment', found[1].text, '№ 2')
     run.same('time of a comment', found[1].written, morning + 120)
@@ -247,17 +249,17 @@ module Scenario
   # What is deleted is gone from everywhere.
   def deletions(run)
     slug = run.slugs[0]
-    gone = run.blog.comments(slug)[1].id
+    gone = run.blog.comments(slug).items[1].id
     run.blog.delete_comment(slug, gone)
-    run.same('comments after one was deleted', run.blog.comments(slug).map(&:commenter),
+    run.same('comments after one was deleted', run.blog.comments(slug).items.map(&:commenter),
              ['Reader 1', 'Reader 3'])
     run.refused('a comment deleted twice', Bloggy::BlogError) do
       run.blog.delete_comment(slug, gone)
     end
     run.blog.delete_entry(slug)
     run.refused('an entry that was deleted', Bloggy::BlogError) { run.blog.entry(slug) }
-    run.same('its comments', run.blog.comments(slug), [])
-    entries, = run.blog.page(tag: run.name('even'))
+    run.same('its comments', run.blog.comments(slug).items, [])
+    entries = run.blog.page(tag: run.name('even')).items
     run.same('its tag', entries.map(&:slug), run.slugs.values_at(10, 8, 6, 4, 2))
     run.same('its author', run.blog.author(run.name('Zoë Müller'))['numPosts'], '3')
     run.refused('get of a deleted column', NotFoundException) do
@@ -280,7 +282,7 @@ module Scenario
     run.same('a write from before the deletion', run.names(key, entries), [])
     run.insert(key, 'BlogEntries', 'title', 'back', stamp + 11)
     run.same('a write from after the deletion', run.names(key, entries), ['title'])
-    listed, = run.blog.page(tag: run.name('even'))
+    listed = run.blog.page(tag: run.name('even')).items
     run.same('half an entry is none', listed.map(&:slug), run.slugs.values_at(10, 8, 6, 4))
   end
 
@@ -416,12 +418,13 @@ def check(where, transport, protocol)
   way = { framed: transport == 'framed', accelerated: protocol == 'accelerated' }
   Alexandra::Connection.open(where[:host], where[:port], **way) do |client|
     run = Run.new(client)
-    Scenario::STEPS.each do |step|
-      Scenario.public_send(step, run)
+    steps = [Scenario, Lists].flat_map { |all| all::STEPS.map { |step| all.method(step) } }
+    steps.each do |step|
+      step.call(run)
     rescue Difference, Thrift::TransportException
       raise
     rescue StandardError => e
-      raise Difference, "#{step}: after #{run.checks} answers: #{e.class}: #{e.message}"
+      raise Difference, "#{step.name}: after #{run.checks} answers: #{e.class}: #{e.message}"
     end
     run.checks
   end

@@ -325,7 +325,8 @@ class Blog:
         gone = {
             row: {"TaggedPosts": [delete(stamp, found)]} for row, found in names.items() if found
         }
-        self.keyspace.mutate(gone)
+        if gone:
+            self.keyspace.mutate(gone)
 
     @staticmethod
     def _count_post(changes, author, attributes, step, stamp):

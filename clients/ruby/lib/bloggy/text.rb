@@ -6,26 +6,44 @@ module Bloggy
     module_function
 
     # The newest entries of all.
-    def front_page(entries, following)
-      list('Newest entries', entries, following)
+    def front_page(page)
+      list('Newest entries', page)
     end
 
     # The newest entries of a tag.
-    def tag_page(tag, entries, following)
-      list("Entries tagged \"#{tag}\"", entries, following)
+    def tag_page(tag, page)
+      list("Entries tagged \"#{tag}\"", page)
     end
 
-    # An entry with what its readers said.
-    def entry_page(entry, comments)
-      lines = [*heading(entry.title, '='), byline(entry), '', entry.body, '']
-      return [*lines, 'No comments yet.'].join("\n") if comments.empty?
+    # The newest entries of an author.
+    def author_entries(name, page)
+      list("Entries by #{name}", page)
+    end
 
-      lines += heading(comments.size == 1 ? '1 comment' : "#{comments.size} comments", '-')
-      comments.each do |each|
+    # The entries of a month.
+    def month_page(month, page)
+      list("Entries of #{month}", page)
+    end
+
+    # The months with their numbers of entries.
+    def archive(months)
+      lines = heading('Archive', '=')
+      lines += ['', 'Nothing here yet.'] if months.empty?
+      lines += months.map { |month, count| "#{month}: #{number(count, 'entry', 'entries')}" }
+      lines.join("\n")
+    end
+
+    # An entry with what its readers said, or one page of that, and how much there is.
+    def entry_page(entry, page, count)
+      lines = [*heading(entry.title, '='), byline(entry), '', entry.body, '']
+      return [*lines, 'No comments yet.'].join("\n") if count.zero?
+
+      lines += heading(number(count, 'comment', 'comments'), '-')
+      page.items.each do |each|
         lines << "#{each.commenter} <#{each.email}>, #{moment(each.written)} [#{each.id}]"
         lines += each.text.split("\n", -1).map { |line| "  #{line}" }
       end
-      lines.join("\n")
+      [*lines, *places(page, 'Earlier', 'Later')].join("\n")
     end
 
     # What is known of an author.
@@ -33,15 +51,51 @@ module Bloggy
       [*heading(name, '='), *attributes.sort.map { |key, value| "#{key}: #{value}" }].join("\n")
     end
 
-    def list(title, entries, following)
+    # How much a tag lists.
+    def tag_count(tag, count)
+      "Tag \"#{tag}\": #{number(count, 'entry', 'entries')}"
+    end
+
+    # How much an author's list has, and what his column says.
+    def author_count(name, count, attributes)
+      stored = attributes.fetch('numPosts', 'none')
+      "Author #{name}: #{number(count, 'entry', 'entries')}, numPosts: #{stored}"
+    end
+
+    # How much was said on an entry.
+    def comment_count(slug, count)
+      "Entry #{slug}: #{number(count, 'comment', 'comments')}"
+    end
+
+    # What a recount has done.
+    def report(done)
+      ["Read: #{number(done.entries, 'entry', 'entries')} " \
+       "by #{number(done.authors, 'author', 'authors')}",
+       "Listed where it was missing: #{done.listed}",
+       "Taken out of lists: #{done.unlisted}",
+       "Numbers corrected: #{done.recounted}"].join("\n")
+    end
+
+    def list(title, page)
       lines = heading(title, '=')
-      lines += ['', 'Nothing here yet.'] if entries.empty?
-      entries.each do |entry|
+      lines += ['', 'Nothing here yet.'] if page.items.empty?
+      page.items.each do |entry|
         first_line = entry.body.split("\n", -1).first.to_s
         lines += ['', entry.title, "  #{byline(entry)}", "  #{first_line}", "  -> #{entry.slug}"]
       end
-      lines += ['', "Older ones: --from #{following}"] if following
-      lines.join("\n")
+      [*lines, *places(page, 'Newer', 'Older')].join("\n")
+    end
+
+    # How to go on from a page.
+    def places(page, before, after)
+      lines = []
+      lines << "#{before} ones: --until #{page.preceding}" if page.preceding
+      lines << "#{after} ones: --from #{page.following}" if page.following
+      lines.empty? ? lines : ['', *lines]
+    end
+
+    def number(count, one, many)
+      count == 1 ? "1 #{one}" : "#{count} #{many}"
     end
 
     def byline(entry)
