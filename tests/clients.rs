@@ -85,13 +85,18 @@ impl Language {
 
 /// The pages of a blog that both demos have filled, which are the same in both languages.
 fn pages(server: &Server) -> Vec<String> {
-    let commands: [&[&str]; 6] = [
+    let commands: [&[&str]; 11] = [
         &["front"],
         &["tag", "cassandra"],
         &["tag", "nothing"],
         &["show", "hello-ring"],
         &["show", "blocks-and-rows"],
         &["author", "Zoë Müller"],
+        &["by", "Zoë Müller"],
+        &["archive"],
+        &["count", "tag", "cassandra"],
+        &["count", "author", "Zoë Müller"],
+        &["count", "comments", "hello-ring"],
     ];
     let [python, ruby] =
         LANGUAGES.map(|language| commands.map(|command| language.blog(server, command)).to_vec());
@@ -159,6 +164,59 @@ fn two_languages_share_one_blog_and_a_crash_takes_nothing_from_it() {
     assert!(pages(&server)[0].contains("After the crash"));
 }
 
+/// What a command prints, in both languages.
+fn same(server: &Server, arguments: &[&str]) -> String {
+    let [python, ruby] = LANGUAGES.map(|language| language.blog(server, arguments));
+    assert_eq!(python, ruby, "{arguments:?}");
+    python
+}
+
+/// The identifier behind an option that a page tells of.
+fn place<'a>(page: &'a str, option: &str) -> &'a str {
+    let found = page.lines().find_map(|line| line.split_once(option));
+    found.unwrap_or_else(|| panic!("no {option} in {page}")).1.trim()
+}
+
+#[test]
+fn lists_go_on_and_back_and_follow_the_tags_the_same_in_both_languages() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &Options::default());
+    PYTHON.blog(&server, &["author", "Ada", "--email", "ada@example.org"]);
+    for (number, language) in (0..12).zip(LANGUAGES.iter().cycle()) {
+        let title = format!("Entry {number}");
+        language.blog(
+            &server,
+            &["post", "--title", &title, "--author", "Ada", "--tags", "all, some", "Text."],
+        );
+    }
+    for list in [&["front"][..], &["tag", "all"], &["by", "Ada"]] {
+        let first = same(&server, list);
+        assert!(first.contains("Entry 11") && !first.contains("Newer ones"), "{first}");
+        let older = [list, &["--from", place(&first, "--from")]].concat();
+        let second = same(&server, &older);
+        assert!(second.contains("\nEntry 1\n") && second.contains("\nEntry 0\n"), "{second}");
+        let newer = [list, &["--until", place(&second, "--until")]].concat();
+        assert_eq!(same(&server, &newer), first);
+    }
+
+    RUBY.blog(&server, &["edit", "entry-3", "--tags", "some,moved"]);
+    PYTHON.blog(&server, &["edit", "entry-4", "--tags", "moved", "--title", "Four"]);
+    let moved = same(&server, &["tag", "moved"]);
+    assert!(moved.contains("Four") && moved.contains("Entry 3"), "{moved}");
+    RUBY.blog(&server, &["delete", "entry-4"]);
+    PYTHON.blog(&server, &["delete", "entry-3"]);
+    let counts = [("all", 10), ("some", 10), ("moved", 0)];
+    for (tag, count) in counts {
+        let printed = same(&server, &["count", "tag", tag]);
+        assert_eq!(printed, format!("Tag \"{tag}\": {count} entries\n"));
+    }
+    assert!(same(&server, &["count", "author", "Ada"]).contains("10 entries, numPosts: 10"));
+    assert!(same(&server, &["recount"]).ends_with("out of lists: 0\nNumbers corrected: 0\n"));
+    let archive = same(&server, &["archive"]);
+    let (month, _) = archive.lines().last().unwrap().split_once(':').unwrap();
+    assert!(same(&server, &["archive", month]).starts_with(&format!("Entries of {month}\n")));
+}
+
 #[test]
 fn commands_that_cannot_be_done_fail_with_a_reason() {
     let directory = tempfile::tempdir().unwrap();
@@ -172,6 +230,9 @@ fn commands_that_cannot_be_done_fail_with_a_reason() {
     };
     for language in LANGUAGES {
         assert!(refused(language, &["show", "nothing"]).contains("no entry nothing"));
+        assert!(refused(language, &["archive", "2010-13"]).contains("not a month like 2010-11"));
+        let tagged = ["edit", "nothing", "--tags", "__notag__"];
+        assert!(refused(language, &tagged).contains("no entry nothing"));
         assert!(refused(language, &["author", ""]).contains("the server refuses: Key may not be"));
     }
     server.kill();
