@@ -56,3 +56,8 @@ fn run(server: &Server, interpreter: &str, program: &Path) {
 fn timeline() {
     check("timeline", "/usr/bin/ruby", "check.rb");
 }
+
+#[test]
+fn inbox() {
+    check("inbox", "/usr/bin/ruby", "check.rb");
+}
