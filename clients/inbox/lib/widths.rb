@@ -73,10 +73,10 @@ module Inbox
       "#{SCRATCH}#{width}/#{kept}"
     end
 
-    # Messages at even intervals, so many a day.
+    # Messages at even intervals, so many a day, and the same each time.
     def ids(width)
       first = Seed::SPAN.begin
-      Array.new(width) { |number| TimeUUID.at(first + (number * 86_400 / PER_DAY)) }
+      Array.new(width) { |number| TimeUUID.bounds(first + (number * 86_400 / PER_DAY)).first }
     end
 
     def lists(width, ids)
