@@ -1,18 +1,15 @@
 #!/usr/bin/python3
 """A blog on Cassandra, as one would have written it in 2010. See `blog.py --help`."""
 
-import argparse
 import sys
 import uuid
 
 try:
-    from alexandra.bindings import ttypes
+    from alexandra import program
     from alexandra.connection import Connection
     from bloggy import text
     from bloggy.recount import recount
     from bloggy.weblog import Blog, BlogError
-    from thrift.Thrift import TApplicationException
-    from thrift.transport.TTransport import TTransportException
 except ImportError as missing:
     sys.exit(f"blog.py: {missing}")
 
@@ -20,33 +17,16 @@ except ImportError as missing:
 def main():
     """Runs one command; the exit code is 1 when it could not be done."""
     options = _parser().parse_args()
-    where = f"{options.host}:{options.port}"
-    # Names and texts may be in any script, whatever the locale says.
-    sys.stdout.reconfigure(encoding="utf-8")
-    try:
+
+    def work():
         with Connection(options.host, options.port, framed=options.framed) as client:
             print(options.run(Blog(client), options))
-    except TTransportException as error:
-        if error.type == TTransportException.NOT_OPEN:
-            sys.exit(f"blog.py: no server at {where}: {error.message}")
-        sys.exit(f"blog.py: lost the connection to {where}: {error.message}")
-    except BlogError as error:
-        sys.exit(f"blog.py: {error}")
-    except ttypes.InvalidRequestException as error:
-        sys.exit(f"blog.py: the server refuses: {error.why}")
-    except ttypes.UnavailableException:
-        sys.exit("blog.py: too few servers of the ring are up")
-    except ttypes.TimedOutException:
-        sys.exit("blog.py: the ring did not answer in time")
-    except TApplicationException as error:
-        sys.exit(f"blog.py: the server failed: {error.message}")
+
+    program.run(options, "blog.py", work, [BlogError])
 
 
 def _parser():
-    parser = argparse.ArgumentParser(prog="blog.py", description="A blog on Cassandra.")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=9160)
-    parser.add_argument("--framed", action="store_true", help="framed instead of buffered")
+    parser = program.parser("blog.py", "A blog on Cassandra.")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
     def command(name, run, about, *arguments):
