@@ -61,3 +61,8 @@ fn timeline() {
 fn inbox() {
     check("inbox", "/usr/bin/ruby", "check.rb");
 }
+
+#[test]
+fn likes() {
+    check("likes", "/usr/bin/python3", "check.py");
+}
