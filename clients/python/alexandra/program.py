@@ -1,6 +1,7 @@
 """What the programs here have in common: options that find the server, and ends with a reason."""
 
 import argparse
+import os
 import sys
 
 from thrift.Thrift import TApplicationException
@@ -33,6 +34,9 @@ def run(options, name, work, failures=()):
         if error.type == TTransportException.NOT_OPEN:
             sys.exit(f"{name}: no server at {where}: {error.message}")
         sys.exit(f"{name}: lost the connection to {where}: {error.message}")
+    except ConnectionError as error:
+        # The library passes on what the system says to who writes.
+        sys.exit(f"{name}: lost the connection to {where}: {error.strerror}")
     except tuple(failures) as error:
         sys.exit(f"{name}: {error}")
     except ttypes.InvalidRequestException as error:
@@ -43,3 +47,14 @@ def run(options, name, work, failures=()):
         sys.exit(f"{name}: the ring did not answer in time")
     except TApplicationException as error:
         sys.exit(f"{name}: the server failed: {error.message}")
+
+
+def show(lines):
+    """Prints lines, and stops without a complaint when nobody reads on, as with `| head`."""
+    for line in lines:
+        try:
+            print(line, flush=True)
+        except BrokenPipeError:
+            # At its end Python would try to write the rest.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return
