@@ -20,7 +20,7 @@ except ImportError as missing:
     sys.exit(f"check.py: {missing}")
 
 LIKES = 400
-CHANGES = 60
+CHANGES = 40
 # Calls that each query of the check takes at its size, where a page is more than a row.
 CALLS = {
     "user": {"relational": 1, "ids": 1, "labels": 1, "merged": 1, "timed": 1},

@@ -133,9 +133,12 @@ def _show(attributes):
 
 
 def _list(likes):
-    for like in likes:
-        moment = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(like.at // 1_000_000))
-        print(f"{moment}  {like.id}  {like.label}")
+    program.show(f"{_moment(like.at)}  {like.id}  {like.label}" for like in likes)
+
+
+def _moment(at):
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at // 1_000_000))
+
 
 
 if __name__ == "__main__":
