@@ -66,3 +66,8 @@ fn inbox() {
 fn likes() {
     check("likes", "/usr/bin/python3", "check.py");
 }
+
+#[test]
+fn bucketed_likes() {
+    check("bucketed-likes", "/usr/bin/python3", "check.py");
+}

@@ -1,0 +1,1 @@
+"""The likes of a post, spread over many rows, and read back as if they were one."""

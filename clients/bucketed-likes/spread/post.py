@@ -1,0 +1,116 @@
+"""The likes of posts as rows: `Posts` says how many buckets a post has, `Likes` has their rows.
+
+    Posts    row: post            columns: buckets, and while it grows: following, former
+    Likes    row: post:bucket     column:  user -> time
+"""
+
+import time
+from typing import NamedTuple, Optional
+
+from alexandra.keyspace import Keyspace, delete, put
+
+from .jump import bucket_of
+
+KEYSPACE = "BucketedLikes"
+# A layout that was read is used for so long before it is read again.
+REFRESH_S = 1.0
+
+
+class LikesError(Exception):
+    """It cannot be done; the text says why."""
+
+
+class Layout(NamedTuple):
+    """Where the likes of a post are.
+
+    While a post grows there is a `following` number of buckets too: who writes writes there as
+    well, and who reads does not look there yet. When all has been copied that number is the one
+    that counts, and `former` says that copies of before are still to be swept.
+    """
+
+    post: str
+    buckets: int
+    following: Optional[int] = None
+    former: Optional[int] = None
+
+    def row(self, bucket):
+        """The key of a bucket's row."""
+        return f"{self.post}:{bucket}"
+
+    def rows(self):
+        """The keys of all rows that are read."""
+        return [self.row(bucket) for bucket in range(self.buckets)]
+
+    def row_of(self, user):
+        """Where a user's like is read."""
+        return self.row(bucket_of(user, self.buckets))
+
+    def rows_of(self, user):
+        """Where a user's like is written: one row, or two for some while the post grows."""
+        buckets = {bucket_of(user, self.buckets)}
+        if self.following:
+            buckets.add(bucket_of(user, self.following))
+        return [self.row(bucket) for bucket in buckets]
+
+
+class Likes:
+    """Likes and unlikes posts over one client."""
+
+    def __init__(self, client, refresh_s=REFRESH_S):
+        self._keyspace = Keyspace(client, KEYSPACE)
+        self._refresh_s = refresh_s
+        self._layouts = {}
+
+    def begin(self, post, buckets):
+        """A new post with so many buckets; nothing changes where it is known already."""
+        if buckets < 1:
+            raise LikesError("a post needs a bucket")
+        if not self._read_layout(post):
+            self.set_layout(Layout(post, buckets))
+
+    def layout(self, post, fresh=False):
+        """Where the likes of a post are, as of now or of a moment ago."""
+        layout, read_at = self._layouts.get(post, (None, 0))
+        now = time.monotonic()
+        if layout is None or fresh or now - read_at > self._refresh_s:
+            layout = self._read_layout(post)
+            if not layout:
+                raise LikesError(f"there is no post {post}")
+            self._layouts[post] = (layout, now)
+        return layout
+
+    def set_layout(self, layout):
+        """Writes a layout: one row, and so one step for who reads it."""
+        stamp = self._keyspace.timestamp()
+        changes = []
+        for name, number in layout._asdict().items():
+            if name != "post":
+                gone = delete(stamp, [name.encode()])
+                changes.append(put(name.encode(), b"%d" % number, stamp) if number else gone)
+        self._keyspace.mutate({layout.post: {"Posts": changes}})
+        self._layouts.pop(layout.post, None)
+
+    def like(self, post, users):
+        """Users like a post: `{user: time}`, in one batch."""
+        layout, stamp, changes = self.layout(post), self._keyspace.timestamp(), {}
+        for user, at in users.items():
+            for row in layout.rows_of(user):
+                column = put(user.encode(), at.to_bytes(8, "big"), stamp)
+                changes.setdefault(row, {"Likes": []})["Likes"].append(column)
+        self._keyspace.mutate(changes)
+
+    def unlike(self, post, user):
+        """A user likes a post no more. Nothing happens where it was not liked."""
+        gone = delete(self._keyspace.timestamp(), [user.encode()])
+        rows = self.layout(post).rows_of(user)
+        self._keyspace.mutate({row: {"Likes": [gone]} for row in rows})
+
+    def liked_at(self, post, user):
+        """When a user liked a post; None for one who does not. This is one get."""
+        found = self._keyspace.get(self.layout(post).row_of(user), "Likes", user.encode())
+        return None if found is None else int.from_bytes(found, "big")
+
+    def _read_layout(self, post):
+        columns = self._keyspace.slice(post, "Posts")
+        found = {each.name.decode(): int(each.value) for each in columns}
+        return Layout(post, **found) if "buckets" in found else None
