@@ -13,7 +13,7 @@ use std::process::Command;
 const CHECK_LIMIT_S: &str = "240";
 
 /// Starts the server with the configuration of an application, and runs its check over both
-/// transports; before and after a crash, since a check leaves its data behind.
+/// transports.
 fn check(application: &str, interpreter: &str, program: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = root.join("clients").join(application);
@@ -24,9 +24,7 @@ fn check(application: &str, interpreter: &str, program: &str) {
     );
     let directory = tempfile::tempdir().unwrap();
     let options = Options::of_file(&folder.join("storage-conf.xml"));
-    let mut server = Server::start(directory.path(), &options);
-    run(&server, interpreter, &folder.join(program));
-    server.restart();
+    let server = Server::start(directory.path(), &options);
     run(&server, interpreter, &folder.join(program));
 }
 
