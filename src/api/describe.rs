@@ -110,14 +110,18 @@ fn version(api: &Api) -> &'static str {
     }
 }
 
-/// The nodes of the ring as a JSON object: tokens to addresses. Clients find other nodes by it.
+/// The nodes of the ring as a JSON object: tokens to addresses. Clients find other nodes by it;
+/// those of 0.4 hear only of those that seem alive.
 fn token_map(api: &Api) -> String {
     let partitioner = api.coordinator.partitioner();
     let ring = api.coordinator.ring();
     let member = |(token, endpoint)| {
         format!("{}:\"{endpoint}\"", json_string(&partitioner.display_token(token)))
     };
-    let members: Vec<String> = ring.members().map(member).collect();
+    let is_told =
+        |endpoint| api.version != ApiVersion::V04 || api.coordinator.seems_alive(endpoint);
+    let told = ring.members().filter(|(_, endpoint)| is_told(*endpoint));
+    let members: Vec<String> = told.map(member).collect();
     format!("{{{}}}", members.join(","))
 }
 

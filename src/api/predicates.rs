@@ -4,16 +4,23 @@ use super::family::Family;
 use super::invalid_request::InvalidRequest;
 use super::names::{check_names, comparator};
 use crate::model::slice::Slice;
+use crate::wire::ApiVersion;
 use crate::wire::types::{SlicePredicate, SliceRange};
 use std::cmp::Ordering;
 
-/// The predicate of a read, as the slice that it means below its parent.
+/// The predicate of a read, as the slice that it means below its parent. To 0.4 the range counted
+/// for nothing beside names.
 pub(super) fn check_predicate(
+    version: ApiVersion,
     family: Family<'_>,
     super_name: Option<&[u8]>,
     predicate: &SlicePredicate<'_>,
 ) -> Result<Slice, InvalidRequest> {
-    match (&predicate.column_names, &predicate.slice_range) {
+    let range = match version {
+        ApiVersion::V04 if predicate.column_names.is_some() => &None,
+        _ => &predicate.slice_range,
+    };
+    match (&predicate.column_names, range) {
         (None, None) => Err(InvalidRequest::EmptyPredicate),
         (Some(_), Some(_)) => Err(InvalidRequest::DoublePredicate),
         (None, Some(range)) => {

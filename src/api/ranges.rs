@@ -99,7 +99,7 @@ fn check_columns<'s>(
     predicate: &SlicePredicate<'_>,
 ) -> Result<(Family<'s>, Slice), InvalidRequest> {
     let family = check_parent(&api.schema, keyspace, parent)?;
-    let slice = check_predicate(family, parent.super_column, predicate)?;
+    let slice = check_predicate(api.version, family, parent.super_column, predicate)?;
     Ok((family, slice))
 }
 

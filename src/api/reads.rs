@@ -49,7 +49,7 @@ pub(super) async fn get_slice<'a>(
 ) -> Result<Prepared<Columns>, Failure> {
     let family = check_parent(&api.schema, &args.keyspace, &args.column_parent)?;
     let super_name = args.column_parent.super_column;
-    let slice = check_predicate(family, super_name, &args.predicate)?;
+    let slice = check_predicate(api.version, family, super_name, &args.predicate)?;
     check_key(&args.key)?;
     let level = read_level(args.consistency_level)?;
     let (key, mut ticket) = (RowKey::from(&*args.key), api.coordinator.ticket());
@@ -65,7 +65,7 @@ pub(super) async fn multiget_slice<'a>(
 ) -> Result<Prepared<ColumnsByKey>, Failure> {
     let family = check_parent(&api.schema, &args.keyspace, &args.column_parent)?;
     let super_name = args.column_parent.super_column;
-    let slice = check_predicate(family, super_name, &args.predicate)?;
+    let slice = check_predicate(api.version, family, super_name, &args.predicate)?;
     let keys = distinct_keys(&args.keys)?;
     let mut ticket = api.coordinator.ticket();
     let level = read_level(args.consistency_level)?;

@@ -202,6 +202,11 @@ impl Coordinator {
         self.view().peers().clone()
     }
 
+    /// Whether a node seems alive now.
+    pub fn seems_alive(&self, endpoint: IpAddr) -> bool {
+        endpoint == self.local || self.view().peers().live.contains(&endpoint)
+    }
+
     /// Replaces what is known of the ring, for requests that begin from now on. Also to be called
     /// when a snitch says something new.
     pub fn set_ring(&self, ring: TokenMetadata, peers: Peers) {

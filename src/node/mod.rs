@@ -266,7 +266,8 @@ impl Node {
     /// expected, or has the data of its range. Must be called within a tokio runtime, before
     /// [`Node::run`], which does it else.
     pub async fn join(&mut self) -> Result<(), NodeError> {
-        if !std::mem::replace(&mut self.has_joined, true) {
+        let is_first = !std::mem::replace(&mut self.has_joined, true);
+        if is_first {
             self.take_part();
             self.member.settle().await;
         }
@@ -278,6 +279,11 @@ impl Node {
         self.beginning = Beginning::Member;
         if self.server.is_none() {
             self.server = Some(self.client_ports.bind()?);
+        }
+        // Before anybody is told that the node is ready: who waits for that knows all of its ports.
+        let server = self.server.as_ref().filter(|_| is_first);
+        for (address, clients) in server.into_iter().flat_map(Server::further_ports) {
+            log::info!("listening for Thrift clients of {} on {address}", clients.version);
         }
         Ok(())
     }
@@ -307,9 +313,6 @@ impl Node {
         let Self { api, replica, storage, admin, drain, hints, .. } = self;
         let served = match listening {
             Some(server) => {
-                for (address, clients) in server.further_ports() {
-                    log::info!("listening for Thrift clients of {} on {address}", clients.version);
-                }
                 let ended = server.run_by(|version| api.of(version), stop).await;
                 ended.map_err(NodeError::Serving)
             }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use super::ApiVersion;
 use super::dump::Dump;
 use super::scan::{Scanner, Step};
 use super::schema::{Kind, wire_type};
@@ -105,6 +106,11 @@ pub trait WireType {
     const NUMERIC: bool = false;
     /// How the absence of a required field prints.
     const ABSENT: &'static str = "null";
+
+    /// Whether clients of a generation may leave out a required field that has a default value.
+    fn may_be_left_out(_version: ApiVersion) -> bool {
+        !Self::NUMERIC
+    }
 }
 
 /// A value that can be read from the wire.
@@ -129,13 +135,25 @@ pub struct Reader<'a> {
     total: usize,
     /// Bytes of memory that lists and maps may still take.
     memory: usize,
+    version: ApiVersion,
 }
 
 impl<'a> Reader<'a> {
     /// A reader at the start of these bytes.
     pub fn new(bytes: &'a [u8]) -> Self {
         let memory = bytes.len().saturating_mul(MEMORY_PER_BYTE).saturating_add(MEMORY_FLOOR);
-        Self { rest: bytes, total: bytes.len(), memory }
+        Self { rest: bytes, total: bytes.len(), memory, version: ApiVersion::default() }
+    }
+
+    /// The same for what a client of a generation has sent.
+    #[must_use]
+    pub fn of(self, version: ApiVersion) -> Self {
+        Self { version, ..self }
+    }
+
+    /// Whose client has sent it.
+    pub fn version(&self) -> ApiVersion {
+        self.version
     }
 
     /// Bytes that have been read.

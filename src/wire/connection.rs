@@ -13,7 +13,6 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
-use super::Clients;
 use super::buffers::{Input, OverBudget, Pool};
 use super::codec::{DecodeError, Malformed, Reader};
 use super::limits::{Budget, Charge, Limits};
@@ -22,7 +21,8 @@ use super::reply::{Answered, Call, Head, Method};
 use super::report::{Reason, Reporter};
 use super::scan::{Scanner, Step};
 use super::schema::wire_type;
-use super::service::{Cassandra, dispatch, method_named};
+use super::service::{Cassandra, METHODS, dispatch, method_named};
+use super::{ApiVersion, Clients};
 
 impl From<Malformed> for Close {
     fn from(malformed: Malformed) -> Self {
@@ -60,6 +60,9 @@ enum Close {
     Undecodable(#[from] DecodeError),
     #[error(transparent)]
     OverBudget(#[from] OverBudget),
+    /// What 0.4 and 0.5 closed the connection for, and 0.6 answers with an error.
+    #[error("{0}")]
+    Lacking(Box<str>),
     #[error("the client reads nothing")]
     Stalled,
     #[error("unread replies hold all memory that there is for them")]
@@ -214,6 +217,7 @@ impl<S: Cassandra> Connection<S> {
         let head = Head { name: header.name, seqid: header.seqid, framed, version };
         let Some(method) = method_named(header.name, version) else {
             let length = self.end_of(args)?;
+            self.report_later_call(header.name);
             head.unknown_method(ready);
             return Ok(header.length + length);
         };
@@ -221,6 +225,9 @@ impl<S: Cassandra> Connection<S> {
             Ok(length) => Ok(header.length + length),
             Err(Close::Undecodable(DecodeError::Missing(why))) => {
                 let length = self.end_of(args)?;
+                if version < ApiVersion::V06 {
+                    return Err(Close::Lacking(why));
+                }
                 head.protocol_error(&why, ready);
                 Ok(header.length + length)
             }
@@ -302,6 +309,24 @@ impl<S: Cassandra> Connection<S> {
         if length > limit { Err(Malformed::TooLong(length)) } else { Ok(()) }
     }
 
+    /// Tells the operator of a call that clients of this port cannot know: who calls it is of a
+    /// later generation, and needs a port for that.
+    fn report_later_call(&self, name: &[u8]) {
+        let own = self.border.clients.version;
+        let Some(method) = METHODS.iter().find(|method| method.name.as_bytes() == name) else {
+            return;
+        };
+        let (peer, (since, _)) = (self.peer, method.versions);
+        self.shared.reporter.warn(
+            Reason::LaterCall,
+            format_args!(
+                "{peer} calls {}, which came with {since}, where clients of {own} are served: see \
+                 ThriftApiVersion and ThriftListeners",
+                method.name
+            ),
+        );
+    }
+
     fn report(&self, close: &Close) {
         let (peer, reporter) = (self.peer, &self.shared.reporter);
         match close {
@@ -316,6 +341,10 @@ impl<S: Cassandra> Connection<S> {
                 ),
             Close::Undecodable(error) => reporter
                 .warn(Reason::Malformed, format_args!("closing {peer}: no message: {error}")),
+            Close::Lacking(why) => reporter.warn(
+                Reason::Malformed,
+                format_args!("closing {peer}, as {} did: {why}", self.border.clients.version),
+            ),
             Close::OverBudget(_) => reporter.warn(
                 Reason::ReceiveBudget,
                 format_args!(

@@ -1,7 +1,8 @@
 //! The macros that mirror the IDL line by line and expand to types, decoders, encoders, tables and
 //! the dispatcher.
 
-/// Declares an enum with its numbers: `pub enum Name { One = "ONE" 1, … }`.
+/// Declares an enum with its numbers: `pub enum Name { One = "ONE" 1, … }`. Which numbers clients
+/// of a generation may send, and what they mean by them, its function `meant_by` says.
 macro_rules! thrift_enum {
     ($(#[$meta:meta])* pub enum $name:ident {
         $($(#[$value_meta:meta])* $value:ident = $text:literal $number:literal,)*
@@ -32,6 +33,11 @@ macro_rules! thrift_enum {
             const TYPE: u8 = $crate::wire::schema::wire_type::I32;
             const KIND: $crate::wire::schema::Kind =
                 $crate::wire::schema::Kind::Enum(stringify!($name));
+
+            /// To the libraries of 0.4 and 0.5 an enum was a number.
+            fn may_be_left_out(version: $crate::wire::ApiVersion) -> bool {
+                version >= $crate::wire::ApiVersion::V06
+            }
         }
 
         impl<'a> $crate::wire::codec::Decode<'a> for $name {
@@ -45,7 +51,8 @@ macro_rules! thrift_enum {
             fn decode_field(
                 reader: &mut $crate::wire::codec::Reader<'a>,
             ) -> Result<Option<Self>, $crate::wire::codec::DecodeError> {
-                reader.i32().map(Self::from_number)
+                let version = reader.version();
+                reader.i32().map(|number| Self::meant_by(number, version))
             }
 
             fn dump(&self, dump: &mut $crate::wire::dump::Dump) {
@@ -208,7 +215,7 @@ macro_rules! decoded_struct {
             ) -> Result<Self, $crate::wire::codec::DecodeError> {
                 use $crate::wire::codec::WireType;
                 $(let mut $field: Option<$type> =
-                    $crate::wire::macros::initial!($type $(, $default)?);)*
+                    $crate::wire::macros::initial!($requiredness reader $type $(, $default)?);)*
                 while let Some((field_type, id)) = reader.field()? {
                     match id {
                         $($id if field_type == <$type>::TYPE => {
@@ -314,7 +321,8 @@ macro_rules! thrift_service {
         #[allow(non_camel_case_types, clippy::allow_attributes)]
         enum MethodIndex { $($method),* }
 
-        /// The table entry of a method, unless this generation does not have it.
+        /// The table entry of a method, unless it came after this generation. One that a later
+        /// generation dropped is there for ever: old applications need only another address.
         pub fn method_named(
             name: &[u8],
             version: $crate::wire::ApiVersion,
@@ -325,10 +333,8 @@ macro_rules! thrift_service {
                 return None;
             };
             let method = METHODS.get(index)?;
-            // What a later version brought does no harm to clients of an earlier one, and serves
-            // those who write new programs beside old ones.
-            let (_, until) = method.versions;
-            (version <= until).then_some(method)
+            let (since, _) = method.versions;
+            (since <= version).then_some(method)
         }
 
         /// Decodes the arguments of a call, lets the service answer, and says how many bytes the
@@ -338,7 +344,8 @@ macro_rules! thrift_service {
             session: &mut S::Session,
             call: $crate::wire::reply::Call<'_>,
         ) -> Result<$crate::wire::reply::Answered, $crate::wire::codec::DecodeError> {
-            let mut reader = $crate::wire::codec::Reader::new(call.args);
+            let version = call.head.version;
+            let mut reader = $crate::wire::codec::Reader::new(call.args).of(version);
             $(if std::ptr::eq(call.method, &raw const METHODS[MethodIndex::$method as usize]) {
                 let args = <$args as $crate::wire::codec::Decode>::decode(&mut reader)?;
                 let length = reader.position();
@@ -390,13 +397,17 @@ macro_rules! default_text {
     };
 }
 
-/// What a field is before the wire says anything: objects have their default, numbers must come.
+/// What a field is before the wire says anything: objects have their default, numbers must come,
+/// unless the IDL has no word about it.
 macro_rules! initial {
-    ($type:ty) => {
+    ($requiredness:ident $reader:ident $type:ty) => {
         None
     };
-    ($type:ty, $default:expr) => {
-        if <$type>::NUMERIC { None } else { Some(<$type>::from($default)) }
+    (default $reader:ident $type:ty, $default:expr) => {
+        Some(<$type>::from($default))
+    };
+    ($requiredness:ident $reader:ident $type:ty, $default:expr) => {
+        <$type>::may_be_left_out($reader.version()).then(|| <$type>::from($default))
     };
 }
 

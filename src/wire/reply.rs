@@ -194,21 +194,25 @@ impl<'a, R: WireType> Reply<'a, R> {
         Replied(())
     }
 
-    /// Field of the result in which an exception travels.
-    ///
-    /// 0.4 knew no timeout: its clients take a void result with a field that they do not know for
-    /// success, so they are told `Unavailable`. Its `get_slice` had that one at another number.
     fn field_of(&self, exception: Exception) -> Option<i16> {
-        let exception = match (self.head.version, exception) {
-            (ApiVersion::V04, Exception::TimedOut) => Exception::Unavailable,
-            _ => exception,
-        };
-        let throws = self.method.throws.iter().find(|throws| throws.exception == exception)?;
-        let moved = self.head.version == ApiVersion::V04
-            && exception == Exception::Unavailable
-            && self.method.name == "get_slice";
-        Some(if moved { 3 } else { throws.id })
+        field_of(self.method, self.head.version, exception)
     }
+}
+
+/// Field of the result in which an exception travels to clients of a generation.
+///
+/// 0.4 knew no timeout: its clients take a void result with a field that they do not know for
+/// success, so they are told `Unavailable`. Its `get_slice` had that one at another number.
+fn field_of(method: &Method, version: ApiVersion, exception: Exception) -> Option<i16> {
+    let exception = match (version, exception) {
+        (ApiVersion::V04, Exception::TimedOut) => Exception::Unavailable,
+        _ => exception,
+    };
+    let throws = method.throws.iter().find(|throws| throws.exception == exception)?;
+    let moved = version == ApiVersion::V04
+        && exception == Exception::Unavailable
+        && method.name == "get_slice";
+    Some(if moved { 3 } else { throws.id })
 }
 
 /// A call whose arguments have not been decoded yet.
@@ -242,4 +246,45 @@ pub(super) async fn catch_panic<F: Future<Output = Replied>>(mut call: Pin<&mut 
         }
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::service::method_named;
+
+    /// Fields of InvalidRequest, NotFound, Unavailable and TimedOut in the results of a method.
+    fn fields(name: &str, version: ApiVersion) -> [Option<i16>; 4] {
+        let method = method_named(name.as_bytes(), version).unwrap();
+        [
+            Exception::InvalidRequest,
+            Exception::NotFound,
+            Exception::Unavailable,
+            Exception::TimedOut,
+        ]
+        .map(|exception| field_of(method, version, exception))
+    }
+
+    #[test]
+    fn exceptions_have_the_numbers_of_their_generation() {
+        const READS: [&str; 3] = ["multiget", "multiget_slice", "get_count"];
+        const WRITES: [&str; 3] = ["insert", "batch_insert", "remove"];
+        for name in READS.into_iter().chain(WRITES).chain(["get_key_range"]) {
+            let of = |version| fields(name, version);
+            assert_eq!(of(ApiVersion::V04), [Some(1), None, Some(2), Some(2)], "{name}");
+            assert_eq!(of(ApiVersion::V05), [Some(1), None, Some(2), Some(3)], "{name}");
+            assert_eq!(of(ApiVersion::V06), of(ApiVersion::V05), "{name}");
+        }
+        let slice = |version| fields("get_slice", version);
+        assert_eq!(slice(ApiVersion::V04), [Some(1), None, Some(3), Some(3)]);
+        assert_eq!(slice(ApiVersion::V05), [Some(1), None, Some(2), Some(3)]);
+        assert_eq!(slice(ApiVersion::V06), slice(ApiVersion::V05));
+        let get = |version| fields("get", version);
+        assert_eq!(get(ApiVersion::V04), [Some(1), Some(2), Some(3), Some(3)]);
+        assert_eq!(get(ApiVersion::V05), [Some(1), Some(2), Some(3), Some(4)]);
+        assert_eq!(get(ApiVersion::V06), get(ApiVersion::V05));
+        for version in [ApiVersion::V04, ApiVersion::V05, ApiVersion::V06] {
+            assert_eq!(fields("describe_keyspace", version), [None, Some(1), None, None]);
+        }
+    }
 }

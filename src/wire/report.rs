@@ -17,6 +17,8 @@ pub(super) enum Reason {
     Malformed,
     /// A message above the limit.
     TooLong,
+    /// A call that came after the generation of the port.
+    LaterCall,
     /// No memory left for unfinished requests.
     ReceiveBudget,
     /// A client that does not read.

@@ -68,7 +68,7 @@ thrift_service! {
             4: required consistency_level: ConsistencyLevel = ConsistencyLevel::One,
         }) -> i32, throws (1: InvalidRequest, 2: Unavailable, 3: TimedOut);
 
-        /// Row keys in their order; gone in 0.6.
+        /// Row keys in their order; gone in 0.6, and answered all the same.
         [V04 V05] get_key_range(GetKeyRangeArgs<'a> {
             1: required keyspace: Text<'a>,
             2: required column_family: Text<'a>,

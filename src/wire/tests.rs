@@ -8,7 +8,7 @@ use super::scan::{MAX_DEPTH, Scanner, Step};
 use super::schema::wire_type as t;
 use super::service::*;
 use super::types::*;
-use super::{Each, Encode};
+use super::{ApiVersion, Each, Encode};
 
 /// Bytes of a struct, written by hand.
 #[derive(Default, Clone)]
@@ -162,6 +162,57 @@ fn consistency_levels_known_unknown_and_absent() {
     let remove = args(bytes().i32(5, -1)).field(t::I64, 4).raw(&[0; 8]).stop();
     let unknown = missing::<RemoveArgs>(&remove).clone();
     assert!(unknown.starts_with("Required field 'consistency_level' was not present! "));
+}
+
+#[test]
+fn a_number_means_the_level_of_its_generation() {
+    let meant = |version: ApiVersion| {
+        (-1..8).map(|number| ConsistencyLevel::meant_by(number, version)).collect::<Vec<_>>()
+    };
+    use ConsistencyLevel::{All, Any, DcQuorum, DcQuorumSync, One, Quorum, Zero};
+    let [zero, one, quorum, all] = [Zero, One, Quorum, All].map(Some);
+    let (dc, sync, any) = (Some(DcQuorum), Some(DcQuorumSync), Some(Any));
+    let common = [None, zero, one, quorum];
+    assert_eq!(meant(ApiVersion::V04), [&common[..], &[all, None, None, None, None]].concat());
+    assert_eq!(meant(ApiVersion::V05), [&common[..], &[dc, sync, all, None, None]].concat());
+    assert_eq!(meant(ApiVersion::V06), [&common[..], &[dc, sync, all, any, None]].concat());
+}
+
+#[test]
+fn before_0_6_a_level_had_to_be_sent() {
+    let with = |level: Option<i32>| {
+        let path = Bytes(bytes().field(t::STRUCT, 3).string(3, b"Cf").stop());
+        let args = path.string(1, b"Ks").string(2, b"k").field(t::I64, 4).raw(&[0; 8]);
+        // Both structs pass over what only the other one has.
+        let args = level.iter().fold(args, |args, level| args.i32(4, *level).i32(5, *level));
+        args.stop()
+    };
+    fn level<'a, T: Decode<'a>>(
+        bytes: &'a [u8],
+        version: ApiVersion,
+        level: impl FnOnce(T) -> ConsistencyLevel,
+    ) -> Result<ConsistencyLevel, DecodeError> {
+        T::decode(&mut Reader::new(bytes).of(version)).map(level)
+    }
+    let get = |bytes: &[u8], version| level(bytes, version, |it: GetArgs<'_>| it.consistency_level);
+    let remove =
+        |bytes: &[u8], version| level(bytes, version, |it: RemoveArgs<'_>| it.consistency_level);
+    let (absent, sent) = (with(None), with(Some(3)));
+    for (version, meant) in [
+        (ApiVersion::V04, ConsistencyLevel::All),
+        (ApiVersion::V05, ConsistencyLevel::DcQuorum),
+        (ApiVersion::V06, ConsistencyLevel::DcQuorum),
+    ] {
+        assert_eq!(get(&sent, version), Ok(meant));
+        assert_eq!(remove(&sent, version), Ok(meant));
+        // Its own IDL said ZERO: nobody would hear of a failure.
+        assert_eq!(remove(&absent, version), Ok(ConsistencyLevel::One));
+        let left_out = get(&absent, version);
+        match version {
+            ApiVersion::V06 => assert_eq!(left_out, Ok(ConsistencyLevel::One)),
+            _ => assert!(matches!(left_out, Err(DecodeError::Missing(_))), "{left_out:?}"),
+        }
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The types of the IDL, line by line as `cassandra.thrift` has them.
 
+use super::ApiVersion;
 use super::codec::{Binary, List, Map, Text};
 use super::macros::{thrift_enum, thrift_exception, thrift_struct};
 use super::schema::Struct;
@@ -33,7 +34,7 @@ thrift_enum! {
         One = "ONE" 1,
         /// More than half of the replicas.
         Quorum = "QUORUM" 2,
-        /// A quorum in the coordinator's data centre. 0.4 meant ALL by this number.
+        /// A quorum in the coordinator's data centre.
         DcQuorum = "DCQUORUM" 3,
         /// A quorum in each data centre.
         DcQuorumSync = "DCQUORUMSYNC" 4,
@@ -41,6 +42,19 @@ thrift_enum! {
         All = "ALL" 5,
         /// One node, be it only to hold a hint; writes only.
         Any = "ANY" 6,
+    }
+}
+
+impl ConsistencyLevel {
+    /// The level that a client of a generation means by a number: 0.4 meant ALL by what is DCQUORUM
+    /// since, and no number means what came later than its generation.
+    pub fn meant_by(number: i32, version: ApiVersion) -> Option<Self> {
+        match (version, Self::from_number(number)?) {
+            (ApiVersion::V04, Self::DcQuorum) => Some(Self::All),
+            (ApiVersion::V04, Self::DcQuorumSync | Self::All) => None,
+            (ApiVersion::V04 | ApiVersion::V05, Self::Any) => None,
+            (_, level) => Some(level),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 mod client;
+mod generations;
 mod service;
 
 use std::io::{Read, Write};
@@ -11,9 +12,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use alexandra::base::clock::ManualClock;
+use alexandra::wire::Encode;
 use alexandra::wire::service::*;
 use alexandra::wire::types::*;
-use alexandra::wire::{ApiVersion, Encode};
 use client::{Client, Running, Value, call, frame, old_call};
 use thrift::protocol::{
     TBinaryOutputProtocol, TFieldIdentifier, TMessageIdentifier, TMessageType, TOutputProtocol,
@@ -517,33 +518,6 @@ fn replies_that_are_ready_do_not_wait_for_a_later_call() {
     server.service.gate.add_permits(1);
     assert_eq!(client.reply().seqid, 3);
     assert_eq!(client.reply().seqid, 4);
-}
-
-#[test]
-fn older_generations_have_other_methods_and_exceptions() {
-    let server = Running::start(|options| options.clients.version = ApiVersion::V04);
-    let mut client = server.connect();
-    let version = client.call("describe_version", &[0]);
-    assert!(version.result().is_some(), "what a later generation brought is there as well");
-    let slice = |client: &mut Client, key| client.call("get_slice", &slice_args(key, 1));
-    assert_eq!(slice(&mut client, "unavailable").exception(), Some((3, None)));
-    assert_eq!(slice(&mut client, "timed out").exception(), Some((3, None)));
-    let timed_out = client.call("insert", &insert_args("timed out")).exception();
-    assert_eq!(timed_out, Some((2, None)), "0.4 has no timeout");
-    let range = encoded::<GetKeyRangeArgs<'_>>(GetKeyRangeArgs {
-        keyspace: "Ks".into(),
-        column_family: "Cf".into(),
-        start: "a".into(),
-        finish: "b".into(),
-        count: 2,
-        consistency_level: ONE,
-    });
-    let keys = Value::List(vec![Value::bytes("a"), Value::bytes("b")]);
-    assert_eq!(client.call("get_key_range", &range).result(), Some(&keys));
-
-    let server = Running::start(|_| ());
-    let unknown = server.connect().call("get_key_range", &range).error();
-    assert_eq!(unknown.map(|(number, _)| number), Some(1));
 }
 
 #[test]

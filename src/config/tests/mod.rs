@@ -149,7 +149,7 @@ fn a_file_of_05() {
 fn a_file_of_04_with_the_blog() {
     let loaded = parse(OF_04).unwrap();
     let s = &loaded.settings;
-    assert_eq!(s.release, Release::V04);
+    assert_eq!((s.release, s.thrift.api_version), (Release::V04, Release::V04));
     assert_eq!(s.partitioner, Partitioner::CollatingOrderPreserving);
     assert_eq!(s.network.listen_address, address("192.0.2.99"));
     assert!(has_note(&loaded, line_of(OF_04, "<ListenAddress>"), "single interface"));
