@@ -54,7 +54,7 @@ fn targets(file: &File) -> Vec<(usize, String)> {
 }
 
 /// The path from the root of the tree, of a link in a document; `None` if it leads out.
-fn resolve(document: &str, link: &str) -> Option<String> {
+pub(crate) fn resolve(document: &str, link: &str) -> Option<String> {
     let mut parts: Vec<&str> = document.split('/').collect();
     parts.pop();
     for part in link.trim_end_matches('/').split('/') {

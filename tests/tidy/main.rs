@@ -7,6 +7,7 @@
 mod documents;
 mod layers;
 mod modules;
+mod named_tests;
 mod sizes;
 mod source;
 mod words;
@@ -79,6 +80,11 @@ fn modules_say_what_they_are_for() {
 #[test]
 fn links_lead_somewhere() {
     check(documents::links);
+}
+
+#[test]
+fn tests_that_documents_name_are_there() {
+    check(named_tests::check);
 }
 
 #[test]
