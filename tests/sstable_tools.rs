@@ -4,8 +4,11 @@
 
 mod server;
 
+use alexandra::model::comparator::{ComparatorRegistry, hex};
 use rustix::process::{Pid, Signal, kill_process};
-use server::calls::{KEYSPACE, Path as ColumnPath, STANDARD, SUPER, plain_families};
+use server::calls::{
+    ALL, Entry, KEYSPACE, Path as ColumnPath, STANDARD, SUPER, first, plain_families,
+};
 use server::client::Client;
 use server::{Server, program, serve};
 use std::fs;
@@ -544,4 +547,189 @@ fn a_commit_log_that_is_lost_is_told() {
     expect(&verify(), 0, &["holds writes that are in no SSTable yet"]);
     fs::remove_dir_all(killed.path().join("commitlog")).unwrap();
     expect(&verify(), 0, &["the commit log is missing"]);
+}
+
+/// A column family in an order that came after 0.6, some names in that order, and how they are
+/// shown. Below super columns a name is that of the super column and its own.
+struct Later {
+    family: &'static str,
+    class: &'static str,
+    names: Vec<(Vec<u8>, &'static str)>,
+}
+
+fn composite(components: &[&[u8]]) -> Vec<u8> {
+    let mut name = Vec::new();
+    for component in components {
+        name.extend_from_slice(&(component.len() as u16).to_be_bytes());
+        name.extend_from_slice(component);
+        name.push(0);
+    }
+    name
+}
+
+fn later() -> Vec<Later> {
+    let of_long = |number: i64| number.to_be_bytes().to_vec();
+    let of_double = |number: f64| number.to_be_bytes().to_vec();
+    let then = of_long(1_290_241_963_120);
+    let shown = "2010-11-20T08:32:43.120Z";
+    let integers = vec![(vec![0xff, 0], "-256"), (vec![1], "1"), (vec![1, 0], "256")];
+    vec![
+        Later { family: "Integers", class: "IntegerType", names: integers },
+        Later {
+            family: "Dates",
+            class: "DateType",
+            names: vec![(of_long(-1), "-1"), (then.clone(), shown)],
+        },
+        Later {
+            family: "Doubles",
+            class: "DoubleType",
+            names: vec![(of_double(-1.5), "-1.5"), (of_double(2.25), "2.25")],
+        },
+        Later {
+            family: "Truths",
+            class: "BooleanType",
+            names: vec![(vec![0], "false"), (vec![1], "true")],
+        },
+        Later {
+            family: "Newest",
+            class: "ReversedType(LongType)",
+            names: vec![(of_long(2), "2"), (of_long(1), "1"), (of_long(-3), "-3")],
+        },
+        Later {
+            family: "Composites",
+            class: "CompositeType(UTF8Type,ReversedType(DateType),BooleanType)",
+            names: vec![
+                (composite(&[b"a"]), "a"),
+                (composite(&[b"a", &then, &[1]]), "a:2010-11-20T08:32:43.120Z:true"),
+                (composite(&["é\n".as_bytes(), &of_long(-1)]), "é\\n:-1"),
+            ],
+        },
+    ]
+}
+
+/// Super columns are numbers, their columns of two components.
+const OF_SUPER: &str = "Supers";
+
+fn with_later() -> server::Options {
+    let family =
+        |it: &Later| format!("<ColumnFamily Name='{}' CompareWith='{}'/>", it.family, it.class);
+    let families: String = later().iter().map(family).collect();
+    let locator = "org.apache.cassandra.locator";
+    let keyspace = format!(
+        "<Keyspace Name='{KEYSPACE}'>{families}<ColumnFamily Name='{OF_SUPER}' ColumnType='Super' \
+         CompareWith='IntegerType' CompareSubcolumnsWith='CompositeType(DoubleType,AsciiType)'/>\
+         <ReplicaPlacementStrategy>{locator}.RackUnawareStrategy</ReplicaPlacementStrategy>\
+         <ReplicationFactor>1</ReplicationFactor>\
+         <EndPointSnitch>{locator}.EndPointSnitch</EndPointSnitch></Keyspace>"
+    );
+    server::Options::default().with("Keyspaces", &keyspace)
+}
+
+fn write_later(server: &Server) {
+    let mut client = Client::connect(server.thrift_address());
+    for Later { family, names, .. } in later() {
+        // Against their order.
+        for (name, _) in names.iter().rev() {
+            client.insert("row", ColumnPath::column(family, name), b"v", 1).unwrap();
+        }
+        client.remove("row", ColumnPath::column(family, &names[0].0), 2).unwrap();
+    }
+    let place = |name: &'static [u8], column| ColumnPath {
+        family: OF_SUPER,
+        super_column: Some(name),
+        column: Some(column),
+    };
+    let [one, two] = [1.0_f64, 2.5].map(|it| composite(&[&it.to_be_bytes(), b"x"]));
+    // Two names of the number 1, which are one super column, and of 5.
+    for (name, column) in [(&[0, 1][..], &two), (&[1], &one), (&[5], &one)] {
+        client.insert("row", place(name, column), b"v", 1).unwrap();
+    }
+    client.remove("row", ColumnPath { column: None, ..place(&[5], &one) }, 1).unwrap();
+}
+
+/// The lines of a dump behind its properties.
+fn cells(stopped: &Stopped, file: &Path) -> Vec<String> {
+    let dumped = stopped.tool(&["dump", "--cells", &file.display().to_string()]);
+    expect(&dumped, 0, &[]);
+    let dumped = String::from_utf8(dumped.stdout).unwrap();
+    dumped.lines().filter_map(|line| line.strip_prefix("    ")).map(str::to_owned).collect()
+}
+
+#[test]
+fn names_in_orders_that_came_after_0_6_are_shown_and_read_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Server::start(directory.path(), &with_later());
+    write_later(&server);
+    assert!(server.stop().success());
+    let stopped = Stopped { directory };
+    let fresh = tempfile::tempdir().unwrap();
+    server::configure(fresh.path(), &with_later());
+    let fresh = Stopped { directory: fresh };
+    let back = |family: &str| {
+        let exported = stopped.export(family);
+        fs::write(fresh.path().join("rows.json"), &exported).unwrap();
+        let import = ["import", "--config", ".", "-K", KEYSPACE, "-c", family, "rows.json"];
+        expect(&fresh.tool(&import), 0, &["1 rows and "]);
+        assert_eq!(fresh.export(family), exported);
+        exported
+    };
+    for Later { family, class, names } in later() {
+        let file = stopped.files(family).remove(0);
+        let lines = cells(&stopped, &file);
+        let (deleted, rest) = lines.split_first().unwrap();
+        assert!(deleted.starts_with(&format!("{} @2 deleted (made at ", names[0].1)), "{deleted}");
+        let live = |(_, shown): &(_, &str)| format!("{shown} @1 = \"v\" (1 bytes)");
+        assert_eq!(rest, names[1..].iter().map(live).collect::<Vec<_>>());
+        let ends = format!("    from {} to {}", names[0].1, names.last().unwrap().1);
+        let rows = stopped.tool(&["dump", "--rows", &file.display().to_string()]);
+        expect(
+            &rows,
+            0,
+            &[
+                &ends,
+                &format!(
+                    "Compare with                {}",
+                    ComparatorRegistry::default().resolve(class).unwrap().class_name()
+                ),
+            ],
+        );
+        // The shape of 0.6, whatever the order.
+        let exported = back(family);
+        for (name, _) in &names[1..] {
+            assert!(exported.contains(&format!("[\"{}\", \"76\", 1, false]", hex(name))));
+        }
+        assert_eq!(cells(&fresh, &fresh.files(family)[0]), lines);
+    }
+    let lines = cells(&stopped, &stopped.files(OF_SUPER)[0]);
+    assert_eq!(lines[..2], ["1:1:x @1 = \"v\" (1 bytes)", "1:2.5:x @1 = \"v\" (1 bytes)"]);
+    assert!(lines[2].starts_with("5: @1 deleted (made at "), "{lines:?}");
+    let exported = back(OF_SUPER);
+    assert_eq!(exported.matches("subColumns").count(), 2, "{exported}");
+    expect(&fresh.tool(&["verify", "--config", "."]), 0, &["sound, 1 rows"]);
+    let server = Server::launch(fresh.path(), address(&fresh), serve(fresh.path()));
+    let mut client = Client::connect(server.thrift_address());
+    for Later { family, names, .. } in later() {
+        let found = client.get_slice("row", family, first(ALL, false)).unwrap();
+        let found: Vec<_> = Entry::columns(&found).map(|it| it.name.clone()).collect();
+        let live: Vec<_> = names[1..].iter().map(|(name, _)| name.clone()).collect();
+        assert_eq!(found, live, "{family}");
+    }
+}
+
+#[test]
+fn names_that_their_order_does_not_accept_are_not_imported() {
+    let directory = tempfile::tempdir().unwrap();
+    server::configure(directory.path(), &with_later());
+    let stopped = Stopped { directory };
+    for (family, name, why) in [
+        ("Truths", "0000", "Expected 1 or 0 byte value (2)"),
+        ("Dates", "00", "Expected 8 or 0 byte value (1)"),
+        ("Newest", "00", "A long is exactly 8 bytes"),
+        ("Composites", "61", "Not enough bytes to read value size of component 0"),
+    ] {
+        let rows = format!("{{\n\"row\": [[\"{name}\", \"76\", 1, false]]\n}}");
+        fs::write(stopped.path().join("rows.json"), rows).unwrap();
+        let import = ["import", "--config", ".", "-K", KEYSPACE, "-c", family, "rows.json"];
+        expect(&stopped.tool(&import), 2, &["Line 2, column ", why]);
+    }
 }

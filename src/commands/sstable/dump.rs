@@ -4,7 +4,7 @@ use super::Outcome;
 use super::target::{Files, ToolError};
 use crate::base::fs::{File, FileSystem};
 use crate::model::cell::Cell;
-use crate::model::comparator::ComparatorRegistry;
+use crate::model::comparator::{Comparator, ComparatorRegistry};
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::CellRange;
 use crate::ring::Partitioner;
@@ -211,8 +211,22 @@ fn print_cell(family: &ColumnFamilySchema, cell: &Cell, out: &mut dyn Write) -> 
 fn place(family: &ColumnFamilySchema, (super_name, name): (&[u8], &[u8])) -> String {
     match family.subcolumn_comparator() {
         Some(columns) => {
-            format!("{}:{}", family.comparator().render(super_name), columns.render(name))
+            format!("{}:{}", shown(family.comparator(), super_name), shown(columns, name))
         }
-        None => family.comparator().render(name),
+        None => shown(family.comparator(), name),
     }
+}
+
+/// A name in one line, whatever is in it.
+fn shown(comparator: &Comparator, name: &[u8]) -> String {
+    let rendered = comparator.render(name);
+    let mut shown = String::with_capacity(rendered.len());
+    for character in rendered.chars() {
+        if character.is_control() {
+            shown.extend(character.escape_default());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
 }

@@ -167,7 +167,9 @@ impl Run<'_> {
     }
 
     fn subcolumn(&mut self, cell: &Cell, row: &mut OpenRow) -> io::Result<()> {
-        if row.super_name.as_deref() != Some(cell.super_name()) {
+        // Two names of a number are one super column, which a JSON object has once.
+        let order = |last: &[u8]| self.family.comparator().compare(last, cell.super_name());
+        if !row.super_name.as_deref().is_some_and(|last| order(last).is_eq()) {
             if row.super_name.is_some() {
                 self.out.write_all(b"]}, ")?;
             } else if !row.is_empty {
