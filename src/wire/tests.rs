@@ -166,16 +166,25 @@ fn consistency_levels_known_unknown_and_absent() {
 
 #[test]
 fn a_number_means_the_level_of_its_generation() {
+    use ConsistencyLevel::{All, Any, DcQuorum, DcQuorumSync, One, Quorum, Zero};
     let meant = |version: ApiVersion| {
         (-1..8).map(|number| ConsistencyLevel::meant_by(number, version)).collect::<Vec<_>>()
     };
-    use ConsistencyLevel::{All, Any, DcQuorum, DcQuorumSync, One, Quorum, Zero};
     let [zero, one, quorum, all] = [Zero, One, Quorum, All].map(Some);
     let (dc, sync, any) = (Some(DcQuorum), Some(DcQuorumSync), Some(Any));
     let common = [None, zero, one, quorum];
     assert_eq!(meant(ApiVersion::V04), [&common[..], &[all, None, None, None, None]].concat());
     assert_eq!(meant(ApiVersion::V05), [&common[..], &[dc, sync, all, None, None]].concat());
     assert_eq!(meant(ApiVersion::V06), [&common[..], &[dc, sync, all, any, None]].concat());
+}
+
+/// The level in the arguments of a client of a generation.
+fn level_in<'a, T: Decode<'a>>(
+    bytes: &'a [u8],
+    version: ApiVersion,
+    level: impl FnOnce(T) -> ConsistencyLevel,
+) -> Result<ConsistencyLevel, DecodeError> {
+    T::decode(&mut Reader::new(bytes).of(version)).map(level)
 }
 
 #[test]
@@ -187,16 +196,10 @@ fn before_0_6_a_level_had_to_be_sent() {
         let args = level.iter().fold(args, |args, level| args.i32(4, *level).i32(5, *level));
         args.stop()
     };
-    fn level<'a, T: Decode<'a>>(
-        bytes: &'a [u8],
-        version: ApiVersion,
-        level: impl FnOnce(T) -> ConsistencyLevel,
-    ) -> Result<ConsistencyLevel, DecodeError> {
-        T::decode(&mut Reader::new(bytes).of(version)).map(level)
-    }
-    let get = |bytes: &[u8], version| level(bytes, version, |it: GetArgs<'_>| it.consistency_level);
+    let get =
+        |bytes: &[u8], version| level_in(bytes, version, |it: GetArgs<'_>| it.consistency_level);
     let remove =
-        |bytes: &[u8], version| level(bytes, version, |it: RemoveArgs<'_>| it.consistency_level);
+        |bytes: &[u8], version| level_in(bytes, version, |it: RemoveArgs<'_>| it.consistency_level);
     let (absent, sent) = (with(None), with(Some(3)));
     for (version, meant) in [
         (ApiVersion::V04, ConsistencyLevel::All),
