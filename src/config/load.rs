@@ -96,13 +96,18 @@ impl Loader<'_> {
     pub fn parse(&self, text: &str, origin: &str) -> Result<Loaded, ConfigError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let root = Element::parse(text).map_err(|e| malformed(origin, e))?;
-        let mut document = Document::new(&root, origin, release_of(&root));
+        let (release, known_by) = release_of(&root);
+        let mut document = Document::new(&root, origin, release);
         if root.name != "Storage" {
             let place = Place { origin, line: root.line, element: format!("/{}", root.name) };
             return Err(place.refuse(Problem::NotAStorageFile));
         }
         let settings = self.evaluate(&mut document, text)?;
-        known::review(&root, document.release, &mut document.notes);
+        if let Some((element, by)) = known_by {
+            let text = format!("{by} makes this a file of {release}, with clients of {release}");
+            document.notes.info(element.line, text + " where ThriftApiVersion says nothing else");
+        }
+        known::review(&root, release, &mut document.notes);
         let Document { notes, sources, .. } = document;
         Ok(Loaded { settings, notes: notes.into_sorted(), sources })
     }
@@ -347,22 +352,51 @@ fn without_token(text: &str) -> String {
     shown + rest
 }
 
-/// The release whose elements a file uses: replication for all keyspaces together is of 0.4 or
-/// 0.5, and of these only 0.4 has three elements.
-fn release_of(root: &Element) -> Release {
-    let has = |name| root.children_named(name).next().is_some();
-    if !has("ReplicationFactor") && !has("ReplicaPlacementStrategy") {
-        return Release::V06;
+/// The release whose elements a file uses, and by which it is known for one that is older than 0.6.
+///
+/// Replication for all keyspaces together is of 0.4 or 0.5. Of these, what came with 0.5 decides
+/// first: many a file of 0.5 kept elements of 0.4 that nobody looked at any more.
+fn release_of(root: &Element) -> (Release, Option<(&Element, String)>) {
+    if first_of(root, &GLOBAL_REPLICATION).is_none() {
+        return (Release::V06, None);
     }
-    let keyspaces = root.children_named("Keyspaces").flat_map(|e| e.children_named("Keyspace"));
-    let mut families = keyspaces.flat_map(|keyspace| keyspace.children_named("ColumnFamily"));
-    let flushes_by_period = families.any(|f| f.attribute("FlushPeriodInMinutes").is_some());
-    if has("BootstrapFileDirectory") || has("MemtableLifetimeInDays") || flushes_by_period {
-        Release::V04
-    } else {
-        Release::V05
+    let keyspaces = || root.children_named("Keyspaces").flat_map(|e| e.children_named("Keyspace"));
+    if let Some(found) = first_of(root, &OF_05_ALONE)
+        .or_else(|| keyspaces().find_map(|keyspace| first_of(keyspace, &OF_05_KEYSPACES)))
+    {
+        return (Release::V05, Some(found));
+    }
+    let mut families = keyspaces().flat_map(|e| e.children_named("ColumnFamily"));
+    let flushed = families.find(|family| family.attribute(PERIOD).is_some());
+    let by_period = flushed.map(|family| (family, format!("attribute {PERIOD}")));
+    match first_of(root, &OF_04_ALONE).or(by_period) {
+        Some(found) => (Release::V04, Some(found)),
+        None => (Release::V05, first_of(root, &GLOBAL_REPLICATION)),
     }
 }
+
+/// The first of these children that is there, and what to call it.
+fn first_of<'e>(parent: &'e Element, names: &[&'static str]) -> Option<(&'e Element, String)> {
+    names.iter().find_map(|name| {
+        let found = parent.children_named(name).next()?;
+        Some((found, format!("element <{name}>")))
+    })
+}
+
+/// For all keyspaces together until 0.5.
+const GLOBAL_REPLICATION: [&str; 2] = ["ReplicationFactor", "ReplicaPlacementStrategy"];
+
+/// Elements that came with 0.5, in a file that is older than 0.6.
+const OF_05_ALONE: [&str; 2] = ["AutoBootstrap", "MemtableFlushAfterMinutes"];
+
+/// The same, below `Keyspace`.
+const OF_05_KEYSPACES: [&str; 1] = ["KeysCachedFraction"];
+
+/// Elements that went with 0.4.
+const OF_04_ALONE: [&str; 2] = ["BootstrapFileDirectory", "MemtableLifetimeInDays"];
+
+/// The same, of `ColumnFamily`.
+const PERIOD: &str = "FlushPeriodInMinutes";
 
 /// What the original evaluates first.
 struct Basics {

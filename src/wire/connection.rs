@@ -21,7 +21,7 @@ use super::reply::{Answered, Call, Head, Method};
 use super::report::{Reason, Reporter};
 use super::scan::{Scanner, Step};
 use super::schema::wire_type;
-use super::service::{Cassandra, METHODS, dispatch, method_named};
+use super::service::{Cassandra, dispatch, method_named};
 use super::{ApiVersion, Clients};
 
 impl From<Malformed> for Close {
@@ -212,15 +212,21 @@ impl<S: Cassandra> Connection<S> {
         if self.scanner.is_some() {
             self.end_of(args)?;
         }
-        let version = self.border.clients.version;
         let framed = self.form == Some(Form::Framed);
-        let head = Head { name: header.name, seqid: header.seqid, framed, version };
-        let Some(method) = method_named(header.name, version) else {
+        let own = self.border.clients.version;
+        let head = Head { name: header.name, seqid: header.seqid, framed, version: own };
+        let Some(method) = method_named(header.name) else {
             let length = self.end_of(args)?;
-            self.report_later_call(header.name);
             head.unknown_method(ready);
             return Ok(header.length + length);
         };
+        // Who makes a call that came later is of that generation.
+        let (since, _) = method.versions;
+        let version = own.max(since);
+        if version > own {
+            self.report_later_call(method);
+        }
+        let head = Head { version, ..head };
         match self.call(method, head, args, ready).await {
             Ok(length) => Ok(header.length + length),
             Err(Close::Undecodable(DecodeError::Missing(why))) => {
@@ -309,20 +315,16 @@ impl<S: Cassandra> Connection<S> {
         if length > limit { Err(Malformed::TooLong(length)) } else { Ok(()) }
     }
 
-    /// Tells the operator of a call that clients of this port cannot know: who calls it is of a
-    /// later generation, and needs a port for that.
-    fn report_later_call(&self, name: &[u8]) {
-        let own = self.border.clients.version;
-        let Some(method) = METHODS.iter().find(|method| method.name.as_bytes() == name) else {
-            return;
-        };
-        let (peer, (since, _)) = (self.peer, method.versions);
+    /// Tells the operator of a call that clients of this port cannot know: who makes it is of a
+    /// later generation, and his other calls are taken for those of this one.
+    fn report_later_call(&self, method: &Method) {
+        let (own, (since, _)) = (self.border.clients.version, method.versions);
         self.shared.reporter.warn(
             Reason::LaterCall,
             format_args!(
-                "{peer} calls {}, which came with {since}, where clients of {own} are served: see \
-                 ThriftApiVersion and ThriftListeners",
-                method.name
+                "{} calls {}, which came with {since}, where other calls are answered as by {own}: \
+                 see ThriftApiVersion and ThriftListeners",
+                self.peer, method.name
             ),
         );
     }

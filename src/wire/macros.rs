@@ -321,20 +321,15 @@ macro_rules! thrift_service {
         #[allow(non_camel_case_types, clippy::allow_attributes)]
         enum MethodIndex { $($method),* }
 
-        /// The table entry of a method, unless it came after this generation. One that a later
-        /// generation dropped is there for ever: old applications need only another address.
-        pub fn method_named(
-            name: &[u8],
-            version: $crate::wire::ApiVersion,
-        ) -> Option<&'static $crate::wire::reply::Method> {
+        /// The table entry of a method. All generations have all of them: an application that
+        /// changes only its address, or its library, finds the calls that it knows.
+        pub fn method_named(name: &[u8]) -> Option<&'static $crate::wire::reply::Method> {
             let index = $(if name == stringify!($method).as_bytes() {
                 MethodIndex::$method as usize
             } else)* {
                 return None;
             };
-            let method = METHODS.get(index)?;
-            let (since, _) = method.versions;
-            (since <= version).then_some(method)
+            METHODS.get(index)
         }
 
         /// Decodes the arguments of a call, lets the service answer, and says how many bytes the

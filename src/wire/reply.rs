@@ -255,7 +255,7 @@ mod tests {
 
     /// Fields of InvalidRequest, NotFound, Unavailable and TimedOut in the results of a method.
     fn fields(name: &str, version: ApiVersion) -> [Option<i16>; 4] {
-        let method = method_named(name.as_bytes(), version).unwrap();
+        let method = method_named(name.as_bytes()).unwrap();
         [
             Exception::InvalidRequest,
             Exception::NotFound,

@@ -32,16 +32,25 @@ const METHODS: [(&str, &str); 22] = [
 
 const UNKNOWN_METHOD: Outcome = Outcome::Error(1);
 
-/// Called without arguments: whether they are complained about, or the call.
+/// Called without the arguments that they need: the complaint is that of the generation of the port,
+/// or of the one with which a later call came.
 #[test]
-fn each_port_has_the_calls_of_its_generation() {
+fn every_port_has_the_calls_of_all_generations() {
     let ports = Ports::start();
+    let needs_nothing = |method: &str| {
+        let lists = ["describe_keyspaces", "describe_cluster_name", "describe_partitioner"];
+        lists.contains(&method) || method == "describe_version"
+    };
     for (generation, address) in ports.addresses() {
         for (method, since) in METHODS {
             let mut client = Client::connect(address);
             let outcome = call(&mut client, method, &[]);
-            let is_unknown = outcome == UNKNOWN_METHOD;
-            assert_eq!(is_unknown, generation < since, "{method} at {generation}: {outcome:?}");
+            let expected = match () {
+                () if needs_nothing(method) => matches!(outcome, Outcome::Answer(Some(_))),
+                () if generation.max(since) == "0.6" => outcome == Outcome::Error(7),
+                () => outcome == Outcome::Closed,
+            };
+            assert!(expected, "{method} at {generation}: {outcome:?}");
         }
     }
 }
@@ -92,8 +101,8 @@ fn versions_are_what_each_generation_expects() {
     let expected = ["0.4.2", "0.5.1", "2.2.0"];
     assert_eq!(versions, expected.map(|text| Outcome::Answer(Some(Value::bytes(text)))));
     let described = ports.all("describe_version", &[]);
-    let [.., new] = expected.map(Value::bytes);
-    assert_eq!(described, [UNKNOWN_METHOD, UNKNOWN_METHOD, Outcome::Answer(Some(new))]);
+    // Who asks so is of 0.6.
+    assert_eq!(described, [(); 3].map(|()| Outcome::Answer(Some(Value::bytes("2.2.0")))));
 }
 
 /// Nobody gets around the authenticator by asking at the port of a generation without logins.
@@ -106,7 +115,7 @@ fn where_logins_are_needed_ports_without_them_give_no_data() {
     let arguments = super::of_row("k", [super::place("Standard1", None, None), super::one()]);
     assert_eq!(ports.all("get_count", &arguments), [(); 3].map(|()| refused.clone()));
     let login = [(1, Value::bytes("Keyspace1")), (2, Value::Struct(vec![(1, Value::Map(vec![]))]))];
-    let [old, middle, new] = ports.all("login", &login);
-    assert_eq!([old, middle], [UNKNOWN_METHOD, UNKNOWN_METHOD]);
-    assert!(matches!(new, Outcome::Declared(1, _)), "{new:?}");
+    for outcome in ports.all("login", &login) {
+        assert!(matches!(outcome, Outcome::Declared(1, _)), "{outcome:?}");
+    }
 }

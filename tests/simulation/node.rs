@@ -361,7 +361,7 @@ impl Node {
 
     fn log_segments(&self) -> usize {
         let found = self.disk.list(Path::new(LOG)).expect("the disk is sound");
-        found.iter().filter(|entry| entry.name.ends_with(".alog")).count()
+        found.iter().filter(|entry| entry.name.starts_with("CommitLog-")).count()
     }
 
     fn open_hints(&self, storage: &Storage, clock: &Arc<NodeClock>) -> HintStore {

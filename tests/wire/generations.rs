@@ -9,8 +9,6 @@ use alexandra::wire::service::GetKeyRangeArgs;
 fn older_generations_have_other_methods_and_exceptions() {
     let server = Running::start(|options| options.clients.version = ApiVersion::V04);
     let mut client = server.connect();
-    let unknown = client.call("describe_version", &[0]).error();
-    assert_eq!(unknown, Some((1, "Invalid method name: 'describe_version'".into())));
     let slice = |client: &mut Client, key| client.call("get_slice", &slice_args(key, 1));
     assert_eq!(slice(&mut client, "unavailable").exception(), Some((3, None)));
     assert_eq!(slice(&mut client, "timed out").exception(), Some((3, None)));
@@ -38,11 +36,11 @@ fn a_call_that_came_later_is_told_to_the_operator() {
     let server = Running::start(|options| options.clients.version = ApiVersion::V05);
     let mut client = server.connect();
     for name in ["describe_ring", "no_such_call", "describe_ring"] {
-        let text = format!("Invalid method name: '{name}'");
-        assert_eq!(client.call(name, &[0]).error(), Some((1, text)));
+        let kind = client.call(name, &[0]).error().map(|(kind, _)| kind);
+        assert_eq!(kind, Some(if name == "describe_ring" { 7 } else { 1 }), "{name}");
     }
     let [line] = LOG.about(&client).try_into().unwrap();
-    assert!(line.contains("describe_ring, which came with 0.6, where clients of 0.5"), "{line}");
+    assert!(line.contains("describe_ring, which came with 0.6, where other calls"), "{line}");
     assert!(line.contains("ThriftListeners"), "{line}");
 }
 

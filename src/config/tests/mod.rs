@@ -203,6 +203,33 @@ fn the_generation_is_recognised() {
 }
 
 #[test]
+fn what_came_with_05_outweighs_what_is_left_over_from_04() {
+    let note = "where ThriftApiVersion says nothing else";
+    let seeds = "<Seeds><Seed>192.0.2.1</Seed></Seeds>";
+    let listen = "<ListenAddress>0.0.0.0";
+    for (new, by) in [
+        ("<AutoBootstrap>false</AutoBootstrap>", "element <AutoBootstrap> makes"),
+        (
+            "<MemtableFlushAfterMinutes>60</MemtableFlushAfterMinutes>",
+            "element <MemtableFlushAfterMinutes> makes",
+        ),
+    ] {
+        let text = OF_04.replace(listen, &format!("{seeds}{new}\n<ListenAddress>192.0.2.1"));
+        let loaded = parse(&text).unwrap();
+        assert_eq!(loaded.settings.release, Release::V05, "{new}");
+        assert_eq!(loaded.settings.thrift.api_version, Release::V05, "{new}");
+        for text_of_note in [by, "this a file of 0.5, with clients of 0.5", note] {
+            assert!(has_note(&loaded, line_of(&text, new), text_of_note), "{text_of_note}");
+        }
+    }
+    let loaded = parse(OF_04).unwrap();
+    let by = "makes this a file of 0.4, with clients of 0.4";
+    assert!(loaded.notes.iter().any(|it| it.text.contains(by)), "{:?}", note_texts(&loaded));
+    let loaded = parse(OF_06).unwrap();
+    assert!(loaded.notes.iter().all(|it| !it.text.contains(note)), "{:?}", note_texts(&loaded));
+}
+
+#[test]
 fn the_embedded_configuration_is_complete() {
     let registry = ComparatorRegistry::default();
     let loaded = Settings::embedded(&registry).unwrap();
