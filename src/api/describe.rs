@@ -3,7 +3,7 @@
 use super::invalid_request::InvalidRequest;
 use super::{Api, schema_text};
 use crate::config::settings::SYSTEM_KEYSPACE;
-use crate::ring::{self, splits};
+use crate::ring;
 use crate::wire::service::{
     DescribeClusterNameArgs, DescribeKeyspaceArgs, DescribeKeyspacesArgs, DescribePartitionerArgs,
     DescribeRingArgs, DescribeSplitsArgs, DescribeVersionArgs, GetStringListPropertyArgs,
@@ -13,6 +13,7 @@ use crate::wire::types::{TokenRange, VERSION};
 use crate::wire::{ApiVersion, Each, Encode, Failure, List, Map, Set, Text};
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::num::NonZero;
 
 /// What is answered to a property that does not exist.
 const UNKNOWN_PROPERTY: &str = "?";
@@ -88,17 +89,16 @@ pub(super) fn describe_keyspace(
     Ok(Each(described))
 }
 
-/// Tokens that cut a range into parts of about so many keys, judged by this node's data on disk.
-pub(super) fn describe_splits(
+/// Tokens that cut a range into parts of about so many keys, judged by this node's data.
+pub(super) async fn describe_splits(
     api: &Api,
-    args: &DescribeSplitsArgs<'_>,
+    args: DescribeSplitsArgs<'_>,
 ) -> Result<impl Encode<List<Text<'static>>> + use<>, Failure> {
     let partitioner = api.coordinator.partitioner();
     let parse = |text: &Cow<'_, str>| partitioner.parse_token(text).map_err(InvalidRequest::from);
     let range = ring::TokenRange { start: parse(&args.start_token)?, end: parse(&args.end_token)? };
-    let samples = api.coordinator.sampled_tokens();
-    let tokens = splits(samples, &range, api.index_interval, args.keys_per_split)
-        .map_err(|ring::SplitsError::ZeroKeysPerSplit| InvalidRequest::ZeroKeysPerSplit)?;
+    let keys = NonZero::new(args.keys_per_split).ok_or(InvalidRequest::ZeroKeysPerSplit)?;
+    let tokens = api.coordinator.splits(range, keys).await?;
     Ok(Each(tokens.into_iter().map(move |token| partitioner.format_token(&token))))
 }
 

@@ -55,8 +55,6 @@ pub struct ApiOptions {
     pub keyspaces: Vec<KeyspaceSettings>,
     /// Text of the configuration file.
     pub config_text: String,
-    /// `IndexInterval`: rows for each sampled key on disk.
-    pub index_interval: u32,
     /// Who may log in.
     pub authenticator: Authenticator,
     /// Dates deletions.
@@ -73,7 +71,6 @@ pub struct Api {
     schema: Arc<Schema>,
     keyspaces: Vec<KeyspaceSettings>,
     config_text: String,
-    index_interval: u32,
     authenticator: Authenticator,
     clock: Arc<dyn Clock>,
     coordinator: Arc<Coordinator>,
@@ -89,14 +86,13 @@ impl Api {
     /// The API of a node.
     pub fn new(options: ApiOptions) -> Self {
         let ApiOptions { cluster_name, version, schema, keyspaces, config_text, .. } = options;
-        let ApiOptions { index_interval, authenticator, clock, coordinator, .. } = options;
+        let ApiOptions { authenticator, clock, coordinator, .. } = options;
         Self {
             cluster_name,
             version,
             schema,
             keyspaces,
             config_text,
-            index_interval,
             authenticator,
             clock,
             coordinator,

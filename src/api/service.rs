@@ -116,7 +116,18 @@ impl Cassandra for Api {
             -> List<TokenRange<'static>> = describe::describe_ring;
         describe_keyspace(DescribeKeyspaceArgs)
             -> Map<Text<'static>, Map<Text<'static>, Text<'static>>> = describe::describe_keyspace;
-        describe_splits(DescribeSplitsArgs) -> List<Text<'static>> = describe::describe_splits;
+    }
+
+    async fn describe_splits<'a>(
+        &'a self,
+        _session: &'a mut Session,
+        args: DescribeSplitsArgs<'a>,
+        reply: Reply<'a, List<Text<'static>>>,
+    ) -> Replied {
+        match describe::describe_splits(self, args).await {
+            Ok(tokens) => reply.ok(tokens),
+            Err(failure) => reply.fail(failure),
+        }
     }
 }
 

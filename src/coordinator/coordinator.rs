@@ -11,9 +11,12 @@ use crate::model::mutation::RowMutation;
 use crate::model::schema::{FamilyId, Schema};
 use crate::net::messenger::Messenger;
 use crate::replica::{Replica, ReplicaError, Ticket};
-use crate::ring::{DynamicSnitch, Partitioner, ReplicaPlacement, Token, TokenMetadata};
+use crate::ring::{
+    DynamicSnitch, Partitioner, ReplicaPlacement, Token, TokenMetadata, TokenRange, splits,
+};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::num::NonZero;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
@@ -238,9 +241,16 @@ impl Coordinator {
         found.map(|(_, placement)| placement)
     }
 
-    /// Tokens of keys that are sampled from this node's indexes on disk, in any order.
-    pub fn sampled_tokens(&self) -> Vec<Token> {
-        self.replica.sampled_tokens()
+    /// Tokens that divide a range into parts of about so many rows, as far as this node has them.
+    pub async fn splits(
+        &self,
+        range: TokenRange,
+        keys_per_split: NonZero<i32>,
+    ) -> Result<Vec<Token>, CoordinatorError> {
+        let (replica, mut ticket) = (Arc::clone(&self.replica), self.ticket());
+        // Walks over all keys in memory.
+        let split = move || splits(replica.row_samples(&range), &range, keys_per_split);
+        self.elsewhere(&mut ticket, split).await
     }
 
     /// What one request reads by.

@@ -417,7 +417,6 @@ fn api(
         schema: Arc::clone(storage.schema()),
         keyspaces: settings.keyspaces,
         config_text: settings.text,
-        index_interval: settings.storage.index_interval,
         authenticator: authenticator(settings.authenticator, &options.properties),
         clock,
         coordinator: Arc::clone(member.coordinator()),

@@ -5,7 +5,7 @@ use crate::model::mutation::RowMutation;
 use crate::model::schema::FamilyId;
 use crate::model::slice::{RowSlice, Slice};
 use crate::model::version::RowVersion;
-use crate::ring::{RowRange, Token};
+use crate::ring::{RowRange, RowSample, TokenRange};
 use crate::storage::answer::AnswerRoom;
 use crate::storage::error::ReadError;
 use crate::storage::sstable::Access;
@@ -83,9 +83,9 @@ pub trait LocalStore: Send + Sync + 'static {
         access: Access,
     ) -> Result<Vec<(RowKey, RowVersion)>, ReadError>;
 
-    /// Tokens of the row keys that are sampled from the indexes on disk, one of each
-    /// `IndexInterval`, of all column families of all keyspaces, in any order.
-    fn sampled_tokens(&self) -> Vec<Token>;
+    /// The rows of a range that are stored here as samples of about `IndexInterval`, of all column
+    /// families of all keyspaces but `system`, in any order.
+    fn row_samples(&self, range: &TokenRange) -> Vec<RowSample>;
 }
 
 /// What has become of a mutation.

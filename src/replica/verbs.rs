@@ -13,7 +13,7 @@ use crate::model::mutation::RowMutation;
 use crate::model::schema::FamilyId;
 use crate::model::slice::{RowSlice, Slice};
 use crate::model::version::RowVersion;
-use crate::ring::{RowRange, Token};
+use crate::ring::{RowRange, RowSample, TokenRange};
 use crate::storage::answer::{self, AnswerRoom};
 use crate::storage::error::ReadError;
 use crate::storage::sstable::Access;
@@ -341,9 +341,9 @@ impl Replica {
         Ok(receiver.await.map_err(|_| Abandoned)?)
     }
 
-    /// Tokens of keys that are sampled from the indexes on disk, in any order.
-    pub fn sampled_tokens(&self) -> Vec<Token> {
-        self.store.sampled_tokens()
+    /// The rows of a range that are stored here as samples, in any order.
+    pub fn row_samples(&self, range: &TokenRange) -> Vec<RowSample> {
+        self.store.row_samples(range)
     }
 
     /// The reads that memory cannot answer: those on a thread, and those that wait.

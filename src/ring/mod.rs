@@ -37,7 +37,7 @@ pub use placement::{EndpointRange, ReplicaPlacement, ReplicationStrategy};
 pub use range::{KeyBounds, RowRange, StartAfterEnd, TokenRange};
 pub use replica_sets::{ReplicaSet, ReplicaSets};
 pub use snitch::{DataCenterMap, Location, RackFile, Racks, Snitch, Topology};
-pub use splits::{SplitsError, splits};
+pub use splits::{RowSample, splits};
 pub use token::{CollationKey, OrderedString, Token};
 pub use token_metadata::{TokenMetadata, TokenTaken};
 pub use transition::{RangeChange, range_changes, ranges_of};

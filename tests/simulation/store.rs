@@ -8,7 +8,7 @@ use alexandra::model::schema::FamilyId;
 use alexandra::model::slice::{RowSlice, Slice};
 use alexandra::model::version::RowVersion;
 use alexandra::replica::{Applied, LocalStore, LogPosition, WriteError};
-use alexandra::ring::{RowRange, Token};
+use alexandra::ring::{RowRange, RowSample, TokenRange};
 use alexandra::storage::Storage;
 use alexandra::storage::answer::AnswerRoom;
 use alexandra::storage::error::ReadError;
@@ -205,7 +205,7 @@ impl LocalStore for SimStore {
         Ok(rows)
     }
 
-    fn sampled_tokens(&self) -> Vec<Token> {
-        LocalStore::sampled_tokens(&*self.storage)
+    fn row_samples(&self, range: &TokenRange) -> Vec<RowSample> {
+        LocalStore::row_samples(&*self.storage, range)
     }
 }

@@ -56,7 +56,6 @@ impl Node {
             schema,
             keyspaces: Vec::new(),
             config_text: "<Storage/>".to_owned(),
-            index_interval: 1,
             authenticator: self.authenticator,
             clock: Arc::new(ManualClock::at_micros(1_300_000_000_000_000)),
             coordinator,

@@ -67,7 +67,7 @@ use crate::model::position::RowPosition;
 use crate::model::schema::{FamilyId, Schema};
 use crate::model::slice::{RowSlice, Slice};
 use crate::model::version::RowVersion;
-use crate::ring::{DecoratedKey, Partitioner, RowRange, Token};
+use crate::ring::{DecoratedKey, Partitioner, RowRange, RowSample, Token, TokenRange};
 use caches::SavedCaches;
 use compactions::CompactionQueue;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -334,6 +334,29 @@ impl Storage {
             .flat_map(|view| view.tables.clone())
             .flat_map(|table| table.sampled_tokens().cloned().collect::<Vec<_>>())
             .collect()
+    }
+
+    /// The rows of a range that are stored here, in memory and on disk, as samples of about
+    /// `IndexInterval`, in no order: those of all column families but the node's own. A row counts
+    /// as often as there are memtables and files with something of it.
+    pub fn row_samples(&self, range: &TokenRange) -> Vec<RowSample> {
+        let mut samples = Vec::new();
+        let mut take = |of_one: Vec<RowSample>| {
+            samples.extend(of_one.into_iter().filter(|sample| range.contains(&sample.token)));
+        };
+        for store in &self.shared.stores {
+            if store.schema().keyspace == super::system::KEYSPACE {
+                continue;
+            }
+            let (view, interval) = (store.view(), store.options().index_interval);
+            for memtable in view.memtables() {
+                take(memtable.row_samples(interval));
+            }
+            for table in &view.tables {
+                take(table.row_samples());
+            }
+        }
+        samples
     }
 
     /// One column family.

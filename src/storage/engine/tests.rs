@@ -325,3 +325,35 @@ fn a_start_that_is_refused_tells_the_way_out() {
         &["/data/Blog has SSTables of Blog.Authors", accept],
     );
 }
+
+#[test]
+fn rows_are_sampled_in_memory_and_on_disk() {
+    const ROWS: u64 = 1000;
+    let fs = SimFileSystem::new(1);
+    let storage = open(&fs).unwrap();
+    let rows = |from: &str, to: &str| {
+        let [start, end] = [from, to].map(|key| Token::ordered(key.as_bytes().into()));
+        let samples = storage.row_samples(&TokenRange { start, end });
+        let most = samples.iter().map(|sample| sample.rows).max().unwrap_or(0);
+        (samples.iter().map(|sample| sample.rows).sum::<u64>(), most)
+    };
+    assert_eq!(rows("", ""), (0, 0));
+    for number in 0..ROWS {
+        write(&storage, FAMILIES[0], &format!("row {number:03}")).unwrap();
+    }
+    let interval = FamilyOptions::default().index_interval as u64;
+    let about_half = |found: u64| found.abs_diff(ROWS / 2) <= interval;
+    // The same estimate, wherever they are.
+    for flushes in 0..2 {
+        let (all, most) = rows("", "");
+        assert_eq!(all, ROWS);
+        assert!(most <= interval, "{most}");
+        let (half, _) = rows("row 499", "row 999");
+        assert!(about_half(half), "after {flushes} flushes: {half}");
+        assert_eq!(rows("s", "t"), (0, 0));
+        storage.flush(FAMILIES[0]).unwrap();
+    }
+    // Rows of all column families count.
+    write(&storage, FAMILIES[1], "row 000").unwrap();
+    assert_eq!(rows("", "").0, ROWS + 1);
+}

@@ -17,7 +17,7 @@ use super::commitlog::Position;
 use crate::model::deletion::Deletion;
 use crate::model::mutation::FamilyMutation;
 use crate::model::schema::ColumnFamilySchema;
-use crate::ring::DecoratedKey;
+use crate::ring::{DecoratedKey, RowSample};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Bound;
@@ -176,6 +176,22 @@ impl Memtable {
         for shard in &self.shards {
             read_lock(shard).keys().for_each(&mut visit);
         }
+    }
+
+    /// All rows as samples of about so many, in no order.
+    pub fn row_samples(&self, interval: usize) -> Vec<RowSample> {
+        // The rows of a sample are neighbours among those of their shard only.
+        let interval = (interval / SHARDS).max(1);
+        let mut samples: Vec<RowSample> = Vec::new();
+        for shard in &self.shards {
+            let rows = read_lock(shard);
+            let firsts = rows.keys().step_by(interval);
+            samples.extend(firsts.enumerate().map(|(number, first)| {
+                let rows = interval.min(rows.len() - number * interval);
+                RowSample { token: first.token().clone(), rows: rows as u64 }
+            }));
+        }
+        samples
     }
 
     /// The rows from a place on, in order.

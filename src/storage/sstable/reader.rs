@@ -12,7 +12,7 @@ use crate::base::bytes::{ByteReader, Malformed};
 use crate::base::fs::{File, FileSystem};
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::CellRange;
-use crate::ring::{DecoratedKey, Partitioner, Token};
+use crate::ring::{DecoratedKey, Partitioner, RowSample, Token};
 use crate::storage::caches::BlockCache;
 use crate::storage::error::{Corrupt, FileContext, FileError, ReadError};
 use crate::storage::manifest::TableIdentity;
@@ -195,6 +195,25 @@ impl SsTable {
             rows = rows.saturating_add(entry.rows);
             is_sample.then_some(entry.first.token())
         })
+    }
+
+    /// All of its rows as samples of about `IndexInterval`, in order.
+    pub fn row_samples(&self) -> Vec<RowSample> {
+        let interval = self.properties.index_interval;
+        let mut samples: Vec<RowSample> = Vec::new();
+        for entry in &self.summary {
+            match samples.last_mut() {
+                // Blocks of small rows hold fewer than that.
+                Some(last) if last.rows.saturating_add(entry.rows) <= interval => {
+                    last.rows += entry.rows;
+                }
+                _ => {
+                    let (token, rows) = (entry.first.token().clone(), entry.rows);
+                    samples.push(RowSample { token, rows });
+                }
+            }
+        }
+        samples
     }
 
     /// Renames a file that was opened under its temporary name to the name without the suffix.
