@@ -69,3 +69,8 @@ fn likes() {
 fn bucketed_likes() {
     check("bucketed-likes", "/usr/bin/python3", "check.py");
 }
+
+#[test]
+fn wordcount() {
+    check("wordcount", "/usr/bin/python3", "check.py");
+}

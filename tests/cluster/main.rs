@@ -18,3 +18,4 @@ mod scans;
 #[path = "../server/mod.rs"]
 mod server;
 mod topology;
+mod word_count;

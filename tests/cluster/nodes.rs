@@ -48,7 +48,12 @@ pub(crate) struct Cluster {
 
 /// What all nodes of a cluster have: so many replicas, and these elements.
 pub(crate) fn replicated(factor: usize) -> Options {
-    plain_families()
+    replicated_in(plain_families(), factor)
+}
+
+/// The same of another configuration.
+pub(crate) fn replicated_in(options: Options, factor: usize) -> Options {
+    options
         .with("ReplicationFactor", &factor.to_string())
         .with("RpcTimeoutInMillis", &RPC_TIMEOUT.as_millis().to_string())
         // The least that is taken: nodes that are killed are noticed the sooner.
