@@ -32,8 +32,8 @@ const METHODS: [(&str, &str); 22] = [
 
 const UNKNOWN_METHOD: Outcome = Outcome::Error(1);
 
-/// Called without the arguments that they need: the complaint is that of the generation of the port,
-/// or of the one with which a later call came.
+/// Called without the arguments that they need: the complaint is that of the generation of the
+/// port, or of the one with which a later call came.
 #[test]
 fn every_port_has_the_calls_of_all_generations() {
     let ports = Ports::start();
