@@ -42,7 +42,7 @@ pub(super) async fn get_range_slice<'a>(
     };
     let rows = check_key_range(api.coordinator.partitioner(), &range);
     let rows = rows.map_err(|invalid| match invalid {
-        InvalidRequest::NoRows if api.version == ApiVersion::V05 => InvalidRequest::NoRowCount,
+        InvalidRequest::NoRows if api.version < ApiVersion::V06 => InvalidRequest::NoRowCount,
         other => other,
     })?;
     let level = range_level(args.consistency_level)?;

@@ -354,19 +354,14 @@ fn without_token(text: &str) -> String {
 
 /// The release whose elements a file uses, and by which it is known for one that is older than 0.6.
 ///
-/// Replication for all keyspaces together is of 0.4 or 0.5. Of these, what came with 0.5 decides
-/// first: many a file of 0.5 kept elements of 0.4 that nobody looked at any more.
+/// Replication for all keyspaces together is of 0.4 or 0.5, and of these only 0.4 has three
+/// elements. A file of 0.5 that has kept one of them looks like one of 0.4.
 fn release_of(root: &Element) -> (Release, Option<(&Element, String)>) {
     if first_of(root, &GLOBAL_REPLICATION).is_none() {
         return (Release::V06, None);
     }
-    let keyspaces = || root.children_named("Keyspaces").flat_map(|e| e.children_named("Keyspace"));
-    if let Some(found) = first_of(root, &OF_05_ALONE)
-        .or_else(|| keyspaces().find_map(|keyspace| first_of(keyspace, &OF_05_KEYSPACES)))
-    {
-        return (Release::V05, Some(found));
-    }
-    let mut families = keyspaces().flat_map(|e| e.children_named("ColumnFamily"));
+    let keyspaces = root.children_named("Keyspaces").flat_map(|e| e.children_named("Keyspace"));
+    let mut families = keyspaces.flat_map(|keyspace| keyspace.children_named("ColumnFamily"));
     let flushed = families.find(|family| family.attribute(PERIOD).is_some());
     let by_period = flushed.map(|family| (family, format!("attribute {PERIOD}")));
     match first_of(root, &OF_04_ALONE).or(by_period) {
@@ -385,12 +380,6 @@ fn first_of<'e>(parent: &'e Element, names: &[&'static str]) -> Option<(&'e Elem
 
 /// For all keyspaces together until 0.5.
 const GLOBAL_REPLICATION: [&str; 2] = ["ReplicationFactor", "ReplicaPlacementStrategy"];
-
-/// Elements that came with 0.5, in a file that is older than 0.6.
-const OF_05_ALONE: [&str; 2] = ["AutoBootstrap", "MemtableFlushAfterMinutes"];
-
-/// The same, below `Keyspace`.
-const OF_05_KEYSPACES: [&str; 1] = ["KeysCachedFraction"];
 
 /// Elements that went with 0.4.
 const OF_04_ALONE: [&str; 2] = ["BootstrapFileDirectory", "MemtableLifetimeInDays"];

@@ -216,14 +216,17 @@ impl Cell {
 
     /// Which of two cells of one place counts. Commutative and associative, so that replicas and
     /// files can be merged in any order: the greater timestamp; on a tie a tombstone before a live
-    /// column; of two live columns the greater value; of two tombstones the later deletion time.
+    /// column; of two live columns the greater value; of two tombstones the later deletion time. At
+    /// last the greater name, where the order knows several names for one place.
     #[must_use]
     pub fn reconcile(self, other: Self) -> Self {
         if self.state == CellState::SuperTombstone && other.state == CellState::SuperTombstone {
             return self.merge_super_tombstones(other);
         }
         let rank = |cell: &Self| (cell.timestamp, !cell.is_live());
-        match rank(&self).cmp(&rank(&other)).then_with(|| self.value().cmp(other.value())) {
+        let by_value = || self.value().cmp(other.value());
+        let by_name = || (self.super_name(), self.name()).cmp(&(other.super_name(), other.name()));
+        match rank(&self).cmp(&rank(&other)).then_with(by_value).then_with(by_name) {
             std::cmp::Ordering::Less => other,
             _ => self,
         }
@@ -233,7 +236,12 @@ impl Cell {
         let (Some(mine), Some(theirs)) = (self.deletion(), other.deletion()) else {
             return self;
         };
-        if mine.merge(theirs) == mine { self } else { other }
+        let is_other = if mine == theirs {
+            self.super_name() < other.super_name()
+        } else {
+            mine.merge(theirs) == theirs
+        };
+        if is_other { other } else { self }
     }
 }
 

@@ -59,6 +59,12 @@ impl ColumnFamilySchema {
         }
     }
 
+    /// Whether two names are those of one super column: some orders know several names for the
+    /// same.
+    pub fn is_one_super_column(&self, one: &[u8], other: &[u8]) -> bool {
+        one == other || self.is_super() && self.comparator().compare(one, other).is_eq()
+    }
+
     /// Whether a cell can stand at this place. One that was written under another type or
     /// comparator cannot: it would be another column than it was, or unreachable.
     pub fn can_hold(&self, state: CellState, (super_name, name): (&[u8], &[u8])) -> bool {

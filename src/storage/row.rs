@@ -402,7 +402,7 @@ impl<'f, 's> RowReader<'f, 's> {
         }
         version.cells.splice(0..0, marker);
         version.drop_covered(self.family);
-        version.drop_expired(gc_before);
+        version.drop_expired(self.family, gc_before);
         Ok(version)
     }
 

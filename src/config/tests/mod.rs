@@ -203,30 +203,20 @@ fn the_generation_is_recognised() {
 }
 
 #[test]
-fn what_came_with_05_outweighs_what_is_left_over_from_04() {
-    let note = "where ThriftApiVersion says nothing else";
-    let seeds = "<Seeds><Seed>192.0.2.1</Seed></Seeds>";
-    let listen = "<ListenAddress>0.0.0.0";
-    for (new, by) in [
-        ("<AutoBootstrap>false</AutoBootstrap>", "element <AutoBootstrap> makes"),
-        (
-            "<MemtableFlushAfterMinutes>60</MemtableFlushAfterMinutes>",
-            "element <MemtableFlushAfterMinutes> makes",
-        ),
+fn the_element_that_makes_a_file_an_older_one_is_named() {
+    let hint = "where ThriftApiVersion says nothing else";
+    for (text, release, element) in [
+        (OF_04, "0.4", "element <BootstrapFileDirectory>"),
+        (OF_05, "0.5", "element <ReplicaPlacementStrategy>"),
     ] {
-        let text = OF_04.replace(listen, &format!("{seeds}{new}\n<ListenAddress>192.0.2.1"));
-        let loaded = parse(&text).unwrap();
-        assert_eq!(loaded.settings.release, Release::V05, "{new}");
-        assert_eq!(loaded.settings.thrift.api_version, Release::V05, "{new}");
-        for text_of_note in [by, "this a file of 0.5, with clients of 0.5", note] {
-            assert!(has_note(&loaded, line_of(&text, new), text_of_note), "{text_of_note}");
-        }
+        let loaded = parse(text).unwrap();
+        let line = line_of(text, element.trim_start_matches("element "));
+        let said = format!("{element} makes this a file of {release}, with clients of {release}");
+        assert!(has_note(&loaded, line, &said), "{:?}", note_texts(&loaded));
+        assert!(has_note(&loaded, line, hint));
     }
-    let loaded = parse(OF_04).unwrap();
-    let by = "makes this a file of 0.4, with clients of 0.4";
-    assert!(loaded.notes.iter().any(|it| it.text.contains(by)), "{:?}", note_texts(&loaded));
     let loaded = parse(OF_06).unwrap();
-    assert!(loaded.notes.iter().all(|it| !it.text.contains(note)), "{:?}", note_texts(&loaded));
+    assert!(loaded.notes.iter().all(|note| !note.text.contains(hint)), "{:?}", note_texts(&loaded));
 }
 
 #[test]

@@ -52,8 +52,15 @@ impl Shared {
         cause: FlushCause,
     ) -> Result<(), ReadError> {
         let _one_at_a_time = store.flush_lock();
+        let left_over = store.view().flushing.clone();
+        let is_asked_for_size = matches!(cause, FlushCause::Throughput | FlushCause::Operations);
+        if is_asked_for_size && left_over.is_empty() && store.full_cause().is_none() {
+            // Writers ask until the memtable is switched, the last of them while the flush that the
+            // first has asked for is under way.
+            return Ok(());
+        }
         // What an earlier flush could not write goes first: the log forgets in order.
-        for memtable in store.view().flushing.clone() {
+        for memtable in left_over {
             self.write_memtable(store, &memtable)?;
         }
         let gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);

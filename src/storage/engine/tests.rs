@@ -123,6 +123,21 @@ fn a_flush_on_request_for_which_there_is_no_room_is_done_later() {
     }
 }
 
+/// Several writers notice that a memtable is full, and one of them may ask when it is switched.
+#[test]
+fn who_asks_too_late_for_the_flush_of_a_full_memtable_gets_none() {
+    let storage = open(&SimFileSystem::new(1)).unwrap();
+    let family = FAMILIES[0];
+    write(&storage, family, "few").unwrap();
+    let store = storage.shared.store(family);
+    for cause in [FlushCause::Operations, FlushCause::Throughput] {
+        storage.shared.flush(store, cause).unwrap();
+        assert!(!is_written(&storage, family), "{cause:?}");
+    }
+    storage.shared.flush(store, FlushCause::Memory).unwrap();
+    assert!(is_written(&storage, family));
+}
+
 #[test]
 fn a_start_that_gets_too_few_threads_leaves_nothing_behind() {
     let fs = SimFileSystem::new(1);

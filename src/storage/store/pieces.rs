@@ -192,7 +192,7 @@ impl Filling {
         after: Option<(&[u8], &[u8])>,
     ) -> Result<(RowVersion, Option<OwnedPlace>), ReadError> {
         self.used = self.used.saturating_add(answer::row_cost(key.as_bytes()));
-        let mut part = Part::new(row.deletion(), self.gc_before);
+        let mut part = Part::new(family, row.deletion(), self.gc_before);
         if let Some((super_name, _)) = after.filter(|_| family.is_super()) {
             let mut marker = row.cells(CellRange::super_tombstone(super_name), false)?;
             marker.advance()?.into_iter().for_each(|marker| part.resume(marker));
@@ -218,7 +218,8 @@ impl Filling {
 
 /// A part of the version of a row: [`RowVersion::drop_covered`] and [`RowVersion::drop_expired`]
 /// for who does not have all of the row in memory.
-struct Part {
+struct Part<'f> {
+    family: &'f ColumnFamilySchema,
     deletion: Deletion,
     gc_before: i32,
     cells: Vec<Cell>,
@@ -228,9 +229,9 @@ struct Part {
     held: Option<Cell>,
 }
 
-impl Part {
-    fn new(deletion: Deletion, gc_before: i32) -> Self {
-        Self { deletion, gc_before, cells: Vec::new(), marker: None, held: None }
+impl<'f> Part<'f> {
+    fn new(family: &'f ColumnFamilySchema, deletion: Deletion, gc_before: i32) -> Self {
+        Self { family, deletion, gc_before, cells: Vec::new(), marker: None, held: None }
     }
 
     /// Goes on in the middle of a super column with this deletion, which is repeated before the
@@ -248,7 +249,8 @@ impl Part {
             self.cells.extend(lasts);
             return;
         }
-        let is_in_super = |marker: &Cell| marker.super_name() == cell.super_name();
+        let is_in_super =
+            |marker: &Cell| self.family.is_one_super_column(marker.super_name(), cell.super_name());
         let by_super = self.marker.as_ref().filter(|marker| is_in_super(marker));
         let by_super =
             by_super.and_then(Cell::deletion).is_some_and(|d| d.covers(cell.timestamp()));
@@ -274,4 +276,27 @@ impl Part {
 
 fn is_expired(cell: &Cell, gc_before: i32) -> bool {
     cell.deletion().is_some_and(|deletion| deletion.is_expired(gc_before))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::comparator::{Comparator, ComparatorRegistry};
+    use crate::model::schema::ColumnFamilyKind;
+
+    /// A deletion that others need not hear of any more still hides what it covers.
+    #[test]
+    fn a_deleted_super_column_does_not_come_back_under_another_name() {
+        let super_columns = ComparatorRegistry::default().resolve("IntegerType").unwrap();
+        let kind = ColumnFamilyKind::Super { super_columns, columns: Comparator::Bytes };
+        let (keyspace, name) = ("Blog".into(), "Rows".into());
+        let family = ColumnFamilySchema { keyspace, name, kind, comment: None };
+        let mut part = Part::new(&family, Deletion::NONE, 100);
+        let marker = Cell::super_tombstone(&[1], Deletion::at(20, 50));
+        let newer = Cell::live(&[0, 1], b"newer", b"", 21);
+        for cell in [marker.clone(), Cell::live(&[0, 1], b"deleted", b"", 10), newer.clone()] {
+            part.push(cell);
+        }
+        assert_eq!(part.finish(false).cells, [marker, newer]);
+    }
 }
