@@ -165,7 +165,7 @@ pub enum Problem {
     /// A number out of bounds that only this server checks.
     #[error("must be {0}")]
     OutOfBounds(&'static str),
-    /// Clients could not tell two listeners apart.
+    /// Clients could not tell two listeners apart, nor clients and nodes.
     #[error("Another listener has this port. Give each one of its own.")]
     PortTaken,
     /// A word that is none of a set that only this server has.

@@ -147,6 +147,8 @@ impl Loader<'_> {
         let replication = ours::replication(doc, do_consistency_checks, hints)?;
         memory::budget(doc, &mut memory)?;
         let admin = self.admin(doc)?;
+        let storage_socket = (network.listen_address, network.storage_port);
+        check_listeners(doc, &thrift, [storage_socket, (admin.address, admin.port)])?;
         let keyspaces = keyspaces::read(doc, self.comparators, &storage, &replication)?;
         let seeds = self.seeds(doc, network.listen_address)?;
         let directories = paths.complete(doc)?;
@@ -350,6 +352,27 @@ fn without_token(text: &str) -> String {
         rest = content.get(secret..).unwrap_or_default();
     }
     shown + rest
+}
+
+/// Refuses a further port for clients that the node needs for itself.
+fn check_listeners(
+    doc: &mut Document<'_>,
+    thrift: &ThriftSettings,
+    own: [(IpAddr, u16); 2],
+) -> Result<(), ConfigError> {
+    let entries = doc.entries("ThriftListeners", "ThriftListener")?;
+    for ((element, place), listener) in entries.into_iter().zip(&thrift.listeners) {
+        let meets = |(address, port): (IpAddr, u16)| {
+            let any = address.is_unspecified() || listener.address.is_unspecified();
+            port != 0 && port == listener.port && (any || address == listener.address)
+        };
+        if own.into_iter().any(meets)
+            && let Some(port) = Value::of_attribute(element, &place, "Port")
+        {
+            return Err(port.refuse(Problem::PortTaken));
+        }
+    }
+    Ok(())
 }
 
 /// The release whose elements a file uses, and by which it is known for one that is older than 0.6.

@@ -83,6 +83,8 @@ pub(super) struct Connection<S: Cassandra> {
     form: Option<Form>,
     /// How far the arguments of an unfinished unframed request have been passed over.
     scanner: Option<Box<Scanner>>,
+    /// Whether the operator was told of calls that are later than the generation of the port.
+    has_told_of_later: bool,
 }
 
 impl<S: Cassandra> Connection<S> {
@@ -93,7 +95,17 @@ impl<S: Cassandra> Connection<S> {
         peer: SocketAddr,
     ) -> Self {
         let session = S::Session::default();
-        Self { shared, border, pool, stream, peer, session, form: None, scanner: None }
+        Self {
+            shared,
+            border,
+            pool,
+            stream,
+            peer,
+            session,
+            form: None,
+            scanner: None,
+            has_told_of_later: false,
+        }
     }
 
     /// Serves the client until it leaves, misbehaves, or the server stops.
@@ -223,7 +235,8 @@ impl<S: Cassandra> Connection<S> {
         // Who makes a call that came later is of that generation.
         let (since, _) = method.versions;
         let version = own.max(since);
-        if version > own {
+        if version > own && !self.has_told_of_later {
+            self.has_told_of_later = true;
             self.report_later_call(method);
         }
         let head = Head { version, ..head };
@@ -343,10 +356,13 @@ impl<S: Cassandra> Connection<S> {
                 ),
             Close::Undecodable(error) => reporter
                 .warn(Reason::Malformed, format_args!("closing {peer}: no message: {error}")),
-            Close::Lacking(why) => reporter.warn(
-                Reason::Malformed,
-                format_args!("closing {peer}, as {} did: {why}", self.border.clients.version),
-            ),
+            Close::Lacking(why) => {
+                // What follows is what the client has sent, which is not for the log.
+                let (what, _) = why.split_once(" Struct: ").unwrap_or((why, ""));
+                let own = self.border.clients.version;
+                let text = format_args!("closing {peer}, as clients of {own} expect: {what}");
+                reporter.warn(Reason::Malformed, text);
+            }
             Close::OverBudget(_) => reporter.warn(
                 Reason::ReceiveBudget,
                 format_args!(

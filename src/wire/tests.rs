@@ -173,7 +173,7 @@ fn a_number_means_the_level_of_its_generation() {
     let [zero, one, quorum, all] = [Zero, One, Quorum, All].map(Some);
     let (dc, sync, any) = (Some(DcQuorum), Some(DcQuorumSync), Some(Any));
     let common = [None, zero, one, quorum];
-    assert_eq!(meant(ApiVersion::V04), [&common[..], &[all, None, None, None, None]].concat());
+    assert_eq!(meant(ApiVersion::V04), [&common[..], &[all, sync, all, None, None]].concat());
     assert_eq!(meant(ApiVersion::V05), [&common[..], &[dc, sync, all, None, None]].concat());
     assert_eq!(meant(ApiVersion::V06), [&common[..], &[dc, sync, all, any, None]].concat());
 }

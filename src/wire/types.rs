@@ -47,11 +47,11 @@ thrift_enum! {
 
 impl ConsistencyLevel {
     /// The level that a client of a generation means by a number: 0.4 meant ALL by what is DCQUORUM
-    /// since, and no number means what came later than its generation.
+    /// since, and had no greater number. Those of 0.5 count there as well, since a file of 0.5 may
+    /// look like one of 0.4, and the write of a client must not fail for that.
     pub fn meant_by(number: i32, version: ApiVersion) -> Option<Self> {
         match (version, Self::from_number(number)?) {
             (ApiVersion::V04, Self::DcQuorum) => Some(Self::All),
-            (ApiVersion::V04, Self::DcQuorumSync | Self::All) => None,
             (ApiVersion::V04 | ApiVersion::V05, Self::Any) => None,
             (_, level) => Some(level),
         }

@@ -313,7 +313,7 @@ fn faults_of_keyspaces_and_column_families() {
     check_faults(OF_06, &KEYSPACE_FAULTS);
 }
 
-const KEYSPACE_FAULTS: [Fault; 40] = [
+const KEYSPACE_FAULTS: [Fault; 41] = [
     ("<Keyspace Name=\"Shop\">", "<Keyspace>", 1, "Table name attribute is required", "<Keyspace>"),
     (
         "Name=\"Shop\"",
@@ -520,6 +520,13 @@ const KEYSPACE_FAULTS: [Fault; 40] = [
         1,
         "Another listener has this port.",
         "'9161'",
+    ),
+    (
+        "</Storage>",
+        "<ThriftListeners><ThriftListener Port='7001'/></ThriftListeners></Storage>",
+        1,
+        "Another listener has this port.",
+        "'7001'",
     ),
     (
         "</Storage>",
