@@ -7,10 +7,9 @@
 # repeated on a server that already holds data.
 
 require 'open3'
-require 'optparse'
 
 begin
-  require_relative '../ruby/lib/alexandra/connection'
+  require_relative '../ruby/lib/alexandra/checking'
   require_relative 'lib/mail'
   require_relative 'lib/model'
   require_relative 'lib/seed'
@@ -18,11 +17,8 @@ rescue LoadError => e
   abort "check.rb: #{e.message}"
 end
 
-# An answer was not the one that is due.
-class Difference < StandardError; end
-
 # One pass over one connection, with users that no other pass has.
-class Run
+class Run < Alexandra::Pass
   include Inbox
 
   STEPS = %i[deliveries mailboxes threads messages words several_words people costs letters
@@ -34,10 +30,9 @@ class Run
   SIZE = 7
   FEW = 3
 
-  attr_reader :checks
-
   # `way` are the options with which `inbox.rb` comes to the same server.
   def initialize(client, traffic, way)
+    super()
     @mail = Mail.new(client)
     @traffic = traffic
     @way = way
@@ -45,7 +40,6 @@ class Run
     # Several messages an hour, and the end of a month.
     @seed = Seed.new(messages: 250, users: 20, span: 1_291_130_000..1_291_190_000, suffix: suffix)
     @model = Model.new(@seed.each.to_a)
-    @checks = 0
     # Two who have much mail, and one who has little.
     @some = [*@seed.users.first(2), @seed.users.last]
   end
@@ -170,7 +164,9 @@ class Run
     gone.each do |message|
       @mail.delete(message.id)
       @model.delete(message.id)
-      refused("message #{message.id}", "no message #{message.id}") { @mail.message(message.id) }
+      refused("message #{message.id}", InboxError, "no message #{message.id}") do
+        @mail.message(message.id)
+      end
     end
     gone.first(3).each { |message| nowhere(message) }
     mailboxes
@@ -223,16 +219,19 @@ class Run
 
   def refusals
     unknown = TimeUUID.now
-    refused('message', "no message #{unknown}") { @mail.message(unknown) }
-    refused('delete', "no message #{unknown}") { @mail.delete(unknown) }
-    refused('search', 'no word to search for') { @mail.search(@some.first, ' -- ') }
+    refused('message', InboxError, "no message #{unknown}") { @mail.message(unknown) }
+    refused('delete', InboxError, "no message #{unknown}") { @mail.delete(unknown) }
+    refused('search', InboxError, 'no word to search for') { @mail.search(@some.first, ' -- ') }
     letter = { subject: 's', body: 'b' }
-    refused('send', 'a message needs a recipient besides its sender') do
+    refused('send', InboxError, 'a message needs a recipient besides its sender') do
       @mail.send_message(from: 'a', to: %w[a a], **letter)
     end
-    refused('send', 'not a user: "b/c"') { @mail.send_message(from: 'a', to: %w[b/c], **letter) }
-    refused('send', 'not a user: ""') { @mail.send_message(from: '', to: %w[b], **letter) }
-    refused('send', "no message #{unknown}") do
+    [['a', 'b/c', 'b/c'], ['', 'b', '']].each do |from, to, wrong|
+      refused('send', InboxError, "not a user: #{wrong.inspect}") do
+        @mail.send_message(from: from, to: [to], **letter)
+      end
+    end
+    refused('send', InboxError, "no message #{unknown}") do
       @mail.send_message(from: 'a', to: %w[b], reply_to: unknown, **letter)
     end
   end
@@ -260,8 +259,8 @@ class Run
 
   # The measurements come to an end; how long anything takes is not looked at.
   def measurements
-    same('seed', inbox('seed', '--messages', '200', '--users', '20')[/\A\d+ messages for \d+ users/],
-         '200 messages for 20 users')
+    seeded = inbox('seed', '--messages', '200', '--users', '20')
+    same('seed', seeded[/\A\d+ messages for \d+ users/], '200 messages for 20 users')
     same('bench', inbox('bench', '--users', '20', '--times', '1').lines.size, 20)
     inbox('widths', '--fill', 'yes', '--longest', '100')
     same('widths', inbox('widths', '--times', '1', '--longest', '100').lines.size, 5)
@@ -274,29 +273,12 @@ class Run
     output.force_encoding(Encoding::UTF_8)
   end
 
-  def same(what, got, due)
-    @checks += 1
-    return if got == due
-
-    lines = { due: due, got: got }.map { |which, value| "  #{which}: #{shown(value)}" }
-    raise Difference, [what, *lines].join("\n")
-  end
-
   # A value in a line, a long list by its ids.
   def shown(value)
     return value.inspect[0, 500] unless value.is_a?(Array)
 
     shown = value.map { |each| each.respond_to?(:id) ? each.id : each }
     "#{value.size}: #{shown.first(50).join(' ')}"
-  end
-
-  def refused(what, why)
-    got = begin
-      yield
-    rescue InboxError => e
-      e.message
-    end
-    same(what, got, why)
   end
 
   def post(**letter)
@@ -357,42 +339,11 @@ class Run
   end
 end
 
-def check(where, transport)
-  framed = transport == 'framed'
-  Alexandra::Connection.open(where[:host], where[:port], framed: framed) do |client, traffic|
-    way = ['--host', where[:host], '--port', where[:port].to_s, *('--framed' if framed)]
-    run = Run.new(client, traffic, way)
-    [*Run::STEPS, Run::OF_TRANSPORT.fetch(transport)].each do |step|
-      run.public_send(step)
-    rescue Difference, Thrift::TransportException
-      raise
-    rescue StandardError => e
-      raise Difference, "#{step}: after #{run.checks} answers: #{e.class}: #{e.full_message}"
-    end
-    run.checks
-  end
-end
-
-def main
-  Encoding.default_external = Encoding::UTF_8
-  where = { host: '127.0.0.1', port: 9160, transport: 'both' }
-  parser = OptionParser.new('usage: check.rb [OPTIONS]') do |options|
-    options.on('--host H') { |value| where[:host] = value }
-    options.on('--port P', Integer) { |value| where[:port] = value }
-    options.on('--transport TRANSPORT', %w[buffered framed both],
-               'a server of old spoke only one of them on its port') do |value|
-      where[:transport] = value
+Alexandra::Checking.main(title: 'inbox') do |server, transport|
+  server.open do |client, traffic|
+    Run.new(client, traffic, server.words).tap do |run|
+      steps = [*Run::STEPS, Run::OF_TRANSPORT.fetch(transport)]
+      run.steps(steps) { |step| run.public_send(step) }
     end
   end
-  parser.parse!
-  transports = where[:transport] == 'both' ? %w[buffered framed] : [where[:transport]]
-  transports.each do |transport|
-    puts "inbox, #{transport}: #{check(where, transport)} answers as they are due"
-  rescue Difference, Thrift::TransportException => e
-    abort "check.rb: #{transport}: #{e.message}"
-  end
-rescue OptionParser::ParseError => e
-  abort "check.rb: #{e.message}"
 end
-
-main

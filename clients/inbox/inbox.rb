@@ -3,10 +3,8 @@
 
 # Mail of many users that can be searched, on Cassandra. `inbox.rb --help` tells the commands.
 
-require 'optparse'
-
 begin
-  require_relative '../ruby/lib/alexandra/connection'
+  require_relative '../ruby/lib/alexandra/program'
   require_relative 'lib/mail'
   require_relative 'lib/measure'
   require_relative 'lib/seed'
@@ -32,30 +30,9 @@ class Commands
     ['send', '[TEXT]', '--from USER --to USER,USER --subject S [--reply-to ID]', 'send a message'],
     ['delete', 'ID', '', 'take a message away from all who have it'],
     ['bench', '', '[--times N] [--users N] [--seed N]', 'measure the queries on mail of a seed'],
-    ['widths', '', '[--fill yes] [--times N] [--longest N]', 'fill, then measure lists kept in other ways']
+    ['widths', '', '[--fill yes] [--times N] [--longest N]',
+     'fill, then measure lists kept in other ways']
   ].freeze
-
-  def self.usage
-    lines = TABLE.flat_map do |name, arguments, options, about|
-      ["  #{[name, options, arguments].reject(&:empty?).join(' ')}", "        #{about}"]
-    end
-    ['usage: inbox.rb [--host H] [--port P] [--framed] COMMAND ...',
-     'A text that is left out is read from standard input.', *lines].join("\n")
-  end
-
-  # The command of these words, with its options taken out of them; nil where there is none.
-  def self.parse(words)
-    row = TABLE.assoc(words.shift) or return nil
-    given = {}
-    parser = OptionParser.new("usage: inbox.rb #{row[0]} #{row[2]} #{row[1]}")
-    row[2].scan(/--([\w-]+)/) { |(name)| parser.on("--#{name} V") { |value| given[name] = value } }
-    parser.parse!(words)
-    most = row[1].end_with?('...') ? Float::INFINITY : row[1].split.size
-    least = row[1].split.count { |each| !each.start_with?('[') }
-    return nil unless words.size.between?(least, most)
-
-    [row[0], words, given]
-  end
 
   def initialize(client, traffic)
     @mail = Mail.new(client)
@@ -110,7 +87,7 @@ class Commands
   end
 
   def bench(given)
-    seed = seed_of({ 'messages' => '100000' }.merge(given))
+    seed = seed_of({ 'messages' => 100_000 }.merge(given))
     Measure.new(@mail, @traffic, seed).run(number(given, 'times', 500))
   end
 
@@ -127,7 +104,7 @@ class Commands
   end
 
   def number(given, name, default = nil)
-    Integer(given.fetch(name, default)).tap do |value|
+    given.fetch(name, default).tap do |value|
       raise InboxError, "--#{name} must be positive" unless value.positive?
     end
   end
@@ -137,37 +114,8 @@ class Commands
   end
 end
 
-def main
-  # Names and texts may be in any script, whatever the locale says.
-  Encoding.default_external = Encoding::UTF_8
-  words = ARGV.map { |word| word.dup.force_encoding(Encoding::UTF_8) }
-  where = { host: '127.0.0.1', port: 9160, framed: false }
-  parser = OptionParser.new(Commands.usage) do |options|
-    options.on('--host H') { |value| where[:host] = value }
-    options.on('--port P', Integer) { |value| where[:port] = value }
-    options.on('--framed') { where[:framed] = true }
-    options.on('--help') { return puts(Commands.usage) }
-  end
-  parser.order!(words)
-  name, arguments, given = Commands.parse(words) || abort(Commands.usage)
-  way = { framed: where[:framed] }
-  Alexandra::Connection.open(where[:host], where[:port], **way) do |client, traffic|
-    puts Commands.new(client, traffic).public_send(name, *arguments, given)
-  end
-rescue Thrift::TransportException => e
-  absent = e.type == Thrift::TransportException::NOT_OPEN
-  fault = absent ? 'no server at' : 'lost the connection to'
-  abort "inbox.rb: #{fault} #{where[:host]}:#{where[:port]}: #{e.message}"
-rescue CassandraThrift::InvalidRequestException => e
-  abort "inbox.rb: the server refuses: #{e.why}"
-rescue CassandraThrift::UnavailableException
-  abort 'inbox.rb: too few servers of the ring are up'
-rescue CassandraThrift::TimedOutException
-  abort 'inbox.rb: the ring did not answer in time'
-rescue Thrift::ApplicationException => e
-  abort "inbox.rb: the server failed: #{e.message}"
-rescue Inbox::InboxError, OptionParser::ParseError, ArgumentError => e
-  abort "inbox.rb: #{e.message}"
-end
-
-main
+program = Alexandra::Program.new(
+  'inbox.rb', 'A text that is left out is read from standard input.', Commands::TABLE,
+  [Inbox::InboxError]
+)
+program.main { |client, traffic| Commands.new(client, traffic) }

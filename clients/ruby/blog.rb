@@ -3,10 +3,8 @@
 
 # A blog on Cassandra, as one would have written it in 2010. `blog.rb --help` tells the commands.
 
-require 'optparse'
-
 begin
-  require_relative 'lib/alexandra/connection'
+  require_relative 'lib/alexandra/program'
   require_relative 'lib/bloggy/recount'
   require_relative 'lib/bloggy/text'
   require_relative 'lib/bloggy/weblog'
@@ -36,28 +34,6 @@ class Commands
     ['recount', '', '', 'mend numbers and lists from the entries'],
     ['demo', '', '', 'fill an empty blog, and show it']
   ].freeze
-
-  def self.usage
-    lines = TABLE.flat_map do |name, arguments, options, about|
-      ["  #{[name, options, arguments].reject(&:empty?).join(' ')}", "        #{about}"]
-    end
-    ['usage: blog.rb [--host H] [--port P] [--framed] COMMAND ...',
-     'Texts that are left out are read from standard input.', *lines].join("\n")
-  end
-
-  # The command of these words, with its options taken out of them; nil where there is none.
-  def self.parse(words)
-    row = TABLE.assoc(words.shift) or return nil
-    given = {}
-    parser = OptionParser.new("usage: blog.rb #{row[0]} #{row[2]} #{row[1]}")
-    row[2].scan(/--(\w+)/) { |(name)| parser.on("--#{name} VALUE") { |value| given[name] = value } }
-    parser.parse!(words)
-    most = row[1].split.size
-    least = row[1].split.count { |each| !each.start_with?('[') }
-    return nil unless words.size.between?(least, most)
-
-    [row[0], words, given]
-  end
 
   def initialize(blog)
     @blog = blog
@@ -183,36 +159,8 @@ class Commands
   end
 end
 
-def main
-  # Names and texts may be in any script, whatever the locale says.
-  Encoding.default_external = Encoding::UTF_8
-  words = ARGV.map { |word| word.dup.force_encoding(Encoding::UTF_8) }
-  where = { host: '127.0.0.1', port: 9160, framed: false }
-  parser = OptionParser.new(Commands.usage) do |options|
-    options.on('--host H') { |value| where[:host] = value }
-    options.on('--port P', Integer) { |value| where[:port] = value }
-    options.on('--framed') { where[:framed] = true }
-    options.on('--help') { return puts(Commands.usage) }
-  end
-  parser.order!(words)
-  name, arguments, given = Commands.parse(words) || abort(Commands.usage)
-  Alexandra::Connection.open(where[:host], where[:port], framed: where[:framed]) do |client|
-    puts Commands.new(Bloggy::Blog.new(client)).public_send(name, *arguments, given)
-  end
-rescue Thrift::TransportException => e
-  absent = e.type == Thrift::TransportException::NOT_OPEN
-  fault = absent ? 'no server at' : 'lost the connection to'
-  abort "blog.rb: #{fault} #{where[:host]}:#{where[:port]}: #{e.message}"
-rescue CassandraThrift::InvalidRequestException => e
-  abort "blog.rb: the server refuses: #{e.why}"
-rescue CassandraThrift::UnavailableException
-  abort 'blog.rb: too few servers of the ring are up'
-rescue CassandraThrift::TimedOutException
-  abort 'blog.rb: the ring did not answer in time'
-rescue Thrift::ApplicationException => e
-  abort "blog.rb: the server failed: #{e.message}"
-rescue Bloggy::BlogError, OptionParser::ParseError, ArgumentError => e
-  abort "blog.rb: #{e.message}"
-end
-
-main
+program = Alexandra::Program.new(
+  'blog.rb', 'Texts that are left out are read from standard input.', Commands::TABLE,
+  [Bloggy::BlogError]
+)
+program.main { |client| Commands.new(Bloggy::Blog.new(client)) }

@@ -6,56 +6,34 @@
 # Exits with 1 at the first difference and says which. Each run has names of its own, so it can be
 # repeated on a server that already holds data; only nobody else may post at the same time.
 
-require 'optparse'
-
 begin
-  require_relative 'lib/alexandra/connection'
+  require_relative 'lib/alexandra/checking'
   require_relative 'check_lists'
   require_relative 'lib/bloggy/weblog'
 rescue LoadError => e
   abort "check.rb: #{e.message}"
 end
 
-# An answer was not the one that is due.
-class Difference < StandardError; end
-
 # One pass over one connection: the client, the blog, and names that no other pass has.
-class Run
+class Run < Alexandra::Pass
   include CassandraThrift
 
   KEYSPACE = Bloggy::Blog::KEYSPACE
   ONE = ConsistencyLevel::ONE
 
-  attr_reader :client, :blog, :checks, :slugs, :id
+  attr_reader :client, :blog, :slugs, :id
 
   def initialize(client)
+    super()
     @client = client
     @blog = Bloggy::Blog.new(client)
     @id = Process.clock_gettime(Process::CLOCK_REALTIME, :nanosecond).to_s(16)
-    @checks = 0
     @slugs = []
   end
 
   # A name of this pass.
   def name(text)
     "#{text} #{id}"
-  end
-
-  # The answer is exactly the one that is due.
-  def same(what, got, due)
-    @checks += 1
-    raise Difference, "#{what}:\n  due: #{due.inspect}\n  got: #{got.inspect}" unless got == due
-  end
-
-  # The block raises this exception, with this text where one is given.
-  def refused(what, kind, why = nil)
-    got = begin
-      yield
-    rescue kind => e
-      e
-    end
-    same(what, got.class, kind)
-    same(what, got.why, why) if why
   end
 
   # The calls, with the arguments that are always the same here.
@@ -414,45 +392,14 @@ module Scenario
   end
 end
 
-def check(where, transport, protocol, scenarios)
-  way = { framed: transport == 'framed', accelerated: protocol == 'accelerated' }
-  Alexandra::Connection.open(where[:host], where[:port], **way) do |client|
-    run = Run.new(client)
-    scenarios.flat_map { |all| all::STEPS.map { |step| all.method(step) } }.each do |step|
-      step.call(run)
-    rescue Difference, Thrift::TransportException
-      raise
-    rescue StandardError => e
-      raise Difference, "#{step.name}: after #{run.checks} answers: #{e.class}: #{e.message}"
-    end
-    run.checks
-  end
-end
-
-def main
-  Encoding.default_external = Encoding::UTF_8
-  where = { host: '127.0.0.1', port: 9160, transport: 'both' }
-  parser = OptionParser.new('usage: check.rb [OPTIONS]') do |options|
-    options.on('--host H') { |value| where[:host] = value }
-    options.on('--port P', Integer) { |value| where[:port] = value }
-    options.on('--transport TRANSPORT', %w[buffered framed both],
-               'a server of old spoke only one of them on its port') do |value|
-      where[:transport] = value
+# Without its C part the Thrift library has one protocol only.
+protocols = ['binary', *('accelerated' if Alexandra::Connection.accelerator?)]
+Alexandra::Checking.main(title: 'ruby', protocols: protocols) do |server, _, protocol|
+  # Lists are read and mended by hundreds of calls of few kinds: once for each transport.
+  scenarios = [Scenario, *(Lists if protocol == protocols.last)]
+  server.open(accelerated: protocol == 'accelerated') do |client|
+    Run.new(client).tap do |run|
+      scenarios.each { |all| run.steps(all::STEPS) { |step| all.public_send(step, run) } }
     end
   end
-  parser.parse!
-  transports = where[:transport] == 'both' ? %w[buffered framed] : [where[:transport]]
-  protocols = ['binary', *('accelerated' if Alexandra::Connection.accelerator?)]
-  transports.product(protocols).each do |transport, protocol|
-    way = "ruby, #{transport}, #{protocol}"
-    # Lists are read and mended by hundreds of calls of few kinds: once for each transport.
-    scenarios = [Scenario, *(Lists if protocol == protocols.last)]
-    puts "#{way}: #{check(where, transport, protocol, scenarios)} answers as they are due"
-  rescue Difference, Thrift::TransportException => e
-    abort "check.rb: #{way}: #{e.message}"
-  end
-rescue OptionParser::ParseError => e
-  abort "check.rb: #{e.message}"
 end
-
-main

@@ -7,19 +7,15 @@
 # repeated on a server that already holds data.
 
 require 'delegate'
-require 'optparse'
 
 begin
-  require_relative '../ruby/lib/alexandra/connection'
+  require_relative '../ruby/lib/alexandra/checking'
   require_relative 'lib/model'
   require_relative 'lib/seed'
   require_relative 'lib/timeline'
 rescue LoadError => e
   abort "check.rb: #{e.message}"
 end
-
-# An answer was not the one that is due.
-class Difference < StandardError; end
 
 # A client that loses its connection at a chosen write: it counts down with each batch.
 class Breaking < SimpleDelegator
@@ -33,12 +29,13 @@ class Breaking < SimpleDelegator
 end
 
 # One pass over one connection: the service, the model, and users that no other pass has.
-class Run
+class Run < Alexandra::Pass
   include Timeline
 
-  attr_reader :service, :model, :checks, :seed, :chance, :client
+  attr_reader :service, :model, :seed, :chance, :client
 
   def initialize(client, traffic, number)
+    super()
     @client = client
     @traffic = traffic
     @service = Service.new(Alexandra::Keyspace.new(client, Service::KEYSPACE))
@@ -46,26 +43,11 @@ class Run
     @id = Process.clock_gettime(Process::CLOCK_REALTIME, :nanosecond).to_s(16)
     @seed = Seed.new(users: 16, tweets: 240, months: 26, seed: number, prefix: "#{@id}/ü-")
     @chance = Random.new(number)
-    @checks = 0
   end
 
   # A user of this pass.
   def user(name)
     "#{name} #{@id}"
-  end
-
-  # The answer is exactly the one that is due.
-  def same(what, got, due)
-    @checks += 1
-    raise Difference, "#{what}:\n  due: #{due.inspect}\n  got: #{got.inspect}" unless got == due
-  end
-
-  # The block raises this, with a text that contains this.
-  def refused(what, kind, why)
-    yield
-    same(what, 'nothing was refused', why)
-  rescue kind => e
-    same(what, e.message.include?(why), true)
   end
 
   # How many calls the block makes.
@@ -247,10 +229,11 @@ module Scenario
     counts(run)
     reader = run.model.followers(user).first
     run.same('a full page', run.service.home(reader, size: 10).first.size, 10)
-    run.refused('twice', Timeline::TimelineError, 'no tweet') do
-      run.service.delete(user, whole.first.id)
+    id = whole.first.id
+    run.refused('twice', Timeline::TimelineError, "no tweet #{id} of #{user}") do
+      run.service.delete(user, id)
     end
-    run.same('a deleted tweet', run.service.find(user, whole.first.id), nil)
+    run.same('a deleted tweet', run.service.find(user, id), nil)
   end
 
   # Following brings the newest page; what comes after unfollowing does not come.
@@ -340,47 +323,24 @@ module Scenario
   def refusals(run)
     kind = Timeline::TimelineError
     user = run.user('a')
-    run.refused('too long', kind, 'not 141') { run.service.tweet(user, 'x' * 141) }
-    run.refused('empty', kind, 'not 0') { run.service.tweet(user, '') }
-    run.refused('no name', kind, 'needs a name') { run.service.tweet('', 'x') }
+    { 'too long' => 'x' * 141, 'empty' => '' }.each do |what, text|
+      why = "a tweet has 1 to 140 characters, not #{text.size}"
+      run.refused(what, kind, why) { run.service.tweet(user, text) }
+    end
+    run.refused('no name', kind, 'a user needs a name') { run.service.tweet('', 'x') }
     run.refused('himself', kind, 'nobody follows himself') { run.service.follow(user, user) }
-    run.refused('backwards', kind, 'before the second') { run.service.between(user, 2, 2) }
+    why = 'the first moment must be before the second'
+    run.refused('backwards', kind, why) { run.service.between(user, 2, 2) }
   end
 end
 
-def check(where, transport, number)
-  Alexandra::Connection.open(where[:host], where[:port], framed: transport == 'framed') do |*open|
-    run = Run.new(*open, number)
-    Scenario::STEPS.each do |step|
-      Scenario.public_send(step, run)
-    rescue Difference, Thrift::TransportException
-      raise
-    rescue StandardError => e
-      raise Difference, "#{step}: after #{run.checks} answers: #{e.full_message(highlight: false)}"
-    end
-    run.checks
-  end
-end
+# Each transport has other users and tweets.
+NUMBERS = { 'buffered' => 1, 'framed' => 2 }.freeze
 
-def main
-  Encoding.default_external = Encoding::UTF_8
-  where = { host: '127.0.0.1', port: 9160, transport: 'both' }
-  parser = OptionParser.new('usage: check.rb [OPTIONS]') do |options|
-    options.on('--host H') { |value| where[:host] = value }
-    options.on('--port P', Integer) { |value| where[:port] = value }
-    options.on('--transport TRANSPORT', %w[buffered framed both]) do |value|
-      where[:transport] = value
+Alexandra::Checking.main do |server, transport|
+  server.open do |client, traffic|
+    Run.new(client, traffic, NUMBERS.fetch(transport)).tap do |run|
+      run.steps(Scenario::STEPS) { |step| Scenario.public_send(step, run) }
     end
   end
-  parser.parse!
-  transports = where[:transport] == 'both' ? %w[buffered framed] : [where[:transport]]
-  transports.each.with_index(1) do |transport, number|
-    puts "#{transport}: #{check(where, transport, number)} answers as they are due"
-  rescue Difference, Thrift::TransportException => e
-    abort "check.rb: #{transport}: #{e.message}"
-  end
-rescue OptionParser::ParseError => e
-  abort "check.rb: #{e.message}"
 end
-
-main

@@ -3,11 +3,10 @@
 
 # Short messages on Cassandra, in rows by user and month. `timeline.rb --help` tells the commands.
 
-require 'optparse'
 require 'time'
 
 begin
-  require_relative '../ruby/lib/alexandra/connection'
+  require_relative '../ruby/lib/alexandra/program'
   require_relative 'lib/bench'
   require_relative 'lib/seed'
   require_relative 'lib/timeline'
@@ -19,7 +18,7 @@ end
 class Commands
   include Timeline
 
-  # Command, its arguments, its options, what it does. `home` as an option takes no value.
+  # Command, its arguments, its options, what it does.
   TABLE = [
     ['tweet', 'USER [TEXT]', '', 'publish a text, and deliver it to those who follow'],
     ['show', 'USER', '[--from ID] [--size N]', 'what a user has written, newest first'],
@@ -37,31 +36,6 @@ class Commands
     ['bench', '', '[--users N] [--tweets N] [--months N] [--seed N] [--rounds N]',
      'measure reads of what the same seed has filled in']
   ].freeze
-
-  def self.usage
-    lines = TABLE.flat_map do |name, arguments, options, about|
-      ["  #{[name, options, arguments].reject(&:empty?).join(' ')}", "        #{about}"]
-    end
-    ['usage: timeline.rb [--host H] [--port P] [--framed] COMMAND ...',
-     'A text that is left out is read from standard input.', *lines].join("\n")
-  end
-
-  # The command of these words, with its options taken out of them; nil where there is none.
-  def self.parse(words)
-    row = TABLE.assoc(words.shift) or return nil
-    given = {}
-    parser = OptionParser.new("usage: timeline.rb #{row[0]} #{row[2]} #{row[1]}")
-    row[2].scan(/--(\w+)( [A-Z]+)?/) do |name, value|
-      kind = value == ' N' ? Integer : nil
-      parser.on(*["--#{name}#{value}", kind].compact) { |parsed| given[name.to_sym] = parsed }
-    end
-    parser.parse!(words)
-    most = row[1].split.size
-    least = row[1].split.count { |each| !each.start_with?('[') }
-    return nil unless words.size.between?(least, most)
-
-    [row[0], words, given]
-  end
 
   def initialize(service, traffic)
     @service = service
@@ -81,14 +55,14 @@ class Commands
   end
 
   def recent(user, given)
-    now = given.key?(:at) ? moment(given[:at]) : Time.now
-    page(*@service.recent(user, seconds: given.fetch(:minutes, 10) * 60, now: now,
-                                home: given.key?(:home), **place(given)))
+    now = given.key?('at') ? moment(given['at']) : Time.now
+    page(*@service.recent(user, seconds: given.fetch('minutes', 10) * 60, now: now,
+                                home: given.key?('home'), **place(given)))
   end
 
   def between(user, from, before, given)
     bounds = [from, before].map { |text| moment(text).to_r }
-    page(*@service.between(user, *bounds, home: given.key?(:home), **place(given)))
+    page(*@service.between(user, *bounds, home: given.key?('home'), **place(given)))
   end
 
   def count(user, _given)
@@ -121,15 +95,15 @@ class Commands
   end
 
   def seed(given)
-    seed = Seed.new(**given)
+    seed = seed_of(given)
     seed.fill(@service)
     "#{seed.users.size} users, #{seed.follows.size} pairs of who follows whom, " \
       "#{seed.tweets.size} tweets from #{seed.users.first} to #{seed.users.last}"
   end
 
   def bench(given)
-    rounds = given.delete(:rounds) || 300
-    seed = Seed.new(**given)
+    rounds = given.delete('rounds') || 300
+    seed = seed_of(given)
     newest = seed.tweets.last
     unless @service.find(newest.author, newest.id)
       raise TimelineError, 'this seed was not filled in: run the command seed with the same numbers'
@@ -140,11 +114,15 @@ class Commands
 
   private
 
+  def seed_of(given)
+    Seed.new(**given.transform_keys(&:to_sym))
+  end
+
   def place(given)
-    place = { size: given.fetch(:size, Service::PAGE_SIZE) }
+    place = { size: given.fetch('size', Service::PAGE_SIZE) }
     raise TimelineError, 'a page has at least one tweet' unless place[:size].positive?
 
-    place[:start] = id_of(given[:from]) if given.key?(:from)
+    place[:start] = id_of(given['from']) if given.key?('from')
     place
   end
 
@@ -172,42 +150,11 @@ class Commands
   end
 end
 
-def run(where, name, arguments, given)
-  host, port, framed = where.values_at(:host, :port, :framed)
-  Alexandra::Connection.open(host, port, framed: framed) do |client, traffic|
-    keyspace = Alexandra::Keyspace.new(client, Timeline::Service::KEYSPACE)
-    commands = Commands.new(Timeline::Service.new(keyspace), traffic)
-    puts commands.public_send(name, *arguments, given)
-  end
-rescue Thrift::TransportException => e
-  absent = e.type == Thrift::TransportException::NOT_OPEN
-  fault = absent ? 'no server at' : 'lost the connection to'
-  abort "timeline.rb: #{fault} #{host}:#{port}: #{e.message}"
+program = Alexandra::Program.new(
+  'timeline.rb', 'A text that is left out is read from standard input.', Commands::TABLE,
+  [Timeline::TimelineError]
+)
+program.main do |client, traffic|
+  keyspace = Alexandra::Keyspace.new(client, Timeline::Service::KEYSPACE)
+  Commands.new(Timeline::Service.new(keyspace), traffic)
 end
-
-def main
-  # Names and texts may be in any script, whatever the locale says.
-  Encoding.default_external = Encoding::UTF_8
-  words = ARGV.map { |word| word.dup.force_encoding(Encoding::UTF_8) }
-  where = { host: '127.0.0.1', port: 9160, framed: false }
-  parser = OptionParser.new(Commands.usage) do |options|
-    options.on('--host H') { |value| where[:host] = value }
-    options.on('--port P', Integer) { |value| where[:port] = value }
-    options.on('--framed') { where[:framed] = true }
-    options.on('--help') { return puts(Commands.usage) }
-  end
-  parser.order!(words)
-  run(where, *(Commands.parse(words) || abort(Commands.usage)))
-rescue CassandraThrift::InvalidRequestException => e
-  abort "timeline.rb: the server refuses: #{e.why}"
-rescue CassandraThrift::UnavailableException
-  abort 'timeline.rb: too few servers of the ring are up'
-rescue CassandraThrift::TimedOutException
-  abort 'timeline.rb: the ring did not answer in time'
-rescue Thrift::ApplicationException => e
-  abort "timeline.rb: the server failed: #{e.message}"
-rescue Timeline::TimelineError, OptionParser::ParseError, ArgumentError => e
-  abort "timeline.rb: #{e.message}"
-end
-
-main

@@ -1,45 +1,10 @@
 # frozen_string_literal: true
 
+require_relative '../../ruby/lib/alexandra/figures'
 require_relative 'mail'
 require_relative 'seed'
 
 module Inbox
-  # What one query took, over many times: seconds, calls, and bytes both ways.
-  class Measurement
-    def initialize(traffic)
-      @traffic = traffic
-      @seconds = []
-      @calls = 0
-      @bytes = 0
-    end
-
-    # Measures the block once.
-    def take
-      calls = @traffic.calls
-      bytes = @traffic.sent + @traffic.received
-      start = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-      yield
-      @seconds << Process.clock_gettime(Process::CLOCK_MONOTONIC) - start
-      @calls += @traffic.calls - calls
-      @bytes += @traffic.sent + @traffic.received - bytes
-    end
-
-    # Half of the queries took no longer, 95 and 99 of a hundred did not: milliseconds.
-    def percentiles
-      sorted = @seconds.sort
-      [0.5, 0.95, 0.99].map { |share| sorted[(sorted.size * share).ceil - 1] * 1000 }
-    end
-
-    # Calls and bytes of one query, on average, and the percentiles of its time.
-    def to_s
-      figures = [@calls.fdiv(@seconds.size), @bytes.fdiv(@seconds.size), *percentiles]
-      format('%<calls>6.1f %<bytes>9d %<half>8.2f %<most>8.2f %<nearly_all>8.2f',
-             %i[calls bytes half most nearly_all].zip(figures).to_h)
-    end
-
-    HEADING = format('%6s %9s %8s %8s %8s', 'calls', 'bytes', 'p50', 'p95', 'p99').freeze
-  end
-
   # Measures every query of the inbox on mail that was seeded. Queries are different each time, the
   # same in each run, and take turns, so that what else the machine does meets all alike.
   class Measure
@@ -64,16 +29,16 @@ module Inbox
     # The lines of a table, after so many rounds of all queries.
     def run(rounds)
       queries = yardsticks.merge(pages, words, several_words, people, writes)
-      taken = queries.transform_values { Measurement.new(@traffic) }
+      taken = queries.transform_values { Alexandra::Figures::Cost.new(@traffic) }
       rounds.times do
         queries.each do |name, (subject, query)|
           # What is asked for is chosen before the clock runs.
           given = subject.call
-          taken[name].take { query.call(*given) }
+          taken[name].measure { query.call(*given) }
         end
       end
-      [format(NAME, 'query') + Measurement::HEADING,
-       *taken.map { |name, measurement| format(NAME, name) + measurement.to_s }]
+      [format(NAME, 'query') + Alexandra::Figures::HEADING,
+       *taken.map { |name, cost| format(NAME, name) + cost.row(cost.carried) }]
     end
 
     private

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
+require_relative '../../ruby/lib/alexandra/figures'
 require_relative 'mail'
-require_relative 'measure'
 
 module Inbox
   # The newest page of one list, by how long the list is and by how it is kept: in one super
@@ -40,14 +40,15 @@ module Inbox
 
     # The lines of a table, after reading the newest page of each list so many times, in turns.
     def run(times)
-      taken = @widths.product(readers.keys).to_h { |list| [list, Measurement.new(@traffic)] }
+      lists = @widths.product(readers.keys)
+      taken = lists.to_h { |list| [list, Alexandra::Figures::Cost.new(@traffic)] }
       times.times do
-        taken.each do |(width, kept), measurement|
-          measurement.take { read(width, kept) }
-        end
+        taken.each { |(width, kept), cost| cost.measure { read(width, kept) } }
       end
-      [format('%-33s ', 'list') + Measurement::HEADING,
-       *taken.map { |(width, kept), each| format(NAME, width: width, kept: kept) + each.to_s }]
+      rows = taken.map do |(width, kept), cost|
+        format(NAME, width: width, kept: kept) + cost.row(cost.carried)
+      end
+      [format('%-33s ', 'list') + Alexandra::Figures::HEADING, *rows]
     end
 
     private

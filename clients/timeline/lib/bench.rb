@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative '../../ruby/lib/alexandra/figures'
 require_relative 'timeline'
 
 module Timeline
@@ -8,21 +9,7 @@ module Timeline
   # The queries take turns, so that what else the machine does meets all of them alike. The first
   # two are the yardstick: a call that reads nothing, and one that reads one column.
   class Bench
-    # What was measured of one query: milliseconds, calls and bytes received, for each round.
-    Result = Struct.new(:times, :calls, :bytes) do
-      def to_s
-        row = [50, 95, 99].map { |percent| format('%9.2f', percentile(percent)) }
-        format('%<calls>6.1f %<bytes>8d', calls: mean(calls), bytes: mean(bytes)) + row.join
-      end
-
-      def percentile(percent)
-        times.sort[((times.size - 1) * percent / 100.0).round]
-      end
-
-      def mean(values)
-        values.sum.to_f / values.size
-      end
-    end
+    NAME = '%-33s '
 
     def initialize(service, traffic, seed, now: Seed::UNTIL)
       @service = service
@@ -35,14 +22,14 @@ module Timeline
 
     # Measures so many rounds of all queries, and returns a table.
     def run(rounds)
-      results = queries.to_h { |name, _| [name, Result.new([], [], [])] }
+      costs = queries.transform_values { Alexandra::Figures::Cost.new(@traffic) }
       rounds.times do
         # Anybody of the first tenth, who have most to show.
         @reader = @seed.users[@chance.rand([@seed.users.size / 10, 1].max)]
-        queries.each { |name, query| measure(results[name], &query) }
+        queries.each { |name, query| costs[name].measure(&query) }
       end
-      header = format('%-34s %6s %8s %8s %8s %8s', *%w[query calls bytes p50 p95 p99])
-      [header, *results.map { |name, result| format('%-34s %s', name, result) }].join("\n")
+      rows = costs.map { |name, cost| format(NAME, name) + cost.row(cost.received) }
+      [format(NAME, 'query') + Alexandra::Figures::HEADING, *rows].join("\n")
     end
 
     private
@@ -62,16 +49,6 @@ module Timeline
         'count' => -> { @service.count(@reader) },
         'tweet' => -> { @service.tweet(scribe, 'One of those who are not followed.') }
       }
-    end
-
-    def measure(result)
-      before = @traffic.to_a
-      start = Process.clock_gettime(Process::CLOCK_MONOTONIC, :float_millisecond)
-      yield
-      result.times << (Process.clock_gettime(Process::CLOCK_MONOTONIC, :float_millisecond) - start)
-      calls, _, received = @traffic.to_a.zip(before).map { |after, earlier| after - earlier }
-      result.calls << calls
-      result.bytes << received
     end
 
     # The id of some tweet of a user.
