@@ -83,10 +83,14 @@ module Alexandra
       words = ARGV.map { |word| word.dup.force_encoding(Encoding::UTF_8) }
       parser(server).order!(words)
       command, given = parse(words) || abort(usage)
-      server.open { |*open| puts yield(*open).public_send(command, *words, given) }
+      open = false
+      server.open do |client, traffic|
+        open = true
+        puts yield(client, traffic).public_send(command, *words, given)
+      end
     rescue Thrift::TransportException => e
-      absent = e.type == Thrift::TransportException::NOT_OPEN
-      fault = absent ? 'no server at' : 'lost the connection to'
+      # The library has one type for a server that is not there and for one that goes away.
+      fault = open ? 'lost the connection to' : 'no server at'
       abort "#{@name}: #{fault} #{server}: #{e.message}"
     rescue *@failures, OptionParser::ParseError, ArgumentError => e
       abort "#{@name}: #{e.message}"
