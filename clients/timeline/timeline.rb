@@ -102,8 +102,10 @@ class Commands
   end
 
   def bench(given)
-    rounds = given.delete('rounds') || 300
-    seed = seed_of(given)
+    seed = seed_of(given.except('rounds'))
+    rounds = given['rounds'] || 300
+    raise TimelineError, "--rounds #{rounds}: at least 1" unless rounds.positive?
+
     newest = seed.tweets.last
     unless @service.find(newest.author, newest.id)
       raise TimelineError, 'this seed was not filled in: run the command seed with the same numbers'
@@ -115,6 +117,9 @@ class Commands
   private
 
   def seed_of(given)
+    name, number = given.find { |_, value| value.is_a?(Integer) && !value.positive? }
+    raise TimelineError, "--#{name} #{number}: at least 1" if name
+
     Seed.new(**given.transform_keys(&:to_sym))
   end
 

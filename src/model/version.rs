@@ -374,9 +374,10 @@ mod tests {
 
     #[test]
     fn of_two_names_of_one_place_the_same_counts_everywhere() {
-        let live = |name: &[u8]| Cell::live(b"", name, b"v", 1);
-        let deleted = |name: &[u8]| Cell::super_tombstone(name, Deletion::at(1, 1));
-        let kinds: [&dyn Fn(&[u8]) -> Cell; 2] = [&live, &deleted];
+        let kinds: [fn(&[u8]) -> Cell; 2] = [
+            |name| Cell::live(b"", name, b"v", 1),
+            |name| Cell::super_tombstone(name, Deletion::at(1, 1)),
+        ];
         for cell in kinds {
             let (one, other) = (cell(&[1]), cell(&[0, 1]));
             assert_eq!(one.clone().reconcile(other.clone()), one);

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require 'digest'
 require_relative 'message'
 
 module Inbox
@@ -47,6 +48,8 @@ module Inbox
       @messages = messages
       @span = span
       @seed = seed
+      # Ids of one seed are no others' either.
+      @tail = suffix.empty? ? "\0" * 8 : Digest::MD5.digest(suffix)[0, 8]
       names = FIRST.product(LAST).map { |pair| pair.join('.') + suffix }
       @users = names.shuffle(random: Random.new(seed)).first(users)
       @writers = Zipf.new(users, 0.7)
@@ -83,7 +86,7 @@ module Inbox
 
     def id(random, number)
       seconds = @span.begin + (@span.end - @span.begin) * number / @messages
-      tail = random.bytes(8)
+      tail = random.bytes(8).bytes.zip(@tail.bytes).map { |one, other| one ^ other }.pack('C*')
       tail.setbyte(0, 0x80 | (tail.getbyte(0) & 0x3F))
       moment = TimeUUID.at(seconds + Rational(number % 1000, 1000)).bytes[0, 8]
       TimeUUID.new(moment + tail)

@@ -16,7 +16,11 @@ module Alexandra
     # Adds the options that find it to a parser.
     def found_by(options)
       options.on('--host H') { |value| self.host = value }
-      options.on('--port P', Integer) { |value| self.port = value }
+      options.on('--port P', Integer) do |value|
+        raise OptionParser::InvalidArgument, "#{value}, 1 to 65535" unless value.between?(1, 65_535)
+
+        self.port = value
+      end
     end
 
     # The words by which another program here finds it.
@@ -92,6 +96,8 @@ module Alexandra
       # The library has one type for a server that is not there and for one that goes away.
       fault = open ? 'lost the connection to' : 'no server at'
       abort "#{@name}: #{fault} #{server}: #{e.message}"
+    rescue SocketError => e
+      abort "#{@name}: no server at #{server}: #{e.message}"
     rescue *@failures, OptionParser::ParseError, ArgumentError => e
       abort "#{@name}: #{e.message}"
     rescue CassandraThrift::InvalidRequestException => e
