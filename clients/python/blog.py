@@ -186,7 +186,13 @@ def _tags(words):
 
 
 def _body(options):
-    return sys.stdin.read().strip() if options.text is None else options.text
+    if options.text is not None:
+        return options.text
+    sys.stdin.reconfigure(encoding="utf-8")
+    try:
+        return sys.stdin.read().strip()
+    except UnicodeDecodeError:
+        raise BlogError("the text of standard input is not UTF-8") from None
 
 
 if __name__ == "__main__":

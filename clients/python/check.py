@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 try:
-    from alexandra import timeuuid
+    from alexandra import program, timeuuid
     from alexandra.bindings import ttypes
     from alexandra.connection import Connection, has_accelerator
     from bloggy.paging import Page
@@ -386,7 +386,7 @@ def main():
     """Runs the scenario once for each transport and protocol."""
     parser = argparse.ArgumentParser(prog="check.py", description=__doc__.split("\n")[0])
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=9160)
+    parser.add_argument("--port", type=program.port, default=9160)
     parser.add_argument("--transport", choices=["buffered", "framed", "both"], default="both",
                         help="a server of old spoke only one of them on its port")
     options = parser.parse_args()

@@ -41,28 +41,26 @@ def _parser():
         sub.set_defaults(run=run)
         return sub
 
-    def at_least_one(text):
-        if int(text) < 1:
-            raise ValueError
-        return int(text)
-
     seed = command("seed", _seed, "write texts that are made from a seed")
     splits = command("splits", _splits, "show how the ring is cut")
     count = command("count", _count, "count the words")
     model = command("model", _model, "what count prints after seed, without a server")
     for sub in (seed, count):
-        sub.add_argument("--workers", type=at_least_one, default=2, help="processes")
+        sub.add_argument("--workers", type=program.number(1, program.MOST_PROCESSES), default=2,
+                         help="processes")
     for sub in (seed, model):
-        sub.add_argument("--rows", type=int, required=True)
-        sub.add_argument("--seed", type=int, default=1)
+        sub.add_argument("--rows", type=program.number(0), required=True)
+        sub.add_argument("--seed", type=program.number(0), default=1)
     for sub in (splits, count):
         sub.add_argument("--column", default="text")
-        sub.add_argument("--keys-per-split", type=at_least_one, default=16_384)
-        sub.add_argument("--page", type=at_least_one, default=PAGE_SIZE, help="rows of a call")
+        sub.add_argument("--keys-per-split", type=program.number(1), default=16_384)
+        sub.add_argument("--page", type=program.number(1), default=PAGE_SIZE,
+                         help="rows of a call")
     for sub in (count, model):
-        sub.add_argument("--top", type=int, default=20, help="so many of the most frequent words")
+        sub.add_argument("--top", type=program.number(0), default=20,
+                         help="so many of the most frequent words")
     splits.add_argument("--rows", action="store_true", help="read them all, and tell their rows")
-    count.add_argument("--server-pid", type=int, action="append", default=[],
+    count.add_argument("--server-pid", type=program.number(1), action="append", default=[],
                        help="tell the CPU time of this process as well; may be repeated")
     return parser
 

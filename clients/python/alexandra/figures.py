@@ -29,9 +29,9 @@ class Cost:
 
 
 def percentile(values, part):
-    """The least of the values that `part` of 100 do not exceed."""
+    """The least of the values that `part` of 100 do not exceed; 0 of nothing."""
     ascending = sorted(values)
-    return ascending[max(0, -(-len(ascending) * part // 100) - 1)]
+    return ascending[max(0, -(-len(ascending) * part // 100) - 1)] if ascending else 0
 
 
 def mean(values):

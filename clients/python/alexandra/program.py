@@ -10,13 +10,60 @@ from thrift.transport.TTransport import TTransportException
 from .bindings import ttypes
 
 
+# Numbers of the interface have 32 bits and a sign.
+MOST = 2**31 - 1
+# Processes that one program starts; more of them only wait for one another.
+MOST_PROCESSES = 256
+
+
+def number(least, most=MOST, kind=int):
+    """A type of arguments: a number from `least` to `most`; a whole one if not told otherwise."""
+    what = "a whole number" if kind is int else "a number"
+
+    def parse(text):
+        try:
+            found = kind(text)
+        except ValueError:
+            found = None
+        # Of what is not a number, which a float can be, no comparison holds.
+        if found is None or not least <= found <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what} from {least} to {most}")
+        return found
+
+    return parse
+
+
+port = number(1, 65535)
+
+
 def parser(name, description):
     """A parser with the options that every program has."""
-    made = argparse.ArgumentParser(prog=name, description=description)
-    made.add_argument("--host", default="127.0.0.1")
-    made.add_argument("--port", type=int, default=9160)
+    made = _Parser(prog=name, description=description)
+    made.add_argument("--host", type=_host, default="127.0.0.1")
+    made.add_argument("--port", type=port, default=9160)
     made.add_argument("--framed", action="store_true", help="framed instead of buffered")
     return made
+
+
+class _Parser(argparse.ArgumentParser):
+    """Refuses arguments that are not UTF-8: Python hands them on as text that nobody can send."""
+
+    def parse_args(self, args=None, namespace=None):
+        for argument in sys.argv[1:] if args is None else args:
+            try:
+                argument.encode()
+            except UnicodeEncodeError:
+                self.error(f"an argument is not UTF-8: {argument!r}")
+        return super().parse_args(args, namespace)
+
+
+def _host(text):
+    try:
+        # As it is done on the way to the name service.
+        text.encode("idna")
+    except UnicodeError:
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be the name of a host") from None
+    return text
 
 
 def run(options, name, work, failures=()):
@@ -47,6 +94,12 @@ def run(options, name, work, failures=()):
         sys.exit(f"{name}: the ring did not answer in time")
     except TApplicationException as error:
         sys.exit(f"{name}: the server failed: {error.message}")
+
+
+def progress(text):
+    """Writes over the line before on a terminal; elsewhere that would be one endless line."""
+    if sys.stdout.isatty():
+        print(f"\r{text}", end="", flush=True)
 
 
 def show(lines):
