@@ -5,7 +5,9 @@ Exits with 1 at the first difference and says which. It begins with deleting all
 finds, so it can be repeated.
 """
 
+import errno
 import multiprocessing
+import os
 import socket
 import sys
 import threading
@@ -242,10 +244,9 @@ class Cutter:
     """A server that passes on what another one says, and hangs up in the middle of it."""
 
     def __init__(self, host, port, cut_after):
-        self.host = "127.255.255.253"
         self.cuts = 0
         self._target, self._cut_after = (host, port), cut_after
-        self._listener = socket.create_server((self.host, port))
+        self.host, self._listener = _listen(port)
         threading.Thread(target=self._accept, daemon=True).start()
 
     def __enter__(self):
@@ -273,6 +274,19 @@ class Cutter:
             # Also wakes the thread that waits for the other direction.
             each.shutdown(socket.SHUT_RDWR)
             each.close()
+
+
+def _listen(port):
+    """A listener at this port, on an address that no other check on this machine has."""
+    for attempt in range(256):
+        high, low = divmod((os.getpid() + attempt) % 2**16, 256)
+        host = f"127.254.{high}.{low}"
+        try:
+            return host, socket.create_server((host, port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+    raise checking.Difference(f"port {port} is taken on all addresses up to {host}")
 
 
 def _pass_on(source, target, limit=1 << 60):

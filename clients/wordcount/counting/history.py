@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 
+from alexandra.checking import Difference
 from alexandra.keyspace import Keyspace, delete, put
 
 from .servers import Servers, insist
@@ -55,15 +56,32 @@ class Writer:
         arguments = (other, address, (keyspace, family, consistency), keys, seed)
         self._process = multiprocessing.Process(target=_change, args=arguments, daemon=True)
         self._process.start()
+        # Now that end is held by the process alone, whose end is that of the pipe.
+        other.close()
+        self._keys = f"{keys[0]} to {keys[-1]}"
         # A count begins when changes are under way.
-        self._mine.recv()
+        self._receive()
 
     def stop(self):
         """Ends it, and returns all changes, in their order."""
-        self._mine.send("stop")
-        changes = self._mine.recv()
+        try:
+            self._mine.send("stop")
+        except BrokenPipeError:
+            self._died()
+        changes = self._receive()
         self._process.join()
         return changes
+
+    def _receive(self):
+        try:
+            return self._mine.recv()
+        except (EOFError, ConnectionResetError):
+            self._died()
+
+    def _died(self):
+        self._process.join(10)
+        code = self._process.exitcode
+        raise Difference(f"the writer of rows {self._keys} has ended with {code}") from None
 
 
 def _change(pipe, address, where, keys, seed):
