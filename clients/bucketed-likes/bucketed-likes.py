@@ -15,7 +15,7 @@ try:
     from alexandra.connection import Connection
     from spread import growing, work
     from spread.measure import Measure, distribution
-    from spread.post import Likes, LikesError
+    from spread.post import MOST_BUCKETS, Likes, LikesError
     from spread.reading import Reader
 except ImportError as missing:
     sys.exit(f"bucketed-likes.py: {missing}")
@@ -33,12 +33,13 @@ def main():
 def _parser():
     parser = program.parser(NAME, "The likes of a post over many rows.")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    buckets = program.number(1, MOST_BUCKETS)
 
     def command(name, run, about, *arguments):
         sub = commands.add_parser(name, help=about, description=about)
         sub.set_defaults(run=run)
         for argument in arguments:
-            sub.add_argument(argument, type=int if argument == "buckets" else str)
+            sub.add_argument(argument, type=buckets if argument == "buckets" else str)
         return sub
 
     command("begin", _begin, "a new post with so many buckets", "post", "buckets")
@@ -54,13 +55,13 @@ def _parser():
                    "post", "buckets")
     sweep = command("sweep", _sweep, "delete what a growth left behind", "post")
     measure = command("measure", _measure, "fill two posts, one in a single row, and compare")
-    likers.add_argument("--first", type=int, metavar="COUNT", help="only so many")
+    likers.add_argument("--first", type=program.number(1), metavar="COUNT", help="only so many")
     for sub in (fill, measure):
-        sub.add_argument("--likes", type=int, default=100_000)
-        sub.add_argument("--buckets", type=int, default=256)
-        sub.add_argument("--seed", type=int, default=1)
+        sub.add_argument("--likes", type=program.number(1), default=100_000)
+        sub.add_argument("--buckets", type=buckets, default=256)
+        sub.add_argument("--seed", type=program.number(0), default=1)
     for sub in (fill, grow, sweep, measure):
-        sub.add_argument("--processes", type=int, default=2)
+        sub.add_argument("--processes", type=program.number(1, program.MOST_PROCESSES), default=2)
     return parser
 
 
@@ -74,8 +75,9 @@ def _fill(open_connection, options):
     started = time.perf_counter()
     for done in work.fill(open_connection, options.post, options.likes, options.processes,
                           options.seed):
-        print(f"\r{done:,} likes", end="", flush=True)
-    print(f" in {time.perf_counter() - started:.1f} s")
+        program.progress(f"{done:,} likes")
+    program.progress("")
+    print(f"{options.likes:,} likes in {time.perf_counter() - started:.1f} s")
 
 
 def _like(open_connection, options):
@@ -85,7 +87,11 @@ def _like(open_connection, options):
 
 def _unlike(open_connection, options):
     with open_connection() as client:
-        Likes(client).unlike(options.post, options.user)
+        likes = Likes(client)
+        at = likes.liked_at(options.post, options.user)
+        likes.unlike(options.post, options.user)
+    if at is None:
+        raise LikesError(f"{options.user} does not like {options.post}")
 
 
 def _liked(open_connection, options):

@@ -19,7 +19,7 @@ try:
     from alexandra.bindings import ttypes
     from alexandra.keyspace import Keyspace
     from spread import growing, jump, work
-    from spread.post import KEYSPACE, Likes, LikesError
+    from spread.post import KEYSPACE, MOST_BUCKETS, Likes, LikesError
     from spread.reading import FIRST_PAGE, WORKERS, Reader
 except ImportError as missing:
     sys.exit(f"check.py: {missing}")
@@ -29,7 +29,7 @@ BUCKETS, MORE = 16, 24
 # Much smaller than a row here, so that there are pages.
 PAGE = 30
 # Layouts are used so long in this check, and given so long to be known to all.
-REFRESH_S, SETTLE_S = 0.05, 0.5
+REFRESH_S, SETTLE_S = 0.05, 2
 
 # Key, buckets, bucket. The first ten are known from other programs with this hash, Guava's own
 # tests among them; the others tell what becomes of the ends of 64 bits.
@@ -137,12 +137,19 @@ class Run:
         writer = fork.Process(target=_go_on, args=(self.open, self.post, sorted(self.due),
                                                    stop, other))
         writer.start()
+        # Now the process alone holds that end: should it die, that is the end of the pipe.
+        other.close()
         try:
             moved, seen = growing.grow(self.open, self.post, MORE, 2, SETTLE_S)
             Reader(self.open, page=PAGE).count(self.post)
         finally:
             stop.set()
-        liked, unliked = pipe.recv()
+        try:
+            liked, unliked = pipe.recv()
+        except EOFError:
+            writer.join(10)
+            code = writer.exitcode
+            raise checking.Difference(f"who likes meanwhile has ended with {code}") from None
         writer.join()
         self.answers.same("the other wrote meanwhile", bool(liked and unliked), True)
         self.due = {user: at for user, at in (self.due | liked).items() if user not in unliked}
@@ -160,6 +167,8 @@ class Run:
                              lambda: growing.sweep(self.open, self.post, 1, 0))
         self.answers.refused("fewer buckets", LikesError,
                              lambda: growing.grow(self.open, self.post, BUCKETS, 1, 0))
+        self.answers.refused("too many buckets", LikesError,
+                             lambda: growing.grow(self.open, self.post, MOST_BUCKETS + 1, 1, 0))
 
 
 def _go_on(open_connection, post, users, stop, results):
@@ -183,6 +192,9 @@ def scenario(open_connection, answers):
     the_hash(answers)
     with open_connection() as client:
         answers.refused("no post", LikesError, lambda: Likes(client).layout("nothing"))
+        for buckets in (0, MOST_BUCKETS + 1):
+            answers.refused(f"a post with {buckets} buckets", LikesError,
+                            lambda: Likes(client).begin("nothing", buckets))
         answers.refused("to read no post", LikesError, lambda: Reader(open_connection).count("no"))
         # An exception of the Thrift library comes through the threads as well.
         answers.refused("to read a row without a key", ttypes.InvalidRequestException,

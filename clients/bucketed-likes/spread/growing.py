@@ -3,7 +3,7 @@
 import time
 
 from . import work
-from .post import REFRESH_S, Layout, Likes, LikesError
+from .post import REFRESH_S, Layout, Likes, LikesError, enough
 
 # After this time nobody uses a layout of before any more: it is read anew after REFRESH_S, and a
 # call under way has come to its end.
@@ -17,6 +17,7 @@ def grow(open_connection, post, buckets, processes=2, settle_s=SETTLE_S):
     everybody reads from the new places. The old ones are left for who reads there: see `sweep`.
     Where it was interrupted, it is begun again with the same number.
     """
+    enough(buckets)
     with open_connection() as client:
         likes = Likes(client)
         layout = likes.layout(post, fresh=True)

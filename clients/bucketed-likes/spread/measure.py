@@ -12,7 +12,7 @@ from itertools import islice
 from alexandra.figures import Cost, table
 
 from . import work
-from .post import Likes
+from .post import Likes, LikesError
 from .reading import Reader
 
 # Pages of the one wide row may be larger: there are two of them and not two for each bucket.
@@ -78,7 +78,12 @@ class Measure:
         reader = multiprocessing.get_context("fork").Process(
             target=_read_all, args=(self._reader(buckets), post, other))
         reader.start()
-        likes, seconds, grown_kib = results.recv()
+        # Now the process alone holds that end: should it die, that is the end of the pipe.
+        other.close()
+        try:
+            likes, seconds, grown_kib = results.recv()
+        except EOFError:
+            raise LikesError("the process that reads has died") from None
         reader.join()
         return f"{_rate(likes, seconds)}, {grown_kib / 1024:.0f} MB"
 

@@ -12,12 +12,20 @@ from alexandra.keyspace import Keyspace, delete, put
 from .jump import bucket_of
 
 KEYSPACE = "BucketedLikes"
+# Of one post. Who reads it asks for a page of each and holds it: more serve nobody.
+MOST_BUCKETS = 4096
 # A layout that was read is used for so long before it is read again.
 REFRESH_S = 1.0
 
 
 class LikesError(Exception):
     """It cannot be done; the text says why."""
+
+
+def enough(buckets):
+    """Raises LikesError for a number of buckets that no post may have."""
+    if not 1 <= buckets <= MOST_BUCKETS:
+        raise LikesError(f"a post has 1 to {MOST_BUCKETS} buckets, not {buckets}")
 
 
 class Layout(NamedTuple):
@@ -63,8 +71,7 @@ class Likes:
 
     def begin(self, post, buckets):
         """A new post with so many buckets; nothing changes where it is known already."""
-        if buckets < 1:
-            raise LikesError("a post needs a bucket")
+        enough(buckets)
         if not self._read_layout(post):
             self.set_layout(Layout(post, buckets))
 
