@@ -11,10 +11,14 @@ try:
     from alexandra import program
     from alexandra.connection import Connection
     from alexandra.keyspace import Keyspace
-    from social import DESIGNS, KEYSPACE, seeded
+    from social import DESIGNS, KEYSPACE, clear, seeded
     from social.measure import Measure
 except ImportError as missing:
     sys.exit(f"likes.py: {missing}")
+
+
+# The seed is made in memory.
+MOST_LIKES = 10_000_000
 
 
 class LikesError(Exception):
@@ -30,7 +34,7 @@ def main():
         with connection as client:
             keyspace = Keyspace(client, KEYSPACE)
             designs = {key: design(keyspace) for key, design in DESIGNS.items()}
-            options.connection = connection
+            options.connection, options.keyspace = connection, keyspace
             options.run(designs, options)
 
     program.run(options, "likes.py", work, [LikesError])
@@ -49,7 +53,8 @@ def _parser():
             sub.add_argument(argument)
         return sub
 
-    fill = command("fill", _fill, "write users, items and likes from a seed")
+    fill = command("fill", _fill,
+                   "delete all there is, and write users, items and likes from a seed")
     command("user", _user, "a user", "user")
     command("item", _item, "an item", "item")
     liked = command("liked", _liked, "the items that a user likes, newest first", "user")
@@ -57,19 +62,23 @@ def _parser():
     command("like", _like, "a user likes an item", "user", "item")
     command("unlike", _unlike, "a user likes an item no more", "user", "item")
     command("rename", _rename, "give an item another title", "item", "title")
-    measure = command("measure", _measure, "fill, and print what each query costs in each design")
+    measure = command("measure", _measure,
+                      "fill, and print what each query costs in each design")
     for sub in (fill, measure):
-        sub.add_argument("--likes", type=int, default=10_000)
-        sub.add_argument("--seed", type=int, default=1)
+        sub.add_argument("--likes", type=program.number(1, MOST_LIKES), default=10_000)
+        sub.add_argument("--seed", type=program.number(0), default=1)
     for sub in (liked, likers):
-        sub.add_argument("--newest", type=int, metavar="COUNT", help="only so many")
-    measure.add_argument("--queries", type=int, default=500, help="of each kind in each design")
-    measure.add_argument("--seconds", type=float, default=10, help="no more for each of them")
+        sub.add_argument("--newest", type=program.number(1), metavar="COUNT", help="only so many")
+    measure.add_argument("--queries", type=program.number(1), default=500,
+                         help="of each kind in each design")
+    measure.add_argument("--seconds", type=program.number(0.001, 86_400, float), default=10,
+                         help="no more for each of them")
     return parser
 
 
 def _fill(designs, options):
     memory = seeded(options.likes, options.seed)
+    clear(options.keyspace)
     for design in designs.values():
         started = time.perf_counter()
         design.fill(memory)
@@ -87,10 +96,12 @@ def _item(designs, options):
 
 
 def _liked(designs, options):
+    _known(designs[options.design].user(options.user), options.user)
     _list(designs[options.design].liked_by(options.user, options.newest))
 
 
 def _likers(designs, options):
+    _known(designs[options.design].item(options.item), options.item)
     _list(designs[options.design].likers_of(options.item, options.newest))
 
 
@@ -103,8 +114,15 @@ def _like(designs, options):
 
 
 def _unlike(designs, options):
+    _known(designs["ids"].user(options.user), options.user)
+    _known(designs["ids"].item(options.item), options.item)
+    liked = False
     for design in designs.values():
+        # All are asked: a like that was interrupted is in some of them only.
+        liked |= any(like.id == options.item for like in design.liked_by(options.user))
         design.unlike(options.user, options.item)
+    if not liked:
+        raise LikesError(f"{options.user} does not like {options.item}")
 
 
 def _rename(designs, options):
@@ -138,7 +156,6 @@ def _list(likes):
 
 def _moment(at):
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at // 1_000_000))
-
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Users like items: one relation in five column-family designs, side by side in one keyspace."""
 
+from .clearing import clear
 from .indexed import Indexed, Labelled
 from .memory import Like, Memory, seeded
 from .merged import Merged
@@ -15,4 +16,4 @@ DESIGNS = {
     "timed": Timed,
 }
 
-__all__ = ["DESIGNS", "KEYSPACE", "Like", "Memory", "seeded"]
+__all__ = ["DESIGNS", "KEYSPACE", "Like", "Memory", "clear", "seeded"]
