@@ -12,8 +12,8 @@ use std::process::Command;
 /// After this many seconds a check hangs. It gives up a single call much sooner.
 const CHECK_LIMIT_S: &str = "240";
 
-/// Starts the server with the configuration of an application, and runs its check over one transport
-/// before a crash of the server, and over the other one after it.
+/// Starts the server with the configuration of an application, and runs its check over one
+/// transport before a crash of the server, and over the other one after it.
 fn check(application: &str, interpreter: &str, program: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = root.join("clients").join(application);
