@@ -247,7 +247,9 @@ fn commands_that_cannot_be_done_fail_with_a_reason() {
 fn the_examples_of_the_data_model_do_what_it_says() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let directory = tempfile::tempdir().unwrap();
-    let server = Server::start(directory.path(), &Options::default());
+    // The one that is built in.
+    let options = Options::of_file(&root.join("storage-conf.xml"));
+    let server = Server::start(directory.path(), &options);
     let document = std::fs::read_to_string(root.join("docs/data-modelling.md")).unwrap();
     let address = server.thrift_address();
     let ours = format!("Connection(\"{}\", {})", address.ip(), address.port());
