@@ -32,9 +32,8 @@ class Run < Alexandra::Pass
 
   # `way` are the options with which `inbox.rb` comes to the same server.
   def initialize(client, traffic, way)
-    super()
+    super(traffic)
     @mail = Mail.new(client)
-    @traffic = traffic
     @way = way
     suffix = "@#{Process.clock_gettime(Process::CLOCK_REALTIME, :nanosecond).to_s(16)}"
     # Several messages an hour, and the end of a month.
@@ -330,12 +329,6 @@ class Run < Alexandra::Pass
       same("#{family} of #{user}", names.map(&:b).include?(id), false)
     end
     same('its row', @mail.keyspace.slice(message.id.to_s, 'Messages'), [])
-  end
-
-  def calls
-    before = @traffic.calls
-    yield
-    @traffic.calls - before
   end
 end
 

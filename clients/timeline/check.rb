@@ -35,9 +35,8 @@ class Run < Alexandra::Pass
   attr_reader :service, :model, :seed, :chance, :client
 
   def initialize(client, traffic, number)
-    super()
+    super(traffic)
     @client = client
-    @traffic = traffic
     @service = Service.new(Alexandra::Keyspace.new(client, Service::KEYSPACE))
     @model = Model.new
     @id = Process.clock_gettime(Process::CLOCK_REALTIME, :nanosecond).to_s(16)
@@ -48,13 +47,6 @@ class Run < Alexandra::Pass
   # A user of this pass.
   def user(name)
     "#{name} #{@id}"
-  end
-
-  # How many calls the block makes.
-  def calls
-    before = @traffic.calls
-    yield
-    @traffic.calls - before
   end
 
   # All pages in a row; the block reads one, from an id on.

@@ -13,8 +13,10 @@ module Alexandra
     # How many answers were compared.
     attr_reader :checks
 
-    def initialize
+    # `traffic` is that of the connection, where calls are to be counted.
+    def initialize(traffic = nil)
       @checks = 0
+      @traffic = traffic
     end
 
     # The answer is exactly the one that is due.
@@ -46,6 +48,13 @@ module Alexandra
       rescue StandardError => e
         raise Difference, "#{name}: after #{checks} answers: #{e.full_message(highlight: false)}"
       end
+    end
+
+    # How many calls the block makes.
+    def calls
+      before = @traffic.calls
+      yield
+      @traffic.calls - before
     end
 
     private
