@@ -54,30 +54,18 @@ fn keys(rig: &Rig) -> CacheStats {
 
 /// Waits for an event of the cache thread and returns what it counts.
 fn wait_for(rig: &Rig, wanted: impl Fn(&CacheEvent) -> Option<u64>) -> u64 {
-    heard(rig, PATIENCE, wanted).expect("the cache thread does its work")
-}
-
-/// The same for what it does when hours have passed, which may be before it looks at the clock for
-/// the first time.
-fn wait_for_hours(rig: &Rig, wanted: impl Fn(&CacheEvent) -> Option<u64>) -> u64 {
-    let pass = |_| {
-        rig.clock.advance(Duration::from_hours(2));
-        heard(rig, PATIENCE / 5, &wanted)
-    };
-    (0..5).find_map(pass).expect("the cache thread does its work from time to time")
-}
-
-fn heard(
-    rig: &Rig,
-    patience: Duration,
-    wanted: impl Fn(&CacheEvent) -> Option<u64>,
-) -> Option<u64> {
     let counted = |event: &Event| match event {
         Event::Cache(event) => wanted(event),
         _ => None,
     };
-    let event = rig.heard.wait_for(patience, |event| counted(event).is_some());
-    event.and_then(|event| counted(&event))
+    let event = rig.heard.wait_for(PATIENCE, |event| counted(event).is_some());
+    event.and_then(|event| counted(&event)).expect("the cache thread does its work")
+}
+
+/// The same for what it does when hours have passed.
+fn wait_for_hours(rig: &Rig, wanted: impl Fn(&CacheEvent) -> Option<u64>) -> u64 {
+    rig.clock.advance(Duration::from_hours(2));
+    wait_for(rig, wanted)
 }
 
 fn loaded(kind: CacheKind) -> impl Fn(&CacheEvent) -> Option<u64> {

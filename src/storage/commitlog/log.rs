@@ -116,6 +116,7 @@ impl CommitLog {
             appender: Arc::clone(&appender),
             archiver: archiver.clone(),
             policy: sync,
+            last_sync: clock.monotonic(),
             clock,
         };
         let sync = spawn("commitlog-sync", &dir, move || syncer.run())?;

@@ -28,6 +28,8 @@ pub(super) struct Syncer {
     pub(super) policy: SyncPolicy,
     /// For the period, and for noticing slow disks.
     pub(super) clock: Arc<dyn Clock>,
+    /// When the last period ended, on the monotonic clock.
+    pub(super) last_sync: Duration,
 }
 
 /// Stops the log when the sync thread ends, in whatever way: records taken later would never
@@ -45,7 +47,7 @@ impl Syncer {
     /// Works until the log is closed or fails.
     pub(super) fn run(self) -> Result<(), LogError> {
         let _stop = StopAtEnd(&self.appender);
-        let mut last_sync = self.clock.monotonic();
+        let mut last_sync = self.last_sync;
         loop {
             match self.appender.signal.next(self.policy, &*self.clock, &mut last_sync) {
                 Task::Sync { force } => {

@@ -71,12 +71,11 @@ impl Storage {
 impl Shared {
     pub(super) fn run_caches(&self) {
         self.fill_caches();
-        let now = self.environment.clock.monotonic();
         let mut schedule: Vec<Due> = Vec::new();
         for (family, store) in self.stores.iter().enumerate() {
             for kind in KINDS {
                 if let Some(period) = save_period(store, kind) {
-                    schedule.push(Due { family, kind, at: now + period });
+                    schedule.push(Due { family, kind, at: self.opened_at + period });
                 }
             }
         }

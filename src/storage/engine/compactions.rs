@@ -93,7 +93,7 @@ impl CompactionQueue {
 
     /// Takes out all families that wait, those that are postponed excepted, when something has
     /// changed since `seen`; `None` when the storage is closed.
-    fn take_due(&self, seen: &mut u64, now: Duration) -> Option<Vec<FamilyId>> {
+    pub(super) fn take_due(&self, seen: &mut u64, now: Duration) -> Option<Vec<FamilyId>> {
         let mut state = self.lock();
         while state.version == *seen && !state.closed {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -317,7 +317,7 @@ impl Shared {
     /// The loop of the housekeeper.
     pub(super) fn keep_house(&self) {
         let clock = &*self.environment.clock;
-        let mut looked_at_all = clock.monotonic();
+        let mut looked_at_all = self.opened_at;
         let mut left = 0;
         while self.compactions.rest(if left > 0 { ROUND_WITH_FILES } else { ROUND }) {
             left = self.stores.iter().map(|store| store.remove_replaced()).sum();

@@ -75,6 +75,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, Weak};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// The outer world of a storage core.
 #[derive(Debug, Clone)]
@@ -133,6 +134,9 @@ struct Shared {
     schema: Arc<Schema>,
     stores: Vec<Arc<Store>>,
     environment: Arc<Environment>,
+    /// On the monotonic clock. What is done from time to time counts from here, however late the
+    /// thread that does it gets to run.
+    opened_at: Duration,
     log: CommitLog,
     log_directory: PathBuf,
     data_directories: Vec<PathBuf>,

@@ -170,6 +170,7 @@ impl Storage {
             schema,
             stores,
             environment,
+            opened_at: clock.monotonic(),
             log,
             log_directory: options.commit_log_directory,
             data_directories: options.data_directories,

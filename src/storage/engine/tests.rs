@@ -9,6 +9,7 @@ use super::*;
 use crate::base::clock::ManualClock;
 use crate::base::sim_fs::{Fault, Operation as FileOperation, SimFileSystem};
 use crate::model::comparator::Comparator;
+use crate::model::deletion::Deletion;
 use crate::model::mutation::MutationBuilder;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema};
 use crate::storage::answer::AnswerRoom;
@@ -41,11 +42,15 @@ fn options(directories: &[&str]) -> Options {
 }
 
 fn open_with(fs: &SimFileSystem, options: Options) -> Result<Storage, StorageError> {
-    let components = Components {
-        fs: Arc::new(fs.clone()),
-        clock: Arc::new(ManualClock::default()),
-        events: Events::ignored(),
-    };
+    open_at(fs, options, Arc::new(ManualClock::default()))
+}
+
+fn open_at(
+    fs: &SimFileSystem,
+    options: Options,
+    clock: Arc<ManualClock>,
+) -> Result<Storage, StorageError> {
+    let components = Components { fs: Arc::new(fs.clone()), clock, events: Events::ignored() };
     let families = ["Authors", "Editors"].map(|name| {
         let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
         let (keyspace, name) = ("Blog".into(), name.into());
@@ -170,6 +175,29 @@ fn a_thread_that_panics_begins_anew_until_the_storage_is_closed() {
     keep_going("flush", run, rest);
     assert_eq!((runs.get(), rests.get()), (3, 2));
     keep_going("flush", || panic!("on purpose"), || false);
+}
+
+/// On a busy machine a thread may get to run long after it was started.
+#[test]
+fn what_was_due_before_the_housekeeper_came_is_done() {
+    let clock = Arc::new(ManualClock::default());
+    let storage = open_at(&SimFileSystem::new(1), options(&["/data"]), clock.clone()).unwrap();
+    write(&storage, FAMILIES[0], "ada").unwrap();
+    storage.flush(FAMILIES[0]).unwrap();
+    let mut deletion = MutationBuilder::new(storage.schema(), "Blog", b"ada");
+    deletion.family(FAMILIES[0]).delete_row(Deletion::at(2, 0));
+    storage.apply(&deletion.finish(), true).unwrap();
+    storage.flush(FAMILIES[0]).unwrap();
+    // Nobody is asked any more to look at the family.
+    storage.shared.compactions.take_due(&mut 0, Duration::ZERO);
+    clock.advance(Duration::from_hours(24 * 30));
+    let spawn = |_: &str, body| Ok(std::thread::spawn(body));
+    storage.start_threads(1, 1, &spawn).unwrap();
+    let is_gone = || {
+        std::thread::sleep(Duration::from_millis(10));
+        storage.store(FAMILIES[0]).view().tables.is_empty()
+    };
+    assert!((0..6000).any(|_| is_gone()), "nobody has looked");
 }
 
 #[test]
