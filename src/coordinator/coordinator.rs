@@ -11,9 +11,7 @@ use crate::model::mutation::RowMutation;
 use crate::model::schema::{FamilyId, Schema};
 use crate::net::messenger::Messenger;
 use crate::replica::{Replica, ReplicaError, Ticket};
-use crate::ring::{
-    DynamicSnitch, Partitioner, ReplicaPlacement, Token, TokenMetadata, TokenRange, splits,
-};
+use crate::ring::{DynamicSnitch, Partitioner, ReplicaPlacement, Token, TokenMetadata, TokenRange};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::num::NonZero;
@@ -249,7 +247,7 @@ impl Coordinator {
     ) -> Result<Vec<Token>, CoordinatorError> {
         let (replica, mut ticket) = (Arc::clone(&self.replica), self.ticket());
         // Walks over all keys in memory.
-        let split = move || splits(replica.row_samples(&range), &range, keys_per_split);
+        let split = move || replica.row_samples(range).splits(keys_per_split);
         self.elsewhere(&mut ticket, split).await
     }
 

@@ -5,7 +5,7 @@ use crate::model::mutation::RowMutation;
 use crate::model::schema::FamilyId;
 use crate::model::slice::{RowSlice, Slice};
 use crate::model::version::RowVersion;
-use crate::ring::{RowRange, RowSample, TokenRange};
+use crate::ring::{RowRange, RowSamples, TokenRange};
 use crate::storage::answer::AnswerRoom;
 use crate::storage::error::ReadError;
 use crate::storage::sstable::Access;
@@ -84,8 +84,8 @@ pub trait LocalStore: Send + Sync + 'static {
     ) -> Result<Vec<(RowKey, RowVersion)>, ReadError>;
 
     /// The rows of a range that are stored here as samples of about `IndexInterval`, of all column
-    /// families of all keyspaces but `system`, in any order.
-    fn row_samples(&self, range: &TokenRange) -> Vec<RowSample>;
+    /// families of all keyspaces but `system`.
+    fn row_samples(&self, range: TokenRange) -> RowSamples;
 }
 
 /// What has become of a mutation.

@@ -6,7 +6,7 @@ use crate::model::mutation::RowMutation;
 use crate::model::schema::FamilyId;
 use crate::model::slice::{RowSlice, Slice};
 use crate::model::version::RowVersion;
-use crate::ring::{RowRange, RowSample, TokenRange};
+use crate::ring::{RowRange, RowSamples, TokenRange};
 use crate::storage::answer::AnswerRoom;
 use crate::storage::commitlog::Position;
 use crate::storage::error::ReadError;
@@ -94,7 +94,7 @@ impl LocalStore for Storage {
         Self::scan_versions(self, family, range, slice, max_rows, room, access)
     }
 
-    fn row_samples(&self, range: &TokenRange) -> Vec<RowSample> {
+    fn row_samples(&self, range: TokenRange) -> RowSamples {
         Self::row_samples(self, range)
     }
 }

@@ -13,7 +13,7 @@ use crate::model::mutation::RowMutation;
 use crate::model::schema::FamilyId;
 use crate::model::slice::{RowSlice, Slice};
 use crate::model::version::RowVersion;
-use crate::ring::{RowRange, RowSample, TokenRange};
+use crate::ring::{RowRange, RowSamples, TokenRange};
 use crate::storage::answer::{self, AnswerRoom};
 use crate::storage::error::ReadError;
 use crate::storage::sstable::Access;
@@ -341,8 +341,8 @@ impl Replica {
         Ok(receiver.await.map_err(|_| Abandoned)?)
     }
 
-    /// The rows of a range that are stored here as samples, in any order.
-    pub fn row_samples(&self, range: &TokenRange) -> Vec<RowSample> {
+    /// The rows of a range that are stored here as samples.
+    pub fn row_samples(&self, range: TokenRange) -> RowSamples {
         self.store.row_samples(range)
     }
 

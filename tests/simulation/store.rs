@@ -8,7 +8,7 @@ use alexandra::model::schema::FamilyId;
 use alexandra::model::slice::{RowSlice, Slice};
 use alexandra::model::version::RowVersion;
 use alexandra::replica::{Applied, LocalStore, LogPosition, WriteError};
-use alexandra::ring::{RowRange, RowSample, TokenRange};
+use alexandra::ring::{RowRange, RowSamples, TokenRange};
 use alexandra::storage::Storage;
 use alexandra::storage::answer::AnswerRoom;
 use alexandra::storage::error::ReadError;
@@ -205,7 +205,7 @@ impl LocalStore for SimStore {
         Ok(rows)
     }
 
-    fn row_samples(&self, range: &TokenRange) -> Vec<RowSample> {
+    fn row_samples(&self, range: TokenRange) -> RowSamples {
         LocalStore::row_samples(&*self.storage, range)
     }
 }

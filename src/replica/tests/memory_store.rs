@@ -9,7 +9,7 @@ use crate::model::mutation::{FamilyMutation, RowMutation};
 use crate::model::schema::{ColumnFamilySchema, FamilyId, Schema};
 use crate::model::slice::{CellRange, Flow, Resolver, RowSlice, Slice};
 use crate::model::version::RowVersion;
-use crate::ring::{DecoratedKey, Partitioner, RowRange, RowSample, TokenRange};
+use crate::ring::{DecoratedKey, Partitioner, RowRange, RowSamples, TokenRange};
 use crate::storage::answer::{self, AnswerRoom};
 use crate::storage::error::ReadError;
 use crate::storage::sstable::Access;
@@ -280,9 +280,11 @@ impl LocalStore for MemoryStore {
             .collect()
     }
 
-    fn row_samples(&self, range: &TokenRange) -> Vec<RowSample> {
-        let rows = self.rows.lock().unwrap();
-        let tokens = rows.keys().map(|(_, key)| key.token()).filter(|token| range.contains(token));
-        tokens.map(|token| RowSample { token: token.clone(), rows: 1 }).collect()
+    fn row_samples(&self, range: TokenRange) -> RowSamples {
+        let mut samples = RowSamples::new(range);
+        for (_, key) in self.rows.lock().unwrap().keys() {
+            samples.add(key.token(), 1);
+        }
+        samples
     }
 }

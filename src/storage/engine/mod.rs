@@ -67,7 +67,7 @@ use crate::model::position::RowPosition;
 use crate::model::schema::{FamilyId, Schema};
 use crate::model::slice::{RowSlice, Slice};
 use crate::model::version::RowVersion;
-use crate::ring::{DecoratedKey, Partitioner, RowRange, RowSample, Token, TokenRange};
+use crate::ring::{DecoratedKey, Partitioner, RowRange, RowSamples, Token, TokenRange};
 use caches::SavedCaches;
 use compactions::CompactionQueue;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -331,33 +331,21 @@ impl Storage {
         self.shared.store(family).read_rows_piece(keys, after, max_bytes)
     }
 
-    /// Tokens of every so many-th row on disk, of all column families, in no order.
-    pub fn sampled_tokens(&self) -> Vec<Token> {
-        let views = self.shared.stores.iter().map(|store| store.view());
-        views
-            .flat_map(|view| view.tables.clone())
-            .flat_map(|table| table.sampled_tokens().cloned().collect::<Vec<_>>())
-            .collect()
-    }
-
     /// The rows of a range that are stored here, in memory and on disk, as samples of about
-    /// `IndexInterval`, in no order: those of all column families but the node's own. A row counts
-    /// as often as there are memtables and files with something of it.
-    pub fn row_samples(&self, range: &TokenRange) -> Vec<RowSample> {
-        let mut samples = Vec::new();
-        let mut take = |of_one: Vec<RowSample>| {
-            samples.extend(of_one.into_iter().filter(|sample| range.contains(&sample.token)));
-        };
+    /// `IndexInterval`: those of all column families but the node's own.
+    pub fn row_samples(&self, range: TokenRange) -> RowSamples {
+        let mut samples = RowSamples::new(range);
         for store in &self.shared.stores {
             if store.schema().keyspace == super::system::KEYSPACE {
                 continue;
             }
             let (view, interval) = (store.view(), store.options().index_interval);
+            let mut add = |first: &Token, rows| samples.add(first, rows);
             for memtable in view.memtables() {
-                take(memtable.row_samples(interval));
+                memtable.for_each_sample(interval, &mut add);
             }
             for table in &view.tables {
-                take(table.row_samples());
+                table.for_each_sample(&mut add);
             }
         }
         samples

@@ -17,6 +17,7 @@ use crate::storage::{FamilyOptions, Options};
 use rustix::io::Errno;
 use std::cell::Cell;
 use std::io;
+use std::num::NonZero;
 use std::path::Path;
 use std::time::Duration;
 
@@ -374,29 +375,35 @@ fn rows_are_sampled_in_memory_and_on_disk() {
     const ROWS: u64 = 1000;
     let fs = SimFileSystem::new(1);
     let storage = open(&fs).unwrap();
-    let rows = |from: &str, to: &str| {
+    let range = |from: &str, to: &str| {
         let [start, end] = [from, to].map(|key| Token::ordered(key.as_bytes().into()));
-        let samples = storage.row_samples(&TokenRange { start, end });
-        let most = samples.iter().map(|sample| sample.rows).max().unwrap_or(0);
-        (samples.iter().map(|sample| sample.rows).sum::<u64>(), most)
+        TokenRange { start, end }
     };
-    assert_eq!(rows("", ""), (0, 0));
+    let samples = |from: &str, to: &str| storage.row_samples(range(from, to));
+    let rows = |from: &str, to: &str| samples(from, to).rows();
+    assert_eq!(rows("", ""), 0);
     for number in 0..ROWS {
         write(&storage, FAMILIES[0], &format!("row {number:03}")).unwrap();
     }
-    let interval = FamilyOptions::default().index_interval as u64;
-    let about_half = |found: u64| found.abs_diff(ROWS / 2) <= interval;
+    let interval = FamilyOptions::default().index_interval;
+    let keys_per_part = NonZero::new(2 * interval as i32).unwrap();
+    let parts = ROWS as usize / (2 * interval);
+    let about_half = |found: u64| found.abs_diff(ROWS / 2) <= interval as u64;
     // The same estimate, wherever they are.
     for flushes in 0..2 {
-        let (all, most) = rows("", "");
-        assert_eq!(all, ROWS);
-        assert!(most <= interval, "{most}");
-        let (half, _) = rows("row 499", "row 999");
-        assert!(about_half(half), "after {flushes} flushes: {half}");
-        assert_eq!(rows("s", "t"), (0, 0));
+        assert_eq!(rows("", ""), ROWS);
+        // No sample is larger than it may be.
+        assert_eq!(samples("", "").splits(keys_per_part).len(), parts + 1);
+        assert!(about_half(rows("row 499", "row 999")), "after {flushes} flushes");
+        let middle = samples("", "").middle().expect("there are enough samples");
+        assert!(
+            range("row 250", "row 750").contains(&middle),
+            "after {flushes} flushes: {middle:?}"
+        );
+        assert_eq!(rows("s", "t"), 0);
         storage.flush(FAMILIES[0]).unwrap();
     }
     // Rows of all column families count.
     write(&storage, FAMILIES[1], "row 000").unwrap();
-    assert_eq!(rows("", "").0, ROWS + 1);
+    assert_eq!(rows("", ""), ROWS + 1);
 }

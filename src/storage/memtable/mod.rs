@@ -17,7 +17,7 @@ use super::commitlog::Position;
 use crate::model::deletion::Deletion;
 use crate::model::mutation::FamilyMutation;
 use crate::model::schema::ColumnFamilySchema;
-use crate::ring::{DecoratedKey, RowSample};
+use crate::ring::{DecoratedKey, Token};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Bound;
@@ -178,20 +178,19 @@ impl Memtable {
         }
     }
 
-    /// All rows as samples of about so many, in no order.
-    pub fn row_samples(&self, interval: usize) -> Vec<RowSample> {
+    /// Calls for each sample of about so many rows, in no order, with the token of its first one
+    /// and how many they are. Together they are all rows. A shard is locked against new rows
+    /// meanwhile.
+    pub fn for_each_sample(&self, interval: usize, mut visit: impl FnMut(&Token, u64)) {
         // The rows of a sample are neighbours among those of their shard only.
         let interval = (interval / SHARDS).max(1);
-        let mut samples: Vec<RowSample> = Vec::new();
         for shard in &self.shards {
             let rows = read_lock(shard);
-            let firsts = rows.keys().step_by(interval);
-            samples.extend(firsts.enumerate().map(|(number, first)| {
-                let rows = interval.min(rows.len() - number * interval);
-                RowSample { token: first.token().clone(), rows: rows as u64 }
-            }));
+            for (number, first) in rows.keys().step_by(interval).enumerate() {
+                let in_sample = interval.min(rows.len() - number * interval);
+                visit(first.token(), in_sample as u64);
+            }
         }
-        samples
     }
 
     /// The rows from a place on, in order.

@@ -12,7 +12,7 @@ use crate::base::bytes::{ByteReader, Malformed};
 use crate::base::fs::{File, FileSystem};
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::CellRange;
-use crate::ring::{DecoratedKey, Partitioner, RowSample, Token};
+use crate::ring::{DecoratedKey, Partitioner, Token};
 use crate::storage::caches::BlockCache;
 use crate::storage::error::{Corrupt, FileContext, FileError, ReadError};
 use crate::storage::manifest::TableIdentity;
@@ -197,23 +197,28 @@ impl SsTable {
         })
     }
 
-    /// All of its rows as samples of about `IndexInterval`, in order.
-    pub fn row_samples(&self) -> Vec<RowSample> {
+    /// Calls for each sample of about `IndexInterval` rows, in order, with the token of its first
+    /// one and how many they are. Together they are all rows.
+    pub fn for_each_sample(&self, mut visit: impl FnMut(&Token, u64)) {
         let interval = self.properties.index_interval;
-        let mut samples: Vec<RowSample> = Vec::new();
+        let mut sample: Option<(&Token, u64)> = None;
         for entry in &self.summary {
-            match samples.last_mut() {
+            match &mut sample {
                 // Blocks of small rows hold fewer than that.
-                Some(last) if last.rows.saturating_add(entry.rows) <= interval => {
-                    last.rows += entry.rows;
+                Some((_, rows)) if rows.saturating_add(entry.rows) <= interval => {
+                    *rows += entry.rows;
                 }
                 _ => {
-                    let (token, rows) = (entry.first.token().clone(), entry.rows);
-                    samples.push(RowSample { token, rows });
+                    let begun = sample.replace((entry.first.token(), entry.rows));
+                    if let Some((first, rows)) = begun {
+                        visit(first, rows);
+                    }
                 }
             }
         }
-        samples
+        if let Some((first, rows)) = sample {
+            visit(first, rows);
+        }
     }
 
     /// Renames a file that was opened under its temporary name to the name without the suffix.
