@@ -56,16 +56,10 @@ pub const EXTENSIONS_STATE: &str = "X-ALEXANDRA";
 /// The application state with what a node says of a place besides its `MOVE`, as [`Plan`] reads it.
 pub const PLAN_STATE: &str = "X-ALEXANDRA-PLAN";
 
-/// Application state of ours: [`NO_READS`] or [`UNSURE`] from a node that may lack data of its
-/// place, and so must not be read from.
+/// Application state of ours from a node that may lack data of its place, and so must not be read
+/// from: `refused`, or `unsure` if others may know another node there, so that a write counts on it
+/// as little as on one that is dead.
 pub const READS_STATE: &str = "X-ALEXANDRA-READS";
-
-/// See [`READS_STATE`]. It has a place, or is to have it, which all agree on.
-pub const NO_READS: &str = "refused";
-
-/// See [`READS_STATE`]. Others may know another node at its place: a write counts on it as little
-/// as on one that is dead.
-pub const UNSURE: &str = "unsure";
 
 /// The application state with a fingerprint of what all nodes have to agree on: schema, replication
 /// and what goes with them. Only nodes of this program have one.

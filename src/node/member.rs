@@ -11,6 +11,7 @@
 
 mod host;
 mod known;
+mod readiness;
 mod receiver;
 
 pub use receiver::Receiver;
@@ -22,14 +23,16 @@ use crate::base::clock::Clock;
 use crate::coordinator::{Coordinator, CoordinatorOptions, Hinting, Peers, ReadOptions};
 use crate::gossip::{
     EXTENSIONS_STATE, Effects, GOSSIP_INTERVAL, GossipEvent, GossipMessage, Gossiper, LOAD_STATE,
-    Membership, MembershipChange, MessageKind, Move, NO_READS, NodePlace, READS_STATE, RING_DELAY,
-    RemovedNode, SCHEMA_STATE, UNSURE, VERSION_STATE,
+    Membership, MembershipChange, MessageKind, Move, NodePlace, READS_STATE, RING_DELAY,
+    RemovedNode, SCHEMA_STATE, VERSION_STATE,
 };
 use crate::net::message::Message;
 use crate::net::messenger::Messenger;
 use crate::net::{Drops, Transport, Verb, extensions};
 use crate::repair::{Operations, OperationsOptions};
-use crate::replica::{Blocking, HintStore, Readiness, Replica, Responder, ResponderOptions};
+use crate::replica::{
+    Blocking, HintStore, OwnReadiness, Readiness, Replica, Responder, ResponderOptions,
+};
 use crate::ring::{ReplicaPlacement, Token};
 use crate::storage::Storage;
 use crate::storage::saved_ring::RingNote;
@@ -128,7 +131,7 @@ pub struct Member {
     drops: Arc<Drops>,
     operations: Arc<Operations>,
     /// How far this node has its place and the data for it, or had them when it left.
-    readiness: Arc<Readiness>,
+    readiness: Arc<OwnReadiness>,
     /// Where hints are written for who has not answered in time.
     blocking: Blocking,
     /// The time of what was noted last of the ring, in milliseconds since 1970. Held while notes
@@ -163,7 +166,11 @@ impl Member {
             reads: options.reads.clone(),
         });
         let drops = Arc::new(Drops::default());
-        let readiness = Arc::new(Readiness::new(options.token.is_some()));
+        let at_start = match &options.token {
+            Some(_) => Readiness::Complete,
+            None => Readiness::Unsure,
+        };
+        let readiness = Arc::new(OwnReadiness::new(at_start));
         let responder = responder(&options, &messenger, &drops, &readiness);
         let runs_inline = options.replica.runs_inline();
         let blocking = if runs_inline { Blocking::Inline } else { Blocking::Elsewhere };
@@ -417,7 +424,7 @@ impl Member {
         }
         self.announce_place(&mut gossip);
         announce(&mut gossip.gossiper, EXTENSIONS_STATE, &extensions::ALL.join(","));
-        if !self.readiness.is_complete() {
+        if self.readiness.get() < Readiness::Complete {
             self.announce_readiness(&mut gossip);
         }
         announce(&mut gossip.gossiper, VERSION_STATE, env!("CARGO_PKG_VERSION"));
@@ -664,27 +671,24 @@ impl Member {
             full_digests: announce(extensions::FULL_DIGESTS),
             refusals: announce(extensions::REFUSALS),
             incomplete: self.incomplete(gossip),
-            unsure: unsure(gossip),
+            unsure: known.iter().copied().filter(|it| !takes_writes(gossiper, *it)).collect(),
         };
         self.coordinator.set_ring(ring, peers);
     }
 
     /// Who collects the data of its place, and is not read from meanwhile.
     fn incomplete(&self, gossip: &Gossip) -> BTreeSet<IpAddr> {
-        let others = gossip.gossiper.endpoints().filter(|(it, _)| *it != self.local);
-        let others =
-            others.filter(|(_, state)| matches!(state.value(READS_STATE), Some(NO_READS | UNSURE)));
-        let own = (!self.readiness.is_complete()).then_some(self.local);
-        others.map(|(endpoint, _)| endpoint).chain(own).collect()
+        let gossiper = &gossip.gossiper;
+        let others = gossiper.endpoints().map(|(endpoint, _)| endpoint);
+        let others = others
+            .filter(|it| *it != self.local && readiness::of(gossiper, *it) < Readiness::Complete);
+        let own = (self.readiness.get() < Readiness::Complete).then_some(self.local);
+        others.chain(own).collect()
     }
 
     /// Says how far others may rely on this node.
     fn announce_readiness(&self, gossip: &mut Gossip) {
-        let value = match (self.readiness.is_placed(), self.readiness.is_complete()) {
-            (_, true) => "",
-            (true, false) => NO_READS,
-            (false, false) => UNSURE,
-        };
+        let value = readiness::text(self.readiness.get());
         announce(&mut gossip.gossiper, READS_STATE, value);
     }
 
@@ -727,7 +731,7 @@ fn responder(
     options: &MemberOptions,
     messenger: &Arc<Messenger>,
     drops: &Arc<Drops>,
-    readiness: &Arc<Readiness>,
+    readiness: &Arc<OwnReadiness>,
 ) -> Arc<Responder> {
     Responder::new(ResponderOptions {
         replica: Arc::clone(&options.replica),
@@ -744,14 +748,7 @@ fn responder(
 /// Whether a node acknowledges writes, and hints as well: until it knows its place they would only
 /// time out.
 fn takes_writes(gossiper: &Gossiper, endpoint: IpAddr) -> bool {
-    gossiper.state(endpoint).and_then(|state| state.value(READS_STATE)) != Some(UNSURE)
-}
-
-/// Who has not found out yet whether others know it at its place.
-fn unsure(gossip: &Gossip) -> BTreeSet<IpAddr> {
-    let known = gossip.gossiper.endpoints();
-    let unsure = known.filter(|(_, state)| state.value(READS_STATE) == Some(UNSURE));
-    unsure.map(|(endpoint, _)| endpoint).collect()
+    readiness::of(gossiper, endpoint) > Readiness::Unsure
 }
 
 fn every(period: Duration) -> Interval {

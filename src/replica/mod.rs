@@ -28,7 +28,7 @@ pub use hints::{
     SEGMENT_BYTES as HINT_SEGMENT_BYTES, TargetStats,
 };
 pub use local_store::{Applied, LocalStore, LogPosition, WriteError};
-pub use readiness::Readiness;
+pub use readiness::{OwnReadiness, Readiness};
 pub use responder::{Responder, ResponderOptions};
 pub use verbs::{Answer, Replica, ReplicaError, ReplicaOptions, Row, Ticket, VersionedRow};
 pub use workers::{Abandoned, PoolLoad, QUEUE_LENGTH, WorkerPool};

@@ -1,40 +1,58 @@
-//! How far others may rely on this node as a replica.
+//! How far others may rely on a node as a replica.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// What a node that starts may lack: first others have to agree on its place, then it collects its
 /// data. Writes are applied all the time.
-#[derive(Debug)]
-pub struct Readiness {
-    is_placed: AtomicBool,
-    is_complete: AtomicBool,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Readiness {
+    /// Others may know another node at its place. It acknowledges no writes: a coordinator that
+    /// takes it for a replica by a ring of long ago must not count it for one.
+    Unsure,
+    /// It has a place, or is to have it, on which all agree, and lacks data of it: it answers no
+    /// reads.
+    Placed,
+    /// It has all data of its place, or may have no place at all.
+    Complete,
 }
 
-impl Readiness {
-    /// Of a node that has all data of its place, or that may have no place at all.
-    pub fn new(is_complete: bool) -> Self {
-        Self { is_placed: AtomicBool::new(is_complete), is_complete: AtomicBool::new(is_complete) }
+/// The readiness of this node, which only grows.
+#[derive(Debug)]
+pub struct OwnReadiness(AtomicU8);
+
+impl OwnReadiness {
+    /// What it is at the start.
+    pub fn new(readiness: Readiness) -> Self {
+        Self(AtomicU8::new(readiness as u8))
     }
 
-    /// Whether those who know this node agree on its place. Until then it acknowledges no writes: a
-    /// coordinator that takes it for a replica by a ring of long ago must not count it for one.
-    pub fn is_placed(&self) -> bool {
-        self.is_placed.load(Ordering::Relaxed)
+    /// What it is now.
+    pub fn get(&self) -> Readiness {
+        match self.0.load(Ordering::Relaxed) {
+            0 => Readiness::Unsure,
+            1 => Readiness::Placed,
+            _ => Readiness::Complete,
+        }
     }
 
-    /// Whether it has all data of its place. Until then it answers no reads.
-    pub fn is_complete(&self) -> bool {
-        self.is_complete.load(Ordering::Relaxed)
+    /// It is at least this from now on.
+    pub fn raise(&self, to: Readiness) {
+        self.0.fetch_max(to as u8, Ordering::Relaxed);
     }
+}
 
-    /// They agree.
-    pub fn set_placed(&self) {
-        self.is_placed.store(true, Ordering::Relaxed);
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// It has, and they agree.
-    pub fn set_complete(&self) {
-        self.set_placed();
-        self.is_complete.store(true, Ordering::Relaxed);
+    #[test]
+    fn it_only_grows() {
+        let own = OwnReadiness::new(Readiness::Unsure);
+        assert_eq!(own.get(), Readiness::Unsure);
+        own.raise(Readiness::Placed);
+        assert_eq!(own.get(), Readiness::Placed);
+        own.raise(Readiness::Complete);
+        own.raise(Readiness::Placed);
+        assert_eq!(own.get(), Readiness::Complete);
     }
 }

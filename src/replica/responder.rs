@@ -1,7 +1,7 @@
 //! What a replica does for other nodes: the messages that ask for it, and their answers.
 
 use super::hints::{HintError, HintStore};
-use super::readiness::Readiness;
+use super::readiness::{OwnReadiness, Readiness};
 use super::verbs::Replica;
 use crate::model::mutation::RowMutation;
 use crate::model::schema::Schema;
@@ -47,7 +47,7 @@ pub struct ResponderOptions {
     /// Counts what is not done.
     pub drops: Arc<Drops>,
     /// What this node must not answer yet.
-    pub readiness: Arc<Readiness>,
+    pub readiness: Arc<OwnReadiness>,
 }
 
 /// Answers the requests of other nodes.
@@ -102,6 +102,10 @@ impl Responder {
         Arc::new(Self { options, waiting, tasks: TaskTracker::new() })
     }
 
+    fn is_complete(&self) -> bool {
+        self.options.readiness.get() == Readiness::Complete
+    }
+
     /// Takes a request. Must be called within a tokio runtime. False if the verb is none that a
     /// replica answers.
     pub fn receive(self: &Arc<Self>, message: &Message<'_>) -> bool {
@@ -113,9 +117,7 @@ impl Responder {
         };
         let begun = match message.verb {
             Verb::Mutation | Verb::Binary | Verb::ReadRepair => self.begin_write(message),
-            Verb::Read | Verb::RangeSlice if !self.options.readiness.is_complete() => {
-                Err(Refusal::Incomplete)
-            }
+            Verb::Read | Verb::RangeSlice if !self.is_complete() => Err(Refusal::Incomplete),
             Verb::Read => self.begin_read(message),
             Verb::RangeSlice => self.begin_scan(message),
             _ => return false,
@@ -197,7 +199,7 @@ impl Responder {
             if !is_answered {
                 return Ok(None);
             }
-            if !readiness.is_placed() {
+            if readiness.get() == Readiness::Unsure {
                 return Err(Refusal::Unplaced);
             }
             Ok(Some(WriteResponse::encode(&mutation.keyspace(), &mutation.key)?))

@@ -18,8 +18,8 @@ use crate::net::message::Message;
 use crate::net::messenger::Messenger;
 use crate::net::{Channel, Drops, Transport, Verb};
 use crate::replica::{
-    HINT_SEGMENT_BYTES, HintOptions, HintStore, LocalStore, Readiness, Replica, ReplicaOptions,
-    Responder, ResponderOptions,
+    HINT_SEGMENT_BYTES, HintOptions, HintStore, LocalStore, OwnReadiness, Readiness, Replica,
+    ReplicaOptions, Responder, ResponderOptions,
 };
 use crate::ring::{
     Partitioner, ReplicaPlacement, ReplicationStrategy, RowRange, Snitch, Token, TokenMetadata,
@@ -385,7 +385,7 @@ fn start_node(
         hints: Some(Arc::clone(&hints)),
         local,
         drops: Arc::new(Drops::default()),
-        readiness: Arc::new(Readiness::new(true)),
+        readiness: Arc::new(OwnReadiness::new(Readiness::Complete)),
     });
     let (inbox, arrivals) = mpsc::unbounded_channel();
     network.inboxes.lock().unwrap().insert(local, inbox);

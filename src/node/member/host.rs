@@ -4,6 +4,7 @@ use super::{Gossip, Member, announce};
 use crate::gossip::{GossipEvent, MOVE_STATE, Move, NodePlace, PLAN_STATE, Plan};
 use crate::net::extensions;
 use crate::repair::{Announced, Host, Place, RingLook};
+use crate::replica::Readiness;
 use crate::ring::TokenMetadata;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -33,10 +34,10 @@ impl Host for Member {
         let (own, plan) = self.spoken(place);
         let mut gossip = self.lock();
         if let Place::Joining(_) | Place::Replacing(_) = place
-            && !self.readiness.is_complete()
+            && self.readiness.get() < Readiness::Complete
         {
             // Who takes it for a replica takes it for one to be, from which others lack nothing.
-            self.readiness.set_placed();
+            self.readiness.raise(Readiness::Placed);
             self.announce_readiness(&mut gossip);
         }
         let mut changes = gossip.membership.announce_plan(plan.as_ref());
@@ -81,13 +82,13 @@ impl Host for Member {
 
     fn be_placed(&self) {
         let mut gossip = self.lock();
-        self.readiness.set_placed();
+        self.readiness.raise(Readiness::Placed);
         self.announce_readiness(&mut gossip);
     }
 
     fn serve_reads(&self) {
         let mut gossip = self.lock();
-        self.readiness.set_complete();
+        self.readiness.raise(Readiness::Complete);
         self.announce_readiness(&mut gossip);
         self.publish(&gossip);
     }

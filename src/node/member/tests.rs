@@ -378,7 +378,7 @@ fn who_acknowledges_nothing_yet_is_not_waited_for() {
         member.coordinator().ring().former().is_some()
     };
     // It says that it has left after it was killed, and acknowledges nothing.
-    assert!(!gone(20, UNSURE));
+    assert!(!gone(20, "unsure"));
     assert_eq!(member.coordinator().peers().unsure, [address(20)].into());
     assert!(gone(30, ""));
 }

@@ -15,8 +15,8 @@ use crate::net::message::{HINT, Header, Message};
 use crate::net::messenger::Messenger;
 use crate::net::{Channel, Drops, Transport, Verb};
 use crate::replica::{
-    HINT_SEGMENT_BYTES, HintOptions, HintStore, LocalStore, Readiness, Replica, ReplicaOptions,
-    Responder, ResponderOptions,
+    HINT_SEGMENT_BYTES, HintOptions, HintStore, LocalStore, OwnReadiness, Readiness, Replica,
+    ReplicaOptions, Responder, ResponderOptions,
 };
 use crate::ring::{Partitioner, RowRange};
 use std::borrow::Cow;
@@ -68,7 +68,7 @@ impl Rig {
     }
 
     fn with_max_body(max_body: usize) -> Self {
-        Self::with(max_body, Readiness::new(true))
+        Self::with(max_body, Readiness::Complete)
     }
 
     fn with(max_body: usize, readiness: Readiness) -> Self {
@@ -109,7 +109,7 @@ impl Rig {
             hints: Some(hints.clone()),
             local: local(),
             drops: drops.clone(),
-            readiness: Arc::new(readiness),
+            readiness: Arc::new(OwnReadiness::new(readiness)),
         });
         Self { schema, store, hints, sent, drops, responder }
     }
@@ -211,7 +211,7 @@ async fn a_hint_that_is_not_kept_is_not_acknowledged() {
 
 #[tokio::test]
 async fn who_lacks_data_of_its_place_takes_writes_and_answers_no_reads() {
-    let rig = Rig::with(usize::MAX, Readiness::new(false));
+    let rig = Rig::with(usize::MAX, Readiness::Unsure);
     let write = |column: &str| {
         let mut builder = MutationBuilder::new(&rig.schema, "Blog", b"ada");
         builder.family(FAMILY).insert((b"", column.as_bytes()), b"v", 5);
@@ -220,7 +220,7 @@ async fn who_lacks_data_of_its_place_takes_writes_and_answers_no_reads() {
     rig.send(1, Verb::Mutation, Vec::new(), &write("a"));
     // Nobody may count it for a replica until all agree that it is one.
     assert_eq!((rig.names().as_str(), rig.replies().len()), ("a", 0));
-    rig.responder.options.readiness.set_placed();
+    rig.responder.options.readiness.raise(Readiness::Placed);
     rig.send(1, Verb::Mutation, Vec::new(), &write("b"));
     assert_eq!((rig.names().as_str(), rig.replies().len()), ("ab", 1));
     let (key, slice) = ("ada".into(), Slice::all(None));
@@ -228,7 +228,7 @@ async fn who_lacks_data_of_its_place_takes_writes_and_answers_no_reads() {
     let read = read.encode(&rig.schema).unwrap();
     rig.send(2, Verb::Read, Vec::new(), &read);
     assert_eq!(rig.replies().len(), 0);
-    rig.responder.options.readiness.set_complete();
+    rig.responder.options.readiness.raise(Readiness::Complete);
     rig.send(3, Verb::Read, Vec::new(), &read);
     assert_eq!(rig.replies().len(), 1);
 }
