@@ -116,7 +116,9 @@ impl Loader<'_> {
         let basics = Basics::read(doc)?;
         let limits = Limits::read(doc)?;
         let network = self.network(doc, &limits)?;
-        let thrift = self.thrift(doc, network.listen_address)?;
+        let admin = self.admin(doc)?;
+        let own = [(network.listen_address, network.storage_port), (admin.address, admin.port)];
+        let thrift = self.thrift(doc, network.listen_address, own)?;
         let snapshot_before_compaction =
             doc.boolean("SnapshotBeforeCompaction", "SnapshotBeforeCompaction", false)?;
         let auto_bootstrap = doc.boolean("AutoBootstrap", "AutoBootstrap", false)?;
@@ -146,9 +148,6 @@ impl Loader<'_> {
         };
         let replication = ours::replication(doc, do_consistency_checks, hints)?;
         memory::budget(doc, &mut memory)?;
-        let admin = self.admin(doc)?;
-        let storage_socket = (network.listen_address, network.storage_port);
-        check_listeners(doc, &thrift, [storage_socket, (admin.address, admin.port)])?;
         let keyspaces = keyspaces::read(doc, self.comparators, &storage, &replication)?;
         let seeds = self.seeds(doc, network.listen_address)?;
         let directories = paths.complete(doc)?;
@@ -222,6 +221,7 @@ impl Loader<'_> {
         &self,
         doc: &mut Document<'_>,
         listen_address: IpAddr,
+        own: [(IpAddr, u16); 2],
     ) -> Result<ThriftSettings, ConfigError> {
         let address = match doc.find("ThriftAddress") {
             Some(value) => self.resolve(&value)?,
@@ -233,7 +233,7 @@ impl Loader<'_> {
         let (max_message_bytes, receive_budget_bytes) = ours::message_limits(doc)?;
         let max_connections = doc.integer("ThriftMaxConnections", 10_000, 1)?;
         let first = ListenerSettings { address, port, framed, api_version };
-        let listeners = self.listeners(doc, &first)?;
+        let listeners = self.listeners(doc, &first, own)?;
         Ok(ThriftSettings {
             address,
             port,
@@ -246,13 +246,16 @@ impl Loader<'_> {
         })
     }
 
-    /// Further ports for clients. What an element does not say is as for the first one.
+    /// Further ports for clients. What an element does not say is as for the first one. Those that
+    /// the node needs for itself are refused.
     fn listeners(
         &self,
         doc: &mut Document<'_>,
         first: &ListenerSettings,
+        own: [(IpAddr, u16); 2],
     ) -> Result<Vec<ListenerSettings>, ConfigError> {
-        let mut listeners: Vec<ListenerSettings> = Vec::new();
+        let mut listeners = Vec::new();
+        let mut taken = vec![own[0], own[1], (first.address, first.port)];
         for (element, place) in doc.entries("ThriftListeners", "ThriftListener")? {
             let value = |name| Value::of_attribute(element, &place, name);
             let missing = || {
@@ -270,12 +273,14 @@ impl Loader<'_> {
                 framed: framed.unwrap_or(first.framed),
                 api_version: api_version.unwrap_or(first.api_version),
             };
-            let is_same = |it: &ListenerSettings| {
-                it.port != 0 && it.port == listener.port && it.address == listener.address
+            let meets = |(address, port): &(IpAddr, u16)| {
+                let any = address.is_unspecified() || listener.address.is_unspecified();
+                *port != 0 && *port == listener.port && (any || *address == listener.address)
             };
-            if is_same(first) || listeners.iter().any(is_same) {
+            if taken.iter().any(meets) {
                 return Err(port.refuse(Problem::PortTaken));
             }
+            taken.push((listener.address, listener.port));
             listeners.push(listener);
         }
         Ok(listeners)
@@ -352,27 +357,6 @@ fn without_token(text: &str) -> String {
         rest = content.get(secret..).unwrap_or_default();
     }
     shown + rest
-}
-
-/// Refuses a further port for clients that the node needs for itself.
-fn check_listeners(
-    doc: &mut Document<'_>,
-    thrift: &ThriftSettings,
-    own: [(IpAddr, u16); 2],
-) -> Result<(), ConfigError> {
-    let entries = doc.entries("ThriftListeners", "ThriftListener")?;
-    for ((element, place), listener) in entries.into_iter().zip(&thrift.listeners) {
-        let meets = |(address, port): (IpAddr, u16)| {
-            let any = address.is_unspecified() || listener.address.is_unspecified();
-            port != 0 && port == listener.port && (any || address == listener.address)
-        };
-        if own.into_iter().any(meets)
-            && let Some(port) = Value::of_attribute(element, &place, "Port")
-        {
-            return Err(port.refuse(Problem::PortTaken));
-        }
-    }
-    Ok(())
 }
 
 /// The release whose elements a file uses, and by which it is known for one that is older than 0.6.

@@ -313,7 +313,7 @@ fn faults_of_keyspaces_and_column_families() {
     check_faults(OF_06, &KEYSPACE_FAULTS);
 }
 
-const KEYSPACE_FAULTS: [Fault; 41] = [
+const KEYSPACE_FAULTS: [Fault; 42] = [
     ("<Keyspace Name=\"Shop\">", "<Keyspace>", 1, "Table name attribute is required", "<Keyspace>"),
     (
         "Name=\"Shop\"",
@@ -517,6 +517,14 @@ const KEYSPACE_FAULTS: [Fault; 41] = [
     (
         "</Storage>",
         "<ThriftListeners><ThriftListener Port='9161'/></ThriftListeners></Storage>",
+        1,
+        "Another listener has this port.",
+        "'9161'",
+    ),
+    (
+        "</Storage>",
+        "<ThriftListeners><ThriftListener Address='0.0.0.0' Port='9161'/></ThriftListeners>\
+         </Storage>",
         1,
         "Another listener has this port.",
         "'9161'",
