@@ -48,7 +48,7 @@ fn missing(tree: &Tree, document: &File, cell: &str) -> Vec<String> {
     missing
 }
 
-/// Whether a path from the root of the library leads to a module or a function.
+/// Whether a path from the root of the library leads to a module or a test.
 fn is_in_library(tree: &Tree, path: &str) -> bool {
     let parts: Vec<&str> = path.split("::").collect();
     let file = (1..=parts.len()).rev().find_map(|length| {
@@ -59,10 +59,18 @@ fn is_in_library(tree: &Tree, path: &str) -> bool {
     file.is_some_and(|(file, length)| parts[length..].iter().all(|part| declares(file, part)))
 }
 
-/// Whether a file has a function or a module of this name.
+/// Whether a file has a test or a module of this name.
 fn declares(file: &File, name: &str) -> bool {
-    let is_named = |at: usize, word: &str| identifier(file.code[at + word.len()..].trim_start());
-    ["fn", "mod"].iter().any(|word| file.word(word).any(|at| is_named(at, word) == name))
+    let is_named =
+        |at: usize, word: &str| identifier(file.code[at + word.len()..].trim_start()) == name;
+    let is_test = |at: usize| {
+        // Its attributes stand between it and the item before.
+        let before = &file.code[..at];
+        let attributes = &before[before.rfind(['{', '}', ';']).unwrap_or(0)..];
+        attributes.contains("#[test]") || attributes.contains("#[tokio::test")
+    };
+    file.word("mod").any(|at| is_named(at, "mod"))
+        || file.word("fn").any(|at| is_named(at, "fn") && is_test(at))
 }
 
 #[cfg(test)]
@@ -78,7 +86,7 @@ mod tests {
         let tree = Tree::of(&[
             (DOCUMENTS[0], document),
             ("src/a/b.rs", "mod tests {\n#[test]\nfn holds() {}\n}\n"),
-            ("tests/t.rs", "#[test]\nfn holds() {}\n// fn no() {}\n"),
+            ("tests/t.rs", "#[test]\nfn holds() {}\nfn no() {}\n// #[test] fn no() {}"),
         ]);
         let found: Vec<_> = check(&tree).iter().map(ToString::to_string).collect();
         let names: Vec<_> = found.iter().filter_map(|text| text.split('`').nth(1)).collect();
