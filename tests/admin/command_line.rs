@@ -3,19 +3,18 @@
 use super::{Node, assert_refused, texts};
 use crate::server::calls::plain_families;
 use crate::server::program;
-use rustix::process::{Signal, kill_process};
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
 #[test]
 fn a_server_that_does_not_answer_is_not_waited_for_for_ever() {
     let node = Node::start(&plain_families());
-    kill_process(node.server.pid(), Signal::STOP).unwrap();
+    node.server.pause();
     for command in [&["info"][..], &["setcompactionthreshold", "4"]] {
         let output = node.nodetool(&[&["--timeout", "1"], command].concat());
         assert_refused(&output, 3, "has not answered within 1 seconds");
     }
-    kill_process(node.server.pid(), Signal::CONT).unwrap();
+    node.server.resume();
     assert!(node.told(&["--timeout", "60", "info"]).contains("Uptime"));
 }
 

@@ -174,7 +174,7 @@ fn disturb(cluster: &mut Cluster, course: &Course, rng: &mut fastrand::Rng) {
         course.phase.fetch_add(1, Ordering::SeqCst);
         match kind {
             Disturbance::Kill => cluster.kill(node),
-            Disturbance::Pause => cluster.pause(node),
+            Disturbance::Pause => cluster.server(node).pause(),
             Disturbance::Stop => cluster.stop(node),
         }
         await_calls();
@@ -184,7 +184,7 @@ fn disturb(cluster: &mut Cluster, course: &Course, rng: &mut fastrand::Rng) {
             await_calls();
         }
         match kind {
-            Disturbance::Pause => cluster.resume(node),
+            Disturbance::Pause => cluster.server(node).resume(),
             Disturbance::Kill | Disturbance::Stop => cluster.launch(&[node]),
         }
         await_calls();

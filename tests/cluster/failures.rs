@@ -40,7 +40,7 @@ fn a_paused_node_holds_up_nobody() {
             write(client, &format!("before {row}")).unwrap();
         }
     }
-    cluster.pause(2);
+    cluster.server(2).pause();
     let clock = SystemClock::new();
     let mut rows = 0;
     // From before it is noticed until after it is.
@@ -61,7 +61,7 @@ fn a_paused_node_holds_up_nobody() {
         // Not to bury the machine.
         thread::sleep(Duration::from_millis(5));
     }
-    cluster.resume(2);
+    cluster.server(2).resume();
     cluster.wait_until_seen(0, 2, true);
     cluster.wait_until_seen(1, 2, true);
     cluster.wait_for_hints(&[0, 1]);

@@ -1,9 +1,9 @@
 //! What clients of each generation are told of replicas that are away, so that none takes it for
 //! success.
 
-use crate::nodes::{Cluster, replicated};
-use crate::server::calls::{KEYSPACE, STANDARD, first};
-use crate::server::client::{CallError, Client, Value};
+use crate::nodes::{Cluster, replicated, wait_until};
+use crate::server::calls::{KEYSPACE, Path, STANDARD, column, entry, first};
+use crate::server::client::{CallError, Client, Level, Value};
 use std::net::SocketAddr;
 use std::thread;
 
@@ -34,8 +34,7 @@ fn failures(port: SocketAddr, level: i32) -> Fields {
     let path = Value::Struct(vec![(3, Value::bytes(STANDARD)), (5, Value::bytes("c"))]);
     let (timestamp, level) = (Value::I64(1), Value::I32(level));
     let keys = Value::list([key.clone()]);
-    let column =
-        crate::server::calls::entry(None, vec![crate::server::calls::column(b"c", b"v", 1)]);
+    let column = entry(None, vec![column(b"c", b"v", 1)]);
     let batch = Value::Map(vec![(Value::bytes(STANDARD), Value::list([column]))]);
     let fail = |method: &'static str, rest: Vec<Value>| {
         let arguments = (1..).zip([keyspace.clone()].into_iter().chain(rest)).collect();
@@ -93,22 +92,26 @@ fn each_generation_is_told_of_missing_replicas_by_what_it_knows() {
     let ports = PORTS.map(|port| SocketAddr::from((address, port)));
     assert_eq!(ports.map(told), [3; 3]);
     for number in [1, 2] {
-        cluster.pause(number);
+        cluster.server(number).pause();
     }
     // 0.4 knew no timeout: what it would take for success is `Unavailable` to its clients.
     let timed_out = [fields(3, 3, 2), fields(4, 3, 3), fields(4, 3, 3)];
     let calls = ports.map(|port| thread::spawn(move || failures(port, QUORUM)));
     assert_eq!(calls.map(|call| call.join().unwrap()), timed_out);
-    for number in [1, 2] {
-        cluster.kill(number);
-    }
-    for number in [1, 2] {
-        cluster.wait_until_seen(0, number, false);
-    }
+    cluster.server(1).resume();
+    cluster.kill(2);
+    cluster.wait_until_seen(0, 1, true);
+    cluster.wait_until_seen(0, 2, false);
     let unavailable = [fields(3, 3, 2), fields(3, 2, 2), fields(3, 2, 2)];
-    assert_eq!(ports.map(|port| failures(port, QUORUM)), unavailable);
+    wait_until("a quorum is there", || {
+        let mut client = Client::connect(ports[0]).at(Level::Quorum);
+        client.insert("k", Path::column(STANDARD, b"c"), b"v", 1).is_ok()
+    });
     // By the number that DCQUORUM has since, clients of 0.4 mean all replicas.
     assert_eq!(failures(ports[0], 3), unavailable[0]);
+    cluster.kill(1);
+    cluster.wait_until_seen(0, 1, false);
+    assert_eq!(ports.map(|port| failures(port, QUORUM)), unavailable);
     // Clients look for other nodes there; 0.4 named only those that were alive.
     assert_eq!(ports.map(told), [1, 3, 3]);
 }

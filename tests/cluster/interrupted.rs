@@ -279,7 +279,7 @@ fn a_node_that_joins_stands_still() {
     cluster.nodes[new].begin();
     wait_until("its operators are served", || cluster.nodes[new].is_asked());
     wait_until("data have come", || is_under_way(&cluster, new));
-    cluster.pause(new);
+    cluster.server(new).pause();
     let joining = |observer: usize| {
         let ring = cluster.nodes[observer].ask("ring");
         let endpoints = ring["endpoints"].as_array().unwrap().clone();
@@ -291,7 +291,7 @@ fn a_node_that_joins_stands_still() {
     for (row, timestamp) in &written {
         client.insert(&key(*row), NAME, b"new", *timestamp).unwrap();
     }
-    cluster.resume(new);
+    cluster.server(new).resume();
     // It goes on, or gives up because nobody knew of it: then its process ends.
     wait_until("it is a member or has given up", || {
         match cluster.nodes[new].try_ask("ring/operation") {

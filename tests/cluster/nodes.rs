@@ -5,7 +5,6 @@ use crate::server::client::{CallError, Client};
 use crate::server::{Options, Server, configure, program, reconfigure, serve};
 use alexandra::base::clock::{Clock, SystemClock};
 use alexandra::ring::{Partitioner, TokenMetadata};
-use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::fmt::Debug;
 use std::io::{self, Read, Write};
@@ -128,15 +127,6 @@ impl Cluster {
     pub(crate) fn stop(&mut self, number: usize) {
         let mut server = self.nodes[number].server.take().unwrap();
         assert!(server.stop().success(), "{}", server.log_end());
-    }
-
-    /// Lets the process stand still: its connections stay, and nothing is answered.
-    pub(crate) fn pause(&self, number: usize) {
-        kill_process(self.server(number).pid(), Signal::STOP).unwrap();
-    }
-
-    pub(crate) fn resume(&self, number: usize) {
-        kill_process(self.server(number).pid(), Signal::CONT).unwrap();
     }
 
     /// The process of a node that runs.

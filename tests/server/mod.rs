@@ -7,7 +7,7 @@
 pub(crate) mod calls;
 pub(crate) mod client;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -212,6 +212,18 @@ impl Server {
 
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_child(&self.process)
+    }
+
+    /// Lets the process stand still: its connections stay, and nothing is answered.
+    pub(crate) fn pause(&self) {
+        kill_process(self.pid(), Signal::STOP).unwrap();
+        // Until the signal has reached one of its threads the others go on.
+        let (_, status) = waitpid(Some(self.pid()), WaitOptions::UNTRACED).unwrap().unwrap();
+        assert!(status.stopped(), "{status:?}");
+    }
+
+    pub(crate) fn resume(&self) {
+        kill_process(self.pid(), Signal::CONT).unwrap();
     }
 
     /// All that it has written to its standard output and error, over all of its starts.
