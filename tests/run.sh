@@ -12,4 +12,5 @@ tests/setup.sh
 cargo fmt --check
 cargo clippy --locked --all-targets -- -D warnings
 RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
-cargo test --locked
+# Tests of whole rings wait for gossip most of the time: two for each processor keep it busy.
+RUST_TEST_THREADS="${RUST_TEST_THREADS:-$(($(nproc) * 2))}" cargo test --locked
