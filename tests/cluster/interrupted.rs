@@ -105,12 +105,26 @@ fn is_under_way(cluster: &Cluster, number: usize) -> bool {
     collected.iter().any(|it| it["bytes"].as_u64().unwrap_or_default() > 0)
 }
 
+/// A node that joins when it is started.
+fn add_joiner(cluster: &mut Cluster) -> usize {
+    cluster.add(&Options::default().with("AutoBootstrap", "true"))
+}
+
+/// A node that is joining: some data have come.
+fn begin_to_join(cluster: &mut Cluster) -> usize {
+    let new = add_joiner(cluster);
+    cluster.nodes[new].begin();
+    wait_until("its operators are served", || cluster.nodes[new].is_asked());
+    wait_until("data have come", || is_under_way(cluster, new));
+    new
+}
+
 /// A node that joins is killed at each of its steps, and joins when it is started again.
 #[test]
 fn a_node_that_joins_is_killed_at_every_step() {
     let mut cluster = Cluster::start(2, slowly());
     fill(&mut cluster.client(0).at(Level::All));
-    let new = cluster.add(&Options::default().with("AutoBootstrap", "true"));
+    let new = add_joiner(&mut cluster);
     let mut written = Vec::new();
     let telling = "Telling all nodes";
     // Whether somebody had heard that it is a member decides how it goes on after that.
@@ -189,10 +203,7 @@ fn a_node_that_replaces_another_is_killed() {
 fn who_gives_the_data_is_killed() {
     let mut cluster = Cluster::start(2, slowly());
     fill(&mut cluster.client(0).at(Level::All));
-    let new = cluster.add(&Options::default().with("AutoBootstrap", "true"));
-    cluster.nodes[new].begin();
-    wait_until("its operators are served", || cluster.nodes[new].is_asked());
-    wait_until("data have come", || is_under_way(&cluster, new));
+    let new = begin_to_join(&mut cluster);
     cluster.kill(1);
     thread::sleep(Duration::from_secs(1));
     cluster.launch(&[1]);
@@ -275,10 +286,7 @@ fn a_node_that_moves_is_killed() {
 fn a_node_that_joins_stands_still() {
     let mut cluster = Cluster::start(2, slowly());
     fill(&mut cluster.client(0).at(Level::All));
-    let new = cluster.add(&Options::default().with("AutoBootstrap", "true"));
-    cluster.nodes[new].begin();
-    wait_until("its operators are served", || cluster.nodes[new].is_asked());
-    wait_until("data have come", || is_under_way(&cluster, new));
+    let new = begin_to_join(&mut cluster);
     cluster.server(new).pause();
     let joining = |observer: usize| {
         let ring = cluster.nodes[observer].ask("ring");
@@ -313,7 +321,7 @@ fn a_node_that_cleans_up_is_killed() {
     let slow = slowly().with("CompactionThroughputInMBPerSecond", "1");
     let mut cluster = Cluster::start(2, slow);
     fill(&mut cluster.client(0).at(Level::All));
-    let new = cluster.add(&Options::default().with("AutoBootstrap", "true"));
+    let new = add_joiner(&mut cluster);
     cluster.launch(&[new]);
     wait_for_ring(&cluster, &[0, 1, new], &[0, 1, new]);
     cluster.nodetool(0, &["flush", "Keyspace1"]);
