@@ -1,7 +1,7 @@
 //! What a server would run with, for people.
 
-use super::document::Source;
-use super::load::{Loaded, MIB};
+use super::document::{MIB, Source};
+use super::load::Loaded;
 use super::settings::{
     ColumnFamilySettings, CommitLogSync, KeyspaceSettings, ListenerSettings, Settings,
 };

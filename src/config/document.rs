@@ -9,6 +9,9 @@ use super::settings::Release;
 use super::xml::Element;
 use std::collections::BTreeMap;
 
+/// Bytes of a megabyte, as all elements count them.
+pub(super) const MIB: u64 = 1 << 20;
+
 /// The most seeds or data directories of one file.
 const MAX_LIST_ENTRIES: usize = 1000;
 

@@ -3,7 +3,7 @@
 
 use super::classes::AuthenticatorName;
 use super::directories::Paths;
-use super::document::{Document, Place, Source, Value};
+use super::document::{Document, MIB, Place, Source, Value};
 use super::error::{ConfigError, Problem};
 use super::hosts::{self, Resolver, SystemResolver};
 use super::known;
@@ -31,7 +31,6 @@ const LEAST_THREADS: i32 = 2;
 
 /// Most threads of one kind: each is one of the operating system, which has only so many.
 const MOST_THREADS: u32 = 1024;
-pub(super) const MIB: u64 = 1 << 20;
 
 /// Settings, and what there is to say about them.
 #[derive(Debug, Clone)]

@@ -1,8 +1,7 @@
 //! How much is kept in memory.
 
-use super::document::Document;
+use super::document::{Document, MIB};
 use super::error::{ConfigError, Problem};
-use super::load::MIB;
 use super::settings::{MemorySettings, Release};
 use std::time::Duration;
 

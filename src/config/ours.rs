@@ -1,8 +1,7 @@
 //! The elements that only this server has. All are optional; Java nodes ignore them.
 
-use super::document::{Document, Value};
+use super::document::{Document, MIB, Value};
 use super::error::{ConfigError, Problem};
-use super::load::MIB;
 use super::settings::{
     CompactionStrategy, Compression, Release, ReplicationSettings, SpeculativeRetry,
 };

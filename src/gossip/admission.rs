@@ -1,8 +1,8 @@
 //! What is taken of what peers pass on.
 
 use super::endpoint_state::{EndpointState, VersionedValue};
-use super::event::Shown;
 use super::move_state::{BadMove, Move};
+use super::shown::Shown;
 use super::{LOAD_STATE, MOVE_STATE};
 use crate::base::utc::UtcTime;
 use crate::config::settings::MAX_TOKEN_LENGTH;

@@ -3,14 +3,12 @@
 
 use super::admission::Refusal;
 use super::endpoint_state::VersionedValue;
+use super::shown::Shown;
 use crate::base::utc::UtcTime;
 use log::Level;
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
-
-/// Longest text of another node that a log line shows, in characters.
-const SHOWN: usize = 200;
 
 /// Something that a gossiper found out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -159,20 +157,6 @@ impl fmt::Display for GossipEvent {
     }
 }
 
-/// A text of another node as a log line shows it: without line breaks, and not too long.
-pub(super) struct Shown<'a>(pub(super) &'a str);
-
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut characters = self.0.chars();
-        for character in characters.by_ref().take(SHOWN) {
-            let shown = if character.is_control() { '?' } else { character };
-            write!(f, "{shown}")?;
-        }
-        if characters.next().is_some() { f.write_str("...") } else { Ok(()) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,6 +193,5 @@ mod tests {
         let ahead = GossipEvent::OwnGenerationAhead { remembered: i32::MAX, until_secs };
         let line = ahead.to_string();
         assert!(line.contains(" ignore this node until 2038-01-19T03:13:08.000Z. "), "{line}");
-        assert_eq!(Shown(&"x".repeat(300)).to_string().len(), SHOWN + 3);
     }
 }

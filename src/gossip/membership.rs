@@ -3,7 +3,7 @@
 use super::claims::{Claim, Claims, Purpose};
 use super::endpoint_state::EndpointState;
 use super::event::GossipEvent;
-use super::membership_change::{MembershipChange, MembershipNotice};
+use super::membership_change::{MembershipChange, MembershipNotice, RemovedNode};
 use super::move_state::Move;
 use super::plan_state::{NodePlace, Plan};
 use super::{MOVE_STATE, PLAN_STATE};
@@ -25,19 +25,6 @@ pub struct Members {
     pub leaving: BTreeSet<IpAddr>,
     /// What nodes say of places besides.
     pub plans: BTreeMap<IpAddr, Plan>,
-}
-
-/// A node that an operator removed because it was dead.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RemovedNode {
-    /// Who.
-    pub endpoint: IpAddr,
-    /// The token that it owned.
-    pub token: Token,
-    /// Its generation at that time, as far as it was known.
-    pub generation: i32,
-    /// Whether it may come back with the data that it has.
-    pub may_return: bool,
 }
 
 /// What is remembered of a removal.

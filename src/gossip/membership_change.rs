@@ -1,10 +1,22 @@
 //! What comes of news about the places of nodes.
 
-use super::membership::RemovedNode;
 use crate::ring::Token;
 use log::Level;
 use std::fmt;
 use std::net::IpAddr;
+
+/// A node that an operator removed because it was dead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemovedNode {
+    /// Who.
+    pub endpoint: IpAddr,
+    /// The token that it owned.
+    pub token: Token,
+    /// Its generation at that time, as far as it was known.
+    pub generation: i32,
+    /// Whether it may come back with the data that it has.
+    pub may_return: bool,
+}
 
 /// What a caller has to do because the ring changed, in the order in which it happened.
 #[derive(Debug, Clone, PartialEq, Eq)]

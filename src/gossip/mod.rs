@@ -20,6 +20,7 @@ mod membership_change;
 mod message;
 mod move_state;
 mod plan_state;
+mod shown;
 #[cfg(test)]
 mod tests;
 mod unheard;
@@ -29,8 +30,8 @@ pub use endpoint_state::{EndpointState, VersionedValue};
 pub use event::GossipEvent;
 pub use failure_detector::FailureDetector;
 pub use gossiper::{Effects, Gossiper, GossiperOptions};
-pub use membership::{Members, Membership, RemovedNode};
-pub use membership_change::{MembershipChange, MembershipNotice};
+pub use membership::{Members, Membership};
+pub use membership_change::{MembershipChange, MembershipNotice, RemovedNode};
 pub use message::{Digest, GossipMessage, MessageKind};
 pub use move_state::{BadMove, Move};
 pub use plan_state::{NodePlace, Plan};
