@@ -2,9 +2,9 @@
 
 use super::{Node, admin_address, assert_refused, nodetool, wait_until};
 use crate::server::calls::plain_families;
-use crate::server::{Options, Server, configure, refused, serve};
+use crate::server::{Options, Server, configure, free_ports, refused, serve};
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 
 #[test]
@@ -50,9 +50,8 @@ fn without_a_configured_port_a_taken_one_is_done_without() {
 
 #[test]
 fn the_port_of_jmx_is_that_of_operators() {
-    let spare = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let address = spare.local_addr().unwrap();
-    drop(spare);
+    let [port] = free_ports();
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let directory = tempfile::tempdir().unwrap();
     let property = format!("-Dcom.sun.management.jmxremote.port={}", address.port());
     let server = start_without_port(directory.path(), &[property]);
@@ -62,9 +61,8 @@ fn the_port_of_jmx_is_that_of_operators() {
 
 #[test]
 fn where_nobody_listens_nodetool_says_so() {
-    let spare = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let address = spare.local_addr().unwrap();
-    drop(spare);
+    let [port] = free_ports();
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let refused = nodetool(address, &["info"]);
     let text = format!("Error connecting to the admin side of {address}: Connection refused");
     assert_refused(&refused, 3, &text);

@@ -8,12 +8,14 @@ pub(crate) mod calls;
 pub(crate) mod client;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -290,14 +292,19 @@ fn log_end(directory: &Path) -> String {
     lines[lines.len().saturating_sub(20)..].join("\n")
 }
 
-/// Different ports on which nobody listens, at random: tests that run at a time do not meet.
-fn free_ports<const COUNT: usize>() -> [u16; COUNT] {
-    let held: [TcpListener; COUNT] = std::array::from_fn(|_| {
+/// Different ports on which nobody listens. At random, so that processes that run at a time do not
+/// meet; and each only once, since the server of another test may be about to start on it, or to
+/// start again.
+pub(crate) fn free_ports<const COUNT: usize>() -> [u16; COUNT] {
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
+    std::array::from_fn(|_| {
         (0..1000)
-            .find_map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, fastrand::u16(PORTS))).ok())
+            .map(|_| fastrand::u16(PORTS))
+            .find(|port| given.insert(*port) && is_free(*port))
             .expect("one of a thousand ports is free")
-    });
-    held.map(|listener| listener.local_addr().unwrap().port())
+    })
 }
 
 /// Sets the text of the first element of a name, or adds one at the end of the file.
