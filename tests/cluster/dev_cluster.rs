@@ -2,11 +2,11 @@
 
 use crate::nodes::{PATIENCE, free_network, wait_until};
 use crate::server::client::{Client, Value};
-use crate::server::{program, refused};
+use crate::server::{is_free, program, refused};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -150,7 +150,7 @@ fn nodes_end_in_order_when_the_command_is_killed() {
     cluster.process.wait().unwrap();
     for number in 0..2 {
         let address = Ipv4Addr::from_bits(cluster.first.to_bits() + number);
-        wait_until("the node to end", || TcpListener::bind((address, 9160)).is_ok());
+        wait_until("the node to end", || is_free(SocketAddr::from((address, 9160))));
     }
 }
 

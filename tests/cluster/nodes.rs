@@ -2,13 +2,13 @@
 
 use crate::server::calls::plain_families;
 use crate::server::client::{CallError, Client};
-use crate::server::{Options, Server, configure, program, reconfigure, serve};
+use crate::server::{Options, Server, configure, is_free, program, reconfigure, serve};
 use alexandra::base::clock::{Clock, SystemClock};
 use alexandra::ring::{Partitioner, TokenMetadata};
 use serde_json::Value;
 use std::fmt::Debug;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::thread;
@@ -296,7 +296,7 @@ pub(crate) fn free_network(count: usize) -> [u8; 3] {
         (1..=count as u8 + 1).all(|d| {
             let address = Ipv4Addr::new(*a, *b, *c, d);
             let ports = [THRIFT_PORT, STORAGE_PORT, ADMIN_PORT];
-            ports.iter().all(|port| TcpListener::bind((address, *port)).is_ok())
+            ports.iter().all(|port| is_free(SocketAddr::from((address, *port))))
         })
     };
     let network = || [127, fastrand::u8(1..255), fastrand::u8(..)];

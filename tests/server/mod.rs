@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -298,13 +298,19 @@ fn log_end(directory: &Path) -> String {
 pub(crate) fn free_ports<const COUNT: usize>() -> [u16; COUNT] {
     static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
+    let is_free = |port: &u16| is_free(SocketAddr::from((Ipv4Addr::LOCALHOST, *port)));
     std::array::from_fn(|_| {
         (0..1000)
             .map(|_| fastrand::u16(PORTS))
-            .find(|port| given.insert(*port) && is_free(*port))
+            .find(|port| given.insert(*port) && is_free(port))
             .expect("one of a thousand ports is free")
     })
+}
+
+/// Whether nobody listens there. Listening there for a moment would tell it as well, but a process
+/// that another test starts in this moment goes on with it until it has become another program.
+pub(crate) fn is_free(address: SocketAddr) -> bool {
+    TcpStream::connect(address).is_err()
 }
 
 /// Sets the text of the first element of a name, or adds one at the end of the file.
