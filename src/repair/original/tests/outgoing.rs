@@ -236,14 +236,25 @@ async fn two_sessions_with_one_target_follow_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_for_a_token_gets_one() {
+async fn who_asks_for_a_token_gets_one_that_halves_the_load() {
     let mut scene = Scene::new();
+    let range = scene.known.look().members.ring.primary_range(OURS.into()).unwrap();
+    let middle = Partitioner::Random.midpoint(&range.start, &range.end);
+    assert_eq!(said_token(&mut scene).await, middle, "nothing is known of the load");
+    let keys: Vec<String> = (0..200).map(|number| format!("key {number}")).collect();
+    for key in &keys {
+        insert(&scene.storage, "Blog", ROWS, key, b"in memory");
+    }
+    let said = said_token(&mut scene).await;
+    let is_of_a_row = |key: &String| Partitioner::Random.token(key.as_bytes()) == said;
+    assert!(range.contains(&said) && keys.iter().any(is_of_a_row), "{said:?}");
+}
+
+async fn said_token(scene: &mut Scene) -> Token {
     scene.say(Verb::BootstrapToken, &[], b"");
     let (verb, body, _) = scene.hear().await;
     assert_eq!(verb, Verb::ReadResponse);
-    let text = decode_bootstrap_token(&body).unwrap();
-    // In the middle of the range of the node, which reaches over the end of the ring.
-    assert!(Partitioner::Random.parse_token(text).is_ok(), "{text}");
+    Partitioner::Random.parse_token(decode_bootstrap_token(&body).unwrap()).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
