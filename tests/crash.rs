@@ -8,6 +8,7 @@
 
 mod server;
 
+use rustix::process::{Resource, Rlimit, prlimit};
 use server::calls::{self, Entry, OTHER_STANDARD, Path, RowMutations, STANDARD, SUPER};
 use server::client::{CallError, Client};
 use server::{Options, Server};
@@ -411,4 +412,45 @@ fn an_orderly_end_under_writers_leaves_nothing_to_replay() {
     let log = server.log();
     let replays: Vec<&str> = log.lines().filter(|line| line.contains("Log replay")).collect();
     assert!(replays.is_empty(), "{replays:?}");
+}
+
+/// `ulimit -f` ends a process that takes no notice of its signal. The node takes the limit for a
+/// full disk: the flush that meets it is tried again until there is room.
+#[test]
+fn a_limit_on_the_size_of_files_is_a_full_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let options =
+        with_small_thresholds(calls::plain_families()).with("MemtableThroughputInMB", "4");
+    let server = Server::start(directory.path(), &options);
+    limit_file_size(&server, Some(2 << 20));
+    let mut client = Client::connect(server.thrift_address());
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut random_value = || -> Vec<u8> { (0..256 << 10).map(|_| rng.u8(..)).collect() };
+    for row in 0..20 {
+        let path = Path::column(STANDARD, b"c");
+        client.insert(&row.to_string(), path, &random_value(), 1).unwrap();
+    }
+    wait_for_line(&server, "File too large");
+    limit_file_size(&server, None);
+    wait_for_line(&server, "Completed flushing");
+    let row = client.get_slice("0", STANDARD, calls::first(1, false)).unwrap();
+    assert_eq!(Entry::columns(&row).count(), 1);
+}
+
+/// Limits the size of the files that the server may write, in bytes.
+fn limit_file_size(server: &Server, bytes: Option<u64>) {
+    let limit = Rlimit { current: bytes, maximum: None };
+    prlimit(Some(server.pid()), Resource::Fsize, limit).unwrap();
+}
+
+/// Waits until the server has written a line with this part.
+fn wait_for_line(server: &Server, part: &str) {
+    let pause = Duration::from_millis(20);
+    for _ in 0..PATIENCE.as_millis() / pause.as_millis() {
+        if server.log().contains(part) {
+            return;
+        }
+        thread::sleep(pause);
+    }
+    panic!("no line with {part}:\n{}", server.log_end());
 }

@@ -8,6 +8,13 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
+/// Whether a write failed for lack of room: the disk, a quota, or the limit for one file that
+/// `ulimit -f` sets. All of these pass without a restart.
+pub fn is_disk_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
 /// One open file. All access is positional, so that readers and a syncing thread can share it.
 pub trait File: Send + Sync + fmt::Debug {
     /// Reads up to `buf.len()` bytes at `offset`; 0 means end of file.

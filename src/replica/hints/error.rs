@@ -4,6 +4,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 
+use crate::base::fs::is_disk_full;
 use crate::storage::error::FileError;
 
 /// Why a hint was not stored, made durable or read.
@@ -49,13 +50,8 @@ pub enum HintError {
 impl HintError {
     /// An error of the system; a full disk is told apart because it passes.
     pub(super) fn of(action: &'static str, path: &Path, source: io::Error) -> Self {
-        let is_full = is_full(&source);
+        let is_full = is_disk_full(&source);
         let error = FileError::new(action, path, source);
         if is_full { Self::NoSpace(error) } else { Self::Io(error) }
     }
-}
-
-/// Whether the disk has no room.
-pub(super) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -9,13 +9,14 @@ use log::warn;
 
 use crate::base::fs::{File, FileSystem};
 
-use super::error::{HintError, is_full};
+use super::error::HintError;
 use super::files;
 use super::format::{HEADER_BYTES, Header, MAX_MUTATION_BYTES, SEAL_BYTES, Seal};
 use super::format::{encode_hint, hint_bytes};
 use super::heir::Heir;
 use super::store::Shared;
 use super::upkeep::Waiter;
+use crate::base::fs::is_disk_full;
 
 /// A place in the hints of one target. That of a hint is where it ends. Places of one target grow
 /// in the order in which its hints were stored.
@@ -187,7 +188,7 @@ impl TargetLog {
         };
         // The part of the record that was written is taken back: what follows must not have to be
         // searched behind it.
-        let is_as_before = is_full(&source) && file.set_size(start).is_ok();
+        let is_as_before = is_disk_full(&source) && file.set_size(start).is_ok();
         let error = HintError::of("write", &self.path(segment.number), source);
         if !is_as_before {
             warn!("{error}. Further hints for {} go to another file", self.target);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use log::warn;
 
-use crate::base::fs::{DirEntry, File, FileSystem};
+use crate::base::fs::{DirEntry, File, FileSystem, is_disk_full};
 
 use super::error::LogError;
 use super::files;
@@ -204,11 +204,10 @@ impl SegmentMaker {
         bytes: u64,
         source: io::Error,
     ) -> LogError {
-        match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                LogError::NoSpace { dir: self.dir.clone(), bytes, source: Arc::new(source) }
-            }
-            _ => LogError::io(action, path, source),
+        if is_disk_full(&source) {
+            LogError::NoSpace { dir: self.dir.clone(), bytes, source: Arc::new(source) }
+        } else {
+            LogError::io(action, path, source)
         }
     }
 

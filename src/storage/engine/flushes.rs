@@ -7,7 +7,7 @@ use super::super::memtable::Memtable;
 use super::super::store::Store;
 use super::Shared;
 use crate::base::events::{FlushCause, FlushEvent};
-use std::io;
+use crate::base::fs::is_disk_full;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -225,7 +225,5 @@ impl Shared {
 /// Whether the machine lacks something that it may have again later. Nothing was damaged.
 pub(super) fn is_shortage(error: &ReadError) -> bool {
     let ReadError::Io(file) = error else { return false };
-    let is_full =
-        matches!(file.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-    is_full || is_out_of_handles(&file.source)
+    is_disk_full(&file.source) || is_out_of_handles(&file.source)
 }
