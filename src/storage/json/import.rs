@@ -4,6 +4,7 @@
 //! and whether they come in order, then to write them. So nothing is written of a text with a
 //! mistake at its end.
 
+use super::control::Escaping;
 use super::parse::{Context, ParseError, RowSink, Survey, parse};
 use super::runs::{RUN_BYTES, Runs};
 use crate::base::fs::FileSystem;
@@ -112,7 +113,7 @@ impl Importer<'_> {
         let mut pass = |sink: &mut dyn RowSink| {
             let text = open().map_err(ImportError::Input)?;
             let counted = Counted { text, read: &mut read, progress };
-            let text = BufReader::with_capacity(READ_BUFFER, counted);
+            let text = BufReader::with_capacity(READ_BUFFER, Escaping::new(counted));
             parse(text, context, sink).map_err(ImportError::from)
         };
         let mut survey = Survey::new(self.family);

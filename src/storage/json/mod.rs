@@ -29,6 +29,7 @@
 //! * row keys are escaped as JSON asks for. A key that is not UTF-8 is written as `"\u0000hex:"`
 //!   and its bytes in hexadecimal digits; so is one that itself begins like this.
 
+mod control;
 mod export;
 mod import;
 mod key_text;

@@ -106,6 +106,17 @@ fn refusal(rig: &Rig, text: &str) -> String {
 }
 
 #[test]
+fn raw_control_characters_in_keys_are_taken_as_the_original_takes_them() {
+    let rig = Rig::new(false, Partitioner::OrderPreserving);
+    let text = "{\"a\tb\\\"\0\": [[\"61\", \"62\", 1, false]], \"c\": []}";
+    let imported = rig.import(text).unwrap();
+    let text = rig.export_all(&imported.file.unwrap());
+    assert!(text.contains(r#""a\tb\"\u0000": ["#), "{text}");
+    let rig = Rig::new(false, Partitioner::OrderPreserving);
+    assert!(refusal(&rig, "{\"a\\\t\": []}").contains("escape"));
+}
+
+#[test]
 fn what_the_original_has_written_is_imported_and_written_alike() {
     let rig = Rig::new(true, Partitioner::Random);
     let imported = rig.import(ORIGINAL_SUPER).unwrap();
