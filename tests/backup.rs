@@ -150,6 +150,8 @@ fn a_server_is_restored_by_the_commands_of_the_document() {
     assert!(server.stop().success());
     let refused = run(path, plain, &[]);
     assert!(refused.text.contains("no snapshot nightly"), "{}", refused.text);
+    let refused = run_any(path, &format!("{plain} --keyspace Elsewhere"), &[]);
+    assert!(refused.text.contains("Keyspace Elsewhere does not exist"), "{}", refused.text);
 }
 
 /// A keyspace goes back further than the others, which then go back to a time that it has left

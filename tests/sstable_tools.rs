@@ -206,6 +206,19 @@ fn verify_says_what_is_sound_and_names_what_is_not() {
 }
 
 #[test]
+fn without_an_option_the_environment_names_the_configuration() {
+    let stopped = Stopped::new();
+    let export = |keyspace: &str| {
+        let mut command = stopped.command(&["export", keyspace, STANDARD]);
+        run(command.env("STORAGE_CONFIG", "."))
+    };
+    let exported = export(KEYSPACE);
+    assert_eq!(exported.status.code(), Some(0), "{}", text(&exported));
+    assert_eq!(String::from_utf8(exported.stdout).unwrap(), stopped.export(STANDARD));
+    expect(&export("Elsewhere"), 2, &["Keyspace Elsewhere does not exist"]);
+}
+
+#[test]
 fn scrub_makes_anew_what_can_be_and_asks_before_anything_is_lost() {
     let stopped = Stopped::new();
     let before = stopped.export(STANDARD);

@@ -3,6 +3,7 @@
 use super::Outcome;
 use super::target::{Files, ToolError};
 use crate::base::fs::{File, FileSystem};
+use crate::base::utc::UtcTime;
 use crate::model::cell::Cell;
 use crate::model::comparator::{Comparator, ComparatorRegistry};
 use crate::model::schema::ColumnFamilySchema;
@@ -109,12 +110,12 @@ fn print_properties(properties: &Properties, size: u64, out: &mut dyn Write) -> 
     line("Bytes on disk", &size)?;
     line("Bytes of all cells", &properties.raw_bytes)?;
     if properties.raw_bytes > 0 {
-        let ratio = size as f64 / properties.raw_bytes as f64;
-        line("Compression ratio", &format!("{ratio:.3}"))?;
+        let share = size as f64 / properties.raw_bytes as f64;
+        line("Bytes on disk per byte of cells", &format!("{share:.3}"))?;
     }
     line("Bytes of the largest row", &properties.largest_row_bytes)?;
     line("Index interval", &properties.index_interval)?;
-    line("Written at", &format!("{} µs", properties.created_at_micros))
+    line("Written at", &UtcTime(properties.created_at_micros / 1000))
 }
 
 fn print_blocks(file: &dyn File, frame: &Frame, out: &mut dyn Write) -> io::Result<Outcome> {
@@ -173,7 +174,10 @@ fn print_row(
     (family, partitioner): (&ColumnFamilySchema, Partitioner),
     out: &mut dyn Write,
 ) -> Result<(), ToolError> {
-    let key = String::from_utf8_lossy(entry.key()).escape_debug().to_string();
+    let key = match std::str::from_utf8(entry.key()) {
+        Ok(text) => text.escape_debug().to_string(),
+        Err(_) => entry.key().escape_ascii().to_string(),
+    };
     let token = entry.decorated_key(partitioner).ok();
     let token = token.map(|key| partitioner.display_token(key.token())).unwrap_or_default();
     let kind = if family.is_super() { "super row" } else { "row" };

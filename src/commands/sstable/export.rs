@@ -53,15 +53,15 @@ pub(super) struct Arguments {
     #[arg(long, short = 'o', value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
 
-    /// SSTables of one column family or a folder of them; with --config: keyspace and column
-    /// family, of which all SSTables that count are merged
+    /// SSTables of one column family or a folder of them; or a keyspace and a column family of the
+    /// configuration, whose live SSTables are merged
     #[arg(value_name = "FILE | KEYSPACE FAMILY", required = true)]
     pub(super) targets: Vec<PathBuf>,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
     let Arguments { config, targets, .. } = arguments;
-    if !config.is_given() {
+    if config.takes_files(targets) {
         let files = Files::open(targets)?;
         let first =
             files.paths.first().ok_or_else(|| ToolError::Usage("name an SSTable".into()))?;
@@ -77,7 +77,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
     }
     let [keyspace, name] = &targets[..] else {
         return Err(ToolError::Usage(
-            "a keyspace and a column family stand behind --config".into(),
+            "name SSTables, or a keyspace and a column family of the configuration".into(),
         ));
     };
     let configured = config.open()?;

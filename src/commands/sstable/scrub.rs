@@ -62,7 +62,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
             )),
         };
     }
-    if !config.is_given() && targets.iter().any(|target| target.is_file()) {
+    if config.takes_files(targets) {
         let text = "an SSTable is replaced in its column family: name the configuration by \
                     --config and the column family, or another file by --output";
         return Err(ToolError::Usage(text.into()));

@@ -68,9 +68,17 @@ impl ToolError {
 }
 
 impl ConfigArguments {
-    /// Whether an option names the configuration: then what stands behind are column families.
-    pub(super) fn is_given(&self) -> bool {
-        self.config.is_some() || Properties::parse(&self.properties).config_directory().is_some()
+    /// Whether targets are files and folders. Otherwise they name a keyspace of the configuration
+    /// and column families of it: always if an option names the configuration, else if the first
+    /// one is no file and could be the name of a keyspace.
+    pub(super) fn takes_files(&self, targets: &[PathBuf]) -> bool {
+        let is_option = self.config.is_some()
+            || Properties::parse(&self.properties).config_directory().is_some();
+        let is_in_names = |letter: char| letter.is_alphanumeric() || letter == '_';
+        let is_file = |target: &PathBuf| {
+            target.exists() || !target.to_string_lossy().chars().all(is_in_names)
+        };
+        !is_option && targets.first().is_some_and(is_file)
     }
 
     /// Reads the configuration.

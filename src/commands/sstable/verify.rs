@@ -16,14 +16,15 @@ pub(super) struct Arguments {
     #[command(flatten)]
     config: ConfigArguments,
 
-    /// SSTables or folders of them; with --config: a keyspace and column families of it, else all
+    /// SSTables or folders of them; or a keyspace of the configuration and column families of it;
+    /// else all
     #[arg(value_name = "FILE | KEYSPACE [FAMILY]")]
     targets: Vec<PathBuf>,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
     let Arguments { config, targets } = arguments;
-    if !config.is_given() && !targets.is_empty() {
+    if config.takes_files(targets) {
         let files = Files::open(targets)?;
         let mut outcome = Outcome::Sound;
         for path in &files.paths {
