@@ -34,7 +34,7 @@ pub enum Refusal {
     /// Over loopback the request is addressed to a name that is not of this machine.
     #[error(
         "over the loopback interface the host of a request must be localhost or an address such \
-         as 127.0.0.1: name the server so"
+         as 127.0.0.1: name the server so, also in a proxy on this machine"
     )]
     ForeignHost,
     /// A browser sends it for the page of another server.
@@ -65,7 +65,8 @@ impl Access {
         // A proxy on this machine speaks for others.
         let is_forwarded = FORWARDED.iter().any(|name| headers.contains_key(name));
         let is_loopback = peer.to_canonical().is_loopback();
-        if is_loopback && !is_forwarded && !names_loopback(headers) {
+        // A page can add the headers of a proxy, but not choose the host.
+        if is_loopback && !names_loopback(headers) {
             return Err(Refusal::ForeignHost);
         }
         if method == Method::GET || method == Method::HEAD {
@@ -225,6 +226,9 @@ mod tests {
     fn what_a_proxy_passes_on_is_of_another_machine() {
         for header in ["x-forwarded-for", "forwarded"] {
             let headers = [("host", "admin.example"), (header, "10.0.0.1")];
+            let foreign = check(Some("secret"), LOCAL, &Method::GET, &headers);
+            assert_eq!(foreign, Err(Refusal::ForeignHost), "a page can add {header}");
+            let headers = [("host", "127.0.0.1:8080"), (header, "10.0.0.1")];
             assert_eq!(check(None, LOCAL, &Method::GET, &headers), Ok(()));
             let refused = check(Some("secret"), LOCAL, &Method::PUT, &headers);
             assert_eq!(refused, Err(Refusal::TokenMissing));

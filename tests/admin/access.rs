@@ -44,7 +44,7 @@ fn other_machines_need_the_token_for_changes() {
     let head = |authorization: &'static str| {
         let mut head = vec![
             "POST /api/v1/flush HTTP/1.1",
-            "Host: 10.0.0.1",
+            "Host: 127.0.0.1",
             "X-Forwarded-For: 10.9.9.9",
             "Content-Type: application/json",
         ];
@@ -55,7 +55,7 @@ fn other_machines_need_the_token_for_changes() {
     assert_eq!(node.request(&head(""), "{}").0, 401);
     assert_eq!(node.request(&head("Authorization: Bearer sesame"), "{}").0, 401);
     assert_eq!(node.request(&head("Authorization: Bearer open sesame"), "{}").0, 200);
-    let look = ["GET /api/v1/info HTTP/1.1", "Host: 10.0.0.1", "X-Forwarded-For: 10.9.9.9"];
+    let look = ["GET /api/v1/info HTTP/1.1", "Host: 127.0.0.1", "X-Forwarded-For: 10.9.9.9"];
     assert_eq!(node.request(&look, "").0, 200, "reads need none");
 
     assert_eq!(node.told(&["flush"]), "");
