@@ -5,7 +5,7 @@
 mod server;
 
 use server::calls::{self, KEYSPACE, Path, STANDARD};
-use server::client::{CallError, Client, Transport};
+use server::client::{CallError, Client, Transport, Value};
 use server::{Server, configure, serve};
 use std::fs;
 
@@ -46,6 +46,12 @@ fn assert_declared(result: Result<(), CallError>, expected: i16, text: &str) {
     }
 }
 
+fn splits_of_everything(client: &mut Client) -> Result<Option<Value>, CallError> {
+    let tokens = [1, 2].map(|field| (field, Value::bytes("0")));
+    let arguments = tokens.into_iter().chain([(3, Value::I32(128))]);
+    client.call("describe_splits", arguments.collect())
+}
+
 /// Goes through the whole life of a connection. The users have the passwords `havebadpass` and
 /// `graceland4ever`.
 fn check(server: &Server, mode: &str, transport: Transport) {
@@ -58,6 +64,10 @@ fn check(server: &Server, mode: &str, transport: Transport) {
     assert_declared(client.insert("", path, b"", 1), INVALID_REQUEST, LOGIN_REQUIRED);
     let slice = client.get_slice("key", "NoSuchFamily", calls::first(1, false));
     assert_declared(slice.map(|_| ()), INVALID_REQUEST, LOGIN_REQUIRED);
+    // It can tell keys of rows, and declares no exception.
+    let splits = splits_of_everything(&mut client).unwrap_err();
+    assert!(matches!(splits, CallError::Application { .. }), "{splits}");
+    assert!(server.log().contains(LOGIN_REQUIRED));
 
     let missing = |key| format!("Authentication request was missing the required key '{key}'");
     let result = client.login(KEYSPACE, &[("password", "havebadpass")]);
@@ -80,6 +90,7 @@ fn check(server: &Server, mode: &str, transport: Transport) {
 
     client.login(KEYSPACE, &credentials("jsmith", "havebadpass")).unwrap();
     insert(&mut client).unwrap();
+    splits_of_everything(&mut client).unwrap();
     // A failed login later does not take the first away, as in 0.6.
     client.login(KEYSPACE, &credentials("jsmith", "wrong")).unwrap_err();
     insert(&mut client).unwrap();

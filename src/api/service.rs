@@ -120,10 +120,14 @@ impl Cassandra for Api {
 
     async fn describe_splits<'a>(
         &'a self,
-        _session: &'a mut Session,
+        session: &'a mut Session,
         args: DescribeSplitsArgs<'a>,
         reply: Reply<'a, List<Text<'static>>>,
     ) -> Replied {
+        // The tokens of an order-preserving partitioner are row keys.
+        if let Err(failure) = session.check(self) {
+            return reply.fail(failure);
+        }
         match describe::describe_splits(self, args).await {
             Ok(tokens) => reply.ok(tokens),
             Err(failure) => reply.fail(failure),
