@@ -1,5 +1,6 @@
 //! What every layer may use, and what knows none of them: time, files, events, byte readers.
 
+pub mod budget;
 pub mod bytes;
 pub mod clock;
 pub mod events;

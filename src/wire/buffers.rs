@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use super::limits::Charge;
+use crate::base::budget::Charge;
 
 /// Capacity of a buffer of the pool: what one read takes at most from a connection at rest.
 const BUFFER_BYTES: usize = 16 << 10;
@@ -108,8 +108,8 @@ impl Input {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::limits::Budget;
     use super::*;
+    use crate::base::budget::Budget;
 
     const MAX: usize = 1 << 20;
 

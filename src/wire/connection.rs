@@ -15,7 +15,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use super::buffers::{Input, OverBudget, Pool};
 use super::codec::{DecodeError, Malformed, Reader};
-use super::limits::{Budget, Charge, Limits};
+use super::limits::Limits;
 use super::message::{Form, Header};
 use super::reply::{Answered, Call, Head, Method};
 use super::report::{Reason, Reporter};
@@ -23,6 +23,7 @@ use super::scan::{Scanner, Step};
 use super::schema::wire_type;
 use super::service::{Cassandra, dispatch, method_named};
 use super::{ApiVersion, Clients};
+use crate::base::budget::{Budget, Charge};
 
 impl From<Malformed> for Close {
     fn from(malformed: Malformed) -> Self {

@@ -19,10 +19,11 @@ use tokio_util::task::TaskTracker;
 
 use super::buffers::Pool;
 use super::connection::{Border, Connection, Shared};
-use super::limits::{Budget, Limits};
+use super::limits::Limits;
 use super::report::{Reason, Reporter};
 use super::service::Cassandra;
 use super::{ApiVersion, Clients};
+use crate::base::budget::Budget;
 use crate::base::clock::Clock;
 
 /// Connections that the kernel completes while they wait to be accepted.

@@ -28,12 +28,13 @@ use super::frame::FILE_HEAD;
 use super::report::Reporter;
 use super::transport::{Doing, FileConnection, Inbound, PeerStats, Transport};
 use super::verb::Channel;
+use crate::base::budget::Budget;
 use crate::base::clock::Clock;
 use peer::{Peer, Peers};
 use queue::Pushed;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
@@ -60,7 +61,7 @@ pub struct TcpOptions {
     /// Most connections from others; further ones are closed.
     pub max_inbound: usize,
     /// Memory for what has arrived in part, over all connections; one that needs more is closed.
-    pub receive_budget_bytes: usize,
+    pub receive_budget: Arc<Budget>,
     /// How long an attempt to connect may take.
     pub connect_timeout: Duration,
     /// The shortest pause between two attempts.
@@ -82,7 +83,7 @@ impl TcpOptions {
             max_queued_bytes: 160 << 20,
             max_peers: 1024,
             max_inbound: 4096,
-            receive_budget_bytes: 512 << 20,
+            receive_budget: Budget::new(512 << 20),
             connect_timeout: Duration::from_secs(2),
             least_backoff: Duration::from_millis(100),
             greatest_backoff: Duration::from_secs(1),
@@ -113,7 +114,7 @@ struct Shared {
     options: TcpOptions,
     clock: Arc<dyn Clock>,
     /// Bytes that readers hold.
-    receiving: AtomicUsize,
+    receiving: Arc<Budget>,
     reporter: Reporter,
     peers: Peers,
     /// Cancelled when the node stops.
@@ -143,7 +144,7 @@ impl TcpTransport {
         let (listener, address) =
             listening.map_err(|source| StartError::Listen { address: options.listen, source })?;
         let shared = Shared {
-            receiving: AtomicUsize::new(0),
+            receiving: Arc::clone(&options.receive_budget),
             reporter: Reporter::new(Arc::clone(&clock)),
             peers: Peers::new(options.max_peers),
             options,

@@ -1,11 +1,12 @@
 //! Reads what a peer sends on one connection.
 
 use super::Shared;
+use crate::base::budget::Charge;
 use crate::net::frame::{Frame, FrameError, FrameReader};
 use crate::net::transport::{Inbound, IncomingFile};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
@@ -57,16 +58,15 @@ async fn read_all(
 ) -> Closed {
     let counters = shared.peers.get(peer.ip());
     let mut frames = FrameReader::new();
-    let mut charge = Charge { used: &shared.receiving, bytes: 0 };
-    let limit = shared.options.receive_budget_bytes;
+    let mut charge = Charge::new(Arc::clone(&shared.receiving));
     let mut since_pause = 0;
     loop {
-        if !charge.set(frames.held() + frames.growth(), limit) {
+        if !charge.try_set(frames.held() + frames.growth()) {
             return Closed::Budget;
         }
         // It may wait for long from here on, and has given back what a large message took.
         frames.space();
-        charge.set(frames.held(), limit);
+        charge.set(frames.held());
         let count = match stream.read(frames.space()).await {
             Ok(0) => return Closed::Io(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => count,
@@ -99,34 +99,5 @@ async fn read_all(
             since_pause = 0;
             tokio::task::yield_now().await;
         }
-    }
-}
-
-/// What a connection has taken of the budget, until it is dropped.
-struct Charge<'a> {
-    used: &'a AtomicUsize,
-    bytes: usize,
-}
-
-impl Charge<'_> {
-    /// Takes or gives back. False, and no change, if there is not so much.
-    fn set(&mut self, bytes: usize, limit: usize) -> bool {
-        if bytes > self.bytes {
-            let more = bytes - self.bytes;
-            let take = |used: usize| used.checked_add(more).filter(|all| *all <= limit);
-            if self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
-                return false;
-            }
-        } else {
-            self.used.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
-        }
-        self.bytes = bytes;
-        true
-    }
-}
-
-impl Drop for Charge<'_> {
-    fn drop(&mut self) {
-        self.used.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }

@@ -319,21 +319,21 @@ fn whatever_a_stranger_sends_others_are_served() {
     let received = || node.stats([127, 0, 0, 1].into()).received_bytes;
     until(|| received() >= 1012 + 20);
     let receiving = &node.transport.shared.receiving;
-    until(|| receiving.load(Ordering::Relaxed) == 2 * (64 << 10));
+    until(|| receiving.used() == 2 * (64 << 10));
     sound.write_all(&two[5..]).unwrap();
     assert_eq!(node.hear(), b"two");
     // Nor is it kept for longer than the message that needed it.
     sound.write_all(&framed(&vec![7; 600_000], false)).unwrap();
     assert_eq!(node.hear().len(), 600_000);
-    until(|| receiving.load(Ordering::Relaxed) == 2 * (64 << 10));
+    until(|| receiving.used() == 2 * (64 << 10));
     drop((half, sound));
-    until(|| receiving.load(Ordering::Relaxed) == 0);
+    until(|| receiving.used() == 0);
 }
 
 #[test]
 fn connections_and_their_memory_are_bounded() {
     let mut options = TcpOptions::new(address(7, 1));
-    (options.max_inbound, options.receive_budget_bytes) = (2, 3 * (64 << 10));
+    (options.max_inbound, options.receive_budget) = (2, Budget::new(3 * (64 << 10)));
     let node = Node::with(options);
     let connect = || RawStream::connect(node.transport.address()).unwrap();
     let (mut a, mut b) = (connect(), connect());
