@@ -13,6 +13,8 @@ use std::net::TcpListener;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 fn insert(server: &Server, count: usize) {
     let mut client = Client::connect(server.thrift_address());
@@ -631,4 +633,19 @@ fn compaction_leaves_the_processor_to_clients() {
     let mut command = serve(directory.path());
     command.arg("-Dcassandra.compaction.priority=11");
     assert_refused(&refused(&command), 3, &["a number from 1 to 10 expected"]);
+}
+
+#[test]
+fn a_start_that_is_stopped_while_it_joins_does_not_say_that_it_listens() {
+    let directory = tempfile::tempdir().unwrap();
+    // Nobody answers there, which a start waits for.
+    let address = configure(directory.path(), &plain_families().with("Seed", "127.0.0.99"));
+    let mut server = Server::begin(directory.path(), address, serve(directory.path()));
+    let is_begun = (0..6000).any(|_| {
+        thread::sleep(Duration::from_millis(10));
+        server.log().contains("Saved Token not found")
+    });
+    assert!(is_begun, "{}", server.log());
+    assert!(server.stop().success());
+    assert!(!server.log().contains("listening"), "{}", server.log());
 }

@@ -148,17 +148,17 @@ fn serve(
         let _pid_file = pid_file.map(PidFile::write).transpose()?;
         let joined = tokio::select! {
             biased;
-            () = stop.cancelled() => Ok(()),
-            joined = node.join() => joined,
+            () = stop.cancelled() => None,
+            joined = node.join() => Some(joined),
         };
         match joined {
-            Ok(()) => announce(&node),
+            Some(Ok(())) => announce(&node),
             // It is taken down in order all the same.
-            Err(_) => stop.cancel(),
+            Some(Err(_)) | None => stop.cancel(),
         }
         let served = node.run(stop).await;
         signals.abort();
-        Ok(joined.and(served)?)
+        Ok(joined.unwrap_or(Ok(())).and(served)?)
     })
 }
 
