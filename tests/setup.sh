@@ -1,12 +1,16 @@
 #!/bin/sh
-# Installs what the tests need besides Rust: the Thrift libraries of Python and Ruby, which the old
-# clients below clients/ are written on, and the Thrift compiler, which makes their bindings.
+# Installs what the tests need besides Rust: the C compiler that Rust links with, the Thrift
+# libraries of Python and Ruby, which the old clients below clients/ are written on, and the Thrift
+# compiler, which makes their bindings.
 #
 # For Debian and its descendants; elsewhere it only says what is missing. It uses sudo unless it is
 # run by root, installs nothing that is there already, and is done at once where all of it is.
 set -eu
 
 missing() {
+    command -v cc >/dev/null || echo gcc
+    # A compiler without the headers and start files of the C library links nothing.
+    [ -e /usr/include/stdlib.h ] || echo libc6-dev
     [ -x /usr/bin/python3 ] || echo python3
     /usr/bin/python3 -c 'import thrift.protocol.fastbinary' 2>/dev/null || echo python3-thrift
     # The library imports it, but its package does not ask for it.
@@ -16,9 +20,13 @@ missing() {
     command -v thrift >/dev/null || echo thrift-compiler
 }
 
+if ! command -v cargo >/dev/null; then
+    echo "There is no Rust here, and Debian's is too old: install 1.95 or newer with rustup." >&2
+    exit 1
+fi
 packages=$(missing | tr '\n' ' ')
 if [ -z "$packages" ]; then
-    echo "Nothing to install: Python, Ruby, their Thrift libraries and the compiler are here."
+    echo "Nothing to install: the compilers, Python, Ruby and their Thrift libraries are here."
     exit 0
 fi
 if ! command -v apt-get >/dev/null; then
@@ -27,7 +35,13 @@ if ! command -v apt-get >/dev/null; then
 fi
 
 as_root=
-[ "$(id -u)" = 0 ] || as_root=sudo
+if [ "$(id -u)" != 0 ]; then
+    if ! command -v sudo >/dev/null; then
+        echo "There is no sudo here. Please run as root: apt-get install $packages" >&2
+        exit 1
+    fi
+    as_root=sudo
+fi
 echo "Installing with apt-get: $packages"
 $as_root apt-get update
 $as_root env DEBIAN_FRONTEND=noninteractive \
