@@ -66,3 +66,22 @@ fn composite_columns_are_sliced_by_prefix_the_newest_first() {
                  org.apache.cassandra.db.marshal.LongType))";
     assert!(format!("{described:?}").contains(&format!("{:?}", Value::bytes(class))));
 }
+
+#[test]
+fn a_reversed_slice_may_start_at_a_name_of_any_length() {
+    let directory = tempfile::tempdir().unwrap();
+    let families = calls::families_with("CompareWith='AsciiType'");
+    let mut server = Server::start(directory.path(), &families);
+    let mut client = Client::connect(server.thrift_address());
+    for name in [b"a", b"b", b"o"] {
+        client.insert("bob", Path::column(STANDARD, name), b"", 1).unwrap();
+    }
+    // No column can have such a name; 0.6.13 answers with an internal error.
+    let start = vec![b'n'; 65_536];
+    let range = [Value::bytes(&start), Value::bytes(b""), Value::Bool(true), Value::I32(ALL)];
+    let predicate = || Value::Struct(vec![(2, Value::Struct((1..).zip(range.clone()).collect()))]);
+    let expected = [b"b".to_vec(), b"a".to_vec()];
+    assert_eq!(names(&mut client, predicate()), expected);
+    server.restart();
+    assert_eq!(names(&mut Client::connect(server.thrift_address()), predicate()), expected);
+}
