@@ -10,7 +10,7 @@ use server::client::Client;
 use server::{Options, Refusal, Server, configure, program, reconfigure, refused, serve};
 use std::fs::{self, OpenOptions};
 use std::net::TcpListener;
-use std::os::unix::fs::{FileExt, symlink};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -108,6 +108,31 @@ fn the_caches_are_saved_at_the_end_and_filled_after_the_next_start() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     assert_eq!(rows_loaded(&server), ["7"], "{}", server.log());
+}
+
+#[test]
+fn new_data_are_for_the_user_of_the_server_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let attributes = r#"RowsCached="100" RowCacheSavePeriodInSeconds="3600""#;
+    let mut server = Server::start(directory.path(), &families_with(attributes));
+    insert(&server, 10);
+    server.stop();
+    // The replay writes an SSTable, and the second end saves the cache.
+    server.restart();
+    assert_eq!(count_rows(&server), 10);
+    server.stop();
+    for folder in ["data", "commitlog", "saved_caches"] {
+        let folder = directory.path().join(folder);
+        let files = files_below(&folder);
+        assert!(!files.is_empty(), "{}", folder.display());
+        let parents = files.iter().flat_map(|file| file.ancestors().skip(1));
+        for path in files.iter().map(PathBuf::as_path).chain(parents) {
+            if path.starts_with(&folder) {
+                let mode = fs::metadata(path).unwrap().permissions().mode();
+                assert_eq!(mode & 0o077, 0, "{}: {mode:o}", path.display());
+            }
+        }
+    }
 }
 
 #[test]

@@ -2,9 +2,9 @@
 //! can put a file system beneath it that fails, fills up, or forgets what was not synced.
 
 use std::fmt;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -112,6 +112,12 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     }
 }
 
+/// Permissions of new files: data is for the user of the server alone. A umask can take more away.
+const FILE_MODE: u32 = 0o600;
+
+/// Permissions of new directories, as [`FILE_MODE`].
+const DIRECTORY_MODE: u32 = 0o700;
+
 /// The operating system's files.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct OsFileSystem;
@@ -156,8 +162,9 @@ impl Lock for OsLock {}
 
 impl FileSystem for OsFileSystem {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
-        Ok(Arc::new(OsFile(file)))
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(FILE_MODE);
+        Ok(Arc::new(OsFile(options.open(path)?)))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
@@ -186,7 +193,7 @@ impl FileSystem for OsFileSystem {
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir_all(path)
+        DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -215,8 +222,9 @@ impl FileSystem for OsFileSystem {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE);
+        let file = options.open(path)?;
         match file.try_lock() {
             Ok(()) => Ok(Box::new(OsLock(file))),
             Err(fs::TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
