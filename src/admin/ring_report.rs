@@ -30,7 +30,8 @@ pub enum RingState {
     Leaving,
     /// It was heard of and has no place on the ring.
     Outside,
-    /// It was removed from the ring, and is not taken back as it is. Only told by the status.
+    /// It was removed from the ring, and is not taken back as it is; a node that says so of itself
+    /// serves nobody. Only told by the status.
     Removed,
 }
 

@@ -40,6 +40,9 @@ impl AdminContext {
                 node.healthy = node.status == Status::Down;
                 node.token = Some(it.token);
             }
+            if node.address == local && self.member.coordinator().peers().is_self_removed {
+                (node.state, node.healthy) = (RingState::Removed, false);
+            }
             nodes.push(node);
         }
         nodes.extend(removed.into_iter().map(removed_status));

@@ -203,6 +203,16 @@ impl Coordinator {
         self.view().peers().clone()
     }
 
+    /// Why nothing is done that a node asks this one for as a replica; `None` if it is.
+    pub fn turns_away(&self, from: IpAddr) -> Option<&'static str> {
+        let view = self.view();
+        let peers = view.peers();
+        if peers.is_self_removed {
+            return Some("this node was removed from the ring or replaced");
+        }
+        peers.removed.contains(&from).then_some("it was removed from the ring or replaced")
+    }
+
     /// Whether a node seems alive now.
     pub fn seems_alive(&self, endpoint: IpAddr) -> bool {
         endpoint == self.local || self.view().peers().live.contains(&endpoint)

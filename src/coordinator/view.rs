@@ -27,6 +27,10 @@ pub struct Peers {
     pub incomplete: BTreeSet<IpAddr>,
     /// Those of them that others may not know at these places. They acknowledge no writes.
     pub unsure: BTreeSet<IpAddr>,
+    /// Those that were removed from the ring. Nothing that they ask for is done.
+    pub removed: BTreeSet<IpAddr>,
+    /// Whether others have removed this node from the ring. It serves nobody then.
+    pub is_self_removed: bool,
 }
 
 /// The ring with everything that was derived from it.
@@ -122,8 +126,12 @@ impl View {
         let is_alone = ring.len() == 1
             && ring.token(local).is_some()
             && ring.is_settled()
+            && !peers.is_self_removed
             && keyspaces.iter().all(|keyspace| keyspace.is_held_by_any());
-        let live: BTreeSet<IpAddr> = peers.live.iter().copied().chain([local]).collect();
+        let mut live: BTreeSet<IpAddr> = peers.live.iter().copied().chain([local]).collect();
+        if peers.is_self_removed {
+            live.clear();
+        }
         let (readable, writable) = (&live - &peers.incomplete, &live - &peers.unsure);
         let writes = Arc::new(());
         Self { ring, keyspaces, peers, readable, writable, local, is_alone, dynamic_snitch, writes }

@@ -31,6 +31,10 @@ impl Coordinator {
         if view.is_alone() || mutations.iter().all(|mutation| self.is_unreplicated(mutation)) {
             return self.write_here(mutations, level).await;
         }
+        // Not even a hint may stand for an acknowledgement.
+        if view.peers().is_self_removed {
+            return Err(CoordinatorError::Unavailable);
+        }
         let replicas = mutations.iter().map(|it| self.write_replicas(&view, it, level));
         let mut replicas: Vec<WriteReplicas> = replicas.collect();
         if !replicas.iter().all(|replicas| self.may_write(replicas, level)) {

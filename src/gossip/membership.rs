@@ -6,7 +6,7 @@ use super::event::GossipEvent;
 use super::membership_change::{MembershipChange, MembershipNotice, RemovedNode};
 use super::move_state::Move;
 use super::plan_state::{NodePlace, Plan};
-use super::{MOVE_STATE, PLAN_STATE};
+use super::{MOVE_STATE, PLAN_STATE, removed_state};
 use crate::ring::{Partitioner, Token, TokenMetadata};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -32,6 +32,8 @@ pub struct Members {
 struct Removal {
     /// The generation of the node at that time.
     generation: i32,
+    /// The last start at which it claimed the place again, and did not get it.
+    refused: i32,
     /// Whether an operator wants it back.
     may_return: bool,
 }
@@ -131,7 +133,7 @@ impl Membership {
     ) -> Self {
         let removed = removed.into_iter().map(|node| {
             let RemovedNode { endpoint, token, generation, may_return } = node;
-            ((endpoint, token), Removal { generation, may_return })
+            ((endpoint, token), Removal { generation, refused: generation, may_return })
         });
         Self {
             partitioner,
@@ -198,6 +200,28 @@ impl Membership {
             token: token.clone(),
             generation: removal.generation,
             may_return: removal.may_return,
+        })
+    }
+
+    /// Removed nodes that have no place and are not to come back with their data: nothing that they
+    /// ask for is done.
+    pub fn turned_away(&self) -> impl Iterator<Item = IpAddr> {
+        self.without_place().map(|(endpoint, _)| endpoint)
+    }
+
+    /// The value of [`super::REMOVED_STATE`]: these nodes, each with its last start that has no
+    /// place.
+    pub fn removed_state(&self) -> String {
+        let last = self.without_place();
+        removed_state::format(
+            last.map(|(endpoint, it)| (endpoint, it.generation.max(it.refused))).collect(),
+        )
+    }
+
+    fn without_place(&self) -> impl Iterator<Item = (IpAddr, &Removal)> {
+        let removals = self.removed.iter().map(|((endpoint, _), removal)| (*endpoint, removal));
+        removals.filter(|(endpoint, removal)| {
+            !removal.may_return && self.claims.get(*endpoint).is_none()
         })
     }
 
@@ -346,6 +370,13 @@ impl Membership {
     ) {
         if let Some(Plan::Replaced(NodePlace { endpoint, token })) = plan {
             self.replaced(*endpoint, token, by, version, changes);
+        }
+        // It collects all data anew, as one that bootstraps does.
+        if let Some(Plan::Replace(NodePlace { token, .. })) = plan
+            && let Some(removal) = self.removed.get(&(by, token.clone()))
+            && self.generation(by) > removal.generation
+        {
+            self.readmit(by, token, changes);
         }
         let before = match plan {
             Some(plan) => self.members.plans.insert(by, plan.clone()),
@@ -504,7 +535,8 @@ impl Membership {
             self.removed.pop_first();
         }
         let may_return = false;
-        self.removed.insert((endpoint, token.clone()), Removal { generation, may_return });
+        let removal = Removal { generation, refused: generation, may_return };
+        self.removed.insert((endpoint, token.clone()), removal);
         self.update(endpoint, None, changes);
         let node = RemovedNode { endpoint, token: token.clone(), generation, may_return };
         changes.push(MembershipChange::Removed(node));
@@ -527,13 +559,17 @@ impl Membership {
         token: &Token,
         changes: &mut Vec<MembershipChange>,
     ) -> bool {
-        let Some(&removal) = self.removed.get(&(endpoint, token.clone())) else { return true };
-        let Removal { generation, may_return } = removal;
-        let is_new_start = self.generation(endpoint) > generation;
+        let own = self.generation(endpoint);
+        let Some(removal) = self.removed.get_mut(&(endpoint, token.clone())) else { return true };
+        let Removal { generation, may_return, .. } = *removal;
+        let is_new_start = own > generation;
         if endpoint == self.local || is_new_start && may_return {
             self.readmit(endpoint, token, changes);
             return true;
         }
+        removal.refused = own;
+        // It has to be told, whether the others knew it or not.
+        changes.push(MembershipChange::Ring);
         let text = self.partitioner.display_token(token);
         let notice = if may_return {
             MembershipNotice::ReturnAwaitsStart { endpoint, token: text }

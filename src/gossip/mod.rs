@@ -20,6 +20,7 @@ mod membership_change;
 mod message;
 mod move_state;
 mod plan_state;
+mod removed_state;
 mod shown;
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,7 @@ pub use membership_change::{MembershipChange, MembershipNotice, RemovedNode};
 pub use message::{Digest, GossipMessage, MessageKind};
 pub use move_state::{BadMove, Move};
 pub use plan_state::{NodePlace, Plan};
+pub use removed_state::names as names_removal;
 
 use std::time::Duration;
 
@@ -56,6 +58,10 @@ pub const EXTENSIONS_STATE: &str = "X-ALEXANDRA";
 
 /// The application state with what a node says of a place besides its `MOVE`, as [`Plan`] reads it.
 pub const PLAN_STATE: &str = "X-ALEXANDRA-PLAN";
+
+/// The application state with the removed nodes that a node remembers, each with the start that was
+/// removed: who finds its own one there serves no more.
+pub const REMOVED_STATE: &str = "X-ALEXANDRA-REMOVED";
 
 /// Application state of ours from a node that may lack data of its place, and so must not be read
 /// from: `refused`, or `unsure` if others may know another node there, so that a write counts on it

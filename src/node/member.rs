@@ -13,6 +13,7 @@ mod host;
 mod known;
 mod readiness;
 mod receiver;
+mod removal;
 
 pub use receiver::Receiver;
 
@@ -23,8 +24,8 @@ use crate::base::clock::Clock;
 use crate::coordinator::{Coordinator, CoordinatorOptions, Hinting, Peers, ReadOptions};
 use crate::gossip::{
     EXTENSIONS_STATE, Effects, GOSSIP_INTERVAL, GossipEvent, GossipMessage, Gossiper, LOAD_STATE,
-    Membership, MembershipChange, MessageKind, Move, NodePlace, READS_STATE, RING_DELAY,
-    RemovedNode, SCHEMA_STATE, VERSION_STATE,
+    Membership, MembershipChange, MessageKind, Move, NodePlace, READS_STATE, REMOVED_STATE,
+    RING_DELAY, RemovedNode, SCHEMA_STATE, VERSION_STATE,
 };
 use crate::net::message::Message;
 use crate::net::messenger::Messenger;
@@ -267,13 +268,10 @@ impl Member {
         let mut gossip = self.lock();
         let Gossip { gossiper, membership, .. } = &mut *gossip;
         let changes = membership.allow_return(endpoint, gossiper.state(endpoint))?;
-        let mut is_changed = false;
         for change in changes {
-            is_changed |= self.follow(&mut gossip, change);
+            self.follow(&mut gossip, change);
         }
-        if is_changed {
-            self.tell_of_ring(&mut gossip);
-        }
+        self.tell_of_ring(&mut gossip);
         let is_back = gossip.membership.members().is_member(endpoint);
         self.write_notes(gossip);
         if let Err(error) = self.storage.sync() {
@@ -427,6 +425,7 @@ impl Member {
         if self.readiness.get() < Readiness::Complete {
             self.announce_readiness(&mut gossip);
         }
+        self.announce_removals(&mut gossip);
         announce(&mut gossip.gossiper, VERSION_STATE, env!("CARGO_PKG_VERSION"));
         if let Some(handoff) = &self.handoff {
             handoff.start(&gossip.membership.members().ring);
@@ -509,8 +508,18 @@ impl Member {
         }
     }
 
+    /// Says which nodes were removed, if that is news.
+    fn announce_removals(&self, gossip: &mut Gossip) {
+        let value = gossip.membership.removed_state();
+        let own = gossip.gossiper.state(self.local);
+        if own.and_then(|own| own.value(REMOVED_STATE)).unwrap_or_default() != value {
+            announce(&mut gossip.gossiper, REMOVED_STATE, &value);
+        }
+    }
+
     /// The ring is another now, or somebody in it is.
     fn tell_of_ring(&self, gossip: &mut Gossip) {
+        self.announce_removals(gossip);
         let members = gossip.membership.members().endpoints();
         gossip.gossiper.set_members(members);
         self.publish(gossip);
@@ -567,7 +576,7 @@ impl Member {
                 true
             }
             GossipEvent::StateChanged { name, .. } => {
-                name == EXTENSIONS_STATE || name == READS_STATE
+                [EXTENSIONS_STATE, READS_STATE, REMOVED_STATE].contains(&name.as_str())
             }
             GossipEvent::OwnGenerationRaised { generation } => {
                 let saved = system::save_generation(&self.storage, *generation);
@@ -672,7 +681,12 @@ impl Member {
             refusals: announce(extensions::REFUSALS),
             incomplete: self.incomplete(gossip),
             unsure: known.iter().copied().filter(|it| !takes_writes(gossiper, *it)).collect(),
+            removed: gossip.membership.turned_away().collect(),
+            is_self_removed: removal::is_told(gossiper, self.local),
         };
+        if peers.is_self_removed != self.coordinator.peers().is_self_removed {
+            removal::log(peers.is_self_removed);
+        }
         self.coordinator.set_ring(ring, peers);
     }
 

@@ -1,7 +1,7 @@
 //! The ring grows and shrinks while clients read and write: they notice nothing, and nothing is
 //! lost.
 
-use crate::nodes::{Cluster, replicated, wait_until};
+use crate::nodes::{Cluster, assert_unavailable, replicated, wait_until};
 use crate::server::calls::{ALL, Entry, Path, STANDARD, first};
 use crate::server::client::{Client, Level};
 use crate::server::{Options, reconfigure, refused, serve};
@@ -197,6 +197,38 @@ fn a_dead_node_is_removed_under_load() {
     load.go_on();
     let last = load.stop();
     check(&cluster, &[0, 1, 2], &last);
+}
+
+#[test]
+fn a_node_that_was_removed_while_it_was_cut_off_serves_nobody() {
+    let cluster = Cluster::start(4, replicated(3));
+    let token = cluster.token_of(3);
+    // To the others it is as silent as one behind a broken network, and it runs on afterwards.
+    cluster.server(3).pause();
+    for observer in [0, 1, 2] {
+        cluster.wait_until_seen(observer, 3, false);
+    }
+    cluster.nodetool(0, &["removetoken", &token]);
+    wait_for_members(&cluster, &[0, 1, 2], 3);
+    cluster.server(3).resume();
+    wait_until("it hears of its removal", || {
+        cluster.server(3).log().contains("this node was removed from the ring")
+    });
+    for level in [Level::One, Level::Quorum, Level::Any] {
+        let mut client = cluster.client(3).at(level);
+        assert_unavailable(&client.insert("key", NAME, b"value", 1));
+        if level != Level::Any {
+            assert_unavailable(&client.get_slice("key", STANDARD, first(ALL, false)));
+        }
+    }
+    let status = cluster.try_nodetool(3, &["status"]);
+    let text = String::from_utf8_lossy(&status.stdout).into_owned();
+    let told = format!("look at {} (Up, Removed)", cluster.nodes[3].address);
+    assert!(!status.status.success() && text.contains(&told), "{text}");
+    // The others go on, and take no requests of it.
+    let mut client = cluster.client(0);
+    client.insert("key", NAME, b"value", 1).unwrap();
+    assert_eq!(members(&cluster, 0), 3);
 }
 
 #[test]

@@ -257,9 +257,10 @@ impl Cluster {
         })
     }
 
-    /// The rings as those who run know them.
+    /// The rings as those who run know them, but for who is cut off to be removed.
     pub(crate) fn rings(&self) -> impl Iterator<Item = Arc<TokenMetadata>> {
-        let running = self.nodes.iter().filter_map(|node| node.running.as_ref());
+        let connected = self.nodes.iter().filter(|node| node.life != Life::CutOff);
+        let running = connected.filter_map(|node| node.running.as_ref());
         running.map(|running| running.member.coordinator().ring())
     }
 

@@ -61,6 +61,9 @@ struct State {
     sent: u64,
     /// From whom to whom nothing gets through.
     cuts: BTreeSet<(IpAddr, IpAddr)>,
+    /// Nodes that are cut off until somebody connects them, each with those that it reaches all the
+    /// same.
+    isolated: BTreeMap<IpAddr, BTreeSet<IpAddr>>,
     /// How much longer messages take from and to these nodes, in milliseconds.
     slow: BTreeMap<IpAddr, u64>,
     /// When the last message of a channel arrives.
@@ -78,6 +81,7 @@ impl Network {
             queue: BTreeMap::new(),
             sent: 0,
             cuts: BTreeSet::new(),
+            isolated: BTreeMap::new(),
             slow: BTreeMap::new(),
             last: BTreeMap::new(),
             stats: NetworkStats::default(),
@@ -95,8 +99,26 @@ impl Network {
         self.lock().cuts.insert((from, to));
     }
 
+    /// Heals all cuts; those who are isolated stay so.
     pub(crate) fn mend(&self) {
         self.lock().cuts.clear();
+    }
+
+    /// Cuts a node off from all others.
+    pub(crate) fn isolate(&self, node: IpAddr) {
+        self.lock().isolated.insert(node, BTreeSet::new());
+    }
+
+    /// Lets an isolated node reach one of the others again, and be reached by it.
+    pub(crate) fn link(&self, isolated: IpAddr, other: IpAddr) {
+        if let Some(reached) = self.lock().isolated.get_mut(&isolated) {
+            reached.insert(other);
+        }
+    }
+
+    /// Connects a node with all others.
+    pub(crate) fn connect(&self, node: IpAddr) {
+        self.lock().isolated.remove(&node);
     }
 
     pub(crate) fn set_slow(&self, node: IpAddr, by_ms: u64) {
@@ -168,7 +190,10 @@ impl State {
     }
 
     fn send(&mut self, now_ms: u64, from: IpAddr, to: IpAddr, channel: Channel, bytes: Vec<u8>) {
-        if self.cuts.contains(&(from, to)) {
+        let is_isolated = |node: &IpAddr, other: &IpAddr| {
+            self.isolated.get(node).is_some_and(|reached| !reached.contains(other))
+        };
+        if self.cuts.contains(&(from, to)) || is_isolated(&from, &to) || is_isolated(&to, &from) {
             self.stats.cut_off += 1;
             return;
         }

@@ -55,6 +55,8 @@ pub(crate) enum Life {
     Spare,
     /// Its disk is broken, and the others still count on it.
     Broken,
+    /// It runs and serves clients, and the others cannot reach it: they give it up for dead.
+    CutOff,
 }
 
 /// What the command line and the configuration of a node say.

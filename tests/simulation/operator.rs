@@ -18,10 +18,12 @@ enum Task {
     Reuse,
 }
 
-/// A node whose disk is broken, until no other one counts on it.
+/// A node whose disk is broken, or that is cut off, until no other one counts on it.
 #[derive(Debug)]
 struct Loss {
     node: usize,
+    /// Until when it goes on where it was cut off, after the others have removed it.
+    ends_ms: Option<u64>,
     token: Token,
     /// The machine that is to take its place; without one its ranges go to the others.
     heir: Option<usize>,
@@ -178,14 +180,21 @@ impl Operator {
 
     /// Has a node removed or replaced whose disk is broken.
     fn look_after_loss(&mut self, cluster: &mut Cluster) {
-        let Some(Loss { node, token, heir }) = &self.loss else { return };
-        let (node, token, heir) = (*node, token.clone(), *heir);
+        let Some(Loss { node, token, heir, ends_ms }) = &self.loss else { return };
+        let (node, token, heir, ends_ms) = (*node, token.clone(), *heir, *ends_ms);
         let address = cluster.nodes[node].address;
         // Who does not run may still have it in its saved ring.
         let all_run = in_use(cluster).all(|number| cluster.nodes[number].is_up());
         let is_unknown = cluster.rings().all(|ring| ring.token(address).is_none());
         let members_left = members(cluster).len();
         if all_run && is_unknown && members_left >= cluster.setup.replication_factor {
+            if cluster.nodes[node].life == Life::CutOff && self.lets_go_on(cluster, node, ends_ms) {
+                return;
+            }
+            if cluster.nodes[node].is_up() {
+                cluster.nodes[node].kill();
+            }
+            cluster.network.connect(address);
             cluster.nodes[node].become_spare();
             self.loss = None;
             self.tell("losses that were made good", format!("nobody counts on node {node} now"));
@@ -237,20 +246,45 @@ impl Operator {
                 let may_remove = members.len() > cluster.setup.replication_factor;
                 let heir = spare.filter(|_| !may_remove || self.rng.bool());
                 if may_remove || heir.is_some() {
-                    self.break_disk(cluster, member, heir);
+                    self.lose(cluster, member, heir);
                 }
             }
             _ => {}
         }
     }
 
-    fn break_disk(&mut self, cluster: &mut Cluster, node: usize, heir: Option<usize>) {
+    fn lose(&mut self, cluster: &mut Cluster, node: usize, heir: Option<usize>) {
         let token = cluster.nodes[node].running.as_ref().and_then(|it| it.token());
         let Some(token) = token else { return };
-        cluster.nodes[node].break_disk();
         self.tasks.remove(&node);
-        self.tell("broken disks", format!("the disk of node {node} breaks"));
-        self.loss = Some(Loss { node, token, heir });
+        if self.rng.bool() {
+            cluster.nodes[node].break_disk();
+            self.tell("broken disks", format!("the disk of node {node} breaks"));
+        } else {
+            cluster.nodes[node].life = Life::CutOff;
+            cluster.network.isolate(cluster.nodes[node].address);
+            self.tell("nodes cut off", format!("node {node} is cut off"));
+        }
+        self.loss = Some(Loss { node, token, heir, ends_ms: None });
+    }
+
+    /// A node that was removed while it was cut off reaches one or two of the others again, which
+    /// know better, and clients go on asking it. Returns whether it is to go on.
+    fn lets_go_on(&mut self, cluster: &Cluster, node: usize, ends_ms: Option<u64>) -> bool {
+        let Some(ends_ms) = ends_ms else {
+            let ends_ms = cluster.now_ms + self.rng.u64(2000..25_000);
+            if let Some(loss) = &mut self.loss {
+                loss.ends_ms = Some(ends_ms);
+            }
+            let reached: Vec<usize> = in_use(cluster).collect();
+            for _ in 0..self.rng.usize(1..3) {
+                let Some(other) = self.rng.choice(&reached).copied() else { break };
+                cluster.network.link(cluster.nodes[node].address, cluster.nodes[other].address);
+                self.log.push(format!("node {node} reaches node {other} again"));
+            }
+            return true;
+        };
+        cluster.now_ms < ends_ms
     }
 
     /// A machine gets something to do.

@@ -7,7 +7,7 @@ use crate::cluster::{Cluster, Profile, Setup};
 use crate::faults::{FaultCounts, Saboteur};
 use crate::history::{Call, Event, Family, History, Operation, Outcome, ROWS, Selection};
 use crate::network::NetworkStats;
-use crate::node::Behind;
+use crate::node::{Behind, Life};
 use crate::operator::Operator;
 use alexandra::coordinator::ConsistencyLevel;
 use std::collections::BTreeMap;
@@ -177,7 +177,9 @@ impl Simulation {
                     *next = now + self.rng.u64(1..longest_rest);
                     if let Some(node) = self.choose_node() {
                         let call = inventor.invent(client, node);
-                        self.begin(call);
+                        if !self.may_be_stale(&call) {
+                            self.begin(call);
+                        }
                     }
                 }
             }
@@ -234,6 +236,14 @@ impl Simulation {
         let victim = self.setup.profile == Profile::Restarts && self.rng.bool();
         let node = if victim { 0 } else { self.rng.usize(..self.cluster.nodes.len()) };
         self.cluster.nodes[node].serves().then_some(node)
+    }
+
+    /// Whether a node that is cut off would answer by itself. Until it hears of its removal it
+    /// cannot know of writes at ALL to its heirs.
+    fn may_be_stale(&self, call: &Call) -> bool {
+        self.cluster.nodes[call.node].life == Life::CutOff
+            && call.level == ConsistencyLevel::One
+            && !matches!(call.operation, Operation::Write(_))
     }
 
     fn begin(&mut self, call: Call) {

@@ -243,14 +243,20 @@ fn a_removed_node_returns_only_if_it_may_and_starts_anew() {
     assert!(m.removed().eq([removed.clone()]));
     assert_eq!(ring(&m), [(30, 3)]);
     let refused = |changes: &[MembershipChange]| {
-        changes.len() == 1 && notices(changes)[0].contains("it is not taken into the ring")
+        let is_told = notices(changes)[0].contains("it is not taken into the ring");
+        changes[0] == MembershipChange::Ring && changes.len() == 2 && is_told
     };
+    assert_eq!(m.removed_state(), format!("{},100", ip(2)));
     assert!(refused(&m.follow(&said(2, 200, 1, "NORMAL,20"))));
     assert!(refused(&m.follow(&said(2, 200, 1, "LEAVING,20"))));
+    // It is told by its present start, or it would take the removal for that of an earlier life.
+    assert_eq!(m.removed_state(), format!("{},200", ip(2)));
+    assert!(m.turned_away().eq([ip(2)]));
     assert_eq!(m.allow_return(ip(3), None), None, "that one was not removed");
     let allowed = RemovedNode { may_return: true, ..removed.clone() };
     let may_return = MembershipChange::MayReturn(allowed.clone());
     assert_eq!(m.allow_return(ip(2), None), Some(vec![may_return]));
+    assert_eq!((m.removed_state(), m.turned_away().count()), (String::new(), 0));
     let changes = m.follow(&said(2, 100, 9, "NORMAL,20"));
     assert!(notices(&changes)[0].ends_with("before it has been started anew"), "{changes:?}");
     assert!(m.removed().eq([allowed.clone()]));
@@ -278,6 +284,22 @@ fn a_removed_node_returns_only_if_it_may_and_starts_anew() {
     assert_eq!(ring(&m), [(30, 3)]);
     assert!(refused(&m.follow(&said(2, 200, 1, "NORMAL,20"))));
     assert_eq!(says(&mut m, 2, "NORMAL,21").len(), 2, "another place is no return");
+}
+
+#[test]
+fn a_removed_node_may_replace_another_at_the_same_token() {
+    let (mut m, _) = after_removal();
+    says(&mut m, 4, "NORMAL,20");
+    let plan = |generation| GossipEvent::StateChanged {
+        endpoint: ip(2),
+        generation,
+        name: PLAN_STATE.to_owned(),
+        state: VersionedValue { value: format!("replace,{},20", ip(4)), version: 1 },
+    };
+    m.follow(&plan(100));
+    assert_eq!(m.removed().count(), 1, "that was before it was removed");
+    m.follow(&plan(200));
+    assert_eq!(m.removed().count(), 0);
 }
 
 #[test]

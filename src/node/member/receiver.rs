@@ -40,6 +40,15 @@ impl Inbound for Receiver {
             Verb::GossipDigestSyn => member.on_gossip(MessageKind::Syn, &message),
             Verb::GossipDigestAck => member.on_gossip(MessageKind::Ack, &message),
             Verb::GossipDigestAck2 => member.on_gossip(MessageKind::Ack2, &message),
+            Verb::Mutation | Verb::Binary | Verb::ReadRepair | Verb::Read | Verb::RangeSlice
+                if let Some(why) = member.coordinator.turns_away(message.from) =>
+            {
+                // It hears of its removal by gossip. To a request there is no answer that every
+                // version would not take for an acknowledgement.
+                let (from, verb) = (message.from, message.verb);
+                member.drops.count(verb);
+                member.messenger.warn(from, format_args!("a {verb} of {from} was not done: {why}"));
+            }
             verb => {
                 let is_taken =
                     member.responder.receive(&message) || member.operations.receive(&message, host);
