@@ -41,9 +41,13 @@ enum Value {
 }
 
 /// Of the node.
-const NODE: [Measure<Info>; 12] = [
-    measure("failed", "1 if the node takes no more writes: info says why", |i| {
-        Value::Gauge(u64::from(i.failure.is_some()))
+const NODE: [Measure<Info>; 14] = [
+    measure("failed", "1 if writes are refused, other than after a drain: info says why", |i| {
+        Value::Gauge(u64::from(i.has_failed()))
+    }),
+    measure("drained", "1 if the node was drained", |i| Value::Gauge(u64::from(i.is_drained()))),
+    measure("troubles", "Why the node does not serve as it should: info says more", |i| {
+        Value::Gauge(i.troubles.len() as u64)
     }),
     measure("uptime_seconds", "Time since the start", |i| Value::Gauge(i.uptime_seconds)),
     measure("load_bytes", "SSTables of all column families", |i| Value::Gauge(i.load_bytes)),

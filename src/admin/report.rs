@@ -2,6 +2,7 @@
 
 use crate::repair::FamilyRepair;
 use crate::storage::caches::CacheStats;
+use crate::storage::engine::{Trouble, TroubleKind};
 use crate::storage::snapshot;
 use crate::storage::store::Totals;
 use serde::{Deserialize, Serialize};
@@ -28,8 +29,30 @@ pub struct Info {
     pub memory: Memory,
     /// The cache of SSTable blocks, in bytes.
     pub block_cache: Cache,
-    /// Why the whole node takes no more writes, if it does not.
-    pub failure: Option<String>,
+    /// Why it does not serve as it should; empty if all is well.
+    pub troubles: Vec<Trouble>,
+}
+
+impl Info {
+    /// Whether writes are refused for another reason than a drain.
+    pub(super) fn has_failed(&self) -> bool {
+        let kinds = self.troubles.iter().map(|trouble| trouble.kind);
+        kinds.filter(|kind| *kind != TroubleKind::Drained).any(TroubleKind::refuses_writes)
+    }
+
+    /// Whether it was drained.
+    pub(super) fn is_drained(&self) -> bool {
+        self.troubles.iter().any(|trouble| trouble.kind == TroubleKind::Drained)
+    }
+}
+
+/// Whether a node can serve.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// Whether it takes writes of all column families.
+    pub takes_writes: bool,
+    /// Why it does not serve as it should; empty if all is well.
+    pub troubles: Vec<Trouble>,
 }
 
 /// What a node has in memory.

@@ -1,5 +1,6 @@
 //! What the admin side answers about the nodes of the ring, as JSON and for `nodetool`.
 
+use crate::storage::engine::Trouble;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -55,8 +56,10 @@ pub struct ClusterStatus {
     pub cluster_name: String,
     /// The node that was asked.
     pub local: IpAddr,
-    /// Whether there is nothing to look at: all nodes are.
+    /// Whether there is nothing to look at: all nodes are healthy, and this one has no troubles.
     pub healthy: bool,
+    /// Why the node that was asked does not serve as it should; empty if all is well.
+    pub troubles: Vec<Trouble>,
     /// In the order of the ring, then those without a place, then those that were removed.
     pub nodes: Vec<NodeStatus>,
 }

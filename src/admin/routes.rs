@@ -8,8 +8,8 @@ use super::jobs::Jobs;
 use super::metrics;
 use super::operations::{CleanupScope, DeadToken, NewToken, RepairScopeChange};
 use super::report::{
-    Caches, Compactions, Done, DrainReport, Info, KeyspaceReport, LatencyReport, OperationState,
-    Pool, Snapshot, Streams, Thresholds,
+    Caches, Compactions, Done, DrainReport, Health, Info, KeyspaceReport, LatencyReport,
+    OperationState, Pool, Snapshot, Streams, Thresholds,
 };
 use super::request::{
     AllowReturn, CapacityChange, Change, HintDelivery, NewSnapshot, NoBody, Nothing, Selection,
@@ -57,6 +57,7 @@ pub(super) fn router(context: Arc<AdminContext>, access: Access) -> Router {
     let snapshots = get(snapshots).post(take_snapshot).delete(clear_snapshots);
     Router::new()
         .route("/api/v1/info", get(info))
+        .route("/api/v1/health", get(health))
         .route("/api/v1/cfstats", get(cfstats))
         .route("/api/v1/cfhistograms", get(cfhistograms))
         .route("/api/v1/pools", get(pools))
@@ -139,6 +140,14 @@ async fn guard(
 
 async fn info(State(Shared { context, .. }): State<Shared>) -> Json<Info> {
     Json(context.info())
+}
+
+/// Tells whether the node takes writes, by the status of the answer, too.
+async fn health(State(Shared { context, .. }): State<Shared>) -> (StatusCode, Json<Health>) {
+    let troubles = context.storage.troubles();
+    let takes_writes = !troubles.iter().any(|trouble| trouble.kind.refuses_writes());
+    let code = if takes_writes { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (code, Json(Health { takes_writes, troubles }))
 }
 
 async fn cfstats(

@@ -46,8 +46,9 @@ impl AdminContext {
             nodes.push(node);
         }
         nodes.extend(removed.into_iter().map(removed_status));
-        let healthy = nodes.iter().all(|node| node.healthy);
-        ClusterStatus { cluster_name: self.cluster_name.clone(), local, healthy, nodes }
+        let troubles = self.storage.troubles();
+        let healthy = troubles.is_empty() && nodes.iter().all(|node| node.healthy);
+        ClusterStatus { cluster_name: self.cluster_name.clone(), local, healthy, troubles, nodes }
     }
 }
 

@@ -26,8 +26,8 @@ fn render(info: &Info) -> String {
     line("Key Caches (MB)", &of(memory.key_caches_bytes, memory.key_caches_budget_bytes));
     line("Row Caches (MB)", &of(memory.row_caches_bytes, memory.row_caches_budget_bytes));
     line("Block Cache (MB)", &of(block_cache.size, block_cache.capacity));
-    if let Some(failure) = &info.failure {
-        line("Takes no more writes", failure);
+    for trouble in &info.troubles {
+        line("Trouble", &trouble.text);
     }
     text
 }
@@ -54,6 +54,7 @@ pub(super) fn load(bytes: u64) -> String {
 mod tests {
     use super::*;
     use crate::admin::report::{Cache, Memory};
+    use crate::storage::engine::{Trouble, TroubleKind};
 
     #[test]
     fn the_lines_of_old_come_first() {
@@ -83,7 +84,7 @@ mod tests {
                 requests: 0,
                 recent_hit_rate: None,
             },
-            failure: None,
+            troubles: Vec::new(),
         };
         let expected = "131510143486491110558943625058112528951\n\
                         Load             : 495 bytes\n\
@@ -95,8 +96,10 @@ mod tests {
                         Row Caches (MB)  : 0.00 / 8.00\n\
                         Block Cache (MB) : 0.00 / 32.00\n";
         assert_eq!(render(&info), expected);
-        info.failure = Some("the commit log has stopped".into());
-        let expected = format!("{expected}Takes no more writes: the commit log has stopped\n");
+        let text = "takes no writes: the commit log has stopped".to_owned();
+        info.troubles = vec![Trouble { kind: TroubleKind::LogStopped, text }];
+        let expected =
+            format!("{expected}Trouble          : takes no writes: the commit log has stopped\n");
         assert_eq!(render(&info), expected);
     }
 

@@ -37,7 +37,10 @@ fn render(status: &ClusterStatus) -> String {
             node.token.as_deref().unwrap_or("-"),
         ]);
     }
-    text.push_str(&summary(&status.nodes));
+    for trouble in &status.troubles {
+        let _ = writeln!(text, "{}: {trouble}", status.local);
+    }
+    text.push_str(&summary(status));
     text
 }
 
@@ -49,14 +52,17 @@ fn version(node: &NodeStatus) -> String {
     }
 }
 
-fn summary(nodes: &[NodeStatus]) -> String {
+fn summary(ClusterStatus { nodes, local, troubles, .. }: &ClusterStatus) -> String {
     let up = nodes.iter().filter(|node| node.status == Status::Up).count();
     let down = nodes.len() - up;
-    let to_look_at: Vec<String> = nodes
+    let mut to_look_at: Vec<String> = nodes
         .iter()
         .filter(|node| !node.healthy)
         .map(|node| format!("{} ({:?}, {:?})", node.address, node.status, node.state))
         .collect();
+    if !troubles.is_empty() && nodes.iter().all(|node| node.healthy || node.address != *local) {
+        to_look_at.push(format!("{local} (see above)"));
+    }
     let rest = if to_look_at.is_empty() {
         "all is well".to_owned()
     } else {
@@ -88,7 +94,7 @@ mod tests {
     fn status(nodes: Vec<NodeStatus>) -> ClusterStatus {
         let healthy = nodes.iter().all(|node| node.healthy);
         let local = IpAddr::from([10, 0, 0, 1]);
-        ClusterStatus { cluster_name: "Test".into(), local, healthy, nodes }
+        ClusterStatus { cluster_name: "Test".into(), local, healthy, troubles: Vec::new(), nodes }
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Counts reads and writes where they enter the storage core, and tells what it takes up.
 
 use super::super::caches::{ByteBudget, CacheStats};
+use super::super::error::ReadError;
 use super::super::store::{Operation, Store};
+use super::health::note_damage;
 use super::{Applied, Shared, WriteError};
 use crate::model::mutation::RowMutation;
 use std::sync::atomic::Ordering;
@@ -24,15 +26,15 @@ pub struct MemoryUse {
 impl Shared {
     /// Counts the operation if it succeeds. One that must not block and would is no operation: its
     /// caller asks again.
-    pub(super) fn counted<T, E>(
+    pub(super) fn counted<T>(
         &self,
         store: &Store,
         operation: Operation,
-        work: impl FnOnce(&Store) -> Result<T, E>,
-    ) -> Result<T, E> {
+        work: impl FnOnce(&Store) -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
         let clock = &*self.environment.clock;
         let begun = store.operations().begin(operation, clock);
-        let result = work(store)?;
+        let result = work(store).inspect_err(|error| note_damage(store, error))?;
         store.operations().end(operation, 1, begun, clock);
         Ok(result)
     }

@@ -84,7 +84,13 @@ impl Shared {
     /// Writes a memtable to disk that was switched before.
     fn write_memtable(&self, store: &Store, memtable: &Arc<Memtable>) -> Result<(), ReadError> {
         let _one = Writing::new(&self.writing);
-        store.flush(memtable)
+        let flushed = store.flush(memtable);
+        match &flushed {
+            Ok(()) => self.shortages.end(Some(store.id())),
+            Err(error) if is_shortage(error) => self.shortages.begin(Some(store.id()), error),
+            Err(_) => {}
+        }
+        flushed
     }
 
     pub(super) fn tell_switched(

@@ -11,6 +11,7 @@
 //!   ingest       rows that come from other nodes
 //!   exchange     rows that come from nodes of 0.6 and go to them, as files
 //!   validation   what this node has, for who compares replicas
+//!   health       why the node does not serve as it should
 //!   counting     how often there was what, for operators
 //!   snapshots    hard links to the SSTables of one moment
 //!   unconfigured data of column families that are not configured
@@ -25,6 +26,7 @@ mod compactions;
 mod counting;
 mod exchange;
 mod flushes;
+mod health;
 mod ingest;
 mod open;
 mod replay;
@@ -38,11 +40,13 @@ mod write;
 pub use cleanup::CleanupReport;
 pub use counting::MemoryUse;
 pub use exchange::{ExchangeError, OutgoingTable, SpooledFile, TakenIn};
+pub use health::{Trouble, TroubleKind};
 pub use ingest::{Ingest, IngestError};
 pub use open::StorageError;
 pub(super) use open::{lock, new_environment, prepare_directories};
 pub use validation::ValidationSet;
 
+use self::health::Shortages;
 use self::snapshots::Snapshots;
 use super::answer::AnswerRoom;
 use super::background::WorkQueue;
@@ -161,6 +165,7 @@ struct Shared {
     snapshots: Snapshots,
     /// Woken when a flush has freed memory.
     memory_freed: (Mutex<()>, Condvar),
+    shortages: Shortages,
     stopping: AtomicBool,
     /// Keep other servers out of the directories.
     _locks: Vec<Box<dyn Lock>>,

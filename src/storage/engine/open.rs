@@ -16,6 +16,7 @@ use super::caches::SavedCaches;
 use super::compactions::CompactionQueue;
 use super::exchange;
 use super::flushes::is_shortage;
+use super::health::Shortages;
 use super::replay::{open_log, replay};
 use super::snapshots::Snapshots;
 use super::unconfigured::warn_of_unconfigured;
@@ -188,6 +189,7 @@ impl Storage {
             memtable_budget: options.memtable_budget_bytes,
             snapshots,
             memory_freed: (Mutex::new(()), Condvar::new()),
+            shortages: Shortages::default(),
             stopping: AtomicBool::new(false),
             _locks: locks,
         });

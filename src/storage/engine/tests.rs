@@ -99,6 +99,7 @@ fn a_flush_on_request_that_fails_stops_writing_to_its_family_alone() {
             }
             fs.inject(Fault::next(operation, Errno::IO).on("Authors-"));
             assert!(!flush(&storage), "the caller hears of it");
+            assert_eq!(kinds(&storage), [TroubleKind::FlushWaits]);
             let refused = write(&storage, FAMILIES[0], "bob").unwrap_err();
             assert!(refused.to_string().contains("takes no more writes"), "{refused}");
             write(&storage, FAMILIES[1], "bob").unwrap();
@@ -126,6 +127,7 @@ fn a_flush_on_request_for_which_there_is_no_room_is_done_later() {
             is_written(&storage, FAMILIES[0])
         };
         assert!((0..6000).any(|_| is_written()), "nobody has tried again");
+        assert_eq!(kinds(&storage), []);
     }
 }
 
@@ -339,6 +341,26 @@ fn a_commit_log_that_has_stopped_is_told_without_a_further_write() {
     storage.sync().unwrap_err();
     let failure = storage.log_failure().unwrap().to_string();
     assert!(failure.contains("the commit log has stopped, it could not sync /log"), "{failure}");
+    assert_eq!(kinds(&storage), [TroubleKind::LogStopped]);
+}
+
+fn kinds(storage: &Storage) -> Vec<TroubleKind> {
+    storage.troubles().iter().map(|trouble| trouble.kind).collect()
+}
+
+#[test]
+fn a_full_disk_is_a_trouble_until_there_is_room_even_if_nobody_writes() {
+    let fs = SimFileSystem::new(1);
+    let storage = open(&fs).unwrap();
+    assert_eq!(kinds(&storage), []);
+    fs.set_capacity(Some(0));
+    let refused = (0..10_000).find_map(|_| write(&storage, FAMILIES[0], "ada").err());
+    assert!(matches!(refused, Some(WriteError::Log(LogError::NoSpace { .. }))), "{refused:?}");
+    assert_eq!(kinds(&storage), [TroubleKind::NoRoom]);
+    fs.set_capacity(None);
+    assert_eq!(kinds(&storage), []);
+    storage.stop_writes();
+    assert_eq!(kinds(&storage), [TroubleKind::Drained]);
 }
 
 #[test]

@@ -234,8 +234,8 @@ impl SsTable {
         self.obsolete.store(true, AtomicOrdering::Release);
     }
 
-    /// A compaction could not read all of it: minor compactions leave it out until the next start,
-    /// so that it does not keep the others from being merged. Reads go on.
+    /// A read or a compaction could not read all of it: minor compactions leave it out until the
+    /// next start, so that it does not keep the others from being merged. Reads go on.
     pub fn mark_damaged(&self) {
         self.damaged.store(true, AtomicOrdering::Release);
     }

@@ -1,0 +1,152 @@
+//! Reasons for which a node does not serve as it should, as far as its storage knows them.
+
+use super::Storage;
+use crate::model::schema::FamilyId;
+use crate::storage::commitlog::LogError;
+use crate::storage::error::ReadError;
+use crate::storage::store::Store;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A reason for which a node does not serve as it should.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trouble {
+    /// Its kind, for programs.
+    pub kind: TroubleKind,
+    /// Its details, for operators.
+    pub text: String,
+}
+
+/// The kinds of troubles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TroubleKind {
+    /// An operator has drained the node, or it is about to end.
+    Drained,
+    /// The commit log has stopped: no write is taken until the next start.
+    LogStopped,
+    /// The commit log has no room: no write is taken until there is some.
+    NoRoom,
+    /// A memtable cannot be written for lack of room or of file handles. Writes go on until the
+    /// memory for memtables is used up.
+    FlushWaits,
+    /// A column family takes no writes until the next start.
+    FamilyFailed,
+    /// An SSTable has a damaged block. Reads of the rows in it fail.
+    Damaged,
+}
+
+impl TroubleKind {
+    /// Whether writes are refused, all or those to a column family.
+    pub fn refuses_writes(self) -> bool {
+        !matches!(self, Self::FlushWaits | Self::Damaged)
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Shortages that are not over: of the commit log, which has no column family, or of a flush.
+#[derive(Debug, Default)]
+pub(super) struct Shortages {
+    /// Whether the commit log has one. Writers look at this alone.
+    is_log_full: AtomicBool,
+    reasons: Mutex<BTreeMap<Option<FamilyId>, String>>,
+}
+
+impl Shortages {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Option<FamilyId>, String>> {
+        self.reasons.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a shortage, and logs it if it is new.
+    pub(super) fn begin(&self, family: Option<FamilyId>, reason: &dyn fmt::Display) {
+        let mut reasons = self.lock();
+        if family.is_none() {
+            self.is_log_full.store(true, Ordering::Relaxed);
+        }
+        reasons.entry(family).or_insert_with(|| {
+            let reason = reason.to_string();
+            if family.is_none() {
+                log::error!("writes are refused until there is room: {reason}");
+            }
+            reason
+        });
+    }
+
+    /// Notes that there is none any more, and logs it if there was one.
+    pub(super) fn end(&self, family: Option<FamilyId>) {
+        if family.is_none() && !self.is_log_full.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        if let Some(reason) = self.lock().remove(&family) {
+            log::info!("this is over: {reason}");
+        }
+    }
+
+    /// The same for the commit log, for each write: mostly one look at a flag.
+    pub(super) fn log_has_room(&self) {
+        if self.is_log_full.load(Ordering::Relaxed) {
+            self.end(None);
+        }
+    }
+}
+
+/// Notes a damaged block that a read has met.
+pub(super) fn note_damage(store: &Store, error: &ReadError) {
+    let ReadError::Corrupt(damage) = error else { return };
+    let view = store.view();
+    let concerned = view.tables.iter().filter(|table| table.path() == damage.file);
+    for table in concerned.filter(|table| !table.is_damaged()) {
+        table.mark_damaged();
+        log::error!("{}: {error}", store.schema());
+    }
+}
+
+impl Storage {
+    /// The reasons for which the node does not serve as it should; none if all is well.
+    pub fn troubles(&self) -> Vec<Trouble> {
+        let shared = &self.shared;
+        let mut troubles = Vec::new();
+        let mut add = |kind, text: String| troubles.push(Trouble { kind, text });
+        if shared.stopping.load(Ordering::Relaxed) {
+            let text = "drained: it takes no writes until it is started anew";
+            add(TroubleKind::Drained, text.to_owned());
+        }
+        // A log that was closed in order is part of the drain.
+        if let Some(failure) = self.log_failure().filter(|it| !matches!(it, LogError::Closed)) {
+            add(TroubleKind::LogStopped, format!("takes no writes: {failure}"));
+        }
+        // Who is told to go elsewhere does not try whether a write succeeds again.
+        let room = shared.environment.fs.available_space(&shared.log_directory);
+        if room.is_ok_and(|room| room > 2 * shared.segment_bytes) {
+            shared.shortages.log_has_room();
+        }
+        for (family, reason) in &*shared.shortages.lock() {
+            match family {
+                None => add(TroubleKind::NoRoom, format!("takes no writes: {reason}")),
+                Some(family) => {
+                    let family = shared.store(*family).schema();
+                    let text = format!("the memtable of {family} waits to be written: {reason}");
+                    add(TroubleKind::FlushWaits, text);
+                }
+            }
+        }
+        for store in &shared.stores {
+            if let Some(failure) = store.failure() {
+                let text = format!("{} takes no writes: {failure}", store.schema());
+                add(TroubleKind::FamilyFailed, text);
+            }
+            for table in store.view().tables.iter().filter(|table| table.is_damaged()) {
+                let text = format!("{} is damaged", table.path().display());
+                add(TroubleKind::Damaged, text);
+            }
+        }
+        troubles
+    }
+}
