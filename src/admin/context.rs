@@ -121,7 +121,7 @@ impl AdminContext {
                 row_caches_budget_bytes: memory.row_caches.1,
             },
             block_cache: Cache::new(memory.block_cache, self.recent.earlier_blocks()),
-            troubles: self.storage.troubles(),
+            troubles: self.troubles(),
         }
     }
 

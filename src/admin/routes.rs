@@ -144,7 +144,7 @@ async fn info(State(Shared { context, .. }): State<Shared>) -> Json<Info> {
 
 /// Tells whether the node takes writes, by the status of the answer, too.
 async fn health(State(Shared { context, .. }): State<Shared>) -> (StatusCode, Json<Health>) {
-    let troubles = context.storage.troubles();
+    let troubles = context.troubles();
     let takes_writes = !troubles.iter().any(|trouble| trouble.kind.refuses_writes());
     let code = if takes_writes { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (code, Json(Health { takes_writes, troubles }))

@@ -225,6 +225,7 @@ fn a_node_that_was_removed_while_it_was_cut_off_serves_nobody() {
     let text = String::from_utf8_lossy(&status.stdout).into_owned();
     let told = format!("look at {} (Up, Removed)", cluster.nodes[3].address);
     assert!(!status.status.success() && text.contains(&told), "{text}");
+    assert!(text.contains("was removed from the ring or replaced: it serves nobody"), "{text}");
     // The others go on, and take no requests of it.
     let mut client = cluster.client(0);
     client.insert("key", NAME, b"value", 1).unwrap();

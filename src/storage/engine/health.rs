@@ -25,6 +25,8 @@ pub struct Trouble {
 pub enum TroubleKind {
     /// An operator has drained the node, or it is about to end.
     Drained,
+    /// The other nodes have removed it from the ring: it serves nobody.
+    Removed,
     /// The commit log has stopped: no write is taken until the next start.
     LogStopped,
     /// The commit log has no room: no write is taken until there is some.
