@@ -99,7 +99,7 @@ fn a_flush_on_request_that_fails_stops_writing_to_its_family_alone() {
             }
             fs.inject(Fault::next(operation, Errno::IO).on("Authors-"));
             assert!(!flush(&storage), "the caller hears of it");
-            assert_eq!(kinds(&storage), [TroubleKind::FlushWaits]);
+            assert_eq!(kinds(&storage), [TroubleKind::FamilyFailed]);
             let refused = write(&storage, FAMILIES[0], "bob").unwrap_err();
             assert!(refused.to_string().contains("takes no more writes"), "{refused}");
             write(&storage, FAMILIES[1], "bob").unwrap();
@@ -346,6 +346,18 @@ fn a_commit_log_that_has_stopped_is_told_without_a_further_write() {
 
 fn kinds(storage: &Storage) -> Vec<TroubleKind> {
     storage.troubles().iter().map(|trouble| trouble.kind).collect()
+}
+
+#[test]
+fn a_memtable_that_waits_for_room_is_a_trouble_until_it_is_written() {
+    let fs = SimFileSystem::new(1);
+    let storage = open(&fs).unwrap();
+    write(&storage, FAMILIES[0], "ada").unwrap();
+    fs.inject(Fault::next(FileOperation::Write, Errno::NOSPC).on("Authors-"));
+    storage.flush(FAMILIES[0]).unwrap_err();
+    assert_eq!(kinds(&storage), [TroubleKind::FlushWaits]);
+    storage.flush(FAMILIES[0]).unwrap();
+    assert_eq!(kinds(&storage), []);
 }
 
 #[test]
