@@ -11,6 +11,7 @@
 
 use super::error::{BodyError, EncodeError};
 use super::key::check_end;
+use super::slice::count_at_most;
 use crate::base::bytes::ByteReader;
 use crate::base::java::{JavaReader, JavaWriter};
 use crate::ring::{Partitioner, TokenRange};
@@ -27,6 +28,15 @@ const LEAST_PART_BYTES: usize = 5 + 2 + 4;
 
 /// Fewest bytes of a file: an empty path and an empty keyspace.
 const LEAST_FILE_BYTES: usize = 2 + 8 + 2;
+
+/// Most requests of one message.
+const MAX_PARTS: usize = 64;
+
+/// Most ranges of one request: more than nodes that gossip knows of have.
+const MAX_RANGES: usize = 1 << 14;
+
+/// Most files that one message announces.
+const MAX_FILES: usize = 1 << 16;
 
 const RECEIVED: i32 = 0;
 const SEND_AGAIN: i32 = 1;
@@ -64,7 +74,7 @@ impl StreamRequest {
     /// Reads all requests of a message.
     pub fn decode(body: &[u8], partitioner: Partitioner) -> Result<Vec<Self>, BodyError> {
         let mut reader = ByteReader::new(body);
-        let count = reader.count(LEAST_PART_BYTES)?;
+        let count = count_at_most(&mut reader, LEAST_PART_BYTES, MAX_PARTS)?;
         let requests = (0..count).map(|_| Self::read(&mut reader, partitioner));
         let requests = requests.collect::<Result<_, _>>()?;
         check_end(&reader)?;
@@ -75,7 +85,7 @@ impl StreamRequest {
         let target = reader.address()?;
         let keyspace = reader.utf()?.into_owned();
         let mut ranges = Vec::new();
-        for _ in 0..reader.count(LEAST_RANGE_BYTES)? {
+        for _ in 0..count_at_most(reader, LEAST_RANGE_BYTES, MAX_RANGES)? {
             let at = reader.position();
             if reader.i32()? != RANGE {
                 return Err(BodyError::Malformed(at));
@@ -117,7 +127,7 @@ impl StreamFile {
     pub fn decode(body: &[u8]) -> Result<Vec<Self>, BodyError> {
         let mut reader = ByteReader::new(body);
         let mut files = Vec::new();
-        for _ in 0..reader.count(LEAST_FILE_BYTES)? {
+        for _ in 0..count_at_most(&mut reader, LEAST_FILE_BYTES, MAX_FILES)? {
             let path = reader.utf()?.into_owned();
             let length = read_length(&mut reader)?;
             files.push(Self { path, length, keyspace: reader.utf()?.into_owned() });
@@ -198,6 +208,30 @@ mod tests {
         let folder = "/var/lib/cassandra/data/Keyspace1/stream";
         let path = format!("{folder}/Super1-2-{part}.db");
         StreamFile { path, length, keyspace: "Keyspace1".into() }
+    }
+
+    #[test]
+    fn no_message_has_more_elements_than_a_ring_has_use_for() {
+        let range = TokenRange { start: Token::Random(0), end: Token::Random(1) };
+        let request = |ranges: usize| StreamRequest {
+            target: [127, 0, 10, 3].into(),
+            keyspace: "Keyspace1".into(),
+            ranges: vec![range.clone(); ranges],
+        };
+        let decode = |requests: Vec<StreamRequest>| {
+            StreamRequest::decode(&StreamRequest::encode(&requests, RANDOM).unwrap(), RANDOM)
+        };
+        assert_eq!(decode(vec![request(MAX_RANGES)]), Ok(vec![request(MAX_RANGES)]));
+        // The number stands behind the one of requests, the address and the keyspace.
+        let at = 4 + 5 + 2 + "Keyspace1".len();
+        assert_eq!(decode(vec![request(MAX_RANGES + 1)]), Err(BodyError::Malformed(at)));
+        assert_eq!(decode(vec![request(0); MAX_PARTS]), Ok(vec![request(0); MAX_PARTS]));
+        assert_eq!(decode(vec![request(0); MAX_PARTS + 1]), Err(BodyError::Malformed(0)));
+        let files = vec![file("Data", 1); MAX_FILES + 1];
+        assert_eq!(
+            StreamFile::decode(&StreamFile::encode(&files).unwrap()),
+            Err(BodyError::Malformed(0))
+        );
     }
 
     #[test]
