@@ -90,6 +90,9 @@ pub trait JavaReader<'a> {
 
     /// A number of elements that each take at least `least` bytes of what is left.
     fn count(&mut self, least: usize) -> Result<usize, Malformed>;
+
+    /// The same; more than `most` elements are an error as well.
+    fn count_at_most(&mut self, least: usize, most: usize) -> Result<usize, Malformed>;
 }
 
 impl<'a> JavaReader<'a> for ByteReader<'a> {
@@ -134,6 +137,11 @@ impl<'a> JavaReader<'a> for ByteReader<'a> {
         let count = usize::try_from(self.i32()?).map_err(|_| Malformed(start))?;
         let fits = count.checked_mul(least).is_some_and(|bytes| bytes <= self.rest().len());
         if fits { Ok(count) } else { Err(Malformed(start)) }
+    }
+
+    fn count_at_most(&mut self, least: usize, most: usize) -> Result<usize, Malformed> {
+        let start = self.position();
+        self.count(least).and_then(|it| if it > most { Err(Malformed(start)) } else { Ok(it) })
     }
 }
 

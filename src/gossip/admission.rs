@@ -130,7 +130,10 @@ impl Admission {
                 names.insert(name.clone());
                 return true;
             };
-            refusals.extend(self.once(endpoint, name, state.version, refusal));
+            // A line of the log for each: a few tell as much as all.
+            if refusals.len() < MAX_STATES {
+                refusals.extend(self.once(endpoint, name, state.version, refusal));
+            }
             false
         });
         refusals

@@ -25,6 +25,10 @@ const LEAST_ENDPOINT: usize = 1 + 4 + 4 + 4 + 4;
 /// Least bytes of an application state.
 const LEAST_STATE: usize = 2 + 2 + 4;
 
+/// Most states of an endpoint in a message. More than [`super::admission::MAX_STATES`] are left out
+/// one by one; so many come from no node.
+const MOST_STATES: usize = 1024;
+
 /// How much somebody knows of an endpoint, or wants more than.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Digest {
@@ -169,7 +173,7 @@ fn states(reader: &mut ByteReader<'_>) -> Result<Vec<(IpAddr, EndpointState)>, M
 fn state(reader: &mut ByteReader<'_>) -> Result<EndpointState, Malformed> {
     let mut state = EndpointState::new(reader.i32()?);
     state.heartbeat = reader.i32()?;
-    for _ in 0..reader.count(LEAST_STATE)? {
+    for _ in 0..reader.count_at_most(LEAST_STATE, MOST_STATES)? {
         let name = reader.utf()?.into_owned();
         let value = reader.utf()?.into_owned();
         state.states.insert(name, VersionedValue { value, version: reader.i32()? });

@@ -381,6 +381,16 @@ fn bad_states_are_left_out_and_the_rest_is_processed() {
 }
 
 #[test]
+fn a_message_causes_few_lines_however_many_states_it_has() {
+    let mut node = node(1, &[]);
+    let names: Vec<String> = (0..1000).map(|number| format!("STATE-{number}")).collect();
+    let states: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "")).collect();
+    let events = tell(&mut node, 2, state(1000, 1, &states), secs(1));
+    assert_eq!(events.iter().filter(|event| is_refused(event)).count(), 16);
+    assert_eq!(node.state(ip(2)).unwrap().states.len(), 16);
+}
+
+#[test]
 fn a_ring_has_bounds() {
     let mut a = node(1, &[]);
     let addresses = (0..5000u16).map(|n| IpAddr::from([10, 1, (n >> 8) as u8, n as u8]));

@@ -24,18 +24,7 @@ const MAX_NAMES: usize = 1 << 22;
 
 /// Reads the number of names, each of which takes at least `least` bytes.
 pub(super) fn count_names(reader: &mut ByteReader<'_>, least: usize) -> Result<usize, Malformed> {
-    count_at_most(reader, least, MAX_NAMES)
-}
-
-/// Reads a number of elements, each of which takes at least `least` bytes; an error above `most`.
-pub(super) fn count_at_most(
-    reader: &mut ByteReader<'_>,
-    least: usize,
-    most: usize,
-) -> Result<usize, Malformed> {
-    let at = reader.position();
-    let count = reader.count(least)?;
-    if count > most { Err(Malformed(at)) } else { Ok(count) }
+    reader.count_at_most(least, MAX_NAMES)
 }
 
 /// Where the columns of a slice are: in a row, or in one of its super columns.

@@ -11,7 +11,6 @@
 
 use super::error::{BodyError, EncodeError};
 use super::key::check_end;
-use super::slice::count_at_most;
 use crate::base::bytes::ByteReader;
 use crate::base::java::{JavaReader, JavaWriter};
 use crate::ring::{Partitioner, TokenRange};
@@ -74,7 +73,7 @@ impl StreamRequest {
     /// Reads all requests of a message.
     pub fn decode(body: &[u8], partitioner: Partitioner) -> Result<Vec<Self>, BodyError> {
         let mut reader = ByteReader::new(body);
-        let count = count_at_most(&mut reader, LEAST_PART_BYTES, MAX_PARTS)?;
+        let count = reader.count_at_most(LEAST_PART_BYTES, MAX_PARTS)?;
         let requests = (0..count).map(|_| Self::read(&mut reader, partitioner));
         let requests = requests.collect::<Result<_, _>>()?;
         check_end(&reader)?;
@@ -85,7 +84,7 @@ impl StreamRequest {
         let target = reader.address()?;
         let keyspace = reader.utf()?.into_owned();
         let mut ranges = Vec::new();
-        for _ in 0..count_at_most(reader, LEAST_RANGE_BYTES, MAX_RANGES)? {
+        for _ in 0..reader.count_at_most(LEAST_RANGE_BYTES, MAX_RANGES)? {
             let at = reader.position();
             if reader.i32()? != RANGE {
                 return Err(BodyError::Malformed(at));
@@ -127,7 +126,7 @@ impl StreamFile {
     pub fn decode(body: &[u8]) -> Result<Vec<Self>, BodyError> {
         let mut reader = ByteReader::new(body);
         let mut files = Vec::new();
-        for _ in 0..count_at_most(&mut reader, LEAST_FILE_BYTES, MAX_FILES)? {
+        for _ in 0..reader.count_at_most(LEAST_FILE_BYTES, MAX_FILES)? {
             let path = reader.utf()?.into_owned();
             let length = read_length(&mut reader)?;
             files.push(Self { path, length, keyspace: reader.utf()?.into_owned() });
