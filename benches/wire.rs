@@ -29,7 +29,7 @@ macro_rules! refuse {
     ($($method:ident($args:ident) -> $result:ty;)*) => { $(
         async fn $method<'a>(
             &'a self,
-            _session: &'a mut (),
+            _session: &'a mut SocketAddr,
             _args: $args<'a>,
             reply: Reply<'a, $result>,
         ) -> Replied {
@@ -42,7 +42,7 @@ macro_rules! succeed {
     ($($method:ident($args:ident);)*) => { $(
         async fn $method<'a>(
             &'a self,
-            _session: &'a mut (),
+            _session: &'a mut SocketAddr,
             _args: $args<'a>,
             reply: Reply<'a, ()>,
         ) -> Replied {
@@ -52,11 +52,11 @@ macro_rules! succeed {
 }
 
 impl Cassandra for Constant {
-    type Session = ();
+    type Session = SocketAddr;
 
     async fn describe_version<'a>(
         &'a self,
-        _session: &'a mut (),
+        _session: &'a mut SocketAddr,
         _args: DescribeVersionArgs<'a>,
         reply: Reply<'a, Text<'static>>,
     ) -> Replied {
@@ -65,7 +65,7 @@ impl Cassandra for Constant {
 
     async fn get_slice<'a>(
         &'a self,
-        _session: &'a mut (),
+        _session: &'a mut SocketAddr,
         _args: GetSliceArgs<'a>,
         reply: Reply<'a, List<ColumnOrSuperColumn<'static>>>,
     ) -> Replied {

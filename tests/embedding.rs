@@ -7,7 +7,7 @@ mod server;
 use alexandra::base::clock::SystemClock;
 use alexandra::base::events::Events;
 use alexandra::base::fs::OsFileSystem;
-use alexandra::config::Settings;
+use alexandra::config::{Loader, Settings};
 use alexandra::model::comparator::{ComparatorRegistry, CustomComparator};
 use alexandra::node::{Node, NodeOptions};
 use alexandra::storage::engine::Components;
@@ -123,7 +123,7 @@ fn columns_sort_by_a_comparator_of_the_program_also_after_a_restart() {
     assert!(comparators.register(Arc::new(ByLength)));
     let settings = || {
         let text = configuration(directory.path());
-        Settings::parse(&text, "the test", &comparators).unwrap().settings
+        Loader::for_server(&comparators).parse(&text, "the test").unwrap().settings
     };
     let sorted = ["z", "aa", "bb", "aaa"];
     let node = Embedded::start(settings());
@@ -157,7 +157,7 @@ fn two_nodes_in_one_process_do_not_know_of_each_other() {
     let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let nodes = directories.each_ref().map(|directory| {
         let text = configuration(directory.path());
-        Embedded::start(Settings::parse(&text, "the test", &comparators).unwrap().settings)
+        Embedded::start(Loader::for_server(&comparators).parse(&text, "the test").unwrap().settings)
     });
     let [first, second] = nodes.each_ref().map(|node| node.address);
     let path = ColumnPath::column(STANDARD, b"name");

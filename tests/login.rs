@@ -6,8 +6,9 @@ mod server;
 
 use server::calls::{self, KEYSPACE, Path, STANDARD};
 use server::client::{CallError, Client, Transport, Value};
-use server::{Server, configure, serve};
+use server::{Server, configure, program, serve};
 use std::fs;
+use std::process::Command;
 
 /// Fields of the exceptions: of `login`, and of the data calls.
 const AUTHENTICATION: i16 = 1;
@@ -104,12 +105,10 @@ const PLAIN: &str = "jsmith=havebadpass\nElvis\\ Presley=graceland4ever\n";
 
 #[test]
 fn passwords_in_plain_text_are_the_default() {
-    for mode in [None, Some("PLAIN")] {
+    for (mode, transport) in [(None, Transport::Unframed), (Some("PLAIN"), Transport::Framed)] {
         let directory = tempfile::tempdir().unwrap();
         let server = start(directory.path(), mode, PLAIN);
-        for transport in [Transport::Unframed, Transport::Framed] {
-            check(&server, "PLAIN", transport);
-        }
+        check(&server, "PLAIN", transport);
     }
 }
 
@@ -137,6 +136,40 @@ fn the_files_are_read_at_every_login() {
     let missing = client.login(KEYSPACE, &credentials("jsmith", "changed"));
     assert!(matches!(missing, Err(CallError::Application { kind: 6, .. })), "{missing:?}");
     assert!(server.log().contains("passwd"), "the log names the file");
+}
+
+#[test]
+fn a_login_that_fails_is_logged_with_its_address() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path(), None, PLAIN);
+    let mut client = Client::connect(server.thrift_address());
+    let user = "jsmith\nERROR all is lost";
+    client.login(KEYSPACE, &credentials(user, "guessed")).unwrap_err();
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains("a login from")).unwrap();
+    let why = format!("a login from 127.0.0.1 for keyspace {KEYSPACE} failed: Given password");
+    assert!(line.contains(&why) && line.ends_with(r"user jsmith\nERROR all is lost"), "{line}");
+    assert!(!log.contains("guessed"), "no password is logged");
+}
+
+#[test]
+fn a_start_without_the_files_of_logins_explains_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = calls::plain_families()
+        .with("Authenticator", "org.apache.cassandra.auth.SimpleAuthenticator");
+    let address = configure(directory.path(), &options);
+    let mut command = serve(directory.path());
+    command.arg("-Dpasswd.properties=nowhere");
+    let server = Server::launch(directory.path(), address, command);
+    let log = server.log();
+    for why in ["cannot read nowhere: No such file", "logins are looked up in files, and no -Dacc"]
+    {
+        assert!(log.contains(&format!("every login will be refused: {why}")), "{log}");
+    }
+    let checked = Command::new(program()).arg("check-config").arg(directory.path()).output();
+    let checked = checked.unwrap();
+    let text = String::from_utf8_lossy(&checked.stderr);
+    assert!(checked.status.success() && text.contains("no -Dpasswd.properties=FILE"), "{text}");
 }
 
 #[test]

@@ -177,9 +177,11 @@ fn dump_shows_what_is_in_a_file() {
         "Rows                        1",
         "Cells                       3",
         "Tombstones                  1",
+        "Oldest tombstone            20",
         "Greatest timestamp          10",
         "super row \"super row\", token ",
-        "    7363: @5 deleted (made at ",
+        "Disk bytes per cell byte    ",
+        "    7363: @5 deleted (made at 20",
         "    7363:78 @10 = \"value\" (5 bytes)",
         "row index",
         "properties",
@@ -200,7 +202,8 @@ fn verify_says_what_is_sound_and_names_what_is_not() {
     expect(&stopped.tool(&["verify", &file]), 1, &["DAMAGED"]);
     expect(&stopped.tool(&["verify", "--config", ".", KEYSPACE, SUPER]), 0, &["sound"]);
     fs::remove_file(&file).unwrap();
-    expect(&stopped.tool(&["verify", "--config", "."]), 1, &["is missing"]);
+    let texts = [&format!("{file}: DAMAGED"), "is missing, and Keyspace1.Standard1 has"];
+    expect(&stopped.tool(&["verify", "--config", "."]), 1, &texts);
     expect(&stopped.tool(&["verify", "--config", ".", "Elsewhere"]), 2, &["does not exist"]);
     expect(&stopped.tool(&["verify", "no such file"]), 2, &["cannot open no such file"]);
 }
@@ -372,7 +375,15 @@ fn a_manifest_is_made_anew_when_loss_is_accepted() {
     expect(&stopped.tool(&accept), 1, &["a new manifest names 1 SSTables"]);
     assert_eq!(stopped.export(STANDARD), before);
 
-    fs::remove_file(stopped.files(STANDARD).remove(0)).unwrap();
+    // As if the manifest were an older one.
+    let unknown = stopped.folder().join(format!("{STANDARD}-9.sst"));
+    fs::copy(stopped.files(STANDARD).remove(0), &unknown).unwrap();
+    expect(&stopped.tool(&scrub), 1, &["Standard1-9.sst is not in ", "--accept-loss"]);
+    expect(&stopped.tool(&accept), 1, &["a new manifest names 2 SSTables"]);
+    assert_eq!(stopped.export(STANDARD), before);
+    expect(&stopped.tool(&["verify", "--config", "."]), 0, &["Standard1-9.sst: sound"]);
+
+    stopped.files(STANDARD).into_iter().for_each(|file| fs::remove_file(file).unwrap());
     expect(&stopped.tool(&scrub), 1, &["is missing: put it back", "--accept-loss goes on"]);
     expect(&stopped.tool(&["verify", "--config", "."]), 1, &["is missing"]);
     expect(&stopped.tool(&accept), 1, &["does not name it any more"]);

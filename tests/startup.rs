@@ -8,13 +8,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use server::calls::{self, KEYSPACE, Path as ColumnPath, STANDARD, families_with, plain_families};
 use server::client::Client;
 use server::{Options, Refusal, Server, configure, program, reconfigure, refused, serve};
+use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::net::TcpListener;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 fn insert(server: &Server, count: usize) {
     let mut client = Client::connect(server.thrift_address());
@@ -62,6 +63,23 @@ fn files_below(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// A directory and everything below it, with permissions, times and content.
+fn tree(directory: &Path) -> BTreeMap<PathBuf, (u32, SystemTime, String)> {
+    let mut found = BTreeMap::new();
+    let mut left = vec![directory.to_owned()];
+    while let Some(path) = left.pop() {
+        let state = fs::metadata(&path).unwrap();
+        let mut content = String::new();
+        if state.is_dir() {
+            left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else {
+            content = String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned();
+        }
+        found.insert(path, (state.permissions().mode(), state.modified().unwrap(), content));
+    }
+    found
+}
+
 #[test]
 fn a_port_that_is_taken_is_named_and_no_data_are_touched() {
     let directory = tempfile::tempdir().unwrap();
@@ -84,15 +102,21 @@ fn rows_loaded(server: &Server) -> Vec<String> {
     lines.filter_map(count).collect()
 }
 
-#[test]
-fn the_caches_are_saved_at_the_end_and_filled_after_the_next_start() {
-    let directory = tempfile::tempdir().unwrap();
+/// A server with a saved row cache that was started anew: ten rows are in a file now, from where
+/// reads fill the cache.
+fn restarted_with_rows(directory: &Path) -> Server {
     let attributes = r#"RowsCached="100" RowCacheSavePeriodInSeconds="3600""#;
-    let mut server = Server::start(directory.path(), &families_with(attributes));
+    let mut server = Server::start(directory, &families_with(attributes));
     insert(&server, 10);
     server.stop();
     server.restart();
-    // The rows are in a file now, from where reads fill the cache.
+    server
+}
+
+#[test]
+fn the_caches_are_saved_at_the_end_and_filled_after_the_next_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = restarted_with_rows(directory.path());
     let mut client = Client::connect(server.thrift_address());
     for number in 0..7 {
         let columns = client.get_slice(&format!("row {number}"), STANDARD, calls::first(9, false));
@@ -113,13 +137,9 @@ fn the_caches_are_saved_at_the_end_and_filled_after_the_next_start() {
 #[test]
 fn new_data_are_for_the_user_of_the_server_alone() {
     let directory = tempfile::tempdir().unwrap();
-    let attributes = r#"RowsCached="100" RowCacheSavePeriodInSeconds="3600""#;
-    let mut server = Server::start(directory.path(), &families_with(attributes));
-    insert(&server, 10);
-    server.stop();
-    // The replay writes an SSTable, and the second end saves the cache.
-    server.restart();
+    let mut server = restarted_with_rows(directory.path());
     assert_eq!(count_rows(&server), 10);
+    // The end saves the cache.
     server.stop();
     for folder in ["data", "commitlog", "saved_caches"] {
         let folder = directory.path().join(folder);
@@ -164,7 +184,7 @@ fn configurations_that_cannot_be_end_with_the_exit_codes_of_old() {
         ("Seed", "no-such-host.invalid", 2, hosts, "no-such-host.invalid"),
         ("ThriftAddress", "no-such-host.invalid", 2, hosts, "no-such-host.invalid"),
         ("ThriftPort", "many", 3, startup, "many"),
-        ("DiskAccessMode", "", 3, startup, "DiskAccessMode"),
+        ("CommitLogSync", "", 3, startup, "CommitLogSync"),
         ("ClusterName", "", 3, startup, "ClusterName"),
     ];
     for (element, text, exit_code, line, why) in cases {
@@ -305,21 +325,39 @@ fn data_of_a_column_family_that_is_not_configured_are_told_and_come_back_with_it
 }
 
 #[test]
-fn files_of_the_original_stop_the_start_and_stay_as_they_are() {
-    let data_file = format!("data/{}/{STANDARD}-7-Data.db", calls::KEYSPACE);
+fn directories_of_the_original_are_refused_and_stay_as_they_are() {
+    let data_file = format!("data/{KEYSPACE}/{STANDARD}-7-Data.db");
+    let unconfigured = format!("data/{KEYSPACE}/Unconfigured-7-Data.db");
     for (file, setting) in [
         (data_file.as_str(), "DataFileDirectories"),
+        (&unconfigured, "DataFileDirectories"),
+        ("data/Unconfigured/Standard1-1-Index.db", "DataFileDirectories"),
         ("commitlog/CommitLog-1290000000123.log", "CommitLogDirectory"),
     ] {
         let directory = tempfile::tempdir().unwrap();
         configure(directory.path(), &plain_families());
+        for folder in ["data", "commitlog"] {
+            fs::create_dir(directory.path().join(folder)).unwrap();
+        }
         let path = directory.path().join(file);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, b"of another server").unwrap();
-        let refusal = refused(&serve(directory.path()));
+        let before = tree(directory.path());
         let text = format!("{} is a", path.display());
-        assert_refused(&refusal, 3, &[&text, "of Apache Cassandra, which", setting]);
-        assert_eq!(fs::read(&path).unwrap(), b"of another server");
+        let texts = [&text, "of Apache Cassandra, which", setting];
+        assert_refused(&refused(&serve(directory.path())), 3, &texts);
+        assert_eq!(tree(directory.path()), before, "{file}");
+        let commands: [(&[&str], i32); 3] = [
+            (&["restore", "--snapshot", "any"], 1),
+            (&["sstable", "verify"], 2),
+            (&["sstable", "import", "-K", KEYSPACE, "-c", STANDARD, "rows.json"], 2),
+        ];
+        for (arguments, exit_code) in commands {
+            let mut command = Command::new(program());
+            command.args(arguments).args(["--config", "."]).current_dir(directory.path());
+            assert_refused(&refused(&command), exit_code, &texts);
+            assert_eq!(tree(directory.path()), before, "{arguments:?} {file}");
+        }
     }
 }
 
@@ -336,11 +374,12 @@ fn sigterm_flushes_and_the_next_start_replays_nothing() {
     server.restart();
     assert_eq!(count_rows(&server), 100);
     assert!(replayed(&server).is_empty(), "{}", server.log_end());
-    // After a kill there is something to replay: what was written since, and the new generation.
+    // After a kill there is something to replay: what was written since, the new generation, and
+    // the note that the column family has data.
     insert(&server, 101);
     server.restart();
     assert_eq!(count_rows(&server), 101);
-    assert_eq!(replayed(&server), [102], "{}", server.log_end());
+    assert_eq!(replayed(&server), [103], "{}", server.log_end());
     assert!(!server.log().contains("left alone"), "all files are our own: {}", server.log_end());
 }
 
@@ -379,13 +418,39 @@ fn a_damaged_commit_log_stops_the_start_until_the_loss_is_accepted() {
     let address = server.thrift_address();
     let server = Server::launch(directory.path(), address, accepting);
     assert!(server.log().contains("loss accepted"), "{}", server.log_end());
+    assert_eq!(missing_rows(&server, 100), [50], "only the damaged record is lost");
+}
+
+/// Numbers below this one whose rows of [`insert`] are not there.
+fn missing_rows(server: &Server, count: usize) -> Vec<usize> {
     let mut client = Client::connect(server.thrift_address());
-    let mut is_there = |number: usize| {
+    let mut is_missing = |number: &usize| {
         let key = format!("row {number}");
-        !client.get_slice(&key, STANDARD, calls::first(1, false)).unwrap().is_empty()
+        client.get_slice(&key, STANDARD, calls::first(1, false)).unwrap().is_empty()
     };
-    let lost: Vec<usize> = (0..100).filter(|number| !is_there(*number)).collect();
-    assert_eq!(lost, [50], "only the damaged record is lost");
+    (0..count).filter(|number| is_missing(number)).collect()
+}
+
+#[test]
+fn a_write_that_was_never_synced_and_is_torn_is_logged_and_what_follows_is_replayed() {
+    let directory = tempfile::tempdir().unwrap();
+    let hour = Duration::from_hours(1).as_millis().to_string();
+    let options = plain_families().with("CommitLogSyncPeriodInMS", &hour);
+    let mut server = Server::start(directory.path(), &options);
+    insert(&server, 100);
+    server.kill();
+    let (segment, offset) = place_of_key(directory.path(), "row 50");
+    let file = OpenOptions::new().write(true).open(&segment).unwrap();
+    file.write_all_at(&[0; 100], offset).unwrap();
+
+    server.restart();
+    let log = server.log();
+    let torn: Vec<_> = log.lines().filter(|line| line.contains("torn by a crash")).collect();
+    let [line] = torn[..] else { panic!("{torn:?}") };
+    for text in ["WARN", segment.to_str().unwrap(), "at offset ", " bytes)"] {
+        assert!(line.contains(text), "{text}: {line}");
+    }
+    assert_eq!(missing_rows(&server, 100), [50]);
 }
 
 #[test]
@@ -613,24 +678,24 @@ fn arguments_that_make_no_sense_are_refused_with_a_hint() {
     assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("serve"));
 }
 
-/// How nice the threads of a server are to each other: of those that compact, and of the others.
-fn niceness(server: &Server) -> (Vec<i32>, Vec<i32>) {
-    let (mut compaction, mut others) = (Vec::new(), Vec::new());
+/// Names and niceness of the threads of a server.
+fn threads(server: &Server) -> Vec<(String, i32)> {
     let tasks = format!("/proc/{}/task", server.pid().as_raw_nonzero());
-    for task in fs::read_dir(tasks).unwrap() {
+    let thread = |task: std::io::Result<fs::DirEntry>| {
         // A thread may have ended since.
-        let Ok(stat) = fs::read_to_string(task.unwrap().path().join("stat")) else { continue };
+        let stat = fs::read_to_string(task.unwrap().path().join("stat")).ok()?;
         let (name, fields) = stat.rsplit_once(')').unwrap();
         let nice = fields.split_whitespace().nth(16).unwrap().parse().unwrap();
-        let kind = if name.ends_with("(compaction") { &mut compaction } else { &mut others };
-        kind.push(nice);
-    }
-    (compaction, others)
+        Some((name.split_once('(').unwrap().1.to_owned(), nice))
+    };
+    fs::read_dir(tasks).unwrap().filter_map(thread).collect()
 }
 
 #[test]
-fn compaction_leaves_the_processor_to_clients() {
-    for (arguments, expected) in [
+fn compaction_and_long_requests_leave_the_processor_to_short_ones() {
+    const LONG: i32 = 5;
+    let own = rustix::process::getpriority_process(None).unwrap();
+    for (arguments, compaction) in [
         (&[][..], 4),
         (&["-Dcassandra.compaction.priority=5"], 0),
         (&["-D", "cassandra.compaction.priority=3"], 2),
@@ -640,18 +705,25 @@ fn compaction_leaves_the_processor_to_clients() {
         let mut command = serve(directory.path());
         command.args(arguments);
         let server = Server::launch(directory.path(), address, command);
-        let mut waits = 0..500;
-        let is_so = || {
-            let (compaction, others) = niceness(&server);
-            let own = others.iter().all(|nice| *nice == others[0]);
-            let wanted = |nice: &i32| *nice - others[0] == expected;
-            own && !compaction.is_empty() && compaction.iter().all(wanted)
+        let expected = |name: &str| match name {
+            _ if name.starts_with("compaction") => compaction,
+            _ if name.starts_with("long-read") || name.starts_with("thrift-large") => LONG,
+            _ => 0,
         };
-        // A thread says so when it has begun to run.
-        while !is_so() && waits.next().is_some() {
+        let is_so = |threads: &[(String, i32)]| {
+            threads.iter().any(|(name, _)| name.starts_with("compaction"))
+                && threads.iter().all(|(name, nice)| nice - own == expected(name))
+        };
+        // A thread sets its niceness when it begins to run.
+        let mut last = threads(&server);
+        for _ in 0..500 {
+            if is_so(&last) {
+                break;
+            }
             std::thread::sleep(std::time::Duration::from_millis(20));
+            last = threads(&server);
         }
-        assert!(is_so(), "{arguments:?}: {:?}", niceness(&server));
+        assert!(is_so(&last), "{arguments:?}, niceness here {own}: {last:?}");
     }
     let directory = tempfile::tempdir().unwrap();
     configure(directory.path(), &plain_families());
@@ -673,4 +745,18 @@ fn a_start_that_is_stopped_while_it_joins_does_not_say_that_it_listens() {
     assert!(is_begun, "{}", server.log());
     assert!(server.stop().success());
     assert!(!server.log().contains("listening"), "{}", server.log());
+}
+
+#[test]
+fn a_low_limit_of_open_files_is_told_at_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let thrift = configure(directory.path(), &calls::plain_families());
+    let serve = server::serve(directory.path());
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 512; exec \"$@\"", "sh"]).arg(serve.get_program());
+    command.args(serve.get_args()).current_dir(directory.path());
+    let server = Server::launch(directory.path(), thrift, command);
+    let told = "512 files may be open at a time, of which 128 are kept for data";
+    assert!(server.log().contains(told), "{}", server.log_end());
+    assert!(server.log().contains("Raise `ulimit -n` or LimitNOFILE to 10256"));
 }

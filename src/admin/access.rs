@@ -1,8 +1,10 @@
 //! Who may look, and who may change something.
 //!
-//! Whoever reaches the port may look. A change needs nothing from the machine itself, and the token
-//! of `AdminToken` from any other. Neither is meant for pages in somebody's browser, which can send
-//! requests to this machine as well:
+//! Everybody who reaches the port may look. A change needs the token of `AdminToken`. Without one,
+//! changes come from the machine itself only. With one, `AdminTokenRequired` can exempt the machine
+//! itself: a proxy there may send requests of others without a sign of it, so that it takes the
+//! word of the operator that none does. Neither is meant for pages in somebody's browser, which can
+//! send requests to this machine as well:
 //!
 //! - A page of another origin says so in `Origin` or `Sec-Fetch-Site`: it may not change anything.
 //! - Without asking first, a page can send a body only as a form or as plain text: changes by
@@ -17,8 +19,13 @@ use axum::http::{HeaderMap, HeaderName, Method};
 use std::hint::black_box;
 use std::net::IpAddr;
 
-const FORWARDED: [HeaderName; 2] =
-    [HeaderName::from_static("forwarded"), HeaderName::from_static("x-forwarded-for")];
+/// Headers by which proxies show themselves.
+const FORWARDED: [HeaderName; 4] = [
+    HeaderName::from_static("forwarded"),
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-real-ip"),
+    HeaderName::from_static("via"),
+];
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Decides on requests.
@@ -26,6 +33,8 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 pub struct Access {
     /// `AdminToken`; `None` refuses all changes from other machines.
     token: Option<String>,
+    /// `AdminTokenRequired`: whether changes from this machine need the token as well.
+    is_required: bool,
 }
 
 /// Why a request is refused.
@@ -46,8 +55,8 @@ pub enum Refusal {
          its storage-conf.xml, or send the request from the machine itself"
     )]
     NoTokenConfigured,
-    /// A change from another machine without a token.
-    #[error("changes from other machines need the token of AdminToken: send it as a Bearer token")]
+    /// A change without a token.
+    #[error("changes need the token of AdminToken: send it as a Bearer token")]
     TokenMissing,
     /// The token is not the right one.
     #[error("the token is not that of AdminToken")]
@@ -55,9 +64,10 @@ pub enum Refusal {
 }
 
 impl Access {
-    /// Access with the token of `AdminToken`.
-    pub fn new(token: Option<String>) -> Self {
-        Self { token }
+    /// Access with the token of `AdminToken`, and whether `AdminTokenRequired` asks for it on this
+    /// machine, too.
+    pub fn new(token: Option<String>, is_required: bool) -> Self {
+        Self { token, is_required }
     }
 
     /// Decides on a request by its head.
@@ -77,7 +87,7 @@ impl Access {
         }
         let presented = headers.get(AUTHORIZATION).map(|value| bearer(value.as_bytes()));
         match (presented, &self.token) {
-            (None, _) if is_loopback && !is_forwarded => Ok(()),
+            (None, _) if is_loopback && !is_forwarded && !self.is_required => Ok(()),
             (_, None) => Err(Refusal::NoTokenConfigured),
             (None, Some(_)) => Err(Refusal::TokenMissing),
             (Some(presented), Some(token)) => {
@@ -91,7 +101,9 @@ impl Access {
 impl std::fmt::Debug for Access {
     /// The token is a secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Access").field("token", &self.token.as_ref().map(|_| "(set)")).finish()
+        let token = self.token.as_ref().map(|_| "(set)");
+        let mut shown = f.debug_struct("Access");
+        shown.field("token", &token).field("is_required", &self.is_required).finish()
     }
 }
 
@@ -159,7 +171,20 @@ mod tests {
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        Access::new(token.map(str::to_owned)).check(peer.into(), method, &map)
+        // The word of the operator that no proxy is on this machine.
+        Access::new(token.map(str::to_owned), false).check(peer.into(), method, &map)
+    }
+
+    #[test]
+    fn changes_from_this_machine_may_need_the_token() {
+        let access = Access::new(Some("secret".to_owned()), true);
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, "127.0.0.1:8080".parse().unwrap());
+        let check = |headers: &HeaderMap, method| access.check(LOCAL.into(), method, headers);
+        assert_eq!(check(&headers, &Method::POST), Err(Refusal::TokenMissing));
+        assert_eq!(check(&headers, &Method::GET), Ok(()));
+        headers.insert(AUTHORIZATION, "Bearer secret".parse().unwrap());
+        assert_eq!(check(&headers, &Method::POST), Ok(()));
     }
 
     #[test]
@@ -224,7 +249,7 @@ mod tests {
 
     #[test]
     fn what_a_proxy_passes_on_is_of_another_machine() {
-        for header in ["x-forwarded-for", "forwarded"] {
+        for header in ["x-forwarded-for", "forwarded", "x-real-ip", "via"] {
             let headers = [("host", "admin.example"), (header, "10.0.0.1")];
             let foreign = check(Some("secret"), LOCAL, &Method::GET, &headers);
             assert_eq!(foreign, Err(Refusal::ForeignHost), "a page can add {header}");
@@ -237,6 +262,6 @@ mod tests {
 
     #[test]
     fn the_token_is_not_shown() {
-        assert!(!format!("{:?}", Access::new(Some("secret".into()))).contains("secret"));
+        assert!(!format!("{:?}", Access::new(Some("secret".into()), true)).contains("secret"));
     }
 }

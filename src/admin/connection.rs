@@ -1,19 +1,23 @@
 //! One connection of an operator: HTTP/1 with bounds on what a client may send and how long it may
 //! take.
 
+use crate::base::clock::Clock;
+use crate::base::seats::Seat;
 use axum::{Extension, Router};
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
-use tokio_util::sync::CancellationToken;
 
 /// A client that has not sent the whole head of a request after this time is cut off, and so is
 /// one that sends none for so long.
@@ -35,16 +39,32 @@ const MAX_HEADERS: usize = 64;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer(pub(super) IpAddr);
 
-/// Serves a connection until the client has had enough, or `stop` is cancelled.
+/// Serves a connection until the client has had enough, or its seat is taken from it. It is idle
+/// as long as no request without a body is being answered.
 pub(super) async fn serve(
     stream: TcpStream,
-    peer: SocketAddr,
+    seat: Arc<Seat>,
     router: Router,
-    stop: CancellationToken,
+    clock: Arc<dyn Clock>,
 ) {
     // Answers are written whole; a socket that the client has closed may refuse this.
     let _ = stream.set_nodelay(true);
-    let service = TowerToHyperService::new(router.layer(Extension(Peer(peer.ip()))));
+    let (seat, clock) = (&seat, &clock);
+    let router = TowerToHyperService::new(router.layer(Extension(Peer(seat.peer().ip()))));
+    let service = service_fn(|request: hyper::Request<Incoming>| {
+        // A body may come slowly. Until it is answered such a request keeps nobody else out.
+        let has_body = !request.body().is_end_stream();
+        let answer = router.call(request);
+        async move {
+            if !has_body && !seat.resume() {
+                // The connection is being dropped.
+                std::future::pending::<()>().await;
+            }
+            let answer = answer.await;
+            seat.rest(clock.monotonic());
+            answer
+        }
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
@@ -52,13 +72,13 @@ pub(super) async fn serve(
         .max_headers(MAX_HEADERS)
         .serve_connection(TokioIo::new(Impatient::new(stream, WRITE_STALL)), service);
     let mut connection = pin!(connection);
-    let mut served = stop.run_until_cancelled(connection.as_mut()).await;
-    if served.is_none() {
+    let mut served = seat.end().run_until_cancelled(connection.as_mut()).await;
+    if served.is_none() && !seat.is_ending() {
         connection.as_mut().graceful_shutdown();
         served = tokio::time::timeout(DRAIN, connection).await.ok();
     }
     if let Some(Err(error)) = served {
-        log::debug!("the admin connection of {peer} broke: {error}");
+        log::debug!("the admin connection of {} broke: {error}", seat.peer());
     }
 }
 

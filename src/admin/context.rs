@@ -119,6 +119,8 @@ impl AdminContext {
                 key_caches_budget_bytes: memory.key_caches.1,
                 row_caches_bytes: memory.row_caches.0,
                 row_caches_budget_bytes: memory.row_caches.1,
+                requests_bytes: self.replica.memory().used() as u64,
+                requests_budget_bytes: self.replica.memory().limit() as u64,
             },
             block_cache: Cache::new(memory.block_cache, self.recent.earlier_blocks()),
             troubles: self.troubles(),

@@ -1,4 +1,4 @@
-//! The counters as Prometheus reads them, in the text form of OpenMetrics.
+//! The counters as Prometheus reads them, in the text form of OpenMetrics or in the older one.
 //!
 //! Nothing is registered when it is counted: each scrape looks at the node anew.
 
@@ -12,12 +12,50 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
+use std::collections::HashSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The media type of what [`render`] returns.
-pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The text forms of metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    /// That of OpenMetrics 1.0.
+    OpenMetrics,
+    /// The text format of Prometheus, version 0.0.4.
+    Prometheus,
+}
+
+impl Format {
+    /// The format that a client prefers by its header `Accept`: OpenMetrics, unless it names the
+    /// older one before it.
+    pub(super) fn preferred(accept: &str) -> Self {
+        let openmetrics = quality(accept, "application/openmetrics-text");
+        if quality(accept, "text/plain") > openmetrics {
+            Self::Prometheus
+        } else {
+            Self::OpenMetrics
+        }
+    }
+
+    pub(super) fn content_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
+/// How much a client wants a media type, from 0 to 1; 0 if `Accept` does not name it.
+fn quality(accept: &str, media: &str) -> f32 {
+    let weight = |range: &str| {
+        let mut parameters = range.split(';').map(str::trim);
+        let is_it = parameters.next()?.eq_ignore_ascii_case(media);
+        let quality = parameters.find_map(|parameter| parameter.strip_prefix("q=")?.parse().ok());
+        is_it.then(|| quality.unwrap_or(1.0))
+    };
+    accept.split(',').filter_map(weight).fold(0.0, f32::max)
+}
 
 /// What all names begin with.
 const PREFIX: &str = "alexandra";
@@ -41,7 +79,7 @@ enum Value {
 }
 
 /// Of the node.
-const NODE: [Measure<Info>; 14] = [
+const NODE: [Measure<Info>; 16] = [
     measure("failed", "1 if writes are refused, other than after a drain: info says why", |i| {
         Value::Gauge(u64::from(i.has_failed()))
     }),
@@ -69,6 +107,12 @@ const NODE: [Measure<Info>; 14] = [
     }),
     measure("row_caches_bytes", "Memory of all row caches", |i| {
         Value::Gauge(i.memory.row_caches_bytes)
+    }),
+    measure("requests_bytes", "Memory of requests and answers under way", |i| {
+        Value::Gauge(i.memory.requests_bytes)
+    }),
+    measure("requests_budget_bytes", "Memory that they may take", |i| {
+        Value::Gauge(i.memory.requests_budget_bytes)
     }),
     measure("block_cache_hits", "Blocks found in the block cache", |i| {
         Value::Counter(i.block_cache.hits)
@@ -221,12 +265,35 @@ impl Value {
 }
 
 /// All counters of a node, at this moment.
-pub(super) fn render(context: Arc<AdminContext>) -> Result<String, fmt::Error> {
+pub(super) fn render(context: Arc<AdminContext>, format: Format) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix(PREFIX);
     registry.register_collector(Box::new(NodeCollector(context)));
     let mut text = String::new();
     text::encode(&mut text, &registry)?;
-    Ok(text)
+    Ok(match format {
+        Format::OpenMetrics => text,
+        Format::Prometheus => in_old_format(&text),
+    })
+}
+
+/// The text format of Prometheus for a text of OpenMetrics: it names a counter with the suffix
+/// everywhere, and knows neither units nor an end.
+fn in_old_format(openmetrics: &str) -> String {
+    let types = openmetrics.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let counters: HashSet<&str> =
+        types.filter_map(|family| family.strip_suffix(" counter")).collect();
+    let mut text = String::with_capacity(openmetrics.len());
+    for line in openmetrics.lines() {
+        let family = line.strip_prefix("# HELP ").or(line.strip_prefix("# TYPE "));
+        let family = family.and_then(|rest| rest.split_once(' '));
+        if let Some((name, rest)) = family.filter(|(name, _)| counters.contains(name)) {
+            let keyword = if line.starts_with("# HELP") { "HELP" } else { "TYPE" };
+            text.extend(["# ", keyword, " ", name, "_total ", rest, "\n"]);
+        } else if line != "# EOF" && !line.starts_with("# UNIT ") {
+            text.extend([line, "\n"]);
+        }
+    }
+    text
 }
 
 #[derive(Debug)]
@@ -303,4 +370,36 @@ fn encode_each<T>(
         value.encode(descriptor)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_is_the_one_that_a_client_prefers() {
+        let prometheus_2 = "application/openmetrics-text;version=1.0.0;q=0.5,\
+                            text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+        for accept in ["", "*/*", prometheus_2, "text/html, */*;q=0.8"] {
+            assert_eq!(Format::preferred(accept), Format::OpenMetrics, "{accept}");
+        }
+        let prometheus_1 = "application/vnd.google.protobuf;proto=x;q=0.7, \
+                            text/plain;version=0.0.4;q=0.3";
+        let other = "application/openmetrics-text;q=0.2, text/plain; q=0.9";
+        for accept in ["text/plain", "Text/Plain; version=0.0.4", prometheus_1, other] {
+            assert_eq!(Format::preferred(accept), Format::Prometheus, "{accept}");
+        }
+    }
+
+    #[test]
+    fn the_old_format_has_the_suffix_of_counters_in_their_comments() {
+        let openmetrics = "# HELP a_reads Reads.\n# TYPE a_reads counter\n\
+                           a_reads_total{x=\"# EOF\"} 3\n\
+                           # HELP a_size Size.\n# TYPE a_size gauge\n# UNIT a_size bytes\n\
+                           a_size 7\n# EOF\n";
+        let old = "# HELP a_reads_total Reads.\n# TYPE a_reads_total counter\n\
+                   a_reads_total{x=\"# EOF\"} 3\n\
+                   # HELP a_size Size.\n# TYPE a_size gauge\na_size 7\n";
+        assert_eq!(in_old_format(openmetrics), old);
+    }
 }

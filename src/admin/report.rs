@@ -74,6 +74,10 @@ pub struct Memory {
     pub row_caches_bytes: u64,
     /// What they may take.
     pub row_caches_budget_bytes: u64,
+    /// Requests and answers under way.
+    pub requests_bytes: u64,
+    /// What they may take, in part of the block cache.
+    pub requests_budget_bytes: u64,
 }
 
 /// A cache. What its capacity and size count depends on the cache.

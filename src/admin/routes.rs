@@ -5,7 +5,7 @@ use super::connection::Peer;
 use super::context::AdminContext;
 use super::error::AdminError;
 use super::jobs::Jobs;
-use super::metrics;
+use super::metrics::{self, Format};
 use super::operations::{CleanupScope, DeadToken, NewToken, RepairScopeChange};
 use super::report::{
     Caches, Compactions, Done, DrainReport, Health, Info, KeyspaceReport, LatencyReport,
@@ -28,8 +28,8 @@ use crate::storage::Storage;
 use crate::storage::compaction;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
@@ -442,8 +442,11 @@ async fn read_rack_file(
 
 async fn prometheus(
     State(Shared { context, .. }): State<Shared>,
+    headers: HeaderMap,
 ) -> Result<impl IntoResponse, AdminError> {
-    Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::render(context)?))
+    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    let format = Format::preferred(accept.unwrap_or_default());
+    Ok(([(CONTENT_TYPE, format.content_type())], metrics::render(context, format)?))
 }
 
 fn queried(query: Queried, context: &AdminContext) -> Result<Vec<FamilyId>, AdminError> {

@@ -4,6 +4,10 @@ use super::access::Access;
 use super::connection::{self, DRAIN};
 use super::context::AdminContext;
 use super::routes;
+use crate::base::clock::Clock;
+use crate::base::limited_log::LimitedLog;
+use crate::base::machine::ConnectionKind::Operator;
+use crate::base::seats::{Seat, Seats};
 use axum::Router;
 use std::io;
 use std::net::SocketAddr;
@@ -11,13 +15,16 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, interval_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Connections at a time; further ones wait to be accepted.
+/// Connections at a time. A further one takes the place of the one that has been idle the longest,
+/// so that slow clients shut no operator out.
 const MAX_CONNECTIONS: usize = 64;
+
+/// Shortest time between two log lines of one kind.
+const LOG_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Pause after the machine refused to accept a connection, as when file descriptors run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
@@ -65,7 +72,8 @@ impl AdminServer {
             let router = routes::router(Arc::clone(&context), access);
             let look = remember(&context);
             runtime.block_on(async {
-                let served = serve(listener, router, &stopped);
+                let entrance = Entrance::new(Arc::clone(&context.clock), &stopped);
+                let served = serve(listener, router, entrance);
                 tokio::select! {
                     () = served => {}
                     () = look => {}
@@ -87,20 +95,49 @@ async fn remember(context: &AdminContext) {
     }
 }
 
-/// Accepts until `stop` is cancelled, then lets answers under way end.
-async fn serve(listener: TcpListener, router: Router, stop: &CancellationToken) {
+/// Decides which connections are served.
+struct Entrance {
+    seats: Seats,
+    clock: Arc<dyn Clock>,
+    log: LimitedLog<&'static str>,
+    stop: CancellationToken,
+}
+
+impl Entrance {
+    fn new(clock: Arc<dyn Clock>, stop: &CancellationToken) -> Self {
+        let seats = Seats::new(MAX_CONNECTIONS, Arc::clone(&clock), stop.clone());
+        let log = LimitedLog::new("alexandra::admin", Arc::clone(&clock), LOG_INTERVAL);
+        Self { seats, clock, log, stop: stop.clone() }
+    }
+
+    /// A seat for a new connection; `None` if there is no room and no connection is idle.
+    async fn admit(&mut self, peer: SocketAddr) -> Option<Arc<Seat>> {
+        if self.seats.are_taken() || Operator.files_lacking() > 0 {
+            self.seats.settle().await;
+            let Some(ended) = self.seats.end_longest_idle() else {
+                let line = "closing a new admin connection: too many requests are under way";
+                self.log.warn(line, format_args!("{line} ({peer})"));
+                return None;
+            };
+            let line = "closing the admin connection that was idle the longest for a new one";
+            self.log.warn(line, format_args!("{line} ({})", ended.peer));
+        }
+        Some(self.seats.seat(peer))
+    }
+}
+
+/// Accepts until the entrance is stopped, then lets answers under way end.
+async fn serve(listener: TcpListener, router: Router, mut entrance: Entrance) {
     let tasks = TaskTracker::new();
-    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let stop = entrance.stop.clone();
     let accept = async {
         loop {
-            let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
             match listener.accept().await {
                 Ok((stream, peer)) => {
-                    let served = connection::serve(stream, peer, router.clone(), stop.clone());
-                    tasks.spawn(async move {
-                        served.await;
-                        drop(permit);
-                    });
+                    if let Some(seat) = entrance.admit(peer).await {
+                        let clock = Arc::clone(&entrance.clock);
+                        tasks.spawn(connection::serve(stream, seat, router.clone(), clock));
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {

@@ -18,6 +18,11 @@ impl AdminContext {
             let text = "was removed from the ring or replaced: it serves nobody".to_owned();
             troubles.push(Trouble { kind: TroubleKind::Removed, text });
         }
+        let conflict = self.member.with_gossip(|gossiper, _| gossiper.generation_conflict());
+        troubles.extend(
+            conflict
+                .map(|conflict| Trouble { kind: TroubleKind::Refused, text: conflict.to_string() }),
+        );
         troubles
     }
 

@@ -1,14 +1,15 @@
 //! What reads found, written as the structs of the wire straight from the cells.
 
 use super::Api;
-use crate::coordinator::Ticket;
+use crate::coordinator::{CoordinatorError, Row, Ticket};
 use crate::model::cell::Cell;
 use crate::model::comparator::Comparator;
 use crate::model::key::RowKey;
 use crate::model::slice::RowSlice;
 use crate::wire::codec::WireType;
-use crate::wire::types::{Column, ColumnOrSuperColumn, KeySlice, SuperColumn};
-use crate::wire::{Each, Encode, Failure, List, Map, Text};
+use crate::wire::types::{Column, ColumnOrSuperColumn, SuperColumn};
+use crate::wire::{Each, Encode, Failure, List, Text};
+use smallvec::SmallVec;
 use std::cmp::Ordering;
 
 /// One element of an answer.
@@ -78,18 +79,42 @@ pub(super) struct Columns {
     pub(super) row: RowSlice,
 }
 
+/// Cells that make one element of an answer, and go when it is written.
+struct Owned {
+    cells: SmallVec<[Cell; 1]>,
+    is_super_column: bool,
+}
+
+impl<'t> Encode<ColumnOrSuperColumn<'t>> for Owned {
+    fn encode(self, out: &mut Vec<u8>) {
+        let element = match self.cells.first() {
+            Some(cell) if !self.is_super_column => Element::Column(cell),
+            _ => Element::SuperColumn(&self.cells),
+        };
+        Encode::<ColumnOrSuperColumn<'t>>::encode(element, out);
+    }
+}
+
+/// Each cell is dropped when it is written: with a large answer the data of its cells and what is
+/// written of them are not both in memory as a whole.
 impl<'t> Encode<List<ColumnOrSuperColumn<'t>>> for Columns {
     fn encode(self, out: &mut Vec<u8>) {
-        if let Some(comparator) = &self.grouped_by {
-            let same = |a: &Cell, b: &Cell| {
-                comparator.compare(a.super_name(), b.super_name()) == Ordering::Equal
-            };
-            let elements = self.row.cells.chunk_by(same).map(Element::SuperColumn);
-            Encode::<List<ColumnOrSuperColumn<'t>>>::encode(Each(elements), out);
-        } else {
-            let elements = self.row.cells.iter().map(Element::Column);
-            Encode::<List<ColumnOrSuperColumn<'t>>>::encode(Each(elements), out);
-        }
+        let Self { grouped_by, row } = self;
+        let mut cells = row.cells.into_iter().peekable();
+        let elements = std::iter::from_fn(|| {
+            let mut group = SmallVec::from_buf([cells.next()?]);
+            if let Some(comparator) = &grouped_by {
+                let name = group[0].clone();
+                let is_same = |cell: &Cell| {
+                    comparator.compare(name.super_name(), cell.super_name()) == Ordering::Equal
+                };
+                while let Some(cell) = cells.next_if(is_same) {
+                    group.push(cell);
+                }
+            }
+            Some(Owned { cells: group, is_super_column: grouped_by.is_some() })
+        });
+        Encode::<List<ColumnOrSuperColumn<'t>>>::encode(Each(elements), out);
     }
 }
 
@@ -98,6 +123,13 @@ const WRITTEN_INLINE: usize = 256 << 10;
 
 /// What a cell costs to be written besides its bytes, in bytes.
 const CELL_COST: usize = 64;
+
+/// Rows that are read before they are written. Few enough that the blocks of data files that they
+/// are in take little memory.
+pub(super) const ROWS_AT_A_TIME: usize = 512;
+
+/// What a row costs to be written besides its key and cells, in bytes.
+const ROW_COST: usize = 32;
 
 /// An answer on its way to the client, with the ticket that it was read by.
 #[derive(Debug)]
@@ -122,7 +154,7 @@ pub(super) fn cost<'r>(rows: impl IntoIterator<Item = &'r RowSlice>) -> usize {
 
 impl<E> Prepared<E> {
     /// Makes an answer of this cost ready. A large one is written on another thread, since other
-    /// connections need this one.
+    /// connections need this one. The memory of its cells is enough for what is written.
     pub(super) async fn new<R: WireType>(
         api: &Api,
         cost: usize,
@@ -150,8 +182,91 @@ impl<R: WireType, E: Encode<R>> Encode<R> for Prepared<E> {
     fn encode(self, out: &mut Vec<u8>) {
         match self.form {
             Form::Found(answer) => answer.encode(out),
-            Form::Written(written) => out.extend_from_slice(&written),
+            Form::Written(written) => put_behind(out, written),
         }
+    }
+}
+
+/// Appends what is written to the head of a reply. Of many bytes there is no second copy.
+fn put_behind(head: &mut Vec<u8>, mut written: Vec<u8>) {
+    if written.len() <= WRITTEN_INLINE {
+        head.extend_from_slice(&written);
+    } else {
+        written.splice(0..0, head.drain(..));
+        *head = written;
+    }
+}
+
+/// A list or map of rows that are written as they are read: of all that was read, only some rows
+/// are in memory at a time.
+#[derive(Debug)]
+pub(super) struct Written {
+    bytes: Vec<u8>,
+    /// Where the number of rows stands.
+    count_at: usize,
+    count: usize,
+    ticket: Ticket,
+}
+
+impl Written {
+    /// A list or map without elements, of these wire types.
+    pub(super) fn new(types: &[u8], ticket: Ticket) -> Self {
+        let bytes = [types, &[0; 4]].concat();
+        Self { bytes, count_at: types.len(), count: 0, ticket }
+    }
+
+    /// A ticket for rows that are to be appended.
+    pub(super) fn scratch(&self) -> Ticket {
+        self.ticket.scratch()
+    }
+
+    /// Appends what `element` makes of each row. Many bytes are written on another thread, since
+    /// other connections need this one.
+    pub(super) async fn append(
+        &mut self,
+        api: &Api,
+        rows: Vec<Row>,
+        element: impl Fn(RowKey, RowSlice, &mut Vec<u8>) + Send + 'static,
+    ) -> Result<(), Failure> {
+        let keys: usize = rows.iter().map(|(key, _)| key.as_bytes().len() + ROW_COST).sum();
+        let cost = keys + cost(rows.iter().map(|(_, row)| row));
+        self.reserve(cost)?;
+        self.count += rows.len();
+        let mut bytes = std::mem::take(&mut self.bytes);
+        let write = move || {
+            for (key, row) in rows {
+                element(key, row, &mut bytes);
+            }
+            bytes
+        };
+        self.bytes = if cost <= WRITTEN_INLINE {
+            write()
+        } else {
+            api.coordinator.elsewhere(&mut self.ticket, write).await?
+        };
+        Ok(())
+    }
+
+    /// Makes room for more bytes, and takes memory for them. While they are moved to larger room
+    /// both are in memory.
+    fn reserve(&mut self, more: usize) -> Result<(), CoordinatorError> {
+        let (length, capacity) = (self.bytes.len(), self.bytes.capacity());
+        if length + more > capacity {
+            let grown = (length + more).max(capacity + capacity / 2);
+            self.ticket.charge(grown)?;
+            self.bytes.reserve_exact(grown - length);
+            self.ticket.give_back(capacity);
+        }
+        Ok(())
+    }
+}
+
+impl<R: WireType> Encode<R> for Written {
+    fn encode(self, out: &mut Vec<u8>) {
+        let Self { mut bytes, count_at, count, .. } = self;
+        let count = i32::try_from(count).unwrap_or(i32::MAX);
+        bytes[count_at..count_at + 4].copy_from_slice(&count.to_be_bytes());
+        put_behind(out, bytes);
     }
 }
 
@@ -162,45 +277,5 @@ pub(super) struct KeyText(pub(super) RowKey);
 impl<'t> Encode<Text<'t>> for KeyText {
     fn encode(self, out: &mut Vec<u8>) {
         Encode::<Text<'t>>::encode(self.0.as_bytes(), out);
-    }
-}
-
-/// The answer to a slice of several rows: the columns of each by its key.
-#[derive(Debug)]
-pub(super) struct ColumnsByKey {
-    /// The keys.
-    pub(super) keys: Vec<RowKey>,
-    /// Their rows, in the same order.
-    pub(super) rows: Vec<RowSlice>,
-    /// As in [`Columns`].
-    pub(super) grouped_by: Option<Comparator>,
-}
-
-impl<'t> Encode<Map<Text<'t>, List<ColumnOrSuperColumn<'t>>>> for ColumnsByKey {
-    fn encode(self, out: &mut Vec<u8>) {
-        let Self { keys, rows, grouped_by } = self;
-        let columns = rows.into_iter().map(|row| Columns { grouped_by: grouped_by.clone(), row });
-        let pairs = Each(keys.into_iter().map(KeyText).zip(columns));
-        Encode::<Map<Text<'t>, List<ColumnOrSuperColumn<'t>>>>::encode(pairs, out);
-    }
-}
-
-/// The answer to a range: rows in the order of their tokens, with what is selected of each.
-#[derive(Debug)]
-pub(super) struct RangeRows {
-    /// The rows.
-    pub(super) rows: Vec<(RowKey, RowSlice)>,
-    /// As in [`Columns`].
-    pub(super) grouped_by: Option<Comparator>,
-}
-
-impl<'t> Encode<List<KeySlice<'t>>> for RangeRows {
-    fn encode(self, out: &mut Vec<u8>) {
-        let Self { rows, grouped_by } = self;
-        let slice = |(key, row)| {
-            let columns = Columns { grouped_by: grouped_by.clone(), row };
-            KeySlice::fields(KeyText(key), columns)
-        };
-        Encode::<List<KeySlice<'t>>>::encode(Each(rows.into_iter().map(slice)), out);
     }
 }

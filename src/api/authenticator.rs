@@ -9,6 +9,12 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use tokio::task::JoinError;
+
+/// The system property that names the password file.
+const PASSWORDS: &str = "passwd.properties";
+/// The system property that names the access file.
+const ACCESS: &str = "access.properties";
 
 /// How a login is judged.
 #[derive(Debug, Clone)]
@@ -56,9 +62,15 @@ pub enum LoginError {
         /// The keyspace, which need not exist.
         keyspace: String,
     },
+    /// Others of its address fail, and it waited too long for its turn.
+    #[error("too many logins from this address fail: try again later")]
+    TooManyFailed,
     /// No file was configured.
-    #[error("logins are looked up in files, and the system property {0} names none")]
+    #[error("logins are looked up in files, and no -D{0}=FILE names one")]
     NoFile(&'static str),
+    /// The thread that reads the files ended early.
+    #[error("a login was given up: {0}")]
+    GivenUp(#[from] JoinError),
     /// A file cannot be read.
     #[error("cannot read {path}: {source}", path = path.display())]
     Unreadable {
@@ -88,25 +100,29 @@ impl Authenticator {
     pub fn requires_login(&self) -> bool {
         !matches!(self, Self::AllowAll)
     }
+}
 
+impl SimpleAuthenticator {
     /// Judges a login. Files are read on a thread that may block.
     pub(super) async fn login(
         &self,
         keyspace: &str,
         credentials: &Map<Text<'_>, Text<'_>>,
-    ) -> Result<(), Failure> {
-        let Self::Simple(simple) = self else { return Ok(()) };
+    ) -> Result<(), LoginError> {
         let owned = |(key, value): &(Text<'_>, Text<'_>)| (key.to_string(), value.to_string());
         let credentials: BTreeMap<String, String> = credentials.iter().map(owned).collect();
-        let (simple, keyspace) = (simple.clone(), keyspace.to_owned());
-        tokio::task::spawn_blocking(move || simple.check(&keyspace, &credentials))
-            .await
-            .map_err(|error| Failure::Internal(format!("a login was given up: {error}")))?
-            .map_err(Failure::from)
+        let (simple, keyspace) = (self.clone(), keyspace.to_owned());
+        tokio::task::spawn_blocking(move || simple.check(&keyspace, &credentials)).await?
     }
-}
 
-impl SimpleAuthenticator {
+    /// Reasons for which every login would be refused now.
+    pub fn faults(&self) -> Vec<LoginError> {
+        let mode = self.password_mode.clone().err().map(LoginError::Mode);
+        let passwords = read_properties(self.password_file.as_deref(), PASSWORDS).err();
+        let access = read_properties(self.access_file.as_deref(), ACCESS).err();
+        [mode, passwords, access].into_iter().flatten().collect()
+    }
+
     /// Judges a login. Reads both files, and so blocks.
     pub fn check(
         &self,
@@ -122,7 +138,7 @@ impl SimpleAuthenticator {
     }
 
     fn authenticate(&self, mode: PasswordMode, shown: &Credentials) -> Result<(), LoginError> {
-        let passwords = read_properties(self.password_file.as_deref(), "passwd.properties")?;
+        let passwords = read_properties(self.password_file.as_deref(), PASSWORDS)?;
         let matches = passwords.get(&shown.user).is_some_and(|stored| match mode {
             PasswordMode::Plain => *stored == shown.password,
             PasswordMode::Md5 => {
@@ -136,7 +152,7 @@ impl SimpleAuthenticator {
     }
 
     fn authorize(&self, keyspace: &str, user: String) -> Result<(), LoginError> {
-        let access = read_properties(self.access_file.as_deref(), "access.properties")?;
+        let access = read_properties(self.access_file.as_deref(), ACCESS)?;
         let users = access.get(keyspace).map_or("", String::as_str);
         if users.split(',').any(|listed| listed == user) {
             return Ok(());
@@ -149,11 +165,13 @@ impl From<LoginError> for Failure {
     fn from(error: LoginError) -> Self {
         let text = error.to_string();
         match error {
-            LoginError::Mode(_) | LoginError::Missing(_) | LoginError::Password { .. } => {
-                Self::Authentication(text)
-            }
+            LoginError::Mode(_)
+            | LoginError::Missing(_)
+            | LoginError::Password { .. }
+            | LoginError::TooManyFailed => Self::Authentication(text),
             LoginError::Unauthorized { .. } => Self::Authorization(text),
             LoginError::NoFile(_)
+            | LoginError::GivenUp(_)
             | LoginError::Unreadable { .. }
             | LoginError::Malformed { .. } => Self::Internal(text),
         }

@@ -7,7 +7,7 @@
 //!       row_batch             the elements of a batch
 //!       answers               what was found, written as the structs of the wire
 //!     describe, schema_text   properties, keyspaces, ring
-//!     login, authenticator    who may log in
+//!     login, login_turns, authenticator    who may log in, and how often
 //!     family, keys, names, paths, predicates, levels    checks of arguments, in the order of 0.6
 //!       invalid_request       all that can be wrong, with the texts of 0.6
 //! ```
@@ -20,6 +20,7 @@ pub mod invalid_request;
 mod keys;
 mod levels;
 mod login;
+mod login_turns;
 mod names;
 mod paths;
 mod predicates;
@@ -32,7 +33,7 @@ mod service;
 mod tests;
 mod writes;
 
-pub use authenticator::{Authenticator, SimpleAuthenticator};
+pub use authenticator::{Authenticator, LoginError, SimpleAuthenticator};
 pub use invalid_request::InvalidRequest;
 
 use crate::base::clock::Clock;
@@ -40,6 +41,8 @@ use crate::config::settings::{ColumnFamilySettings, KeyspaceSettings};
 use crate::coordinator::Coordinator;
 use crate::model::schema::{ColumnFamilySchema, Schema};
 use crate::wire::{ApiVersion, Failure};
+use login_turns::LoginTurns;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// What the API needs to know.
@@ -72,14 +75,22 @@ pub struct Api {
     keyspaces: Vec<KeyspaceSettings>,
     config_text: String,
     authenticator: Authenticator,
+    login_turns: Arc<LoginTurns>,
     clock: Arc<dyn Clock>,
     coordinator: Arc<Coordinator>,
 }
 
-/// What belongs to one connection.
-#[derive(Debug, Default)]
+/// The state of one connection.
+#[derive(Debug)]
 pub struct Session {
+    client: IpAddr,
     logged_in: bool,
+}
+
+impl From<SocketAddr> for Session {
+    fn from(client: SocketAddr) -> Self {
+        Self { client: client.ip(), logged_in: false }
+    }
 }
 
 impl Api {
@@ -94,6 +105,7 @@ impl Api {
             keyspaces,
             config_text,
             authenticator,
+            login_turns: Arc::default(),
             clock,
             coordinator,
         }

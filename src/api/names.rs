@@ -5,15 +5,6 @@ use super::invalid_request::InvalidRequest;
 use crate::model::cell::MAX_NAME_LENGTH;
 use crate::model::comparator::Comparator;
 
-/// The comparator of the columns of a super column if there is one, else of the family.
-pub(super) fn comparator<'s>(family: Family<'s>, super_name: Option<&[u8]>) -> &'s Comparator {
-    let family = family.schema;
-    match (super_name, family.subcolumn_comparator()) {
-        (Some(_), Some(subcolumns)) => subcolumns,
-        _ => family.comparator(),
-    }
-}
-
 /// Names of columns of the super column, or without one of columns or super columns of a row.
 pub(super) fn check_names<'n>(
     family: Family<'_>,
@@ -26,7 +17,7 @@ pub(super) fn check_names<'n>(
             return Err(family.refuse(InvalidRequest::NotSuper));
         }
     }
-    let comparator = comparator(family, super_name);
+    let comparator = family.schema.comparator_below(super_name);
     names.into_iter().try_for_each(|name| check_name(comparator, name))
 }
 

@@ -2,7 +2,7 @@
 
 use super::family::Family;
 use super::invalid_request::InvalidRequest;
-use super::names::{check_names, comparator};
+use super::names::check_names;
 use crate::model::slice::Slice;
 use crate::wire::ApiVersion;
 use crate::wire::types::{SlicePredicate, SliceRange};
@@ -41,7 +41,7 @@ pub(super) fn check_slice_range(
     super_name: Option<&[u8]>,
     range: &SliceRange<'_>,
 ) -> Result<usize, InvalidRequest> {
-    let comparator = comparator(family, super_name);
+    let comparator = family.schema.comparator_below(super_name);
     comparator.validate(range.start)?;
     comparator.validate(range.finish)?;
     let limit = usize::try_from(range.count).map_err(|_| InvalidRequest::NegativeCount)?;

@@ -1,7 +1,7 @@
 //! Reads of neighbouring rows.
 
 use super::Api;
-use super::answers::{KeyText, Prepared, RangeRows, cost};
+use super::answers::{Columns, KeyText, ROWS_AT_A_TIME, Written};
 use super::family::{Family, check_keyspace};
 use super::invalid_request::InvalidRequest;
 use super::levels::range_level;
@@ -11,9 +11,14 @@ use super::reads::grouped_by;
 use crate::coordinator::{ConsistencyLevel, CoordinatorError, RowCursor};
 use crate::model::slice::Slice;
 use crate::ring::{KeyBounds, Partitioner, RowRange, TokenRange};
+use crate::wire::codec::WireType;
 use crate::wire::service::{GetKeyRangeArgs, GetRangeSliceArgs, GetRangeSlicesArgs};
-use crate::wire::types::{ColumnParent, KeyRange, SlicePredicate};
+use crate::wire::types::{ColumnParent, KeyRange, KeySlice, SlicePredicate};
 use crate::wire::{ApiVersion, Each, Encode, Failure, List, Text};
+use tokio::time::{Instant, timeout_at};
+
+/// How many times fewer rows are read at a time when they take too much memory.
+const FEWER: usize = 8;
 
 /// Rows that `get_key_range` reads at a time while it looks for rows that are not empty.
 const KEY_RANGE_PAGE: usize = 256;
@@ -21,7 +26,7 @@ const KEY_RANGE_PAGE: usize = 256;
 pub(super) async fn get_range_slices<'a>(
     api: &'a Api,
     args: GetRangeSlicesArgs<'a>,
-) -> Result<Prepared<RangeRows>, Failure> {
+) -> Result<Written, Failure> {
     let (family, slice) = check_columns(api, &args.keyspace, &args.column_parent, &args.predicate)?;
     let rows = check_key_range(api.coordinator.partitioner(), &args.range)?;
     let level = range_level(args.consistency_level)?;
@@ -31,7 +36,7 @@ pub(super) async fn get_range_slices<'a>(
 pub(super) async fn get_range_slice<'a>(
     api: &'a Api,
     args: GetRangeSliceArgs<'a>,
-) -> Result<Prepared<RangeRows>, Failure> {
+) -> Result<Written, Failure> {
     let (family, slice) = check_columns(api, &args.keyspace, &args.column_parent, &args.predicate)?;
     let range = KeyRange {
         start_key: Some(args.start_key),
@@ -79,7 +84,7 @@ pub(super) async fn get_key_range(
         let page = scan.await?;
         let visible = cursor.take(max, page).filter(|(_, row)| row.count > 0);
         for (key, _) in visible.take(wanted - keys.len()) {
-            whole.take_room_for(&key).map_err(CoordinatorError::from)?;
+            whole.charge_key(&key).map_err(CoordinatorError::from)?;
             keys.push(KeyText(key));
         }
     }
@@ -139,17 +144,46 @@ fn positive(count: i32) -> Option<usize> {
     usize::try_from(count).ok().filter(|&count| count > 0)
 }
 
+/// Reads the rows, some at a time, and writes them.
 async fn scan(
     api: &Api,
     family: Family<'_>,
     slice: Slice,
     rows: Rows,
     level: ConsistencyLevel,
-) -> Result<Prepared<RangeRows>, Failure> {
-    let (ranges, mut ticket) = (&rows.ranges, api.coordinator.ticket());
-    let scan = api.coordinator.scan(family.id, ranges, &slice, rows.max, level, &mut ticket);
-    let rows = scan.await?;
-    let cost = cost(rows.iter().map(|(_, row)| row));
-    let answer = RangeRows { rows, grouped_by: grouped_by(family, &slice) };
-    Prepared::new(api, cost, answer, ticket).await
+) -> Result<Written, Failure> {
+    let grouped_by = grouped_by(family, &slice);
+    let mut answer = Written::new(&[KeySlice::TYPE], api.coordinator.ticket());
+    let deadline = Instant::now() + api.coordinator.rpc_timeout();
+    let (mut left, mut at_a_time) = (rows.max, ROWS_AT_A_TIME);
+    for range in rows.ranges {
+        let mut cursor = RowCursor::new(api.coordinator.partitioner(), range);
+        while left > 0 && !cursor.is_at_end() {
+            let asked = cursor.rows_for(at_a_time.min(left));
+            let (ranges, mut scratch) = (std::slice::from_ref(cursor.range()), answer.scratch());
+            let page = api.coordinator.scan(family.id, ranges, &slice, asked, level, &mut scratch);
+            let page = timeout_at(deadline, page).await.map_err(|_| Failure::TimedOut)?;
+            if matches!(page, Err(CoordinatorError::TooLarge(_))) && at_a_time > 1 {
+                at_a_time /= FEWER;
+                continue;
+            }
+            let mut page = page?;
+            // The usual case: no rows were read before, and none will be.
+            let is_all = asked == left;
+            if !is_all {
+                page = cursor.take(asked, page).take(left).collect();
+            }
+            left -= page.len();
+            let grouped_by = grouped_by.clone();
+            let element = move |key, row, out: &mut Vec<u8>| {
+                let columns = Columns { grouped_by: grouped_by.clone(), row };
+                KeySlice::fields(KeyText(key), columns).encode(out);
+            };
+            answer.append(api, page, element).await?;
+            if is_all {
+                break;
+            }
+        }
+    }
+    Ok(answer)
 }

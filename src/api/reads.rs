@@ -1,20 +1,24 @@
 //! Reads of rows by key.
 
 use super::Api;
-use super::answers::{Columns, ColumnsByKey, Found, KeyText, Prepared, cost};
+use super::answers::{Columns, Found, KeyText, Prepared, ROWS_AT_A_TIME, Written, cost};
 use super::family::Family;
 use super::invalid_request::InvalidRequest;
 use super::keys::check_key;
 use super::levels::read_level;
 use super::paths::{Target, check_parent, check_path};
 use super::predicates::check_predicate;
+use crate::coordinator::ConsistencyLevel;
 use crate::model::comparator::Comparator;
 use crate::model::key::RowKey;
+use crate::model::schema::FamilyId;
 use crate::model::slice::{RowSlice, Slice};
+use crate::wire::codec::WireType;
 use crate::wire::service::{GetArgs, GetCountArgs, GetSliceArgs, MultigetArgs, MultigetSliceArgs};
 use crate::wire::types::ColumnOrSuperColumn;
-use crate::wire::{Each, Encode, Failure, Map, Text};
+use crate::wire::{Encode, Failure, List, Text};
 use std::collections::HashSet;
+use tokio::time::{Instant, timeout_at};
 
 pub(super) async fn get(api: &Api, args: GetArgs<'_>) -> Result<Prepared<Found>, Failure> {
     let (family, target) = check_path(&api.schema, &args.keyspace, &args.column_path)?;
@@ -29,18 +33,18 @@ pub(super) async fn get(api: &Api, args: GetArgs<'_>) -> Result<Prepared<Found>,
     Prepared::new(api, cost([&row]), found(target, row), ticket).await
 }
 
-pub(super) async fn multiget<'a>(
-    api: &'a Api,
-    args: MultigetArgs<'a>,
-) -> Result<impl Encode<Map<Text<'static>, ColumnOrSuperColumn<'static>>>, Failure> {
+pub(super) async fn multiget(api: &Api, args: MultigetArgs<'_>) -> Result<Written, Failure> {
     let (family, target) = check_path(&api.schema, &args.keyspace, &args.column_path)?;
     let keys = distinct_keys(&args.keys)?;
-    let slice = target.slice(family);
-    let mut ticket = api.coordinator.ticket();
-    let level = read_level(args.consistency_level)?;
-    let rows = api.coordinator.read_many(family.id, &keys, &slice, level, &mut ticket).await?;
-    let found = rows.into_iter().map(move |row| found(target, row));
-    Ok(Each(keys.into_iter().map(KeyText).zip(found)))
+    let rows = RowsByKey {
+        family: family.id,
+        keys,
+        slice: target.slice(family),
+        level: read_level(args.consistency_level)?,
+    };
+    let is_super_column = matches!(target, Target::SuperColumn(_));
+    let found = move |row| Found { row, is_super_column };
+    rows.write::<ColumnOrSuperColumn<'static>, _>(api, found).await
 }
 
 pub(super) async fn get_slice<'a>(
@@ -59,20 +63,54 @@ pub(super) async fn get_slice<'a>(
     Prepared::new(api, cost, answer, ticket).await
 }
 
-pub(super) async fn multiget_slice<'a>(
-    api: &'a Api,
-    args: MultigetSliceArgs<'a>,
-) -> Result<Prepared<ColumnsByKey>, Failure> {
+pub(super) async fn multiget_slice(
+    api: &Api,
+    args: MultigetSliceArgs<'_>,
+) -> Result<Written, Failure> {
     let family = check_parent(&api.schema, &args.keyspace, &args.column_parent)?;
     let super_name = args.column_parent.super_column;
     let slice = check_predicate(api.version, family, super_name, &args.predicate)?;
     let keys = distinct_keys(&args.keys)?;
-    let mut ticket = api.coordinator.ticket();
+    let grouped_by = grouped_by(family, &slice);
     let level = read_level(args.consistency_level)?;
-    let rows = api.coordinator.read_many(family.id, &keys, &slice, level, &mut ticket).await?;
-    let cost = cost(&rows);
-    let answer = ColumnsByKey { keys, rows, grouped_by: grouped_by(family, &slice) };
-    Prepared::new(api, cost, answer, ticket).await
+    let columns = move |row| Columns { grouped_by: grouped_by.clone(), row };
+    let rows = RowsByKey { family: family.id, keys, slice, level };
+    rows.write::<List<ColumnOrSuperColumn<'static>>, _>(api, columns).await
+}
+
+/// The same columns of several rows.
+struct RowsByKey {
+    family: FamilyId,
+    keys: Vec<RowKey>,
+    slice: Slice,
+    level: ConsistencyLevel,
+}
+
+impl RowsByKey {
+    /// Reads the rows, some at a time, and writes a map from their keys to what `value` makes of
+    /// them.
+    async fn write<V: WireType, E: Encode<V>>(
+        self,
+        api: &Api,
+        value: impl Fn(RowSlice) -> E + Clone + Send + 'static,
+    ) -> Result<Written, Failure> {
+        let Self { family, keys, slice, level } = self;
+        let mut answer = Written::new(&[Text::TYPE, V::TYPE], api.coordinator.ticket());
+        let deadline = Instant::now() + api.coordinator.rpc_timeout();
+        for keys in keys.chunks(ROWS_AT_A_TIME) {
+            let mut scratch = answer.scratch();
+            let rows = api.coordinator.read_many(family, keys, &slice, level, &mut scratch);
+            let rows = timeout_at(deadline, rows).await.map_err(|_| Failure::TimedOut)??;
+            let rows = keys.iter().cloned().zip(rows).collect();
+            let value = value.clone();
+            let pair = move |key, row, out: &mut Vec<u8>| {
+                KeyText(key).encode(out);
+                value(row).encode(out);
+            };
+            answer.append(api, rows, pair).await?;
+        }
+        Ok(answer)
+    }
 }
 
 pub(super) async fn get_count(api: &Api, args: GetCountArgs<'_>) -> Result<i32, Failure> {

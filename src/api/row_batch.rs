@@ -2,7 +2,7 @@
 
 use super::family::{Family, check_keyspace};
 use super::invalid_request::InvalidRequest;
-use super::names::{check_name, check_names, check_super_name, comparator};
+use super::names::{check_name, check_names, check_super_name};
 use super::paths::check_target;
 use super::predicates::check_slice_range;
 use crate::config::settings::SYSTEM_KEYSPACE;
@@ -110,7 +110,7 @@ impl<'a> FamilyBatch<'_, 'a> {
         let super_name = super_column.name;
         check_target(family, Some(super_name), Some(first.name))?;
         self.push_column(super_name, first)?;
-        let comparator = comparator(family, Some(super_name));
+        let comparator = family.schema.comparator_below(Some(super_name));
         for column in rest {
             check_name(comparator, column.name)?;
             self.push_column(super_name, column)?;

@@ -1,31 +1,90 @@
 //! Memory that many holders share: each takes some of it, and is refused when it is used up.
 
-use std::sync::Arc;
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
+
+/// What a lender gives and gets back at a time, in bytes.
+const LOAN_STEP: usize = 4 << 20;
 
 /// Bytes that holders may have together. What is taken of a part counts in the whole as well.
 #[derive(Debug)]
 pub struct Budget {
     used: AtomicUsize,
     limit: usize,
-    whole: Option<Arc<Budget>>,
-    /// Wakes those that wait until something is given back, to this budget or to another part.
-    freed: Arc<Notify>,
+    whole: Option<Whole>,
+    /// Wakes those that wait for memory of this budget or of a part of it; unused in a part.
+    freed: Notify,
+    /// What helps out, if anything does; unused in a part.
+    loan: OnceLock<Loan>,
+}
+
+/// A holder of memory that can do with less while others need it, such as a cache.
+pub trait Lender: Send + Sync + Debug {
+    /// Does without this many bytes from now on, in place of what it lent before.
+    fn lend(&self, bytes: usize);
+}
+
+/// The last bytes of a budget, which belong to a lender while they are not used.
+#[derive(Debug)]
+struct Loan {
+    lender: Arc<dyn Lender>,
+    /// Bytes of the budget that are not lent.
+    own: usize,
+    lent: AtomicUsize,
+    /// Held while the lender changes its size.
+    changes: Mutex<()>,
+}
+
+/// What a part is a part of.
+#[derive(Debug)]
+struct Whole {
+    budget: Arc<Budget>,
+    /// Bytes of the part that are not counted in the whole.
+    uncounted: usize,
+    /// The bytes that are.
+    counted: AtomicUsize,
 }
 
 impl Budget {
     /// A budget of so many bytes.
     pub fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { used: AtomicUsize::new(0), limit, whole: None, freed: Arc::default() })
+        Arc::new(Self::with(limit, None))
     }
 
-    /// A part of this budget, of which no more than `limit` bytes may be used.
+    fn with(limit: usize, whole: Option<Whole>) -> Self {
+        let (used, freed, loan) = (AtomicUsize::new(0), Notify::new(), OnceLock::new());
+        Self { used, limit, whole, freed, loan }
+    }
+
+    /// The last `bytes` of this budget are those of a lender, which has them while they are not
+    /// used. To be called once, for a budget that is no part.
+    pub fn borrow_from(&self, lender: Arc<dyn Lender>, bytes: usize) {
+        let own = self.limit.saturating_sub(bytes);
+        let (lent, changes) = (AtomicUsize::new(0), Mutex::new(()));
+        self.loan.get_or_init(|| Loan { lender, own, lent, changes });
+    }
+
+    /// A part of this budget, of which no more than `limit` bytes may be used. They are given back
+    /// when it is dropped.
     pub fn part(self: &Arc<Self>, limit: usize) -> Arc<Self> {
-        let limit = limit.min(self.limit);
-        let (whole, freed) = (Some(Arc::clone(self)), Arc::clone(&self.freed));
-        Arc::new(Self { used: AtomicUsize::new(0), limit, whole, freed })
+        self.part_beyond(0, limit)
+    }
+
+    /// A part for one request. Its first `uncounted` bytes do not count in the whole, so that small
+    /// requests do not compete for a counter. The others count until the part is dropped: until
+    /// then the most that it ever had.
+    pub fn part_beyond(self: &Arc<Self>, uncounted: usize, limit: usize) -> Arc<Self> {
+        let budget = Arc::clone(self);
+        let whole = Some(Whole { budget, uncounted, counted: AtomicUsize::new(0) });
+        Arc::new(Self::with(limit.min(self.limit), whole))
+    }
+
+    /// The budget of which this is a part.
+    pub fn whole(&self) -> Option<&Arc<Self>> {
+        self.whole.as_ref().map(|whole| &whole.budget)
     }
 
     /// Most bytes that it gives.
@@ -47,9 +106,11 @@ impl Budget {
     #[must_use = "what was not taken must not be used"]
     pub fn try_take(&self, bytes: usize) -> bool {
         let used = self.used.fetch_add(bytes, Ordering::AcqRel) + bytes;
-        let is_taken =
-            used <= self.limit && self.whole.as_ref().is_none_or(|whole| whole.try_take(bytes));
-        if !is_taken {
+        let is_taken = used <= self.limit
+            && self.whole.as_ref().is_none_or(|whole| whole.count(used, bytes, Self::try_take));
+        if is_taken {
+            self.settle_loan();
+        } else {
             self.used.fetch_sub(bytes, Ordering::AcqRel);
         }
         is_taken
@@ -57,19 +118,42 @@ impl Budget {
 
     /// Takes so many bytes, also beyond the limit: for what is in memory already.
     pub fn take(&self, bytes: usize) {
-        self.used.fetch_add(bytes, Ordering::AcqRel);
+        let used = self.used.fetch_add(bytes, Ordering::AcqRel) + bytes;
         if let Some(whole) = &self.whole {
-            whole.take(bytes);
+            whole.count(used, bytes, |budget, bytes| {
+                budget.take(bytes);
+                true
+            });
         }
+        self.settle_loan();
     }
 
     /// Gives back bytes that were taken.
     pub fn give_back(&self, bytes: usize) {
-        if let Some(whole) = &self.whole {
-            whole.give_back(bytes);
+        if bytes == 0 {
+            return;
         }
         self.used.fetch_sub(bytes, Ordering::AcqRel);
-        self.freed.notify_waiters();
+        self.settle_loan();
+        match &self.whole {
+            Some(Whole { budget, uncounted: 0, .. }) => budget.give_back(bytes),
+            Some(_) => {}
+            None => self.freed.notify_waiters(),
+        }
+    }
+
+    /// Has the lender do without what is used beyond the own bytes.
+    fn settle_loan(&self) {
+        let Some(Loan { lender, own, lent, changes }) = self.loan.get() else { return };
+        let wanted = || self.used().saturating_sub(*own).next_multiple_of(LOAN_STEP);
+        if wanted() == lent.load(Ordering::Relaxed) {
+            return;
+        }
+        let _changing = changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = wanted();
+        if lent.swap(bytes, Ordering::Relaxed) != bytes {
+            lender.lend(bytes);
+        }
     }
 
     /// Takes so many bytes, and waits for them no longer than `patience`. False also if there can
@@ -81,9 +165,13 @@ impl Budget {
         if bytes > self.limit {
             return false;
         }
+        let mut root = self;
+        while let Some(whole) = root.whole() {
+            root = whole;
+        }
         let taking = async {
             loop {
-                let freed = self.freed.notified();
+                let freed = root.freed.notified();
                 if self.try_take(bytes) {
                     return;
                 }
@@ -91,6 +179,40 @@ impl Budget {
             }
         };
         tokio::time::timeout(patience, taking).await.is_ok()
+    }
+}
+
+impl Whole {
+    /// Counts in the whole a part that has taken `bytes` and uses `used` now.
+    fn count(&self, used: usize, bytes: usize, take: impl Fn(&Budget, usize) -> bool) -> bool {
+        if self.uncounted == 0 {
+            return take(&self.budget, bytes);
+        }
+        let wanted = used.saturating_sub(self.uncounted);
+        let mut counted = self.counted.load(Ordering::Acquire);
+        while counted < wanted {
+            if !take(&self.budget, wanted - counted) {
+                return false;
+            }
+            let (acq_rel, acquire) = (Ordering::AcqRel, Ordering::Acquire);
+            match self.counted.compare_exchange(counted, wanted, acq_rel, acquire) {
+                Ok(_) => return true,
+                Err(now) => {
+                    self.budget.give_back(wanted - counted);
+                    counted = now;
+                }
+            }
+        }
+        true
+    }
+}
+
+impl Drop for Budget {
+    fn drop(&mut self) {
+        if let Some(Whole { budget, uncounted, counted }) = &mut self.whole {
+            let counted = if *uncounted == 0 { &mut self.used } else { counted };
+            budget.give_back(*counted.get_mut());
+        }
     }
 }
 
@@ -129,8 +251,12 @@ impl Charge {
 
     /// The same, but waits for memory that others hold, no longer than `patience`.
     pub async fn set_within(&mut self, bytes: usize, patience: Duration) -> bool {
-        if bytes > self.bytes && !self.budget.wait_for(bytes - self.bytes, patience).await {
-            return false;
+        if bytes > self.bytes {
+            // What is held already counts as well.
+            let is_possible = bytes <= self.budget.limit();
+            if !is_possible || !self.budget.wait_for(bytes - self.bytes, patience).await {
+                return false;
+            }
         }
         self.bytes = self.bytes.max(bytes);
         self.set(bytes);
@@ -200,6 +326,46 @@ mod tests {
         large.take(5);
         small.give_back(30);
         assert_eq!((small.used(), large.used(), whole.used()), (0, 75, 75));
+    }
+
+    #[test]
+    fn the_first_bytes_of_a_request_do_not_count_in_the_whole() {
+        let whole = Budget::new(100);
+        let (one, other) = (whole.part_beyond(30, 90), whole.part_beyond(30, 90));
+        assert!(one.try_take(20) && one.try_take(30) && other.try_take(90));
+        assert_eq!((one.used(), other.used(), whole.used()), (50, 90, 80));
+        assert!(!one.try_take(51), "beyond its limit");
+        assert!(!one.try_take(40), "beyond what the other leaves");
+        assert!(one.try_take(20));
+        one.give_back(70);
+        assert_eq!((one.used(), whole.used()), (0, 100));
+        drop(one);
+        assert_eq!(whole.used(), 60);
+    }
+
+    #[derive(Debug, Default)]
+    struct Cache(AtomicUsize);
+
+    impl Lender for Cache {
+        fn lend(&self, bytes: usize) {
+            self.0.store(bytes, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_lender_does_without_what_is_used_and_gets_it_back() {
+        let (whole, cache) = (Budget::new(20 << 20), Arc::<Cache>::default());
+        whole.borrow_from(Arc::clone(&cache) as _, 10 << 20);
+        let lent = || cache.0.load(Ordering::Relaxed) >> 20;
+        let part = whole.part(20 << 20);
+        assert!(part.try_take(10 << 20));
+        assert_eq!(lent(), 0);
+        assert!(part.try_take(1 << 20));
+        assert_eq!(lent(), 4, "a step");
+        assert!(part.try_take(4 << 20) && !part.try_take(6 << 20));
+        assert_eq!(lent(), 8, "what was refused is not lent");
+        drop(part);
+        assert_eq!(lent(), 0);
     }
 
     #[tokio::test(start_paused = true)]

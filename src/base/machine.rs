@@ -10,6 +10,9 @@ use std::{fs, io};
 /// Where control groups are mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
+/// Has an entry for each open file of this process.
+const OPEN_FILES: &str = "/proc/self/fd";
+
 /// Says in which control groups this process is.
 const OWN_CGROUPS: &str = "/proc/self/cgroup";
 
@@ -77,6 +80,50 @@ pub fn raise_file_limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
+/// Files of the last of a process that are kept for storage and for connections that matter more
+/// than those of clients: enough for the flushes and compactions that may run at once.
+const MOST_RESERVED_FILES: u64 = 256;
+
+/// Connections by whom they are with. Each kind leaves files for the kinds after it, and all of
+/// them leave some for storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnectionKind {
+    /// Thrift clients.
+    Client,
+    /// Other nodes.
+    Peer,
+    /// The admin side.
+    Operator,
+}
+
+impl ConnectionKind {
+    /// Files that connections of this kind leave, of so many that may be open.
+    pub fn reserved_files(self, limit: u64) -> u64 {
+        let reserved = MOST_RESERVED_FILES.min(limit / 4);
+        match self {
+            Self::Client => reserved,
+            Self::Peer => reserved * 3 / 4,
+            Self::Operator => reserved / 2,
+        }
+    }
+
+    /// How many files too many are open for connections of this kind.
+    pub fn files_lacking(self) -> u64 {
+        let Some(limit) = getrlimit(Resource::Nofile).current else { return 0 };
+        open_files().saturating_sub(limit - self.reserved_files(limit))
+    }
+}
+
+/// Files that this process has open; 0 if the machine does not tell.
+pub fn open_files() -> u64 {
+    // Since Linux 6.2 the directory has their number as its size.
+    let size = fs::metadata(OPEN_FILES).map_or(0, |directory| directory.len());
+    if size > 0 {
+        return size;
+    }
+    fs::read_dir(OPEN_FILES).map_or(0, |files| files.count() as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,5 +156,23 @@ mod tests {
         assert!(memory_bytes() > 16 << 20);
         assert!(resident_bytes().is_none_or(|bytes| bytes > 1 << 20 && bytes < memory_bytes()));
         assert!(raise_file_limit().is_none_or(|files| files > 16));
+    }
+
+    #[test]
+    fn open_files_are_counted() {
+        // Other tests open files meanwhile.
+        let many: Vec<_> = (0..500).map(|_| fs::File::open(OPEN_FILES).unwrap()).collect();
+        let open = open_files();
+        assert!((500..2000).contains(&open), "{open}");
+        drop(many);
+    }
+
+    #[test]
+    fn each_kind_of_connection_leaves_files_for_what_matters_more() {
+        let kinds = [ConnectionKind::Client, ConnectionKind::Peer, ConnectionKind::Operator];
+        assert_eq!(kinds.map(|kind| kind.reserved_files(1024)), [256, 192, 128]);
+        assert_eq!(kinds.map(|kind| kind.reserved_files(1_000_000)), [256, 192, 128]);
+        assert_eq!(kinds.map(|kind| kind.reserved_files(64)), [16, 12, 8]);
+        assert_eq!(ConnectionKind::Client.files_lacking(), 0);
     }
 }

@@ -3,10 +3,14 @@
 pub mod budget;
 pub mod bytes;
 pub mod clock;
+pub mod context;
 pub mod events;
 pub mod fs;
+pub mod intake;
 pub mod java;
+pub mod limited_log;
 pub mod machine;
+pub mod seats;
 pub mod shared_bytes;
 pub mod sim_fs;
 pub mod utc;

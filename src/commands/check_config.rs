@@ -1,9 +1,11 @@
-//! `alexandra check-config`: what a node would run with.
+//! `alexandra check-config`: the settings that a node would run with, or all that keeps it from
+//! running.
 
 use super::offline::FAILED;
 use super::output;
-use crate::config::{ConfigError, Settings, describe};
+use crate::config::{ConfigErrors, Loader, Placements, Properties, describe};
 use crate::model::comparator::ComparatorRegistry;
+use crate::node::{self, NodeError};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -11,32 +13,41 @@ use std::process::ExitCode;
 pub(super) struct Arguments {
     /// A storage-conf.xml, or the directory that holds it; without it the built-in one
     file: Option<PathBuf>,
+
+    /// A system property as of old, such as -DrackFile=FILE
+    #[arg(short = 'D', value_name = "NAME=VALUE")]
+    properties: Vec<String>,
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
     let comparators = ComparatorRegistry::default();
-    let loaded = match &arguments.file {
-        Some(file) => Settings::load(file, &comparators),
-        None => Settings::embedded(&comparators),
-    };
-    match loaded {
-        Ok(loaded) => {
-            for note in &loaded.notes {
+    let properties = Properties::parse(&arguments.properties);
+    let file = arguments.file.clone().or_else(|| properties.config_directory());
+    let loaded = match Loader::for_check(&comparators).load(file.as_deref()) {
+        Ok(loaded) => loaded,
+        Err(errors) => {
+            for note in &errors.notes {
                 complain!("{note}");
             }
-            output::text(&describe(&loaded));
-            output::finish_telling(ExitCode::SUCCESS, FAILED)
+            complain!("{errors}");
+            return refuse(&errors);
         }
-        Err(error) => {
-            complain!("{}", error.log_line());
-            refuse(&error)
-        }
+    };
+    output::text(&describe(&loaded));
+    for fault in node::login_faults(&loaded.settings, &properties) {
+        complain!("warning: Authenticator: every login will be refused: {fault}");
     }
+    if let Err(error) = Placements::read(&loaded.settings, &properties) {
+        let error = NodeError::from(error);
+        complain!("{error}");
+        return ExitCode::from(error.exit_code());
+    }
+    output::finish_telling(ExitCode::SUCCESS, FAILED)
 }
 
-/// Prints the line that the original prints for a configuration that it refuses, and says how to
-/// exit. What is wrong with it goes to the log.
-pub(super) fn refuse(error: &ConfigError) -> ExitCode {
-    complain!("{}", error.class().stderr_line());
-    ExitCode::from(error.exit_code())
+/// Prints the line that the original prints for a configuration that it refuses, and returns how
+/// to exit. The errors are told elsewhere.
+pub(super) fn refuse(errors: &ConfigErrors) -> ExitCode {
+    complain!("{}", errors.class().stderr_line());
+    ExitCode::from(errors.exit_code())
 }

@@ -3,7 +3,7 @@
 use crate::base::clock::SystemClock;
 use crate::base::events::Events;
 use crate::base::fs::OsFileSystem;
-use crate::config::{ConfigError, Settings};
+use crate::config::{Loader, Settings};
 use crate::model::comparator::ComparatorRegistry;
 use crate::storage::engine::Components;
 use std::path::{Path, PathBuf};
@@ -25,13 +25,10 @@ impl ConfigArguments {
     /// The settings that the server would run with; what is wrong with them is said.
     pub(super) fn load(&self) -> Result<Settings, ExitCode> {
         let comparators = ComparatorRegistry::default();
-        let loaded = match self.config.as_deref() {
-            Some(path) => Settings::load(path, &comparators),
-            None => Settings::embedded(&comparators),
-        };
-        loaded.map(|loaded| loaded.settings).map_err(|error: ConfigError| {
-            complain!("{}", error.log_line());
-            ExitCode::from(error.exit_code())
+        let loaded = Loader::for_tools(&comparators).load(self.config.as_deref());
+        loaded.map(|loaded| loaded.settings).map_err(|errors| {
+            complain!("{errors}");
+            ExitCode::from(errors.exit_code())
         })
     }
 

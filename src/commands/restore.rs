@@ -94,6 +94,7 @@ fn restore_as_asked(arguments: &Arguments, settings: &Settings) -> Result<Report
     };
     let options = NodeOptions {
         accept_commitlog_loss: arguments.accept_commitlog_loss,
+        seed: fastrand::u64(..),
         ..NodeOptions::default()
     };
     let setup = StorageSetup::new(settings, &options).map_err(|error| error.to_string())?;

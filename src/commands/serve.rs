@@ -4,8 +4,8 @@ use super::check_config::refuse;
 use crate::base::clock::SystemClock;
 use crate::base::events::Events;
 use crate::base::fs::OsFileSystem;
-use crate::base::machine;
-use crate::config::{ConfigError, Loaded, NoteLevel, Properties, Settings};
+use crate::base::machine::{self, ConnectionKind};
+use crate::config::{ConfigErrors, Loaded, Loader, Note, NoteLevel, Properties, Settings};
 use crate::model::comparator::ComparatorRegistry;
 use crate::node::{Node, NodeError, NodeOptions};
 use crate::storage::engine::Components;
@@ -54,19 +54,17 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     }
     let loaded = match load(arguments, &properties) {
         Ok(loaded) => loaded,
-        Err(error) => {
-            log::error!("{}", error.log_line());
-            return refuse(&error);
+        Err(errors) => {
+            log_notes(&errors.notes);
+            for error in errors.by_line() {
+                log::error!("{}", error.log_line());
+            }
+            return refuse(&errors);
         }
     };
-    for note in &loaded.notes {
-        match note.level {
-            NoteLevel::Info => log::info!("{note}"),
-            NoteLevel::Warning => log::warn!("{note}"),
-        }
-    }
+    log_notes(&loaded.notes);
     if let Some(files) = machine::raise_file_limit() {
-        log::debug!("{files} files may be open at a time");
+        check_file_limit(files, loaded.settings.thrift.max_connections.into());
     }
     let pid_file = arguments.pid_file.clone().or_else(|| properties.pid_file());
     let options = NodeOptions {
@@ -85,6 +83,20 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
+/// Warns if fewer files may be open than the connections that are allowed and storage may need.
+fn check_file_limit(files: u64, max_connections: u64) {
+    let reserved = ConnectionKind::Client.reserved_files(files);
+    if files - reserved < max_connections {
+        log::warn!(
+            "{files} files may be open at a time, of which {reserved} are kept for data, other \
+             nodes and operators: fewer clients can connect than ThriftMaxConnections allows \
+             ({max_connections}). Raise `ulimit -n` or LimitNOFILE to {}, or lower \
+             ThriftMaxConnections",
+            max_connections + ConnectionKind::Client.reserved_files(u64::MAX)
+        );
+    }
+}
+
 /// Log lines go to standard error; `RUST_LOG` says otherwise which.
 pub(super) fn start_logging(level: &str) {
     let environment = env_logger::Env::default().default_filter_or(level);
@@ -92,14 +104,22 @@ pub(super) fn start_logging(level: &str) {
     let _ = env_logger::Builder::from_env(environment).try_init();
 }
 
-fn load(arguments: &Arguments, properties: &Properties) -> Result<Loaded, ConfigError> {
+fn load(arguments: &Arguments, properties: &Properties) -> Result<Loaded, ConfigErrors> {
     let comparators = ComparatorRegistry::default();
     let path = arguments.config.clone().or_else(|| properties.config_directory());
-    if let Some(path) = path {
-        return Settings::load(&path, &comparators);
+    if path.is_none() {
+        log::info!("no configuration was named: the built-in one serves, data below ./data");
     }
-    log::info!("no configuration was named: the built-in one serves, data below ./data");
-    Settings::embedded(&comparators)
+    Loader::for_server(&comparators).load(path.as_deref())
+}
+
+fn log_notes(notes: &[Note]) {
+    for note in notes {
+        match note.level {
+            NoteLevel::Info => log::info!("{note}"),
+            NoteLevel::Warning => log::warn!("{note}"),
+        }
+    }
 }
 
 /// Why serving ended badly.

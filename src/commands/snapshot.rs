@@ -100,7 +100,8 @@ fn take(
     keyspace: Option<&str>,
     tag: Option<&str>,
 ) -> Result<Vec<Snapshot>, String> {
-    let setup = StorageSetup::new(settings, &NodeOptions::default());
+    let options = NodeOptions { seed: fastrand::u64(..), ..NodeOptions::default() };
+    let setup = StorageSetup::new(settings, &options);
     let setup = setup.map_err(|error| error.to_string())?;
     let storage = setup.open(components()).map_err(|error| error.to_string())?;
     let taken = storage.snapshot(keyspace, tag).map_err(|error| error.to_string());

@@ -2,6 +2,7 @@
 
 use super::document::{MIB, Source};
 use super::load::Loaded;
+use super::networks::PeerNetworks;
 use super::settings::{
     ColumnFamilySettings, CommitLogSync, KeyspaceSettings, ListenerSettings, Settings,
 };
@@ -78,6 +79,7 @@ fn network(settings: &Settings) -> Vec<Row> {
     vec![
         ("ListenAddress", network.listen_address.to_string()),
         ("StoragePort", network.storage_port.to_string()),
+        ("PeerNetworks", peer_networks(&network.peer_networks)),
         ("RpcTimeoutInMillis", network.rpc_timeout.as_millis().to_string()),
         ("PhiConvictThreshold", network.phi_convict_threshold.to_string()),
         ("StreamThroughputInMBPerSecond", throughput(network.stream_throughput_bytes)),
@@ -102,16 +104,25 @@ fn clients(settings: &Settings) -> Vec<Row> {
         ("ThriftApiVersion", thrift.api_version.to_string()),
         ("ThriftMaxMessageInMB", megabytes(thrift.max_message_bytes)),
         ("ThriftMaxConnections", thrift.max_connections.to_string()),
+        (
+            "ThriftIdleTimeoutInSeconds",
+            thrift.idle_timeout.map_or(0, |it| it.as_secs()).to_string(),
+        ),
         ("ThriftReceiveBudgetInMB", megabytes(thrift.receive_budget_bytes)),
         ("ThriftListeners", listeners),
         ("AdminAddress", admin.address.to_string()),
         ("AdminPort", admin.port.to_string()),
         ("AdminToken", token.to_owned()),
+        ("AdminTokenRequired", admin.token_is_required.to_string()),
     ]
 }
 
+fn peer_networks(PeerNetworks(networks): &PeerNetworks) -> String {
+    if networks.is_empty() { "(all)".to_owned() } else { joined(networks) }
+}
+
 fn listener(listener: &ListenerSettings) -> String {
-    let ListenerSettings { address, port, framed, api_version } = listener;
+    let ListenerSettings { address, port, framed, api_version, .. } = listener;
     let framed = if *framed { ", framed" } else { "" };
     format!("{} ({api_version}{framed})", SocketAddr::new(*address, *port))
 }

@@ -1,84 +1,106 @@
 //! Where files are.
 
-use super::document::Document;
-use super::error::{ConfigError, Problem};
+use super::document::{Document, Place, Value};
+use super::error::Problem;
+use super::machine::Machine;
 use super::settings::{Directories, Release};
 use std::path::PathBuf;
 
-/// Directories as far as the file names them. The original looks whether they are equal long
-/// before it looks whether they are there.
-pub(super) struct Paths {
-    data: Vec<PathBuf>,
-    commit_log: Option<PathBuf>,
-    commit_log_archive: Option<PathBuf>,
-    saved_caches: Option<PathBuf>,
-    hints: Option<PathBuf>,
+/// Directories as far as the file names them. The original compares them long before it requires
+/// them.
+pub(super) struct Paths<'a> {
+    data: Vec<Value<'a>>,
+    commit_log: Option<Value<'a>>,
+    commit_log_archive: Option<Value<'a>>,
+    saved_caches: Option<Value<'a>>,
+    hints: Option<Value<'a>>,
 }
 
-impl Paths {
-    pub(super) fn read(doc: &mut Document<'_>) -> Result<Self, ConfigError> {
-        let mut data: Vec<PathBuf> = Vec::new();
-        for value in doc.list("DataFileDirectories", "DataFileDirectory")? {
-            let path = PathBuf::from(value.text);
-            if data.contains(&path) {
-                let text = format!("data directory {} is listed twice", path.display());
+impl<'a> Paths<'a> {
+    pub(super) fn read(doc: &mut Document<'a>) -> Self {
+        let mut data: Vec<Value<'_>> = Vec::new();
+        for value in doc.list("DataFileDirectories", "DataFileDirectory") {
+            if data.iter().any(|other| other.text == value.text) {
+                let text = format!("data directory {} is listed twice", value.text);
                 doc.notes.warn(value.place.line, text);
             } else {
-                data.push(path);
+                data.push(value);
             }
         }
         let commit_log = doc.find("CommitLogDirectory");
-        if let Some(value) = &commit_log
-            && data.iter().any(|path| path.as_os_str() == value.text)
-        {
+        let holds_data = |path: &Value<'_>| data.iter().any(|data| data.text == path.text);
+        if let Some(log) = commit_log.as_ref().filter(|log| holds_data(log)) {
             if doc.release == Release::V06 {
-                return Err(value.refuse(Problem::CommitLogAmongData));
-            }
-            let text = "the commit log shares a directory with data, which 0.6 refuses";
-            doc.notes.warn(value.place.line, text.to_owned());
-        }
-        let archive = doc.find("CommitLogArchiveDirectory");
-        if let Some(value) = &archive {
-            let log = commit_log.iter().map(|value| value.text);
-            let others = data.iter().filter_map(|path| path.to_str()).chain(log);
-            if others.into_iter().any(|other| other == value.text) {
-                return Err(value.refuse(Problem::ArchiveAmongOthers));
+                doc.refuse(log.refuse(Problem::CommitLogAmongData));
+            } else {
+                let text = "the commit log shares a directory with data, which 0.6 refuses";
+                doc.notes.warn(log.place.line, text.to_owned());
             }
         }
-        Ok(Self {
-            data,
-            commit_log_archive: archive.map(|value| PathBuf::from(value.text)),
-            commit_log: commit_log.map(|value| PathBuf::from(value.text)),
-            saved_caches: doc.find("SavedCachesDirectory").map(|v| PathBuf::from(v.text)),
-            hints: doc.find("HintsDirectory").map(|v| PathBuf::from(v.text)),
-        })
+        let commit_log_archive = doc.find("CommitLogArchiveDirectory");
+        if let Some(archive) = &commit_log_archive
+            && (holds_data(archive) || commit_log.as_ref().is_some_and(|l| l.text == archive.text))
+        {
+            doc.refuse(archive.refuse(Problem::ArchiveAmongOthers));
+        }
+        let (saved_caches, hints) = (doc.find("SavedCachesDirectory"), doc.find("HintsDirectory"));
+        Self { data, commit_log, commit_log_archive, saved_caches, hints }
     }
 
     /// The directories of the server; beside the commit log where a file may leave one out.
     ///
     /// The original requires the one for saved caches from 0.6.6 on. Files of 0.6.0 to 0.6.5 do
-    /// not have it, and look like later ones otherwise.
-    pub(super) fn complete(self, doc: &mut Document<'_>) -> Result<Directories, ConfigError> {
-        let missing = |name| doc.absent(name, Problem::MissingDirectory(name));
-        if self.data.is_empty() {
-            return Err(doc.absent("DataFileDirectories", Problem::NoDataFileDirectory));
+    /// not have it, and look like later ones otherwise. A server goes on without saved caches that
+    /// its file does not mention, and has no use for a directory of hints if it keeps none.
+    pub(super) fn complete(
+        self,
+        doc: &mut Document<'a>,
+        machine: &dyn Machine,
+        keeps_hints: bool,
+    ) -> Option<Directories> {
+        if !doc.sources.contains_key("DataFileDirectories") {
+            let problem = Problem::NoDataFileDirectory;
+            doc.refuse(doc.absent("DataFileDirectories", problem));
         }
-        let commit_log = self.commit_log.ok_or_else(|| missing("CommitLogDirectory"))?;
-        let beside = |name| match commit_log.parent() {
-            Some(parent) => parent.join(name),
-            None => commit_log.join(name),
+        if self.commit_log.is_none() {
+            let problem = Problem::MissingDirectory("CommitLogDirectory");
+            doc.refuse(doc.absent("CommitLogDirectory", problem));
+        }
+        let mut known =
+            |value: &Value<'_>| checked(doc, machine, &value.place, PathBuf::from(value.text));
+        let data = self.data.iter().map(&mut known).collect();
+        let commit_log = self.commit_log.as_ref().map(&mut known);
+        let commit_log_archive = self.commit_log_archive.as_ref().map(&mut known);
+        let saved_caches = self.saved_caches.as_ref().map(&mut known);
+        let commit_log = commit_log?;
+        let beside = |name| commit_log.parent().unwrap_or(&commit_log).join(name);
+        let (hints, place) = match self.hints {
+            Some(value) => (PathBuf::from(value.text), value.place),
+            None => (beside("hints"), doc.place("HintsDirectory", doc.root_line())),
         };
-        let saved_caches = self.saved_caches.unwrap_or_else(|| {
+        let hints = if keeps_hints { checked(doc, machine, &place, hints) } else { hints };
+        let saved_caches = saved_caches.unwrap_or_else(|| {
             let path = beside("saved_caches");
             if doc.release == Release::V06 {
-                let path = path.display();
-                let text = format!("SavedCachesDirectory is not there, {path} is taken");
+                let text =
+                    format!("SavedCachesDirectory is not there, {} is taken", path.display());
                 doc.notes.info(doc.root_line(), text);
             }
             path
         });
-        let hints = self.hints.unwrap_or_else(|| beside("hints"));
-        let commit_log_archive = self.commit_log_archive;
-        Ok(Directories { data: self.data, commit_log, commit_log_archive, saved_caches, hints })
+        Some(Directories { data, commit_log, commit_log_archive, saved_caches, hints })
     }
+}
+
+/// The path, after recording an error if the server could not write there.
+fn checked(
+    doc: &mut Document<'_>,
+    machine: &dyn Machine,
+    place: &Place<'_>,
+    path: PathBuf,
+) -> PathBuf {
+    if let Err(source) = machine.check_directory(&path) {
+        doc.refuse(place.error(Some(&path.to_string_lossy()), Problem::Directory(source)));
+    }
+    path
 }

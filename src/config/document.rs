@@ -24,13 +24,21 @@ pub struct Source {
     pub element: &'static str,
 }
 
-/// A document that is being read: what was found where, and what is remarkable.
+/// The most errors that are kept of one file.
+const MAX_ERRORS: usize = 100;
+
+/// A document that is being read: its settings by element, its errors and its notes.
+///
+/// Reading goes on after an error, so that all of them are reported together. A setting that is
+/// refused has its default meanwhile; the document as a whole is refused at the end.
 pub(super) struct Document<'a> {
     pub(super) root: &'a Element,
     pub(super) origin: &'a str,
     pub(super) release: Release,
     pub(super) notes: Notes,
     pub(super) sources: BTreeMap<&'static str, Source>,
+    /// In the order of evaluation.
+    pub(super) errors: Vec<ConfigError>,
 }
 
 /// A place in the document, for messages.
@@ -46,7 +54,7 @@ impl Place<'_> {
         self.error(None, problem)
     }
 
-    fn error(&self, value: Option<&str>, problem: Problem) -> ConfigError {
+    pub(super) fn error(&self, value: Option<&str>, problem: Problem) -> ConfigError {
         ConfigError::Element(Box::new(ElementError {
             origin: self.origin.to_owned(),
             line: self.line,
@@ -126,7 +134,63 @@ pub(super) fn parse_double(text: &str) -> Option<f64> {
 
 impl<'a> Document<'a> {
     pub(super) fn new(root: &'a Element, origin: &'a str, release: Release) -> Self {
-        Self { root, origin, release, notes: Notes::default(), sources: BTreeMap::new() }
+        let (notes, sources) = (Notes::default(), BTreeMap::new());
+        Self { root, origin, release, notes, sources, errors: Vec::new() }
+    }
+
+    /// Records an error, once: several keyspaces may lack the same element.
+    pub(super) fn refuse(&mut self, error: ConfigError) {
+        let text = error.to_string();
+        if self.errors.len() == MAX_ERRORS
+            || self.errors.iter().any(|known| known.to_string() == text)
+        {
+            return;
+        }
+        self.errors.push(error);
+        if self.errors.len() == MAX_ERRORS {
+            let text = format!("only {MAX_ERRORS} errors of this file are told");
+            self.notes.warn(self.root.line, text);
+        }
+    }
+
+    /// The value, or `None` after recording its error.
+    pub(super) fn accept<T>(&mut self, result: Result<T, ConfigError>) -> Option<T> {
+        result.map_err(|error| self.refuse(error)).ok()
+    }
+
+    /// A setting below `/Storage`, or its default if the element is absent or refused.
+    pub(super) fn setting<T>(
+        &mut self,
+        name: &'static str,
+        default: T,
+        read: impl FnOnce(&Value<'a>) -> Result<T, ConfigError>,
+    ) -> T {
+        let value = self.find(name);
+        self.read_or(value, default, read)
+    }
+
+    /// The setting that a value stands for, or its default without a value and for a refused one.
+    pub(super) fn read_or<T>(
+        &mut self,
+        value: Option<Value<'a>>,
+        default: T,
+        read: impl FnOnce(&Value<'a>) -> Result<T, ConfigError>,
+    ) -> T {
+        value.and_then(|value| self.accept(read(&value))).unwrap_or(default)
+    }
+
+    /// A setting that must be there; `missing` is the problem if it is not.
+    pub(super) fn required<T>(
+        &mut self,
+        name: &'static str,
+        missing: Problem,
+        read: impl FnOnce(&Value<'a>) -> Result<T, ConfigError>,
+    ) -> Option<T> {
+        let read = match self.find(name) {
+            Some(value) => read(&value),
+            None => Err(self.absent(name, missing)),
+        };
+        self.accept(read)
     }
 
     /// The value of the first element of that name below `/Storage`.
@@ -158,16 +222,13 @@ impl<'a> Document<'a> {
     }
 
     /// The values of a list, as `/Storage/Seeds/Seed`. An empty entry is an error.
-    pub(super) fn list(
-        &mut self,
-        list: &'static str,
-        entry: &'static str,
-    ) -> Result<Vec<Value<'a>>, ConfigError> {
-        let value = |(element, place): (_, Place<'a>)| {
+    pub(super) fn list(&mut self, list: &'static str, entry: &'static str) -> Vec<Value<'a>> {
+        let mut values = Vec::new();
+        for (element, place) in self.entries(list, entry) {
             let empty = place.refuse(Problem::Empty);
-            Value::of_element(element, place).ok_or(empty)
-        };
-        self.entries(list, entry)?.into_iter().map(value).collect()
+            values.extend(self.accept(Value::of_element(element, place).ok_or(empty)));
+        }
+        values
     }
 
     /// The elements of a list, with their places.
@@ -175,17 +236,18 @@ impl<'a> Document<'a> {
         &mut self,
         list: &'static str,
         entry: &'static str,
-    ) -> Result<Vec<(&'a Element, Place<'a>)>, ConfigError> {
+    ) -> Vec<(&'a Element, Place<'a>)> {
         let mut entries = Vec::new();
         for element in self.root.children_named(list).flat_map(|e| e.children_named(entry)) {
             let place = self.place(&format!("{list}/{entry}"), element.line);
             if entries.len() == MAX_LIST_ENTRIES {
-                return Err(place.refuse(Problem::TooMany(MAX_LIST_ENTRIES)));
+                self.refuse(place.refuse(Problem::TooMany(MAX_LIST_ENTRIES)));
+                break;
             }
             entries.push((element, place));
             self.sources.entry(list).or_insert(Source { line: element.line, element: list });
         }
-        Ok(entries)
+        entries
     }
 
     /// The place of an element below `/Storage`.
@@ -209,50 +271,44 @@ impl<'a> Document<'a> {
         name: &'static str,
         what: &'static str,
         default: bool,
-    ) -> Result<bool, ConfigError> {
-        self.find(name).map_or(Ok(default), |value| value.boolean(what))
+    ) -> bool {
+        self.setting(name, default, |value| value.boolean(what))
     }
 
     /// A whole number that is at least `least`. A smaller one, which the original takes and cannot
     /// work with, is raised with a note.
-    pub(super) fn integer(
-        &mut self,
-        name: &'static str,
-        default: u32,
-        least: u32,
-    ) -> Result<u32, ConfigError> {
-        match self.find(name) {
-            Some(value) => self.at_least(&value, least),
-            None => Ok(default),
-        }
+    pub(super) fn integer(&mut self, name: &'static str, default: u32, least: u32) -> u32 {
+        let value = self.find(name);
+        value.and_then(|value| self.at_least(&value, least)).unwrap_or(default)
     }
 
-    /// The whole number of a value, raised to `least` with a note if it is smaller.
-    pub(super) fn at_least(&mut self, value: &Value<'a>, least: u32) -> Result<u32, ConfigError> {
-        let number = value.integer()?;
+    /// The whole number of a value, raised to `least` with a note if it is smaller; `None` after
+    /// recording that it is none.
+    pub(super) fn at_least(&mut self, value: &Value<'a>, least: u32) -> Option<u32> {
+        let number = self.accept(value.integer())?;
         match u32::try_from(number) {
-            Ok(number) if number >= least => Ok(number),
+            Ok(number) if number >= least => Some(number),
             _ => {
                 let element = &value.place.element;
                 let text = format!("{element}: {number} is taken as {least}, the least possible");
                 self.notes.warn(value.place.line, text);
-                Ok(least)
+                Some(least)
             }
         }
     }
 
-    pub(super) fn port(&mut self, name: &'static str, default: u16) -> Result<u16, ConfigError> {
-        self.find(name).map_or(Ok(default), |value| value.port())
+    pub(super) fn port(&mut self, name: &'static str, default: u16) -> u16 {
+        self.setting(name, default, Value::port)
     }
 
     /// A number that the server has no use for, but whose form the original checks.
-    pub(super) fn check_number(&mut self, name: &'static str) -> Result<(), ConfigError> {
-        self.find(name).map_or(Ok(()), |value| value.double().map(drop))
+    pub(super) fn check_number(&mut self, name: &'static str) {
+        self.setting(name, (), |value| value.double().map(drop));
     }
 
     /// A whole number that the server has no use for, but whose form the original checks.
-    pub(super) fn check_integer(&mut self, name: &'static str) -> Result<(), ConfigError> {
-        self.find(name).map_or(Ok(()), |value| value.integer().map(drop))
+    pub(super) fn check_integer(&mut self, name: &'static str) {
+        self.setting(name, (), |value| value.integer().map(drop));
     }
 }
 

@@ -1,11 +1,58 @@
 //! What can be wrong with a configuration, in the original's words where it has some.
 
 use super::classes::{AuthenticatorName, SnitchName, StrategyName};
+use super::notes::Note;
 use super::settings::MAX_TOKEN_LENGTH;
+use super::spelling;
 use super::xml::XmlFault;
 use crate::ring::Partitioner;
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
+
+/// All errors of a configuration, at least one, and the notes on what could be read. Displays a
+/// line for each error, in the order of the file.
+#[derive(Debug)]
+pub struct ConfigErrors {
+    /// In the order of evaluation, which is that of the original.
+    pub errors: Vec<ConfigError>,
+    /// In the order of lines.
+    pub notes: Vec<Note>,
+}
+
+impl ConfigErrors {
+    /// How the process ends: as the error says that the original reports, which is the first.
+    pub fn class(&self) -> FailureClass {
+        self.errors.first().map_or(FailureClass::Startup, ConfigError::class)
+    }
+
+    /// The exit code of the process.
+    pub fn exit_code(&self) -> u8 {
+        self.class().exit_code()
+    }
+
+    /// The errors in the order of lines.
+    pub fn by_line(&self) -> Vec<&ConfigError> {
+        let mut errors: Vec<_> = self.errors.iter().collect();
+        errors.sort_by_key(|error| error.line());
+        errors
+    }
+}
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines = self.by_line().into_iter().map(ConfigError::log_line);
+        f.write_str(&lines.collect::<Vec<_>>().join("\n"))
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
+impl From<ConfigError> for ConfigErrors {
+    fn from(error: ConfigError) -> Self {
+        Self { errors: vec![error], notes: Vec::new() }
+    }
+}
 
 /// A configuration that the server cannot run with. Displays with file, line, element, value and
 /// what would be allowed.
@@ -138,11 +185,20 @@ impl ElementError {
     /// The value and what is allowed instead, as the end of the message.
     fn advice(&self) -> String {
         const LONGEST_VALUE: usize = 200;
-        let value = self.value.as_ref().map(|value| {
+        let mut parts = Vec::new();
+        let words = self.problem.words();
+        if let Some(value) = &self.value {
             let start: String = value.chars().take(LONGEST_VALUE).collect();
-            format!("value is '{}'", start.escape_debug())
-        });
-        let parts: Vec<String> = value.into_iter().chain(self.problem.allowed()).collect();
+            parts.push(format!("value is '{}'", start.escape_debug()));
+        }
+        if !words.is_empty() {
+            parts.push(format!("allowed: {}", words.join(", ")));
+        }
+        parts.extend(self.problem.way_out().map(str::to_owned));
+        let value = self.value.as_deref().unwrap_or_default();
+        if let Some(nearest) = spelling::nearest_value(value, words) {
+            parts.push(format!("did you mean {nearest}?"));
+        }
         if parts.is_empty() { String::new() } else { format!(" ({})", parts.join("; ")) }
     }
 }
@@ -165,16 +221,28 @@ pub enum Problem {
     /// A number out of bounds that only this server checks.
     #[error("must be {0}")]
     OutOfBounds(&'static str),
-    /// Clients could not tell two listeners apart, nor clients and nodes.
-    #[error("Another listener has this port. Give each one of its own.")]
-    PortTaken,
+    /// Two listeners on one port.
+    #[error("{0} is this port already. Give each listener one of its own.")]
+    PortTaken(String),
+    /// A token is required, and there is none.
+    #[error("there is no AdminToken, so that nobody could change anything")]
+    NoToken,
+    /// More memory than the machine has.
+    #[error("must not be more than the memory of this machine, which is {0} MB")]
+    BeyondMemory(u64),
+    /// A block cache that leaves nothing of the budget.
+    #[error("must be less than MemoryBudgetInMB, which is {0}")]
+    BeyondBudget(u64),
+    /// A directory that cannot be created or written to.
+    #[error("the directory cannot be used: {0}")]
+    Directory(io::Error),
     /// A word that is none of a set that only this server has.
     #[error("Unrecognized value for {element}.")]
     UnknownWord {
         /// The element or attribute.
         element: &'static str,
         /// The words it may be.
-        allowed: &'static str,
+        allowed: &'static [&'static str],
     },
     /// Neither true nor false.
     #[error("Unrecognized value for {0}.  Use 'true' or 'false'.")]
@@ -200,7 +268,7 @@ pub enum Problem {
          CommitLogSyncBatchWindowInMS when using batch sync."
     )]
     PeriodWithBatchSync,
-    /// `DiskAccessMode` is another word.
+    /// `DiskAccessMode` is none of [`DISK_ACCESS_MODES`].
     #[error("DiskAccessMode must be either 'auto', 'mmap', 'mmap_index_only', or 'standard'")]
     DiskAccessMode,
     /// No such authenticator.
@@ -333,7 +401,7 @@ pub enum Problem {
         /// The full class name.
         class: String,
         /// The class names that there are.
-        known: String,
+        known: Vec<String>,
     },
     /// No such comparator, in the words of 0.4 and 0.5.
     #[error("Unable to load class {class} for {attribute} attribute")]
@@ -343,7 +411,7 @@ pub enum Problem {
         /// The attribute that names it.
         attribute: &'static str,
         /// The class names that there are.
-        known: String,
+        known: Vec<String>,
     },
     /// Subcolumns of a standard column family.
     #[error(
@@ -359,6 +427,9 @@ pub enum Problem {
     NotAStorageFile,
 }
 
+/// The words that `DiskAccessMode` may be.
+pub const DISK_ACCESS_MODES: [&str; 4] = ["auto", "mmap", "mmap_index_only", "standard"];
+
 impl Problem {
     /// How the process ends.
     pub fn class(&self) -> FailureClass {
@@ -370,50 +441,54 @@ impl Problem {
             | Self::NotANumber(_)
             | Self::InvalidToken(_)
             | Self::DatacentersUnknown
+            | Self::Directory(_)
             | Self::NotAStorageFile => FailureClass::Startup,
             _ => FailureClass::BadConfiguration,
         }
     }
 
-    /// What would be right, where the text does not say it already.
-    fn allowed(&self) -> Option<String> {
-        let one_of = |names: Vec<&str>| Some(format!("allowed: {}", names.join(", ")));
+    /// The values that are allowed, if they are a set of words.
+    fn words(&self) -> Vec<&str> {
         match self {
-            Self::UnknownWord { allowed, .. } => Some(format!("allowed: {allowed}")),
+            Self::UnknownWord { allowed, .. } => allowed.to_vec(),
+            Self::NotABoolean(_) => vec!["true", "false"],
+            Self::CommitLogSync => vec!["periodic", "batch"],
+            Self::DiskAccessMode => DISK_ACCESS_MODES.to_vec(),
             Self::InvalidAuthenticator(_) => {
-                one_of(AuthenticatorName::ALL.map(AuthenticatorName::class_name).to_vec())
+                AuthenticatorName::ALL.map(AuthenticatorName::class_name).to_vec()
             }
             Self::InvalidPartitioner(_) | Self::MissingPartitioner => {
-                one_of(Partitioner::ALL.map(Partitioner::class_name).to_vec())
+                Partitioner::ALL.map(Partitioner::class_name).to_vec()
             }
             Self::InvalidStrategy(_) | Self::MissingStrategy(_) | Self::MissingGlobalStrategy => {
-                one_of(StrategyName::ALL.map(StrategyName::class_name).to_vec())
+                StrategyName::ALL.map(StrategyName::class_name).to_vec()
             }
             Self::InvalidSnitch(_) | Self::MissingSnitch(_) | Self::MissingGlobalSnitch => {
-                one_of(SnitchName::ALL.map(SnitchName::class_name).to_vec())
+                SnitchName::ALL.map(SnitchName::class_name).to_vec()
             }
-            Self::MissingReplicationFactor(_) => {
-                Some("add <ReplicationFactor>1</ReplicationFactor> for a single node".to_owned())
-            }
-            Self::InvalidColumnType { .. } => one_of(vec!["Standard", "Super"]),
+            Self::InvalidColumnType { .. } => vec!["Standard", "Super"],
             Self::UnknownComparator { known, .. } | Self::UnloadableComparator { known, .. } => {
-                Some(format!("allowed: {known}"))
+                known.iter().map(String::as_str).collect()
             }
-            Self::InvalidToken(partitioner) => Some(format!(
-                "allowed: {}",
-                match partitioner {
-                    Partitioner::Random => "a decimal number",
-                    Partitioner::OrderPreserving => "any text",
-                    Partitioner::CollatingOrderPreserving => {
-                        "an even number of hexadecimal digits"
-                    }
-                }
-            )),
-            Self::DatacentersUnknown => Some(
-                "or one <DatacenterReplicationFactor Datacenter=\"…\"> for each data centre"
-                    .to_owned(),
-            ),
-            Self::NoKeyspaces => Some("add <Keyspaces> with one <Keyspace>".to_owned()),
+            Self::InvalidToken(Partitioner::Random) => vec!["a decimal number"],
+            Self::InvalidToken(Partitioner::OrderPreserving) => vec!["any text"],
+            Self::InvalidToken(Partitioner::CollatingOrderPreserving) => {
+                vec!["an even number of hexadecimal digits"]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// What to do, where neither the text nor the allowed words say it.
+    fn way_out(&self) -> Option<&'static str> {
+        match self {
+            Self::MissingReplicationFactor(_) => {
+                Some("add <ReplicationFactor>1</ReplicationFactor> for a single node")
+            }
+            Self::DatacentersUnknown => {
+                Some("or one <DatacenterReplicationFactor Datacenter=\"…\"> for each data centre")
+            }
+            Self::NoKeyspaces => Some("add <Keyspaces> with one <Keyspace>"),
             _ => None,
         }
     }

@@ -5,7 +5,7 @@ use super::document::{Document, Place, Value, parse_double};
 use super::error::{ConfigError, Problem};
 use super::ours;
 use super::settings::{
-    CacheSize, ColumnFamilySettings, DEFAULT_MAX_COMPACTION_THRESHOLD,
+    CacheSize, ColumnFamilySettings, CompactionStrategy, DEFAULT_MAX_COMPACTION_THRESHOLD,
     DEFAULT_MIN_COMPACTION_THRESHOLD, KeyspaceSettings, Labels, Release, ReplicationSettings,
     SYSTEM_KEYSPACE, StorageSettings,
 };
@@ -22,6 +22,7 @@ const DEFAULT_REPLICATION_FACTOR: u32 = 3;
 const DEFAULT_READ_REPAIR_CHANCE: f64 = 0.1;
 /// What 0.5 remembers of a keyspace's keys.
 const DEFAULT_KEYS_FRACTION_OF_05: f64 = 0.01;
+const DATACENTER_FACTOR: &str = "DatacenterReplicationFactor";
 /// What 0.6 remembers of a column family's keys.
 const DEFAULT_KEYS_CACHED: u64 = 200_000;
 
@@ -32,14 +33,14 @@ pub(super) fn read(
     comparators: &ComparatorRegistry,
     storage: &StorageSettings,
     replication: &ReplicationSettings,
-) -> Result<Vec<KeyspaceSettings>, ConfigError> {
+) -> Vec<KeyspaceSettings> {
     let root = doc.root;
     let elements: Vec<&Element> =
         root.children_named("Keyspaces").flat_map(|e| e.children_named("Keyspace")).collect();
     if elements.is_empty() && doc.release == Release::V06 {
-        return Err(doc.absent("Keyspaces", Problem::NoKeyspaces));
+        doc.refuse(doc.absent("Keyspaces", Problem::NoKeyspaces));
     }
-    let global = Replication::of_file(doc, elements.is_empty())?;
+    let global = Replication::of_file(doc, elements.is_empty());
     let mut parts_by_name: BTreeMap<&str, Vec<&Element>> = BTreeMap::new();
     for element in &elements {
         let name = element.attribute("Name").map_or("", |attribute| attribute.value.trim());
@@ -47,16 +48,16 @@ pub(super) fn read(
     }
     let mut keyspaces = Vec::new();
     for element in &elements {
-        let name = keyspace_name(doc, element)?;
+        let Some(name) = doc.accept(keyspace_name(doc, element)) else { continue };
         let Some(parts) = parts_by_name.remove(name.as_str()) else {
             let text = format!("keyspace {name} is continued here; the first values count");
             doc.notes.warn(element.line, text);
             continue;
         };
         let mut reader = KeyspaceReader { doc, comparators, storage, replication, name, parts };
-        keyspaces.push(reader.read(&global)?);
+        keyspaces.extend(reader.read(&global));
     }
-    Ok(keyspaces)
+    keyspaces
 }
 
 fn keyspace_name(doc: &Document<'_>, element: &Element) -> Result<String, ConfigError> {
@@ -88,24 +89,27 @@ struct Replication {
 }
 
 impl Replication {
-    fn of_file(doc: &mut Document<'_>, no_keyspaces: bool) -> Result<Self, ConfigError> {
+    fn of_file(doc: &mut Document<'_>, no_keyspaces: bool) -> Self {
         if doc.release == Release::V06 {
-            return Ok(Self { strategy: None, factor: None, snitch: None });
+            return Self { strategy: None, factor: None, snitch: None };
         }
-        let strategy = doc.find("ReplicaPlacementStrategy").map(|v| strategy(&v)).transpose()?;
-        let factor = match doc.find("ReplicationFactor") {
-            Some(value) => replication_factor(&value)?,
-            None => DEFAULT_REPLICATION_FACTOR,
+        let read = Self {
+            strategy: doc.setting("ReplicaPlacementStrategy", None, |v| strategy(v).map(Some)),
+            factor: doc.setting("ReplicationFactor", Some(DEFAULT_REPLICATION_FACTOR), |v| {
+                replication_factor(v).map(Some)
+            }),
+            snitch: doc.setting("EndPointSnitch", None, |v| snitch(v).map(Some)),
         };
-        let snitch = doc.find("EndPointSnitch").map(|v| snitch(&v)).transpose()?;
         // A keyspace may bring its own, but without any keyspace nothing else can.
-        if no_keyspaces && strategy.is_none() {
-            return Err(doc.absent("ReplicaPlacementStrategy", Problem::MissingGlobalStrategy));
+        for (name, problem) in [
+            ("ReplicaPlacementStrategy", Problem::MissingGlobalStrategy),
+            ("EndPointSnitch", Problem::MissingGlobalSnitch),
+        ] {
+            if no_keyspaces && !doc.sources.contains_key(name) {
+                doc.refuse(doc.absent(name, problem));
+            }
         }
-        if no_keyspaces && snitch.is_none() {
-            return Err(doc.absent("EndPointSnitch", Problem::MissingGlobalSnitch));
-        }
-        Ok(Self { strategy, factor: Some(factor), snitch })
+        read
     }
 }
 
@@ -144,39 +148,51 @@ struct KeyspaceReader<'d, 'a> {
 }
 
 impl<'a> KeyspaceReader<'_, 'a> {
-    fn read(&mut self, global: &Replication) -> Result<KeyspaceSettings, ConfigError> {
-        let strategy = match self.child("ReplicaPlacementStrategy") {
-            Some(value) => strategy(&value)?,
-            None => global.strategy.ok_or_else(|| self.missing_strategy())?,
-        };
-        let replication_factor = match self.child("ReplicationFactor") {
-            Some(value) => replication_factor(&value)?,
-            None => global
-                .factor
-                .ok_or_else(|| self.absent(Problem::MissingReplicationFactor(self.name.clone())))?,
-        };
-        let snitch = match self.child("EndPointSnitch") {
-            Some(value) => snitch(&value)?,
-            None => global.snitch.ok_or_else(|| self.missing_snitch())?,
-        };
-        let datacenter_replication_factors = self.datacenter_replication_factors()?;
-        if strategy == StrategyName::DatacenterShard
-            && snitch != SnitchName::Datacenter
-            && datacenter_replication_factors.is_empty()
+    fn read(&mut self, global: &Replication) -> Option<KeyspaceSettings> {
+        let missing = self.missing_strategy();
+        let strategy =
+            self.replication("ReplicaPlacementStrategy", strategy, global.strategy, missing);
+        let missing = self.absent(Problem::MissingReplicationFactor(self.name.clone()));
+        let replication_factor =
+            self.replication("ReplicationFactor", replication_factor, global.factor, missing);
+        let missing = self.missing_snitch();
+        let snitch = self.replication("EndPointSnitch", snitch, global.snitch, missing);
+        let datacenter_replication_factors = self.datacenter_replication_factors();
+        if strategy == Some(StrategyName::DatacenterShard)
+            && snitch.is_some_and(|snitch| snitch != SnitchName::Datacenter)
+            && self.children(DATACENTER_FACTOR).next().is_none()
         {
-            return Err(self.absent(Problem::DatacentersUnknown));
+            self.doc.refuse(self.absent(Problem::DatacentersUnknown));
         }
-        let inherited = self.inherited()?;
-        let column_families = self.column_families(&inherited)?;
-        Ok(KeyspaceSettings {
+        let inherited = self.inherited();
+        let column_families = self.column_families(&inherited);
+        Some(KeyspaceSettings {
             name: self.name.clone(),
             line: self.line(),
-            strategy,
-            replication_factor,
-            snitch,
+            strategy: strategy?,
+            replication_factor: replication_factor?,
+            snitch: snitch?,
             datacenter_replication_factors,
             column_families,
         })
+    }
+
+    /// A part of the replication: that of the keyspace, else that of all keyspaces. The latter
+    /// has been reported already if it was refused.
+    fn replication<T>(
+        &mut self,
+        name: &'static str,
+        read: impl FnOnce(&Value<'a>) -> Result<T, ConfigError>,
+        global: Option<T>,
+        missing: ConfigError,
+    ) -> Option<T> {
+        if let Some(value) = self.child(name) {
+            return self.doc.accept(read(&value));
+        }
+        if global.is_none() && !self.doc.sources.contains_key(name) {
+            self.doc.refuse(missing);
+        }
+        global
     }
 
     fn line(&self) -> u32 {
@@ -217,44 +233,45 @@ impl<'a> KeyspaceReader<'_, 'a> {
         Value::of_element(element, self.place(&format!("/{name}"), element.line))
     }
 
-    fn datacenter_replication_factors(&mut self) -> Result<BTreeMap<String, u32>, ConfigError> {
-        const NAME: &str = "DatacenterReplicationFactor";
+    fn datacenter_replication_factors(&mut self) -> BTreeMap<String, u32> {
         let mut factors = BTreeMap::new();
-        for element in self.children(NAME) {
-            let place = self.place(&format!("/{NAME}"), element.line);
-            let missing = || place.refuse(Problem::Missing);
-            let center = Value::of_attribute(element, &place, "Datacenter").ok_or_else(missing)?;
-            let value = Value::of_element(element, place.clone()).ok_or_else(missing)?;
+        for element in self.children(DATACENTER_FACTOR) {
+            let place = self.place(&format!("/{DATACENTER_FACTOR}"), element.line);
+            let center = Value::of_attribute(element, &place, "Datacenter");
+            let value = Value::of_element(element, place.clone());
+            let (Some(center), Some(value)) = (center, value) else {
+                self.doc.refuse(place.refuse(Problem::Missing));
+                continue;
+            };
             // A data centre may hold no replica at all.
-            let factor = self.doc.at_least(&value, 0)?;
+            let Some(factor) = self.doc.at_least(&value, 0) else { continue };
             if factors.insert(center.text.to_owned(), factor).is_some() {
                 let text = format!("data centre {} is given again; this one counts", center.text);
                 self.doc.notes.warn(element.line, text);
             }
         }
-        Ok(factors)
+        factors
     }
 
-    fn inherited(&self) -> Result<Inherited, ConfigError> {
-        let keys_cached = match (self.doc.release, self.child("KeysCachedFraction")) {
-            (Release::V04 | Release::V05, Some(value)) => cache_size(&value)?,
-            (Release::V05, None) => CacheSize::Fraction(DEFAULT_KEYS_FRACTION_OF_05),
+    fn inherited(&mut self) -> Inherited {
+        let default = match self.doc.release {
+            Release::V05 => CacheSize::Fraction(DEFAULT_KEYS_FRACTION_OF_05),
             _ => CacheSize::Entries(DEFAULT_KEYS_CACHED),
         };
+        let fraction = self.child("KeysCachedFraction");
+        let fraction = fraction.filter(|_| self.doc.release < Release::V06);
+        let keys_cached = self.doc.read_or(fraction, default, cache_size);
         let row_key = self.child("RowKey").map(|value| value.text.to_owned());
-        Ok(Inherited { keys_cached, row_key: row_key.unwrap_or(Labels::default().row_key) })
+        Inherited { keys_cached, row_key: row_key.unwrap_or(Labels::default().row_key) }
     }
 
     /// Of several elements of one name the last one's attributes count, and the first one's
     /// children.
-    fn column_families(
-        &mut self,
-        inherited: &Inherited,
-    ) -> Result<Vec<ColumnFamilySettings>, ConfigError> {
+    fn column_families(&mut self, inherited: &Inherited) -> Vec<ColumnFamilySettings> {
         let mut families: Vec<ColumnFamilySettings> = Vec::new();
         let mut index_by_name: BTreeMap<String, usize> = BTreeMap::new();
         for element in self.children("ColumnFamily") {
-            let mut family = self.column_family(element, inherited)?;
+            let Some(mut family) = self.column_family(element, inherited) else { continue };
             let index = index_by_name.entry(family.schema.name.clone()).or_insert(families.len());
             let Some(known) = families.get_mut(*index) else {
                 families.push(family);
@@ -271,53 +288,43 @@ impl<'a> KeyspaceReader<'_, 'a> {
             family.labels = known.labels.clone();
             *known = family;
         }
-        Ok(families)
+        families
     }
 
     fn column_family(
         &mut self,
         element: &'a Element,
         inherited: &Inherited,
-    ) -> Result<ColumnFamilySettings, ConfigError> {
-        let place = self.place("/ColumnFamily", element.line);
-        let Some(name) = Value::of_attribute(element, &place, "Name") else {
-            return Err(place.refuse(Problem::MissingColumnFamilyName));
-        };
-        if name.text.contains('-') && self.doc.release == Release::V06 {
-            return Err(name.refuse(Problem::HyphenInColumnFamilyName));
-        }
-        usable_as_file_name(&name)?;
+    ) -> Option<ColumnFamilySettings> {
+        let name = self.doc.accept(self.column_family_name(element))?;
         let place = self.place(&format!("/ColumnFamily[@Name='{}']", name.text), element.line);
-        let kind = self.kind(element, &place, name.text)?;
+        let kind = self.kind(element, &place, name.text);
         let comment = child_text(element, "Comment").map(str::to_owned);
         let attribute = |name| Value::of_attribute(element, &place, name);
-        let keys_cached = match attribute("KeysCached").or(attribute("KeysCachedFraction")) {
-            Some(value) => cache_size(&value)?,
-            None => inherited.keys_cached,
-        };
-        let rows_cached = attribute("RowsCached").map_or(Ok(CacheSize::Off), |v| cache_size(&v))?;
-        let row_cache_save_period =
-            self.period(attribute("RowCacheSavePeriodInSeconds"), SECOND)?;
-        let key_cache_save_period =
-            self.period(attribute("KeyCacheSavePeriodInSeconds"), SECOND)?;
-        let flush_period = match attribute("FlushPeriodInMinutes") {
-            value if self.doc.release == Release::V04 => self.period(value, MINUTE)?,
-            _ => None,
-        };
+        let keys_cached = attribute("KeysCached").or(attribute("KeysCachedFraction"));
+        let keys_cached = self.doc.read_or(keys_cached, inherited.keys_cached, cache_size);
+        let rows_cached = self.doc.read_or(attribute("RowsCached"), CacheSize::Off, cache_size);
+        let row_cache_save_period = self.period(attribute("RowCacheSavePeriodInSeconds"), SECOND);
+        let key_cache_save_period = self.period(attribute("KeyCacheSavePeriodInSeconds"), SECOND);
+        let flush_period = attribute("FlushPeriodInMinutes");
+        let flush_period = flush_period.filter(|_| self.doc.release == Release::V04);
+        let flush_period = self.period(flush_period, MINUTE);
         let (min_compaction_threshold, max_compaction_threshold) =
-            self.compaction_thresholds(element, &place)?;
-        let gc_grace = match attribute("GCGraceSeconds") {
-            Some(value) => SECOND * self.doc.at_least(&value, 0)?,
-            None => self.storage.gc_grace,
-        };
-        let compression = attribute("Compression");
+            self.compaction_thresholds(element, &place);
+        let gc_grace = attribute("GCGraceSeconds");
+        let gc_grace = gc_grace.and_then(|value| self.doc.at_least(&value, 0));
+        let compression = self.storage.compression;
         let compression =
-            compression.map_or(Ok(self.storage.compression), |v| ours::compression_of(&v))?;
-        Ok(ColumnFamilySettings {
+            self.doc.read_or(attribute("Compression"), compression, ours::compression_of);
+        let strategy = CompactionStrategy::SizeTiered;
+        let compaction_strategy =
+            self.doc.read_or(attribute("CompactionStrategy"), strategy, ours::compaction_strategy);
+        let read_repair_chance = self.read_repair_chance(attribute("ReadRepairChance"));
+        Some(ColumnFamilySettings {
             schema: Arc::new(ColumnFamilySchema {
                 keyspace: self.name.clone(),
                 name: name.text.to_owned(),
-                kind,
+                kind: kind?,
                 comment,
             }),
             line: element.line,
@@ -325,115 +332,121 @@ impl<'a> KeyspaceReader<'_, 'a> {
             rows_cached,
             key_cache_save_period,
             row_cache_save_period,
-            compaction_strategy: ours::compaction_strategy(attribute("CompactionStrategy"))?,
+            compaction_strategy,
             min_compaction_threshold,
             max_compaction_threshold,
-            gc_grace,
+            gc_grace: gc_grace.map_or(self.storage.gc_grace, |seconds| SECOND * seconds),
             compression,
-            read_repair_chance: self.read_repair_chance(attribute("ReadRepairChance"))?,
+            read_repair_chance,
             flush_period,
             labels: labels(element, &inherited.row_key),
         })
     }
 
+    fn column_family_name(&self, element: &'a Element) -> Result<Value<'a>, ConfigError> {
+        let place = self.place("/ColumnFamily", element.line);
+        let name = Value::of_attribute(element, &place, "Name");
+        let name = name.ok_or_else(|| place.refuse(Problem::MissingColumnFamilyName))?;
+        if name.text.contains('-') && self.doc.release == Release::V06 {
+            return Err(name.refuse(Problem::HyphenInColumnFamilyName));
+        }
+        usable_as_file_name(&name)?;
+        Ok(name)
+    }
+
     fn kind(
-        &self,
+        &mut self,
         element: &'a Element,
         place: &Place<'a>,
         name: &str,
-    ) -> Result<ColumnFamilyKind, ConfigError> {
+    ) -> Option<ColumnFamilyKind> {
         let attribute = |name| Value::of_attribute(element, place, name);
         let is_super = match attribute("ColumnType") {
-            None => false,
-            Some(value) => match value.text {
-                "Standard" => false,
-                "Super" => true,
-                other => {
-                    return Err(value.refuse(Problem::InvalidColumnType {
-                        column_family: name.to_owned(),
-                        value: other.to_owned(),
-                    }));
-                }
-            },
+            Some(value) => self.doc.accept(is_super(&value, name)),
+            None => Some(false),
         };
         if let Some(sort) = element.attribute("ColumnSort") {
             let place = Place { line: sort.line, ..place.clone() };
-            return Err(place.refuse(Problem::ColumnSort));
+            self.doc.refuse(place.refuse(Problem::ColumnSort));
         }
-        let compare_with = self.comparator(attribute("CompareWith"), "CompareWith")?;
+        let compare_with = self.comparator(attribute("CompareWith"), "CompareWith");
         let subcolumns = attribute("CompareSubcolumnsWith");
-        match subcolumns {
-            Some(value) if !is_super => {
-                Err(value.refuse(Problem::SubcolumnsOfStandard(name.to_owned())))
-            }
-            _ if !is_super => Ok(ColumnFamilyKind::Standard { columns: compare_with }),
-            value => Ok(ColumnFamilyKind::Super {
-                super_columns: compare_with,
-                columns: self.comparator(value, "CompareSubcolumnsWith")?,
-            }),
+        if is_super? {
+            let columns = self.comparator(subcolumns, "CompareSubcolumnsWith");
+            return Some(ColumnFamilyKind::Super {
+                super_columns: compare_with?,
+                columns: columns?,
+            });
         }
+        if let Some(value) = subcolumns {
+            self.doc.refuse(value.refuse(Problem::SubcolumnsOfStandard(name.to_owned())));
+        }
+        Some(ColumnFamilyKind::Standard { columns: compare_with? })
     }
 
     fn comparator(
-        &self,
-        value: Option<Value<'a>>,
-        attribute: &'static str,
-    ) -> Result<Comparator, ConfigError> {
-        let Some(value) = value else { return Ok(Comparator::Bytes) };
-        self.comparators.resolve(value.text).ok_or_else(|| {
-            let class = ComparatorRegistry::full_class_name(value.text);
-            let made = ["ReversedType(T)", "CompositeType(T,U,...)"];
-            let known: Vec<&str> = self.comparators.class_names().chain(made).collect();
-            let known = known.join(", ");
-            value.refuse(match self.doc.release {
-                Release::V06 => Problem::UnknownComparator { class, known },
-                _ => Problem::UnloadableComparator { class, attribute, known },
-            })
-        })
-    }
-
-    fn period(
         &mut self,
         value: Option<Value<'a>>,
-        unit: Duration,
-    ) -> Result<Option<Duration>, ConfigError> {
-        let Some(value) = value else { return Ok(None) };
-        let count = self.doc.at_least(&value, 0)?;
-        Ok((count > 0).then(|| unit * count))
+        attribute: &'static str,
+    ) -> Option<Comparator> {
+        let Some(value) = value else { return Some(Comparator::Bytes) };
+        let found = self.comparators.resolve(value.text);
+        if found.is_none() {
+            let class = ComparatorRegistry::full_class_name(value.text);
+            let made = ["ReversedType(T)", "CompositeType(T,U,...)"];
+            let known = self.comparators.class_names().chain(made);
+            let known = known.map(str::to_owned).collect();
+            self.doc.refuse(value.refuse(match self.doc.release {
+                Release::V06 => Problem::UnknownComparator { class, known },
+                _ => Problem::UnloadableComparator { class, attribute, known },
+            }));
+        }
+        found
+    }
+
+    fn period(&mut self, value: Option<Value<'a>>, unit: Duration) -> Option<Duration> {
+        let count = self.doc.at_least(&value?, 0)?;
+        (count > 0).then(|| unit * count)
     }
 
     /// The rules of nodetool, which is how the original sets them: the least minimum is 2, and a
     /// maximum of 0 switches compaction off.
-    fn compaction_thresholds(
-        &mut self,
-        element: &'a Element,
-        place: &Place<'a>,
-    ) -> Result<(u32, u32), ConfigError> {
-        let max = match Value::of_attribute(element, place, "MaxCompactionThreshold") {
-            Some(value) => self.doc.at_least(&value, 0)?,
-            None => DEFAULT_MAX_COMPACTION_THRESHOLD,
-        };
+    fn compaction_thresholds(&mut self, element: &'a Element, place: &Place<'a>) -> (u32, u32) {
+        let max = Value::of_attribute(element, place, "MaxCompactionThreshold");
+        let max = max.and_then(|value| self.doc.at_least(&value, 0));
+        let max = max.unwrap_or(DEFAULT_MAX_COMPACTION_THRESHOLD);
         let min_value = Value::of_attribute(element, place, "MinCompactionThreshold");
-        let min = match &min_value {
-            Some(value) => self.doc.at_least(value, 2)?,
-            None => DEFAULT_MIN_COMPACTION_THRESHOLD.min(max),
-        };
+        let min = min_value.as_ref().and_then(|value| self.doc.at_least(value, 2));
+        let min = min.unwrap_or(DEFAULT_MIN_COMPACTION_THRESHOLD.min(max));
         match min_value {
-            Some(value) if max > 0 && min > max => Err(value.refuse(Problem::CompactionThresholds)),
-            None if max == 1 => Err(place.refuse(Problem::CompactionThresholds)),
-            _ => Ok((min, max)),
+            Some(value) if max > 0 && min > max => {
+                self.doc.refuse(value.refuse(Problem::CompactionThresholds));
+            }
+            None if max == 1 => self.doc.refuse(place.refuse(Problem::CompactionThresholds)),
+            _ => {}
         }
+        (min, max)
     }
 
-    fn read_repair_chance(&self, value: Option<Value<'a>>) -> Result<f64, ConfigError> {
-        let Some(value) = value else {
-            let is_on = self.replication.do_consistency_checks;
-            return Ok(if is_on { DEFAULT_READ_REPAIR_CHANCE } else { 0.0 });
-        };
-        match value.double()? {
+    fn read_repair_chance(&mut self, value: Option<Value<'a>>) -> f64 {
+        let is_on = self.replication.do_consistency_checks;
+        let default = if is_on { DEFAULT_READ_REPAIR_CHANCE } else { 0.0 };
+        self.doc.read_or(value, default, |value| match value.double()? {
             chance if (0.0..=1.0).contains(&chance) => Ok(chance),
             _ => Err(value.refuse(Problem::OutOfBounds("from 0 to 1"))),
-        }
+        })
+    }
+}
+
+/// The `ColumnType` of a column family.
+fn is_super(value: &Value<'_>, name: &str) -> Result<bool, ConfigError> {
+    match value.text {
+        "Standard" => Ok(false),
+        "Super" => Ok(true),
+        other => Err(value.refuse(Problem::InvalidColumnType {
+            column_family: name.to_owned(),
+            value: other.to_owned(),
+        })),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::notes::Notes;
 use super::settings::Release;
+use super::spelling;
 use super::xml::Element;
 
 /// An element or attribute that some release of the original, or this server, knows.
@@ -52,6 +53,8 @@ pub(super) const KNOWN: &[Known] = &[
     // Between nodes.
     known("ListenAddress", Honoured),
     known("StoragePort", Honoured),
+    known("PeerNetworks", Honoured),
+    known("PeerNetworks/PeerNetwork", Honoured),
     known("RpcTimeoutInMillis", Honoured),
     known("PhiConvictThreshold", Honoured),
     known("StreamThroughputInMBPerSecond", Honoured),
@@ -68,6 +71,7 @@ pub(super) const KNOWN: &[Known] = &[
     known("ThriftApiVersion", Honoured),
     known("ThriftMaxMessageInMB", Honoured),
     known("ThriftMaxConnections", Honoured),
+    known("ThriftIdleTimeoutInSeconds", Honoured),
     known("ThriftReceiveBudgetInMB", Honoured),
     known("ThriftListeners", Honoured),
     known("ThriftListeners/ThriftListener", Honoured),
@@ -78,6 +82,7 @@ pub(super) const KNOWN: &[Known] = &[
     known("AdminAddress", Honoured),
     known("AdminPort", Honoured),
     known("AdminToken", Honoured),
+    known("AdminTokenRequired", Honoured),
     // Files.
     known("DataFileDirectories", Honoured),
     known("DataFileDirectories/DataFileDirectory", Honoured),
@@ -240,37 +245,12 @@ fn review_one(path: &str, line: u32, release: Release, notes: &mut Notes) -> boo
 
 /// The known name in that place that is most like this one, if any is like it.
 fn nearest(parent: &str, name: &str) -> Option<&'static str> {
-    const LONGEST_NAME: usize = 64;
-    if name.len() > LONGEST_NAME {
-        return None;
-    }
     let in_place = KNOWN.iter().filter_map(|known| {
         let (place, candidate) = known.path.rsplit_once('/').unwrap_or(("", known.path));
         let same_kind = candidate.starts_with('@') == name.starts_with('@');
         (place == parent && same_kind).then_some(candidate)
     });
-    let measured = in_place.map(|candidate| (edit_distance(name, candidate), candidate));
-    let (distance, candidate) = measured.min_by_key(|(distance, _)| *distance)?;
-    let bare = candidate.trim_start_matches('@');
-    (distance <= (bare.len() / 4).max(2)).then_some(bare)
-}
-
-/// How many letters must be inserted, removed or replaced; the case of letters does not count.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().map(|c| c.to_ascii_lowercase()).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().map(|c| c.to_ascii_lowercase()).enumerate() {
-        let mut next = Vec::with_capacity(row.len());
-        let mut left = i + 1;
-        next.push(left);
-        for (pair, &y) in row.windows(2).zip(&b) {
-            let [diagonal, above] = *pair else { continue };
-            left = (left + 1).min(above + 1).min(diagonal + usize::from(x != y));
-            next.push(left);
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or(0)
+    spelling::nearest(name, in_place).map(|found| found.trim_start_matches('@'))
 }
 
 #[cfg(test)]
@@ -310,8 +290,6 @@ mod tests {
         assert_eq!(nearest(family, "@ComparedWith"), Some("CompareWith"));
         assert_eq!(nearest(family, "Comments"), Some("Comment"));
         assert_eq!(nearest(family, &format!("@{}", "x".repeat(1000))), None);
-        assert_eq!(edit_distance("kitten", "sitting"), 3);
-        assert_eq!(edit_distance("", "abc"), 3);
     }
 
     #[test]

@@ -4,16 +4,15 @@
 use super::classes::AuthenticatorName;
 use super::directories::Paths;
 use super::document::{Document, MIB, Place, Source, Value};
-use super::error::{ConfigError, Problem};
-use super::hosts::{self, Resolver, SystemResolver};
-use super::known;
+use super::error::{ConfigError, ConfigErrors, DISK_ACCESS_MODES, Problem};
+use super::machine::{AnyMachine, Machine, ThisMachine};
 use super::notes::Note;
 use super::settings::{
-    AdminSettings, CommitLogSettings, CommitLogSync, ListenerSettings, MAX_TOKEN_LENGTH,
-    NetworkSettings, PHI_CONVICT_THRESHOLDS, Release, Settings, StorageSettings, ThriftSettings,
+    CommitLogSettings, CommitLogSync, MAX_TOKEN_LENGTH, NetworkSettings, PHI_CONVICT_THRESHOLDS,
+    Release, Settings, StorageSettings,
 };
 use super::xml::{self, Element};
-use super::{keyspaces, memory, ours};
+use super::{addresses, keyspaces, known, memory, ours};
 use crate::model::comparator::ComparatorRegistry;
 use crate::ring::Partitioner;
 use std::collections::BTreeMap;
@@ -44,118 +43,122 @@ pub struct Loaded {
     pub sources: BTreeMap<&'static str, Source>,
 }
 
-/// What reading a configuration needs of its surroundings.
+/// Reads configurations.
 #[derive(Clone, Copy)]
 pub struct Loader<'a> {
     /// The comparators that column families may name.
     pub comparators: &'a ComparatorRegistry,
-    /// Turns hosts into addresses.
-    pub resolver: &'a dyn Resolver,
+    /// The machine that the configuration is for.
+    pub machine: &'a dyn Machine,
+    /// Whether a seed without an address is an error, or else a warning.
+    pub seeds_must_resolve: bool,
 }
 
-impl Settings {
-    /// Reads a file, or `storage-conf.xml` in a directory, with the system's resolver.
-    pub fn load(path: &Path, comparators: &ComparatorRegistry) -> Result<Loaded, ConfigError> {
-        Loader { comparators, resolver: &SystemResolver }.load(path)
+impl<'a> Loader<'a> {
+    /// For a server that is to run on this machine.
+    pub fn for_server(comparators: &'a ComparatorRegistry) -> Self {
+        Self { comparators, machine: &ThisMachine, seeds_must_resolve: true }
     }
 
-    /// Reads a text, with the system's resolver; `origin` names it in messages.
-    pub fn parse(
-        text: &str,
-        origin: &str,
-        comparators: &ComparatorRegistry,
-    ) -> Result<Loaded, ConfigError> {
-        Loader { comparators, resolver: &SystemResolver }.parse(text, origin)
+    /// The same for a check, which may be made where the other nodes are not known.
+    pub fn for_check(comparators: &'a ComparatorRegistry) -> Self {
+        Self { seeds_must_resolve: false, ..Self::for_server(comparators) }
     }
 
-    /// The configuration of a server that is given none: a single node on loopback with sample
-    /// keyspaces and its files below `./data`.
-    pub fn embedded(comparators: &ComparatorRegistry) -> Result<Loaded, ConfigError> {
-        Self::parse(EMBEDDED, "storage-conf.xml (embedded)", comparators)
+    /// For tools that work on the files of a server, or on another machine than the server does.
+    pub fn for_tools(comparators: &'a ComparatorRegistry) -> Self {
+        Self { comparators, machine: &AnyMachine, seeds_must_resolve: false }
     }
-}
 
-impl Loader<'_> {
-    /// Reads a file, or `storage-conf.xml` in a directory.
-    pub fn load(&self, path: &Path) -> Result<Loaded, ConfigError> {
-        let path = if path.is_dir() { path.join(FILE_NAME) } else { path.to_owned() };
-        let bytes = match read_bounded(&path) {
-            Ok(bytes) => bytes,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                return Err(ConfigError::NotFound { path });
-            }
-            Err(source) => return Err(ConfigError::Unreadable { path, source }),
+    /// Reads a file, or `storage-conf.xml` in a directory. Without a path reads the configuration
+    /// that is built in: a single node on loopback with sample keyspaces and its files below
+    /// `./data`.
+    pub fn load(&self, path: Option<&Path>) -> Result<Loaded, ConfigErrors> {
+        let Some(path) = path else {
+            return self.parse(EMBEDDED, "storage-conf.xml (embedded)");
         };
+        let path = if path.is_dir() { path.join(FILE_NAME) } else { path.to_owned() };
+        let bytes = read_bounded(&path).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => ConfigError::NotFound { path: path.clone() },
+            _ => ConfigError::Unreadable { path: path.clone(), source },
+        })?;
         let origin = path.display().to_string();
         let text = xml::decode(&bytes).map_err(|e| malformed(&origin, e))?;
         self.parse(&text, &origin)
     }
 
     /// Reads a text; `origin` names it in messages.
-    pub fn parse(&self, text: &str, origin: &str) -> Result<Loaded, ConfigError> {
+    pub fn parse(&self, text: &str, origin: &str) -> Result<Loaded, ConfigErrors> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let root = Element::parse(text).map_err(|e| malformed(origin, e))?;
-        let (release, known_by) = release_of(&root);
-        let mut document = Document::new(&root, origin, release);
         if root.name != "Storage" {
             let place = Place { origin, line: root.line, element: format!("/{}", root.name) };
-            return Err(place.refuse(Problem::NotAStorageFile));
+            return Err(place.refuse(Problem::NotAStorageFile).into());
         }
-        let settings = self.evaluate(&mut document, text)?;
+        let (release, known_by) = release_of(&root);
+        let mut document = Document::new(&root, origin, release);
+        let settings = self.evaluate(&mut document, text);
         if let Some((element, by)) = known_by {
             let text = format!("{by} makes this a file of {release}, with clients of {release}");
             document.notes.info(element.line, text + " where ThriftApiVersion says nothing else");
         }
         known::review(&root, release, &mut document.notes);
-        let Document { notes, sources, .. } = document;
-        Ok(Loaded { settings, notes: notes.into_sorted(), sources })
+        let Document { notes, sources, errors, .. } = document;
+        let notes = notes.into_sorted();
+        match settings {
+            Some(settings) if errors.is_empty() => Ok(Loaded { settings, notes, sources }),
+            _ => Err(ConfigErrors { errors, notes }),
+        }
     }
 
-    fn evaluate(&self, doc: &mut Document<'_>, text: &str) -> Result<Settings, ConfigError> {
-        let basics = Basics::read(doc)?;
-        let limits = Limits::read(doc)?;
-        let network = self.network(doc, &limits)?;
-        let admin = self.admin(doc)?;
-        let own = [(network.listen_address, network.storage_port), (admin.address, admin.port)];
-        let thrift = self.thrift(doc, network.listen_address, own)?;
+    /// Reads all settings; `None` if one is missing or refused that has no default.
+    fn evaluate(&self, doc: &mut Document<'_>, text: &str) -> Option<Settings> {
+        let basics = Basics::read(doc);
+        let limits = Limits::read(doc);
+        let network = self.network(doc, &limits);
+        let admin = addresses::admin(doc, self.machine);
+        let thrift = addresses::thrift(doc, self.machine, network.listen_address);
         let snapshot_before_compaction =
-            doc.boolean("SnapshotBeforeCompaction", "SnapshotBeforeCompaction", false)?;
-        let auto_bootstrap = doc.boolean("AutoBootstrap", "AutoBootstrap", false)?;
-        let mut memory = memory::memtables(doc)?;
+            doc.boolean("SnapshotBeforeCompaction", "SnapshotBeforeCompaction", false);
+        let auto_bootstrap = doc.boolean("AutoBootstrap", "AutoBootstrap", false);
+        let mut memory = memory::memtables(doc);
         let checks = doc.find("DoConsistencyChecksBoolean");
         let do_consistency_checks = checks.is_none_or(|v| v.text.eq_ignore_ascii_case("true"));
-        let column_index_bytes = kilobytes(doc, "ColumnIndexSizeInKB", 64)?;
-        let row_warning_threshold_bytes = row_warning_threshold(doc)?;
-        let paths = Paths::read(doc)?;
-        let rotation = doc.integer("CommitLogRotationThresholdInMB", 128, 1)?;
-        let hints = doc.boolean("HintedHandoffEnabled", "HintedHandoff", true)?;
-        let index_interval = index_interval(doc)?;
+        let column_index_bytes = u64::from(doc.integer("ColumnIndexSizeInKB", 64, 1)) << 10;
+        let row_warning = Problem::RowWarningThreshold;
+        let row_warning = positive(doc, "RowWarningThresholdInMB", 512, row_warning);
+        let paths = Paths::read(doc);
+        let rotation = doc.integer("CommitLogRotationThresholdInMB", 128, 1);
+        let hints = doc.boolean("HintedHandoffEnabled", "HintedHandoff", true);
+        let index_interval = positive(doc, "IndexInterval", 128, Problem::IndexInterval);
         let storage = StorageSettings {
             index_interval,
             column_index_bytes,
-            row_warning_threshold_bytes,
+            row_warning_threshold_bytes: u64::from(row_warning) * MIB,
             snapshot_before_compaction,
             gc_grace: basics.gc_grace,
-            compression: ours::compression(doc)?,
+            compression: ours::compression(doc),
             compaction_throughput_bytes: ours::throughput(
                 doc,
                 "CompactionThroughputInMBPerSecond",
                 64,
-            )?,
+            ),
             concurrent_reads: limits.concurrent_reads,
             concurrent_writes: limits.concurrent_writes,
         };
-        let replication = ours::replication(doc, do_consistency_checks, hints)?;
-        memory::budget(doc, &mut memory)?;
-        let keyspaces = keyspaces::read(doc, self.comparators, &storage, &replication)?;
-        let seeds = self.seeds(doc, network.listen_address)?;
-        let directories = paths.complete(doc)?;
-        Ok(Settings {
+        let replication = ours::replication(doc, do_consistency_checks, hints);
+        memory::budget(doc, &mut memory, self.machine.memory_bytes());
+        let keyspaces = keyspaces::read(doc, self.comparators, &storage, &replication);
+        let seeds = self.seeds(doc, network.listen_address);
+        ours::check_peers(doc, &network, &seeds);
+        let directories = paths.complete(doc, self.machine, hints);
+        addresses::check_ports(doc, &network, &thrift, &admin, &seeds);
+        Some(Settings {
             origin: doc.origin.to_owned(),
             text: without_token(text),
             release: doc.release,
-            cluster_name: basics.cluster_name,
-            partitioner: basics.partitioner,
+            cluster_name: basics.cluster_name?,
+            partitioner: basics.partitioner?,
             initial_token: basics.initial_token,
             auto_bootstrap,
             seeds,
@@ -163,9 +166,9 @@ impl Loader<'_> {
             network,
             thrift,
             admin,
-            directories,
+            directories: directories?,
             commit_log: CommitLogSettings {
-                sync: basics.sync,
+                sync: basics.sync?,
                 rotation_threshold_bytes: u64::from(rotation) * MIB,
             },
             memory,
@@ -175,154 +178,40 @@ impl Loader<'_> {
         })
     }
 
-    fn network(
-        &self,
-        doc: &mut Document<'_>,
-        limits: &Limits,
-    ) -> Result<NetworkSettings, ConfigError> {
-        let storage_port = doc.port("StoragePort", 7000)?;
-        let listen_address = match doc.find("ListenAddress") {
-            Some(value) => self.listen_address(doc, &value)?,
-            None => hosts::local_address(self.resolver),
-        };
-        Ok(NetworkSettings {
-            listen_address,
-            storage_port,
+    fn network(&self, doc: &mut Document<'_>, limits: &Limits) -> NetworkSettings {
+        NetworkSettings {
+            storage_port: doc.port("StoragePort", 7000),
             storage_port_is_required: doc.sources.contains_key("StoragePort"),
+            listen_address: addresses::listen_address(doc, self.machine),
+            peer_networks: ours::peer_networks(doc),
             rpc_timeout: limits.rpc_timeout,
             phi_convict_threshold: limits.phi_convict_threshold,
-            stream_throughput_bytes: ours::throughput(doc, "StreamThroughputInMBPerSecond", 0)?,
-        })
-    }
-
-    fn listen_address(
-        &self,
-        doc: &mut Document<'_>,
-        value: &Value<'_>,
-    ) -> Result<IpAddr, ConfigError> {
-        let found = hosts::resolve_one(self.resolver, value.text);
-        let address = found
-            .map_err(|_| value.refuse(Problem::UnknownListenAddress(value.text.to_owned())))?;
-        if !address.is_unspecified() {
-            return Ok(address);
+            stream_throughput_bytes: ours::throughput(doc, "StreamThroughputInMBPerSecond", 0),
         }
-        if doc.release != Release::V04 {
-            return Err(value.refuse(Problem::ListenAddressIsAny));
-        }
-        // 0.4 did not check; its peers then know the node by the address of its name.
-        let local = hosts::local_address(self.resolver);
-        let text = format!("ListenAddress must be a single interface; {local} is taken");
-        doc.notes.warn(value.place.line, text);
-        Ok(local)
     }
 
-    fn thrift(
-        &self,
-        doc: &mut Document<'_>,
-        listen_address: IpAddr,
-        own: [(IpAddr, u16); 2],
-    ) -> Result<ThriftSettings, ConfigError> {
-        let address = match doc.find("ThriftAddress") {
-            Some(value) => self.resolve(&value)?,
-            None => listen_address,
-        };
-        let port = doc.port("ThriftPort", 9160)?;
-        let framed = doc.boolean("ThriftFramedTransport", "ThriftFramedTransport", false)?;
-        let api_version = ours::api_version(doc)?;
-        let (max_message_bytes, receive_budget_bytes) = ours::message_limits(doc)?;
-        let max_connections = doc.integer("ThriftMaxConnections", 10_000, 1)?;
-        let first = ListenerSettings { address, port, framed, api_version };
-        let listeners = self.listeners(doc, &first, own)?;
-        Ok(ThriftSettings {
-            address,
-            port,
-            framed,
-            api_version,
-            max_message_bytes,
-            max_connections,
-            receive_budget_bytes,
-            listeners,
-        })
-    }
-
-    /// Further ports for clients. What an element does not say is as for the first one. Those that
-    /// the node needs for itself are refused.
-    fn listeners(
-        &self,
-        doc: &mut Document<'_>,
-        first: &ListenerSettings,
-        own: [(IpAddr, u16); 2],
-    ) -> Result<Vec<ListenerSettings>, ConfigError> {
-        let mut listeners = Vec::new();
-        let mut taken = vec![own[0], own[1], (first.address, first.port)];
-        for (element, place) in doc.entries("ThriftListeners", "ThriftListener")? {
-            let value = |name| Value::of_attribute(element, &place, name);
-            let missing = || {
-                let port = doc.place("ThriftListeners/ThriftListener/@Port", element.line);
-                port.refuse(Problem::Missing)
-            };
-            let port = value("Port").ok_or_else(missing)?;
-            let framed = value("FramedTransport");
-            let framed = framed.map(|value| value.boolean("FramedTransport")).transpose()?;
-            let address = value("Address").map(|value| self.resolve(&value)).transpose()?;
-            let api_version = value("ApiVersion").map(|value| ours::release(&value)).transpose()?;
-            let listener = ListenerSettings {
-                address: address.unwrap_or(first.address),
-                port: port.port()?,
-                framed: framed.unwrap_or(first.framed),
-                api_version: api_version.unwrap_or(first.api_version),
-            };
-            let meets = |(address, port): &(IpAddr, u16)| {
-                let any = address.is_unspecified() || listener.address.is_unspecified();
-                *port != 0 && *port == listener.port && (any || *address == listener.address)
-            };
-            if taken.iter().any(meets) {
-                return Err(port.refuse(Problem::PortTaken));
-            }
-            taken.push((listener.address, listener.port));
-            listeners.push(listener);
-        }
-        Ok(listeners)
-    }
-
-    fn admin(&self, doc: &mut Document<'_>) -> Result<AdminSettings, ConfigError> {
-        let address = match doc.find("AdminAddress") {
-            Some(value) => self.resolve(&value)?,
-            None => IpAddr::from([127, 0, 0, 1]),
-        };
-        Ok(AdminSettings {
-            address,
-            port: doc.port("AdminPort", 8080)?,
-            port_is_required: doc.sources.contains_key("AdminPort"),
-            token: doc.find("AdminToken").map(|value| value.text.to_owned()),
-        })
-    }
-
-    fn seeds(
-        &self,
-        doc: &mut Document<'_>,
-        listen_address: IpAddr,
-    ) -> Result<Vec<IpAddr>, ConfigError> {
+    fn seeds(&self, doc: &mut Document<'_>, listen_address: IpAddr) -> Vec<IpAddr> {
         let mut seeds = Vec::new();
-        for value in doc.list("Seeds", "Seed")? {
-            let address = self.resolve(&value)?;
-            if !seeds.contains(&address) {
-                seeds.push(address);
+        for value in doc.list("Seeds", "Seed") {
+            match addresses::resolve(self.machine, &value) {
+                Ok(address) if seeds.contains(&address) => {}
+                Ok(address) => seeds.push(address),
+                Err(error) if self.seeds_must_resolve => doc.refuse(error),
+                Err(_) => {
+                    let host = value.text;
+                    let text = format!("seed {host} has no address here: no server starts with it");
+                    doc.notes.warn(value.place.line, text);
+                }
             }
         }
-        if seeds.is_empty() {
-            if doc.release != Release::V04 {
-                return Err(doc.absent("Seeds", Problem::NoSeeds));
+        if !doc.sources.contains_key("Seeds") {
+            if doc.release == Release::V04 {
+                seeds.push(listen_address);
+            } else {
+                doc.refuse(doc.absent("Seeds", Problem::NoSeeds));
             }
-            seeds.push(listen_address);
         }
-        Ok(seeds)
-    }
-
-    fn resolve(&self, value: &Value<'_>) -> Result<IpAddr, ConfigError> {
-        hosts::resolve_one(self.resolver, value.text).map_err(|reason| {
-            value.refuse(Problem::UnknownHost { host: value.text.to_owned(), reason })
-        })
+        seeds
     }
 }
 
@@ -393,101 +282,100 @@ const OF_04_ALONE: [&str; 2] = ["BootstrapFileDirectory", "MemtableLifetimeInDay
 /// The same, of `ColumnFamily`.
 const PERIOD: &str = "FlushPeriodInMinutes";
 
-/// What the original evaluates first.
+/// The settings that the original evaluates first.
 struct Basics {
-    cluster_name: String,
-    sync: CommitLogSync,
+    cluster_name: Option<String>,
+    sync: Option<CommitLogSync>,
     authenticator: AuthenticatorName,
-    partitioner: Partitioner,
+    partitioner: Option<Partitioner>,
     gc_grace: Duration,
     initial_token: Option<String>,
 }
 
 impl Basics {
-    fn read(doc: &mut Document<'_>) -> Result<Self, ConfigError> {
-        let cluster_name = match doc.find("ClusterName") {
-            Some(value) => value.text.to_owned(),
-            None => return Err(doc.absent("ClusterName", Problem::Missing)),
-        };
-        let sync = commit_log_sync(doc)?;
-        check_disk_access_mode(doc)?;
-        let authenticator = match doc.find("Authenticator") {
-            Some(value) => AuthenticatorName::from_class_name(value.text).ok_or_else(|| {
-                value.refuse(Problem::InvalidAuthenticator(value.text.to_owned()))
-            })?,
-            None => AuthenticatorName::AllowAll,
-        };
-        let partitioner = match doc.find("Partitioner") {
-            Some(value) => Partitioner::from_class_name(value.text)
-                .ok_or_else(|| value.refuse(Problem::InvalidPartitioner(value.text.to_owned())))?,
-            None => return Err(doc.absent("Partitioner", Problem::MissingPartitioner)),
-        };
-        let gc_grace = Duration::from_secs(doc.integer("GCGraceSeconds", 864_000, 0)?.into());
-        let initial_token = match doc.find("InitialToken") {
-            Some(value) if partitioner.parse_token(value.text).is_err() => {
-                return Err(value.refuse(Problem::InvalidToken(partitioner)));
-            }
-            // Between nodes a comma ends the token: others would take the part before it for the
-            // place of this one.
-            Some(value) if value.text.contains(',') => {
-                return Err(value.refuse(Problem::TokenWithComma));
-            }
-            Some(value) if value.text.len() > MAX_TOKEN_LENGTH => {
-                return Err(value.refuse(Problem::LongToken));
-            }
-            token => token.map(|value| value.text.to_owned()),
-        };
-        Ok(Self { cluster_name, sync, authenticator, partitioner, gc_grace, initial_token })
+    fn read(doc: &mut Document<'_>) -> Self {
+        let name = |value: &Value<'_>| Ok(value.text.to_owned());
+        let cluster_name = doc.required("ClusterName", Problem::Missing, name);
+        let sync = commit_log_sync(doc);
+        check_disk_access_mode(doc);
+        let anyone = AuthenticatorName::AllowAll;
+        let authenticator = doc.setting("Authenticator", anyone, |value| {
+            let found = AuthenticatorName::from_class_name(value.text);
+            found.ok_or_else(|| value.refuse(Problem::InvalidAuthenticator(value.text.to_owned())))
+        });
+        let partitioner = doc.required("Partitioner", Problem::MissingPartitioner, |value| {
+            let found = Partitioner::from_class_name(value.text);
+            found.ok_or_else(|| value.refuse(Problem::InvalidPartitioner(value.text.to_owned())))
+        });
+        let gc_grace = Duration::from_secs(doc.integer("GCGraceSeconds", 864_000, 0).into());
+        let initial_token = doc.setting("InitialToken", None, |value| {
+            check_token(value, partitioner)?;
+            Ok(Some(value.text.to_owned()))
+        });
+        Self { cluster_name, sync, authenticator, partitioner, gc_grace, initial_token }
     }
 }
 
-fn commit_log_sync(doc: &mut Document<'_>) -> Result<CommitLogSync, ConfigError> {
+fn check_token(value: &Value<'_>, partitioner: Option<Partitioner>) -> Result<(), ConfigError> {
+    if let Some(partitioner) = partitioner
+        && partitioner.parse_token(value.text).is_err()
+    {
+        return Err(value.refuse(Problem::InvalidToken(partitioner)));
+    }
+    // Between nodes a comma ends the token: others would take the part before it for the place of
+    // this one.
+    if value.text.contains(',') {
+        return Err(value.refuse(Problem::TokenWithComma));
+    }
+    if value.text.len() > MAX_TOKEN_LENGTH {
+        return Err(value.refuse(Problem::LongToken));
+    }
+    Ok(())
+}
+
+fn commit_log_sync(doc: &mut Document<'_>) -> Option<CommitLogSync> {
     const PERIOD: &str = "CommitLogSyncPeriodInMS";
     const WINDOW: &str = "CommitLogSyncBatchWindowInMS";
-    let Some(mode) = doc.find("CommitLogSync") else {
-        return Err(doc.absent("CommitLogSync", Problem::Missing));
+    let read = |value: &Value<'_>| match value.text {
+        "batch" => Ok(true),
+        "periodic" => Ok(false),
+        _ => Err(value.refuse(Problem::CommitLogSync)),
     };
-    let (period, window) = (doc.find(PERIOD), doc.find(WINDOW));
-    match mode.text {
-        "batch" => {
-            let Some(window) = window else {
-                return Err(doc.absent(WINDOW, Problem::CommitLogSyncBatchWindow));
-            };
-            let millis = window.double();
-            let millis = millis.map_err(|_| window.refuse(Problem::CommitLogSyncBatchWindow))?;
-            if let Some(period) = period {
-                return Err(period.refuse(Problem::PeriodWithBatchSync));
-            }
-            // A negative window is none, and no sensible one is longer than a day.
-            let seconds = (millis / 1000.0).clamp(0.0, 86_400.0);
-            Ok(CommitLogSync::Batch { window: Duration::from_secs_f64(seconds) })
+    let is_batch = doc.required("CommitLogSync", Problem::Missing, read)?;
+    if is_batch {
+        let millis = doc.required(WINDOW, Problem::CommitLogSyncBatchWindow, |window| {
+            window.double().map_err(|_| window.refuse(Problem::CommitLogSyncBatchWindow))
+        });
+        if let Some(period) = doc.find(PERIOD) {
+            doc.refuse(period.refuse(Problem::PeriodWithBatchSync));
         }
-        "periodic" => {
-            let Some(period) = period else {
-                return Err(doc.absent(PERIOD, Problem::CommitLogSyncPeriod));
-            };
-            if period.integer().is_err() {
-                return Err(period.refuse(Problem::CommitLogSyncPeriod));
-            }
-            if let Some(window) = window {
-                return Err(window.refuse(Problem::WindowWithPeriodicSync));
-            }
-            let millis = doc.at_least(&period, 1)?;
-            Ok(CommitLogSync::Periodic { period: Duration::from_millis(millis.into()) })
-        }
-        _ => Err(mode.refuse(Problem::CommitLogSync)),
+        // A negative window is none, and no sensible one is longer than a day.
+        let seconds = (millis? / 1000.0).clamp(0.0, 86_400.0);
+        return Some(CommitLogSync::Batch { window: Duration::from_secs_f64(seconds) });
     }
+    let period = doc.required(PERIOD, Problem::CommitLogSyncPeriod, |period| {
+        let number = period.integer();
+        number.map_err(|_| period.refuse(Problem::CommitLogSyncPeriod))?;
+        Ok(period.clone())
+    });
+    if let Some(window) = doc.find(WINDOW) {
+        doc.refuse(window.refuse(Problem::WindowWithPeriodicSync));
+    }
+    let millis = doc.at_least(&period?, 1)?;
+    Some(CommitLogSync::Periodic { period: Duration::from_millis(millis.into()) })
 }
 
-/// The mode has no meaning here, but a file that 0.6 refuses is one that was never in use.
-fn check_disk_access_mode(doc: &mut Document<'_>) -> Result<(), ConfigError> {
-    match doc.find("DiskAccessMode") {
-        Some(value) => match value.text {
-            "auto" | "mmap" | "mmap_index_only" | "standard" => Ok(()),
-            _ => Err(value.refuse(Problem::DiskAccessMode)),
-        },
-        None if doc.release == Release::V06 => Err(doc.absent("DiskAccessMode", Problem::Missing)),
-        None => Ok(()),
+/// The mode has no meaning here. A word that 0.6 refuses is an error nevertheless, since such a
+/// file was never in use.
+fn check_disk_access_mode(doc: &mut Document<'_>) {
+    const NAME: &str = "DiskAccessMode";
+    doc.setting(NAME, (), |value| {
+        let is_known = DISK_ACCESS_MODES.contains(&value.text);
+        is_known.then_some(()).ok_or_else(|| value.refuse(Problem::DiskAccessMode))
+    });
+    if doc.release == Release::V06 && !doc.sources.contains_key(NAME) {
+        let text = "DiskAccessMode is not there, which 0.6 refuses; it has no effect here";
+        doc.notes.info(doc.root_line(), text.to_owned());
     }
 }
 
@@ -500,62 +388,45 @@ struct Limits {
 }
 
 impl Limits {
-    fn read(doc: &mut Document<'_>) -> Result<Self, ConfigError> {
-        let timeout = doc.integer("RpcTimeoutInMillis", 2000, 1)?;
-        let phi_convict_threshold = match doc.find("PhiConvictThreshold") {
-            Some(value) => u32::try_from(value.integer()?)
-                .ok()
-                .filter(|phi| PHI_CONVICT_THRESHOLDS.contains(phi))
-                .ok_or_else(|| value.refuse(Problem::PhiConvictThreshold))?,
-            None => 8,
-        };
-        let concurrent_reads = threads(doc, "ConcurrentReads", 8)?;
-        let concurrent_writes = threads(doc, "ConcurrentWrites", 32)?;
-        doc.check_integer("SlicedBufferSizeInKB")?;
-        doc.check_number("FlushDataBufferSizeInMB")?;
-        doc.check_number("FlushIndexBufferSizeInMB")?;
-        Ok(Self {
+    fn read(doc: &mut Document<'_>) -> Self {
+        let timeout = doc.integer("RpcTimeoutInMillis", 2000, 1);
+        let phi_convict_threshold = doc.setting("PhiConvictThreshold", 8, |value| {
+            let phi = u32::try_from(value.integer()?).ok();
+            let phi = phi.filter(|phi| PHI_CONVICT_THRESHOLDS.contains(phi));
+            phi.ok_or_else(|| value.refuse(Problem::PhiConvictThreshold))
+        });
+        let concurrent_reads = threads(doc, "ConcurrentReads", 8);
+        let concurrent_writes = threads(doc, "ConcurrentWrites", 32);
+        doc.check_integer("SlicedBufferSizeInKB");
+        doc.check_number("FlushDataBufferSizeInMB");
+        doc.check_number("FlushIndexBufferSizeInMB");
+        Self {
             rpc_timeout: Duration::from_millis(timeout.into()),
             phi_convict_threshold,
             concurrent_reads,
             concurrent_writes,
-        })
+        }
     }
 }
 
-fn threads(doc: &mut Document<'_>, name: &'static str, default: u32) -> Result<u32, ConfigError> {
-    let Some(value) = doc.find(name) else { return Ok(default) };
-    if doc.release == Release::V06 && value.integer()? < LEAST_THREADS {
-        return Err(value.refuse(Problem::TooFewThreads(name)));
+fn threads(doc: &mut Document<'_>, name: &'static str, default: u32) -> u32 {
+    let Some(value) = doc.find(name) else { return default };
+    if doc.release == Release::V06 && value.integer().is_ok_and(|number| number < LEAST_THREADS) {
+        doc.refuse(value.refuse(Problem::TooFewThreads(name)));
+        return default;
     }
-    let number = doc.at_least(&value, 1)?;
+    let number = doc.at_least(&value, 1).unwrap_or(default);
     if number > MOST_THREADS {
         let text = format!("{name}: {number} is taken as {MOST_THREADS}, the most possible");
         doc.notes.warn(value.place.line, text);
     }
-    Ok(number.min(MOST_THREADS))
+    number.min(MOST_THREADS)
 }
 
-fn kilobytes(doc: &mut Document<'_>, name: &'static str, default: u32) -> Result<u64, ConfigError> {
-    Ok(u64::from(doc.integer(name, default, 1)?) << 10)
-}
-
-fn row_warning_threshold(doc: &mut Document<'_>) -> Result<u64, ConfigError> {
-    match doc.find("RowWarningThresholdInMB") {
-        Some(value) => match u64::try_from(value.integer()?) {
-            Ok(megabytes) if megabytes > 0 => Ok(megabytes * MIB),
-            _ => Err(value.refuse(Problem::RowWarningThreshold)),
-        },
-        None => Ok(512 * MIB),
-    }
-}
-
-fn index_interval(doc: &mut Document<'_>) -> Result<u32, ConfigError> {
-    match doc.find("IndexInterval") {
-        Some(value) => match u32::try_from(value.integer()?) {
-            Ok(interval) if interval > 0 => Ok(interval),
-            _ => Err(value.refuse(Problem::IndexInterval)),
-        },
-        None => Ok(128),
-    }
+/// A number of at least 1, for which the original has words of its own: the problem of others.
+fn positive(doc: &mut Document<'_>, name: &'static str, default: u32, problem: Problem) -> u32 {
+    doc.setting(name, default, |value| match u32::try_from(value.integer()?) {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err(value.refuse(problem)),
+    })
 }

@@ -2,78 +2,108 @@
 
 use super::document::{Document, MIB, Value};
 use super::error::{ConfigError, Problem};
+use super::networks::{Network, PeerNetworks};
 use super::settings::{
-    CompactionStrategy, Compression, Release, ReplicationSettings, SpeculativeRetry,
+    CompactionStrategy, Compression, NetworkSettings, Release, ReplicationSettings,
+    SpeculativeRetry,
 };
+use std::fmt::Display;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// `ThriftApiVersion`: by default that of the file.
-pub(super) fn api_version(doc: &mut Document<'_>) -> Result<Release, ConfigError> {
-    doc.find("ThriftApiVersion").map_or(Ok(doc.release), |value| release(&value))
+pub(super) fn api_version(doc: &mut Document<'_>) -> Release {
+    doc.setting("ThriftApiVersion", doc.release, release)
 }
 
 /// The generation that a value names.
 pub(super) fn release(value: &Value<'_>) -> Result<Release, ConfigError> {
-    let release = Release::ALL.into_iter().find(|release| release.to_string() == value.text);
-    let (element, allowed) = ("ThriftApiVersion", "0.4, 0.5, 0.6");
-    release.ok_or_else(|| value.refuse(Problem::UnknownWord { element, allowed }))
+    one_of(value, Release::ALL, "ThriftApiVersion", &["0.4", "0.5", "0.6"])
 }
 
-/// `ThriftMaxMessageInMB` and `ThriftReceiveBudgetInMB`, in bytes. The budget holds at least one
-/// message, or the largest could never arrive.
-pub(super) fn message_limits(doc: &mut Document<'_>) -> Result<(u64, u64), ConfigError> {
+/// The member of a set that a value names, in any letter case.
+fn one_of<T: Display, const N: usize>(
+    value: &Value<'_>,
+    known: [T; N],
+    element: &'static str,
+    allowed: &'static [&'static str],
+) -> Result<T, ConfigError> {
+    let found = known.into_iter().find(|it| it.to_string().eq_ignore_ascii_case(value.text));
+    found.ok_or_else(|| value.refuse(Problem::UnknownWord { element, allowed }))
+}
+
+/// `ThriftMaxMessageInMB` and `ThriftReceiveBudgetInMB`, in bytes, on a machine with as many bytes
+/// of memory. The budget holds at least one message, or the largest could never arrive.
+pub(super) fn message_limits(doc: &mut Document<'_>, machine: u64) -> (u64, u64) {
     // Thrift counts the bytes of a frame in 31 bits.
     const MOST_MEGABYTES: u32 = 2047;
     const DEFAULT_BUDGET: u32 = 256;
-    let message = match doc.find("ThriftMaxMessageInMB") {
-        Some(value) => match doc.at_least(&value, 1)? {
-            megabytes if megabytes <= MOST_MEGABYTES => megabytes,
-            _ => return Err(value.refuse(Problem::OutOfBounds("at most 2047"))),
-        },
-        None => 64,
-    };
-    let budget = match doc.find("ThriftReceiveBudgetInMB") {
-        Some(value) => match doc.at_least(&value, 1)? {
-            megabytes if megabytes >= message => megabytes,
-            _ => return Err(value.refuse(Problem::OutOfBounds("at least ThriftMaxMessageInMB"))),
-        },
-        None => DEFAULT_BUDGET.max(message),
-    };
-    Ok((u64::from(message) * MIB, u64::from(budget) * MIB))
+    let mut message = 64;
+    if let Some(value) = doc.find("ThriftMaxMessageInMB") {
+        message = doc.at_least(&value, 1).unwrap_or(message);
+        if message > MOST_MEGABYTES {
+            doc.refuse(value.refuse(Problem::OutOfBounds("at most 2047")));
+        }
+    }
+    let mut budget = DEFAULT_BUDGET.max(message);
+    if let Some(value) = doc.find("ThriftReceiveBudgetInMB") {
+        budget = doc.at_least(&value, 1).unwrap_or(budget);
+        if budget < message {
+            doc.refuse(value.refuse(Problem::OutOfBounds("at least ThriftMaxMessageInMB")));
+        }
+        if u64::from(budget) * MIB > machine {
+            doc.refuse(value.refuse(Problem::BeyondMemory(machine / MIB)));
+        }
+    }
+    (u64::from(message) * MIB, u64::from(budget) * MIB)
+}
+
+/// `PeerNetworks`: all if the element is absent.
+pub(super) fn peer_networks(doc: &mut Document<'_>) -> PeerNetworks {
+    let mut networks = Vec::new();
+    for value in doc.list("PeerNetworks", "PeerNetwork") {
+        let unknown = || {
+            value.refuse(Problem::UnknownWord {
+                element: "PeerNetwork",
+                allowed: &["an address, or a network such as 10.1.0.0/16"],
+            })
+        };
+        networks.extend(doc.accept(Network::parse(value.text).ok_or_else(unknown)));
+    }
+    PeerNetworks(networks)
+}
+
+/// Warns of seeds that `PeerNetworks` shuts out.
+pub(super) fn check_peers(doc: &mut Document<'_>, network: &NetworkSettings, seeds: &[IpAddr]) {
+    let Some(source) = doc.sources.get("PeerNetworks").copied() else { return };
+    let is_out =
+        |seed: &&IpAddr| **seed != network.listen_address && !network.peer_networks.admit(**seed);
+    for seed in seeds.iter().filter(is_out) {
+        let text = format!("the seed {seed} is in none of PeerNetworks, and may not connect");
+        doc.notes.warn(source.line, text);
+    }
 }
 
 /// `Compression` of the whole server.
-pub(super) fn compression(doc: &mut Document<'_>) -> Result<Compression, ConfigError> {
-    doc.find("Compression").map_or(Ok(Compression::Lz4), |value| compression_of(&value))
+pub(super) fn compression(doc: &mut Document<'_>) -> Compression {
+    doc.setting("Compression", Compression::Lz4, compression_of)
 }
 
 /// The compression that a value names.
 pub(super) fn compression_of(value: &Value<'_>) -> Result<Compression, ConfigError> {
-    let known = [Compression::Lz4, Compression::None];
-    let found = known.into_iter().find(|c| c.to_string().eq_ignore_ascii_case(value.text));
-    let (element, allowed) = ("Compression", "LZ4, None");
-    found.ok_or_else(|| value.refuse(Problem::UnknownWord { element, allowed }))
+    one_of(value, [Compression::Lz4, Compression::None], "Compression", &["LZ4", "None"])
 }
 
-/// `CompactionStrategy` of a column family.
-pub(super) fn compaction_strategy(
-    value: Option<Value<'_>>,
-) -> Result<CompactionStrategy, ConfigError> {
-    let Some(value) = value else { return Ok(CompactionStrategy::SizeTiered) };
+/// The `CompactionStrategy` that a value names.
+pub(super) fn compaction_strategy(value: &Value<'_>) -> Result<CompactionStrategy, ConfigError> {
     let known = [CompactionStrategy::SizeTiered, CompactionStrategy::Leveled];
-    let found = known.into_iter().find(|c| c.to_string().eq_ignore_ascii_case(value.text));
-    let (element, allowed) = ("CompactionStrategy", "SizeTiered, Leveled");
-    found.ok_or_else(|| value.refuse(Problem::UnknownWord { element, allowed }))
+    one_of(value, known, "CompactionStrategy", &["SizeTiered", "Leveled"])
 }
 
 /// Bytes per second of an element in MB per second; `None` for no limit, written 0.
-pub(super) fn throughput(
-    doc: &mut Document<'_>,
-    name: &'static str,
-    default: u32,
-) -> Result<Option<u64>, ConfigError> {
-    let megabytes = doc.integer(name, default, 0)?;
-    Ok((megabytes > 0).then(|| u64::from(megabytes) * MIB))
+pub(super) fn throughput(doc: &mut Document<'_>, name: &'static str, default: u32) -> Option<u64> {
+    let megabytes = doc.integer(name, default, 0);
+    (megabytes > 0).then(|| u64::from(megabytes) * MIB)
 }
 
 /// Hints and speculative reads.
@@ -81,23 +111,21 @@ pub(super) fn replication(
     doc: &mut Document<'_>,
     do_consistency_checks: bool,
     hinted_handoff_enabled: bool,
-) -> Result<ReplicationSettings, ConfigError> {
+) -> ReplicationSettings {
     const HOUR: u64 = 3600;
-    let hint_max_hours = doc.integer("HintMaxAgeHours", 72, 1)?;
-    let hint_max_megabytes = doc.integer("HintMaxSizeInMB", 10_240, 1)?;
-    Ok(ReplicationSettings {
+    let hint_max_hours = doc.integer("HintMaxAgeHours", 72, 1);
+    let hint_max_megabytes = doc.integer("HintMaxSizeInMB", 10_240, 1);
+    let percentile = SpeculativeRetry::Percentile(99.0);
+    ReplicationSettings {
         do_consistency_checks,
-        speculative_retry: speculative_retry(doc)?,
+        speculative_retry: doc.setting("SpeculativeRetry", percentile, speculative_retry),
         hinted_handoff_enabled,
         hint_max_age: Duration::from_secs(u64::from(hint_max_hours) * HOUR),
         hint_max_bytes: u64::from(hint_max_megabytes) * MIB,
-    })
+    }
 }
 
-fn speculative_retry(doc: &mut Document<'_>) -> Result<SpeculativeRetry, ConfigError> {
-    let Some(value) = doc.find("SpeculativeRetry") else {
-        return Ok(SpeculativeRetry::Percentile(99.0));
-    };
+fn speculative_retry(value: &Value<'_>) -> Result<SpeculativeRetry, ConfigError> {
     if value.text.eq_ignore_ascii_case("none") {
         return Ok(SpeculativeRetry::Never);
     }
@@ -108,7 +136,7 @@ fn speculative_retry(doc: &mut Document<'_>) -> Result<SpeculativeRetry, ConfigE
         }
         _ => Err(value.refuse(Problem::UnknownWord {
             element: "SpeculativeRetry",
-            allowed: "none, or a percentile above p0 and below p100 such as p99",
+            allowed: &["none", "a percentile above p0 and below p100 such as p99"],
         })),
     }
 }

@@ -225,6 +225,7 @@ fn unknown_data_center(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Loader;
     use crate::model::comparator::ComparatorRegistry;
     use std::fs;
     use tempfile::TempDir;
@@ -269,8 +270,9 @@ mod tests {
             let (before, rest) = text.split_once("<Keyspaces>").unwrap();
             let (_, after) = rest.split_once("</Keyspaces>").unwrap();
             let text = format!("{before}{keyspace}{after}");
-            let loaded = Settings::parse(&text, "c.xml", &ComparatorRegistry::default());
-            let settings = loaded.map_err(|error| error.to_string())?.settings;
+            let comparators = ComparatorRegistry::default();
+            let loaded = Loader::for_server(&comparators).parse(&text, "c.xml");
+            let settings = loaded.map_err(|errors| errors.errors[0].to_string())?.settings;
             let (racks, data_centers) = (self.path("racks"), self.path("centers"));
             let files = SnitchFiles { racks: &racks, data_centers: &data_centers };
             Placements::read_from(&settings, files).map_err(|error| error.to_string())

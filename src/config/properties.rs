@@ -22,6 +22,7 @@ const ACCESS_FILE: &str = "access.properties";
 const PASSWORD_MODE: &str = "passwd.mode";
 const RACK_FILE: &str = "rackFile";
 const REPLACE_TOKEN: &str = "cassandra.replace_token";
+const ACCEPT_DATA_LOSS: &str = "cassandra.accept_data_loss";
 const JMX_PORT: &str = "com.sun.management.jmxremote.port";
 
 /// The properties of a command line.
@@ -104,11 +105,17 @@ impl Properties {
         self.get(REPLACE_TOKEN).filter(|token| !token.is_empty())
     }
 
+    /// `cassandra.accept_data_loss`: whether a node starts without data that it should have.
+    pub fn accept_data_loss(&self) -> bool {
+        self.is_true(ACCEPT_DATA_LOSS)
+    }
+
     /// The names that mean nothing here. Those of the JVM itself are left out: every old start
     /// script has some.
     pub fn unknown(&self) -> impl Iterator<Item = &str> {
-        const KNOWN: [&str; 13] = [
+        const KNOWN: [&str; 14] = [
             REPLACE_TOKEN,
+            ACCEPT_DATA_LOSS,
             STORAGE_CONFIG,
             FOREGROUND,
             PID_FILE,

@@ -1,6 +1,7 @@
 //! The settings that a server runs with, all typed and with their defaults filled in.
 
 use super::classes::{AuthenticatorName, SnitchName, StrategyName};
+use super::networks::PeerNetworks;
 use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema};
 use crate::ring::Partitioner;
@@ -90,6 +91,8 @@ pub struct NetworkSettings {
     pub storage_port: u16,
     /// Whether the file names the port: then it is an error when it is taken.
     pub storage_port_is_required: bool,
+    /// `PeerNetworks` (all): from where other nodes may connect. The node itself always may.
+    pub peer_networks: PeerNetworks,
     /// `RpcTimeoutInMillis` (2 s): how long a coordinator waits for replicas.
     pub rpc_timeout: Duration,
     /// `PhiConvictThreshold` (8, within [`PHI_CONVICT_THRESHOLDS`]): how much suspicion makes a
@@ -97,6 +100,14 @@ pub struct NetworkSettings {
     pub phi_convict_threshold: u32,
     /// `StreamThroughputInMBPerSecond`: bytes per second of streaming; `None` (0) for no limit.
     pub stream_throughput_bytes: Option<u64>,
+}
+
+impl NetworkSettings {
+    /// Whether the node cannot do without its storage port: the file names it, or there are other
+    /// nodes.
+    pub fn needs_storage_port(&self, seeds: &[IpAddr]) -> bool {
+        self.storage_port_is_required || seeds.iter().any(|seed| *seed != self.listen_address)
+    }
 }
 
 /// What `PhiConvictThreshold` may be, as in the original: with less a pause convicts, with more a
@@ -120,8 +131,12 @@ pub struct ThriftSettings {
     pub api_version: Release,
     /// `ThriftMaxMessageInMB` (64 MiB), in bytes: a larger message closes its connection.
     pub max_message_bytes: u64,
-    /// `ThriftMaxConnections` (10000): further ones wait.
+    /// `ThriftMaxConnections` (10000): a further one takes the place of the one that has been idle
+    /// the longest.
     pub max_connections: u32,
+    /// `ThriftIdleTimeoutInSeconds`: idle connections are closed after this time; `None` (0) for
+    /// never.
+    pub idle_timeout: Option<Duration>,
     /// `ThriftReceiveBudgetInMB` (256 MiB), in bytes: unfinished requests of all connections.
     pub receive_budget_bytes: u64,
     /// `ThriftListeners` (none): further ports.
@@ -139,6 +154,8 @@ pub struct ListenerSettings {
     pub framed: bool,
     /// `ApiVersion` (`ThriftApiVersion`).
     pub api_version: Release,
+    /// The line of its element.
+    pub line: u32,
 }
 
 /// Towards operators.
@@ -150,8 +167,10 @@ pub struct AdminSettings {
     pub port: u16,
     /// Whether the file names the port: then it is an error when it is taken.
     pub port_is_required: bool,
-    /// `AdminToken`: what a change from another machine must present; `None`: none is accepted.
+    /// `AdminToken`: a change must present it; `None`: changes from this machine only.
     pub token: Option<String>,
+    /// `AdminTokenRequired` (true with a token): whether changes from this machine need it as well.
+    pub token_is_required: bool,
 }
 
 impl fmt::Debug for AdminSettings {
@@ -162,6 +181,7 @@ impl fmt::Debug for AdminSettings {
             .field("port", &self.port)
             .field("port_is_required", &self.port_is_required)
             .field("token", &self.token.as_ref().map(|_| "(set)"))
+            .field("token_is_required", &self.token_is_required)
             .finish()
     }
 }

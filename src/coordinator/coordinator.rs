@@ -21,10 +21,16 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::sync::Semaphore;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// Rows whose replicas are compared at a time, behind the backs of clients.
 const MAX_COMPARES: usize = 256;
+
+/// How often it is looked whether a read that nobody waits for has become long.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// What a coordinator needs to know.
 #[derive(Debug)]
@@ -91,6 +97,8 @@ pub struct Coordinator {
     /// Comparisons of replicas that go on at a time; more are left out, since each reads a row.
     pub(super) compares: Arc<Semaphore>,
     pub(super) tasks: TaskTracker,
+    /// Ends what no client waits for.
+    pub(super) stopping: CancellationToken,
     pub(super) counters: Counters,
     /// Whether the node is leaving its ring.
     pub(super) refuses_writes: AtomicBool,
@@ -182,6 +190,7 @@ impl Coordinator {
             repairs_reads: reads.repairs,
             compares: Arc::new(Semaphore::new(MAX_COMPARES)),
             tasks,
+            stopping: CancellationToken::new(),
             counters: Counters::default(),
             refuses_writes: AtomicBool::new(false),
         };
@@ -255,15 +264,17 @@ impl Coordinator {
         range: TokenRange,
         keys_per_split: NonZero<i32>,
     ) -> Result<Vec<Token>, CoordinatorError> {
-        let (replica, mut ticket) = (Arc::clone(&self.replica), self.ticket());
-        // Walks over all keys in memory.
-        let split = move || replica.row_samples(range).splits(keys_per_split);
-        self.elsewhere(&mut ticket, split).await
+        self.in_time(self.replica.splits(range, keys_per_split)).await
     }
 
     /// What one request reads by.
     pub fn ticket(&self) -> Ticket {
         self.replica.ticket()
+    }
+
+    /// How long a request may take (`RpcTimeoutInMillis`).
+    pub fn rpc_timeout(&self) -> Duration {
+        self.rpc_timeout
     }
 
     /// Does what would keep the thread of a connection for long on another one.
@@ -272,7 +283,7 @@ impl Coordinator {
         ticket: &mut Ticket,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, CoordinatorError> {
-        Ok(self.replica.elsewhere(ticket, job).await?)
+        self.in_time(self.replica.elsewhere(ticket, job)).await
     }
 
     /// Gives up requests whose time is over, and draws conclusions from how long others took. To
@@ -302,9 +313,10 @@ impl Coordinator {
         self.refuses_writes.store(true, Ordering::Relaxed);
     }
 
-    /// Waits for what goes on behind the backs of clients, as long as a request may take: a disk
-    /// may stand still.
+    /// Ends comparisons of replicas, and waits for writes that go on although no client waits for
+    /// them, as long as a request may take: a disk may stand still.
     pub async fn drain(&self) {
+        self.stopping.cancel();
         self.tasks.close();
         if tokio::time::timeout(self.rpc_timeout, self.tasks.wait()).await.is_err() {
             let left = self.tasks.len();
@@ -352,6 +364,36 @@ impl Coordinator {
                 }
             });
         }
+    }
+
+    /// Begins this node's own read for a request of this ticket that asks several replicas. When it
+    /// is done without the read, a short one goes on, so that its time is known, and a long one is
+    /// given up.
+    pub(super) fn begin_read<T: Send + 'static>(
+        self: &Arc<Self>,
+        arrivals: UnboundedSender<T>,
+        ticket: Ticket,
+        read: impl Future<Output = T> + Send + 'static,
+    ) {
+        let (coordinator, began) = (Arc::clone(self), Instant::now());
+        self.begin(async move {
+            let is_unwanted = async {
+                arrivals.closed().await;
+                while !ticket.is_long() {
+                    sleep(LOOK_EVERY).await;
+                }
+            };
+            tokio::select! {
+                biased;
+                arrival = read => {
+                    // The request may be done without it.
+                    let _ = arrivals.send(arrival);
+                }
+                () = is_unwanted => {
+                    coordinator.latencies.record_silence(coordinator.local, began.elapsed());
+                }
+            }
+        });
     }
 
     /// Waits for this node's own part as long as replicas may take. What is at hand costs no look

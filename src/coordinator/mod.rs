@@ -46,7 +46,7 @@ mod view;
 mod write_request;
 mod writes;
 
-pub use crate::replica::Ticket;
+pub use crate::replica::{Row, Ticket};
 pub use consistency::ConsistencyLevel;
 pub use coordinator::{Coordinator, CoordinatorOptions, CoordinatorStats, ReadOptions};
 pub use error::CoordinatorError;

@@ -15,7 +15,8 @@ use crate::net::Verb;
 use crate::net::bodies::{ReadCommand, ReadReply};
 use crate::net::extensions::{FULL_DIGEST, TAKES_REFUSAL};
 use crate::net::messenger::{self, Replies};
-use crate::replica::{ReplicaError, Ticket};
+use crate::replica::{PendingRead, ReplicaError, Ticket};
+use std::collections::VecDeque;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -26,6 +27,9 @@ use tokio::time::Instant;
 
 /// Rows of one request that are read before other requests on the thread get their turn.
 const ROWS_AT_A_TIME: usize = 32;
+
+/// Rows of one request that threads read at once: more would only make other requests wait.
+const READS_AT_ONCE: usize = 16;
 
 /// Columns of one row that are counted at a time, where they have to be compared for that.
 const COUNTED_AT_A_TIME: usize = 10_000;
@@ -132,7 +136,7 @@ impl Coordinator {
             return self.read_from(&view, wanted, replicas, ticket).await;
         }
         let own = async {
-            let row = self.replica.read(family, key, slice, ticket).await.wait().await?;
+            let row = self.replica.read(family, key, slice, ticket).await.wait(ticket).await?;
             Ok((row, Reader::Own))
         };
         let has_others = replicas.are_several();
@@ -145,7 +149,7 @@ impl Coordinator {
         let (row, reader) = self.own_or_others(Reading::Rows(1), has_others, own, others).await?;
         if reader == Reader::Others {
             ticket.release();
-            ticket.take_room_for_row(key, &row)?;
+            ticket.charge_row(key, &row.cells)?;
         }
         Ok(row)
     }
@@ -169,7 +173,7 @@ impl Coordinator {
         let each_of = |replicas: Vec<ReadReplicas>, ticket: Ticket| {
             let reads = keys.iter().zip(replicas).map(move |(key, replicas)| {
                 let (coordinator, view) = (Arc::clone(self), Arc::clone(view));
-                let (key, slice, mut part) = (key.clone(), slice.clone(), ticket.part());
+                let (key, slice, mut part) = (key.clone(), slice.clone(), ticket.child());
                 async move {
                     let wanted = Wanted { family, key: &key, slice: &slice };
                     coordinator.read_from(&view, wanted, replicas, &mut part).await
@@ -181,10 +185,10 @@ impl Coordinator {
             self.check_in_background(view, Wanted { family, key, slice }, replicas);
         }
         if !replicas.iter().all(|replicas| replicas.is_answered_by(self.local)) {
-            return each_of(replicas, ticket.part()).await;
+            return each_of(replicas, ticket.child()).await;
         }
         let has_others = replicas.iter().any(ReadReplicas::are_several);
-        let mut here = ticket.passing();
+        let mut here = ticket.scratch();
         // What fails lets others read.
         let own = async move {
             let rows = self.read_many_here(family, keys, slice, &mut here).await?;
@@ -196,7 +200,7 @@ impl Coordinator {
                 Reason::Failed => replicas,
                 Reason::Slow => replicas.into_iter().map(|it| it.others(self.local)).collect(),
             };
-            let rows = each_of(replicas, ticket.part());
+            let rows = each_of(replicas, ticket.child());
             async { rows.await.map(|rows| (rows, None)) }
         };
         let reading = Reading::Rows(keys.len());
@@ -214,17 +218,25 @@ impl Coordinator {
         slice: &Slice,
         ticket: &mut Ticket,
     ) -> Result<Vec<RowSlice>, ReplicaError> {
-        let mut answers = Vec::with_capacity(keys.len());
+        let mut rows = Vec::with_capacity(keys.len());
+        let mut begun: VecDeque<PendingRead<'_, _>> = VecDeque::new();
         for (number, key) in keys.iter().enumerate() {
             if number % ROWS_AT_A_TIME == ROWS_AT_A_TIME - 1 {
                 // Other connections of this thread want to be served as well.
                 tokio::task::yield_now().await;
             }
-            answers.push(self.replica.read(family, key, slice, ticket).await);
+            if begun.len() == READS_AT_ONCE
+                && let Some(first) = begun.pop_front()
+            {
+                rows.push(first.wait(ticket).await?);
+            }
+            match self.replica.read(family, key, slice, ticket).await {
+                PendingRead::Ready(answer) if begun.is_empty() => rows.push(answer?),
+                pending => begun.push_back(pending),
+            }
         }
-        let mut rows = Vec::with_capacity(keys.len());
-        for answer in answers {
-            rows.push(answer.wait().await?);
+        for reading in begun {
+            rows.push(reading.wait(ticket).await?);
         }
         Ok(rows)
     }
@@ -245,7 +257,10 @@ impl Coordinator {
         if !replicas.is_answered_by(self.local) {
             return self.count_of(&view, wanted, replicas).await;
         }
-        let own = async { self.replica.count(family, key, &all).await.wait().await };
+        let mut ticket = self.ticket();
+        let own = async {
+            self.replica.count(family, key, &all, &mut ticket).await.wait(&mut ticket).await
+        };
         let has_others = replicas.are_several();
         let others = |_| self.count_of(&view, wanted, replicas.others(self.local));
         self.own_or_others(Reading::Count, has_others, own, others).await
@@ -320,14 +335,14 @@ impl Coordinator {
         ticket: &mut Ticket,
     ) -> Result<RowSlice, CoordinatorError> {
         let deadline = Instant::now() + self.rpc_timeout;
-        let mut passing = ticket.passing();
+        let mut scratch = ticket.scratch();
         let read = self.row_read(view, wanted, &replicas);
-        let resolved = self.resolve(view, wanted, read, deadline, &mut passing).await?;
+        let resolved = self.resolve(view, wanted, read, deadline, &mut scratch).await?;
         let family = self.schema.family(wanted.family);
         let answer = resolved.version.resolve(family, wanted.slice);
         self.repair(wanted, resolved, &replicas, deadline).await?;
-        drop(passing);
-        ticket.take_room_for_row(wanted.key, &answer)?;
+        drop(scratch);
+        ticket.charge_row(wanted.key, &answer.cells)?;
         Ok(answer)
     }
 
@@ -344,7 +359,7 @@ impl Coordinator {
     }
 
     /// Asks replicas until enough have answered and agree. Rounds that are over give back the room
-    /// that they have taken by a passing ticket.
+    /// that they have taken by a scratch ticket.
     pub(super) async fn resolve(
         self: &Arc<Self>,
         view: &View,
@@ -408,7 +423,7 @@ impl Coordinator {
 
     /// Asks one replica.
     fn carry(
-        &self,
+        self: &Arc<Self>,
         view: &View,
         wanted: Wanted<'_>,
         request: &Request,
@@ -421,15 +436,14 @@ impl Coordinator {
             let (replica, replies) = (Arc::clone(&self.replica), Arc::clone(replies));
             let began = Instant::now();
             // It holds up others only while it reads, not while the other replicas are waited for.
-            let (key, slice, mut part) = (key.clone(), slice.clone(), ticket.part());
-            self.begin(async move {
+            let (key, slice, mut part) = (key.clone(), slice.clone(), ticket.child());
+            self.begin_read(replies.arrivals.clone(), ticket.child(), async move {
                 let read = replica.read_version(family, &key, &slice, &mut part).await;
-                let reply = Some(read.wait().await.map(Reply::Data));
+                let reply = Some(read.wait(&mut part).await.map(Reply::Data));
                 if let Some(Ok(_)) = reply {
                     replies.coordinator.latencies.record_answer(to, began.elapsed());
                 }
-                // The read may be done without it.
-                let _ = replies.arrivals.send(Arrival { round, from: to, reply });
+                Arrival { round, from: to, reply }
             });
             return Ok(());
         }
@@ -452,7 +466,7 @@ impl Coordinator {
 /// What comes over the network counts towards the size of the answer as well.
 fn take_room(reply: &Reply, key: &RowKey, ticket: &Ticket) -> Result<(), CoordinatorError> {
     match reply {
-        Reply::Data(version) => Ok(ticket.take_room_for_version(key, version)?),
+        Reply::Data(version) => Ok(ticket.charge_row(key, &version.cells)?),
         Reply::Digest(_) => Ok(()),
     }
 }

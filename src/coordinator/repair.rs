@@ -270,7 +270,8 @@ impl Coordinator {
         let (family, live) = (wanted.family, replicas.live.clone());
         self.tasks.spawn(async move {
             let wanted = Wanted { family, key: &key, slice: &slice };
-            if let Err(error) = coordinator.compare(&view, wanted, live).await {
+            let comparing = coordinator.compare(&view, wanted, live);
+            if let Some(Err(error)) = coordinator.stopping.run_until_cancelled(comparing).await {
                 log::debug!("the replicas of row {key} could not be compared: {error}");
             }
             coordinator.counters.comparisons.fetch_add(1, Ordering::Relaxed);
@@ -286,7 +287,7 @@ impl Coordinator {
     ) -> Result<(), CoordinatorError> {
         let deadline = Instant::now() + self.rpc_timeout;
         let requirement = Requirement::any(live.len());
-        let mut ticket = self.ticket().passing();
+        let mut ticket = self.ticket().scratch();
         let all = ReadReplicas { live, requirement };
         let read = self.row_read(view, wanted, &all).making_do();
         let resolved = self.resolve(view, wanted, read, deadline, &mut ticket).await?;

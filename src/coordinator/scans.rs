@@ -21,7 +21,7 @@ use crate::net::Verb;
 use crate::net::bodies::{RangeCommand, RangeReply};
 use crate::net::extensions::TAKES_REFUSAL;
 use crate::net::messenger::{Replies, Request};
-use crate::replica::{ReplicaError, Row, Ticket, VersionedRow};
+use crate::replica::{Blocking, ReplicaError, Row, Ticket, VersionedRow};
 use crate::ring::RowRange;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -38,6 +38,9 @@ const MAX_CONCURRENT: usize = 16;
 
 /// Rows of a page that are repaired at once at most, so that queues to other nodes hold them.
 const REPAIRED_AT_A_TIME: usize = 256;
+
+/// Cells of pages that are merged without leaving the connection's thread.
+const MERGED_INLINE: usize = 4096;
 
 /// So many times fewer rows are read at a time where more are too large.
 const FEWER: usize = 16;
@@ -165,7 +168,7 @@ impl Coordinator {
             let batch: Vec<Piece> = pieces.drain(..at_once.min(pieces.len())).collect();
             let count = batch.len();
             let before = rows.len();
-            let tickets: Vec<Ticket> = batch.iter().map(|_| ticket.passing()).collect();
+            let tickets: Vec<Ticket> = batch.iter().map(|_| ticket.scratch()).collect();
             let reads = batch.iter().cloned().zip(tickets).map(|(piece, mut part)| {
                 let (coordinator, view) = (Arc::clone(self), Arc::clone(&view));
                 async move {
@@ -197,7 +200,7 @@ impl Coordinator {
                 let found = found?;
                 drop(part);
                 for (key, row) in found.into_iter().take(max_rows - rows.len()) {
-                    ticket.take_room_for_row(&key, &row)?;
+                    ticket.charge_row(&key, &row.cells)?;
                     rows.push((key, row));
                 }
             }
@@ -252,8 +255,8 @@ impl Coordinator {
             return self.scan_stretch(view, scan, stretch, max_rows, ticket).await;
         }
         let has_others = stretches.iter().any(|it| it.replicas.are_several());
-        let own = self.scan_here(scan, &range, max_rows, ticket.part());
-        let theirs = ticket.part();
+        let own = self.scan_here(scan, &range, max_rows, ticket.child());
+        let theirs = ticket.child();
         let others = |reason| async move {
             let (mut rows, mut theirs) = (Vec::new(), theirs);
             for stretch in stretches {
@@ -298,7 +301,7 @@ impl Coordinator {
                 at_a_time = at_a_time.min(max_rows - rows.len()).max(1);
                 let asked = cursor.rows_for(at_a_time);
                 let (range, replicas) = (cursor.range().clone(), replicas.clone());
-                let (stretch, mut part) = (Stretch { range, replicas }, ticket.passing());
+                let (stretch, mut part) = (Stretch { range, replicas }, ticket.scratch());
                 let page = self.scan_stretch(view, scan, stretch, asked, &mut part).await;
                 if matches!(page, Err(CoordinatorError::TooLarge(_))) && at_a_time > 1 {
                     at_a_time /= FEWER;
@@ -307,7 +310,7 @@ impl Coordinator {
                 let page = page?;
                 drop(part);
                 for (key, row) in cursor.take(asked, page).take(max_rows - rows.len()) {
-                    ticket.take_room_for_row(&key, &row)?;
+                    ticket.charge_row(&key, &row.cells)?;
                     rows.push((key, row));
                 }
             }
@@ -330,8 +333,8 @@ impl Coordinator {
             return self.scan_elsewhere(view, scan, stretch, max_rows, ticket).await;
         }
         let (has_others, range) = (stretch.replicas.are_several(), stretch.range.clone());
-        let own = self.scan_here(scan, &range, max_rows, ticket.part());
-        let mut theirs = ticket.part();
+        let own = self.scan_here(scan, &range, max_rows, ticket.child());
+        let mut theirs = ticket.child();
         let others = |_| async move {
             let stretch = stretch.of_others(self.local);
             let rows = self.scan_elsewhere(view, scan, stretch, max_rows, &mut theirs).await?;
@@ -352,7 +355,7 @@ impl Coordinator {
         mut ticket: Ticket,
     ) -> Result<(Vec<Row>, Ticket), ReplicaError> {
         let own = self.replica.scan(scan.family, range, scan.slice, max_rows, &mut ticket).await;
-        Ok((own.wait().await?, ticket))
+        Ok((own.wait(&mut ticket).await?, ticket))
     }
 
     /// Asks replicas for their rows, also if this node could answer.
@@ -366,25 +369,32 @@ impl Coordinator {
     ) -> Result<Vec<Row>, CoordinatorError> {
         let Stretch { range, replicas } = stretch;
         let deadline = Instant::now() + self.rpc_timeout;
-        let passing = ticket.passing();
-        let pages = self.pages(scan, &range, &replicas, max_rows, deadline, &passing).await?;
-        let family = self.schema.family(scan.family);
-        let merged = range_read::merge(family, self.partitioner, scan.slice, max_rows, pages);
+        let scratch = ticket.scratch();
+        let pages = self.pages(scan, &range, &replicas, max_rows, deadline, &scratch).await?;
+        let (family, slice) = (Arc::clone(self.schema.family(scan.family)), scan.slice.clone());
+        let cells = pages.iter().flat_map(|page| &page.rows).map(|(_, row)| row.cells.len());
+        let is_small = self.replica.runs_inline() || cells.sum::<usize>() <= MERGED_INLINE;
+        let partitioner = self.partitioner;
+        let merge = move || range_read::merge(&family, partitioner, &slice, max_rows, pages);
+        let place = if is_small { Blocking::Inline } else { Blocking::Elsewhere };
+        let merged = place.run(merge).await.map_err(ReplicaError::from)?;
         let mut merged = merged.into_iter().take(max_rows).peekable();
         let mut rows = Vec::new();
         while merged.peek().is_some() {
             // Each may have to wait for a repair.
             let some = merged.by_ref().take(REPAIRED_AT_A_TIME).map(|row| {
-                let part = passing.passing();
+                let part = scratch.scratch();
                 self.finish_row(view, scan, row, &replicas, deadline, part)
             });
             for row in super::concurrently::all(some).await {
                 rows.push(row?);
             }
+            // Other connections of this thread want to be served as well.
+            tokio::task::yield_now().await;
         }
-        drop(passing);
+        drop(scratch);
         for (key, row) in &rows {
-            ticket.take_room_for_row(key, row)?;
+            ticket.charge_row(key, &row.cells)?;
         }
         Ok(rows)
     }
@@ -443,7 +453,7 @@ impl Coordinator {
                     if range_read::is_sound(self.partitioner, range, max_rows, &rows) =>
                 {
                     for (key, version) in rows.iter().filter(|_| from != self.local) {
-                        ticket.take_room_for_version(key, version)?;
+                        ticket.charge_row(key, &version.cells)?;
                     }
                     pages.push(Page { from, rows });
                     continue;
@@ -469,7 +479,7 @@ impl Coordinator {
     }
 
     fn ask_for_page(
-        &self,
+        self: &Arc<Self>,
         scan: Scan<'_>,
         range: &RowRange,
         max_rows: usize,
@@ -481,15 +491,14 @@ impl Coordinator {
         if endpoint == self.local {
             let (replica, replies) = (Arc::clone(&self.replica), Arc::clone(replies));
             let began = Instant::now();
-            let mut part = ticket.part();
-            self.begin(async move {
+            let mut part = ticket.child();
+            self.begin_read(replies.arrivals.clone(), ticket.child(), async move {
                 let own = replica.scan_versions(family, &range, &slice, max_rows, &mut part).await;
-                let rows = Some(own.wait().await);
+                let rows = Some(own.wait(&mut part).await);
                 if let Some(Ok(_)) = rows {
                     replies.coordinator.latencies.record_answer(endpoint, began.elapsed());
                 }
-                // The scan may be done without it.
-                let _ = replies.arrivals.send(Arrival { from: endpoint, rows });
+                Arrival { from: endpoint, rows }
             });
             return Ok(());
         }

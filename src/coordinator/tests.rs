@@ -7,6 +7,7 @@ mod too_large;
 pub(crate) use crate::replica::tests::MemoryStore;
 
 use super::*;
+use crate::base::budget::Budget;
 use crate::base::clock::ManualClock;
 use crate::model::comparator::Comparator;
 use crate::model::key::RowKey;
@@ -51,7 +52,7 @@ pub(crate) fn start(schema: &Arc<Schema>, ring: Ring) -> (Arc<Coordinator>, Arc<
     let options = ReplicaOptions {
         concurrent_reads: 1,
         concurrent_writes: 1,
-        max_answer_bytes: 1 << 20,
+        memory: Budget::new(1 << 20),
         runs_inline: false,
     };
     let replica = Arc::new(Replica::start(store.clone(), options).unwrap());

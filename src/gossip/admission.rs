@@ -11,9 +11,13 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// How many endpoints a gossiper knows at most, and forgotten ones it remembers. Clusters of the
-/// original had a few hundred.
+/// Most endpoints with a place that a gossiper knows, and most forgotten ones that it remembers.
+/// Clusters of the original had a few hundred.
 pub(super) const MAX_ENDPOINTS: usize = 1024;
+
+/// Most endpoints without a place that a gossiper knows besides. They get the ring from it whether
+/// it knows them or not.
+pub(super) const MAX_STRANGERS: usize = 512;
 
 /// How many states an endpoint has at most; an original has two.
 pub(super) const MAX_STATES: usize = 16;
@@ -34,6 +38,8 @@ const MAX_TOLD: usize = 1024;
 pub enum Refusal {
     /// There are as many endpoints as a gossiper may know.
     TooManyEndpoints,
+    /// There are as many endpoints without a place as a gossiper may know.
+    TooManyStrangers,
     /// No node can have this address.
     Address,
     /// No node can have started at this generation yet.
@@ -56,9 +62,16 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooManyEndpoints => {
-                write!(f, "{MAX_ENDPOINTS} endpoints are known already, and no more are taken")
-            }
+            Self::TooManyEndpoints => write!(
+                f,
+                "{} endpoints are known already, and no more are taken",
+                MAX_ENDPOINTS + MAX_STRANGERS
+            ),
+            Self::TooManyStrangers => write!(
+                f,
+                "{MAX_STRANGERS} endpoints without a place on the ring are known already, and no \
+                 more are taken"
+            ),
             Self::Address => f.write_str("this is no address of a node"),
             Self::Generation(generation) => write!(
                 f,
@@ -102,10 +115,11 @@ impl Admission {
         self.once(endpoint, "", 2, Refusal::Generation(generation))
     }
 
-    /// There is no room for this endpoint. That is told once for all that find none.
-    pub(super) fn no_room(&mut self) -> Option<Refusal> {
+    /// There is no room for an endpoint. That is told once for all that find none.
+    pub(super) fn no_room(&mut self, refusal: Refusal) -> Option<Refusal> {
         let anybody = IpAddr::from([0; 4]);
-        self.once(anybody, "", 1, Refusal::TooManyEndpoints)
+        let version = if refusal == Refusal::TooManyStrangers { 3 } else { 1 };
+        self.once(anybody, "", version, refusal)
     }
 
     /// Takes the states out that must not be stored, and so not be passed on either. `known` is
@@ -238,7 +252,9 @@ mod tests {
             let refused = admission.address(nobody.parse().unwrap());
             assert_eq!(refused, Err(Some(Refusal::Address)), "{nobody}");
         }
-        assert_eq!(admission.no_room(), Some(Refusal::TooManyEndpoints));
-        assert_eq!(admission.no_room(), None);
+        for refusal in [Refusal::TooManyEndpoints, Refusal::TooManyStrangers] {
+            assert_eq!(admission.no_room(refusal.clone()), Some(refusal.clone()));
+            assert_eq!(admission.no_room(refusal), None);
+        }
     }
 }

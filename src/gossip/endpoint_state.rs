@@ -1,5 +1,6 @@
 //! What is known of one endpoint.
 
+use super::{MOVE_STATE, PLAN_STATE};
 use std::collections::BTreeMap;
 
 /// A text that an endpoint says of itself, and when it said so.
@@ -55,6 +56,12 @@ impl EndpointState {
     /// The text of a state.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.states.get(name).map(|state| state.value.as_str())
+    }
+
+    /// Whether the endpoint says anything about a place on the ring: its own, one that it is to
+    /// have, or one that it had. Clients that only take part in gossip do not.
+    pub(super) fn tells_of_place(&self) -> bool {
+        [MOVE_STATE, PLAN_STATE].iter().any(|name| self.states.contains_key(*name))
     }
 
     /// What somebody does not know who knows it up to a version: the heartbeat always, and the

@@ -3,8 +3,8 @@
 
 use super::admission::Refusal;
 use super::endpoint_state::VersionedValue;
+use super::gossiper::GenerationConflict;
 use super::shown::Shown;
-use crate::base::utc::UtcTime;
 use log::Level;
 use std::fmt;
 use std::net::IpAddr;
@@ -77,14 +77,16 @@ pub enum GossipEvent {
         /// The generation from now on.
         generation: i32,
     },
-    /// The others remember a generation of this node that is ahead of the clock, and ignore it
-    /// until its clock gets there.
-    OwnGenerationAhead {
-        /// The generation that they remember.
-        remembered: i32,
-        /// When they listen again, in seconds since 1970, unless they forget it before.
-        until_secs: i64,
+    /// Other nodes have refused the generation of this node, which goes on with a smaller one. It
+    /// has to be saved before the messages of the same effects are sent.
+    OwnGenerationLowered {
+        /// The generation from now on.
+        generation: i32,
     },
+    /// Other nodes ignore this one for its generation.
+    GenerationConflict(GenerationConflict),
+    /// No node has refused the generation of this node for a while.
+    OwnGenerationAccepted,
     /// Something that a peer passed on is not taken. The rest of its message is.
     Refused {
         /// Whom it is about.
@@ -97,6 +99,24 @@ pub enum GossipEvent {
 }
 
 impl GossipEvent {
+    /// The endpoint that gives reason for the event; `None` for this node itself.
+    pub fn about(&self) -> Option<IpAddr> {
+        match self {
+            Self::Appeared { endpoint, .. }
+            | Self::Up { endpoint }
+            | Self::Down { endpoint }
+            | Self::Restarted { endpoint, .. }
+            | Self::StateChanged { endpoint, .. }
+            | Self::Forgotten { endpoint, .. }
+            | Self::Disowned { endpoint } => Some(*endpoint),
+            Self::ClusterNameMismatch { from, .. } | Self::Refused { from, .. } => Some(*from),
+            Self::OwnGenerationRaised { .. }
+            | Self::OwnGenerationLowered { .. }
+            | Self::GenerationConflict(_)
+            | Self::OwnGenerationAccepted => None,
+        }
+    }
+
     /// How loudly the log says it.
     pub fn level(&self) -> Level {
         match self {
@@ -104,8 +124,10 @@ impl GossipEvent {
             Self::ClusterNameMismatch { .. }
             | Self::Disowned { .. }
             | Self::OwnGenerationRaised { .. }
+            | Self::OwnGenerationLowered { .. }
+            | Self::OwnGenerationAccepted
             | Self::Refused { .. } => Level::Warn,
-            Self::OwnGenerationAhead { .. } => Level::Error,
+            Self::GenerationConflict(_) => Level::Error,
             _ => Level::Info,
         }
     }
@@ -143,13 +165,15 @@ impl fmt::Display for GossipEvent {
                 "Other nodes remember a later start of this node; \
                  its generation is {generation} from now on"
             ),
-            Self::OwnGenerationAhead { remembered, until_secs } => write!(
+            Self::OwnGenerationLowered { generation } => write!(
                 f,
-                "Other nodes remember generation {remembered} of this node, which is ahead of its \
-                 clock: they ignore this node until {}. Set the clock, or wait until then; or stop \
-                 all other nodes at one time, which makes them forget it",
-                UtcTime::of_secs(*until_secs)
+                "Other nodes refuse the generation of this node, which an earlier start with a \
+                 wrong clock has left: it is {generation} from now on"
             ),
+            Self::GenerationConflict(conflict) => write!(f, "{conflict}"),
+            Self::OwnGenerationAccepted => {
+                f.write_str("No node refuses the generation of this node any more")
+            }
             Self::Refused { endpoint, from, refusal } => {
                 write!(f, "Ignoring gossip about /{endpoint} from /{from}: {refusal}")
             }
@@ -190,7 +214,7 @@ mod tests {
             assert_eq!(event.to_string(), line);
         }
         let until_secs = i64::from(i32::MAX) - 59;
-        let ahead = GossipEvent::OwnGenerationAhead { remembered: i32::MAX, until_secs };
+        let ahead = GenerationConflict::Ahead { remembered: i32::MAX, until_secs };
         let line = ahead.to_string();
         assert!(line.contains(" ignore this node until 2038-01-19T03:13:08.000Z. "), "{line}");
     }

@@ -23,15 +23,22 @@ pub(super) struct Forgotten {
 
 impl Forgotten {
     /// Remembers that this endpoint was forgotten, and what was known of it. If there are too many,
-    /// the one longest forgotten is not remembered any more.
+    /// the one longest forgotten is dropped, those that never had a place first.
     pub(super) fn insert(&mut self, endpoint: IpAddr, known: Option<EndpointState>, now: Duration) {
         if self.endpoints.len() >= MAX_ENDPOINTS
-            && let Some(&oldest) =
-                self.endpoints.iter().min_by_key(|(_, (at, _))| at).map(|(endpoint, _)| endpoint)
+            && let Some(dropped) = self.first_to_drop()
         {
-            self.endpoints.remove(&oldest);
+            self.endpoints.remove(&dropped);
         }
         self.endpoints.insert(endpoint, (now, known));
+    }
+
+    fn first_to_drop(&self) -> Option<IpAddr> {
+        let had_place = |known: &Option<EndpointState>| {
+            known.as_ref().is_some_and(EndpointState::tells_of_place)
+        };
+        let oldest = self.endpoints.iter().min_by_key(|(_, (at, known))| (had_place(known), *at));
+        oldest.map(|(endpoint, _)| *endpoint)
     }
 
     /// Whether an endpoint was forgotten.

@@ -1,17 +1,25 @@
 //! The gossiper: what a node knows of itself and all others, and how it tells and learns.
 
+mod own_generation;
+mod targets;
+
+pub use own_generation::GenerationConflict;
+
 use super::admission::{
-    Admission, MAX_ENDPOINTS, MAX_NAME_LENGTH, MAX_VALUE_LENGTH, is_of_a_node, parse_load,
+    Admission, MAX_ENDPOINTS, MAX_NAME_LENGTH, MAX_STRANGERS, MAX_VALUE_LENGTH, Refusal,
+    is_of_a_node, parse_load,
 };
 use super::endpoint_state::EndpointState;
 use super::event::GossipEvent;
 use super::failure_detector::FailureDetector;
+use super::first_question::FirstQuestion;
 use super::forgotten::Forgotten;
 use super::message::{Digest, GossipMessage};
 use super::unheard::Unheard;
 use super::{EXTENSIONS_STATE, LOAD_STATE, RING_DELAY};
 use crate::base::java::TooLong;
-use crate::ring::Partitioner;
+use crate::ring::{Partitioner, Token};
+use own_generation::{Acceptance, CLOCK_DIFFERENCE_SECS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -20,23 +28,14 @@ use std::time::Duration;
 /// which forgotten ones are ignored, so that all nodes have forgotten before one may learn anew.
 const FAT_CLIENT_SILENCE: Duration = RING_DELAY.checked_div(2).expect("two is not zero");
 
-/// After this silence nobody tries to reach an endpoint any more. Seeds are tried for ever.
-const UNREACHABLE_SILENCE: Duration = Duration::from_secs(3 * 24 * 3600);
-
 /// For so many rounds a starting node talks to everybody it expects and has not heard of.
 const QUICK_ROUNDS: u32 = 5;
 
-/// How many of these at once.
-const QUICK_TARGETS: usize = 64;
-
-/// How far ahead of its clock a node may set its generation. An original that takes its place again
-/// starts with the time, and is ignored if that is not greater.
-const MAX_AHEAD_SECS: i64 = 60;
-
-/// How far ahead of its own clock a node lets the generations of others be. Whoever takes a greater
-/// one for true is deaf to that node until then. Clocks may be wrong by much, and a generation that
-/// was once taken from a wrong one stays; a year is what later versions of the original allow.
-const MAX_OTHERS_AHEAD_SECS: i64 = 365 * 24 * 3600;
+/// How far ahead of its clock a node accepts the generations of others. It is deaf to a node of
+/// which it has accepted a greater one than that node has. Clocks may be wrong by much, and a
+/// generation that was once taken from a wrong one stays; a year is what later versions of the
+/// original allow. Whatever others may have accepted a node exceeds with its own generation.
+const MAX_AHEAD_SECS: i64 = 365 * 24 * 3600;
 
 /// What a gossiper has to be told at its start.
 #[derive(Debug, Clone)]
@@ -78,6 +77,7 @@ pub struct Gossiper {
     cluster_name: String,
     seeds: Vec<IpAddr>,
     own: EndpointState,
+    question: FirstQuestion,
     peers: BTreeMap<IpAddr, Peer>,
     /// Members of the saved ring of which nothing was heard since the start.
     unheard: Unheard,
@@ -88,8 +88,9 @@ pub struct Gossiper {
     rng: fastrand::Rng,
     /// The time of the start, in `now` and in seconds since 1970.
     started: (Duration, i64),
-    /// The generation ahead of the clock that was told of.
-    ahead: Option<i32>,
+    /// The generation of this node at its start.
+    start_generation: i32,
+    acceptance: Acceptance,
     /// How many more rounds are those of a start.
     quick_rounds: u32,
     /// Who was told everything in this round because it seems to have just started.
@@ -108,6 +109,8 @@ pub struct Gossiper {
 struct Peer {
     state: EndpointState,
     is_alive: bool,
+    /// The newest generation and version that a digest has listed.
+    listed: (i32, i32),
     /// When there were news last.
     updated: Duration,
 }
@@ -130,6 +133,7 @@ impl Gossiper {
             cluster_name: options.cluster_name,
             seeds,
             own: EndpointState::new(options.generation),
+            question: FirstQuestion::new(options.partitioner),
             peers: BTreeMap::new(),
             unheard: Unheard::default(),
             members: BTreeSet::new(),
@@ -138,7 +142,8 @@ impl Gossiper {
             admission: Admission::new(options.partitioner),
             rng,
             started: (now, options.now_secs),
-            ahead: None,
+            start_generation: options.generation,
+            acceptance: Acceptance::default(),
             quick_rounds: 0,
             greeted: BTreeSet::new(),
             briefings: BTreeMap::new(),
@@ -170,6 +175,24 @@ impl Gossiper {
         self.tick(now)
     }
 
+    /// Asks others what they remember of this address before they hear of this start, see
+    /// [`Self::remembered`]. To be called before [`Self::start`]. Ends by itself when another node
+    /// has answered that it remembers no token.
+    pub fn ask_first(&mut self) {
+        self.question.ask();
+    }
+
+    /// Lets others hear of this start, whatever they remember.
+    pub fn show(&mut self) {
+        self.question.close();
+    }
+
+    /// The token that this address owned before this start, and the node that remembers it. None
+    /// once others may hear of this start.
+    pub fn remembered(&self) -> Option<&(IpAddr, Token)> {
+        self.question.remembered()
+    }
+
     /// A round: a new heartbeat, a SYN to some others, and a look at who seems dead.
     pub fn tick(&mut self, now: Duration) -> Effects {
         let mut effects = Effects::default();
@@ -184,6 +207,7 @@ impl Gossiper {
             }
         }
         self.check_status(now, &mut effects);
+        self.review_generation(now, &mut effects);
         effects
     }
 
@@ -207,10 +231,16 @@ impl Gossiper {
                 effects.events.push(event);
             }
             GossipMessage::Syn { digests, .. } => {
-                self.unheard.hear_digests(from, &digests);
+                if self.members.contains(&from) {
+                    self.unheard.hear_digests(from, &digests);
+                }
+                let remembers = |it: &Digest| it.endpoint == self.local && it.generation > 0;
+                if !digests.iter().any(remembers) {
+                    self.question.end_answer();
+                }
                 let is_new = self.is_new_start(from, &digests);
-                let (wanted, states) = self.compare(&digests, now, &mut effects);
-                if self.briefings.len() < MAX_ENDPOINTS {
+                let (wanted, states) = self.compare(from, &digests, now, &mut effects);
+                if self.has_room(self.briefings.len(), from) {
                     *self.briefings.entry(from).or_default() |= wanted.is_empty();
                 }
                 effects.send(from, GossipMessage::Ack { wanted, states });
@@ -219,12 +249,22 @@ impl Gossiper {
                 }
             }
             GossipMessage::Ack { wanted, states } => {
+                let is_own =
+                    |it: &Digest| (it.endpoint, it.generation) == (self.local, self.own.generation);
+                if wanted.iter().any(is_own) {
+                    self.accept_self(from, now);
+                }
                 self.apply(from, states, now, &mut effects);
+                self.question.end_answer();
                 let states = self.wanted_states(&wanted);
                 effects.send(from, GossipMessage::Ack2 { states });
             }
             GossipMessage::Ack2 { states } => {
+                let is_answer = states.iter().any(|(endpoint, _)| *endpoint == self.local);
                 self.apply(from, states, now, &mut effects);
+                if is_answer {
+                    self.question.end_answer();
+                }
                 self.briefings.entry(from).and_modify(|is_over| *is_over = true);
             }
         }
@@ -332,47 +372,6 @@ impl Gossiper {
         list.is_some_and(|list| list.split(',').any(|word| word.trim() == extension))
     }
 
-    /// Whom to send a SYN in this round: somebody alive, now and then somebody dead, and a seed
-    /// unless there are enough alive, so that the parts of a split cluster find each other.
-    fn targets(&mut self, now: Duration) -> BTreeSet<IpAddr> {
-        let live: Vec<IpAddr> = self.peers_that(|peer| peer.is_alive);
-        let mut dead = self.peers_that(|peer| {
-            !peer.is_alive && now.saturating_sub(peer.updated) <= UNREACHABLE_SILENCE
-        });
-        dead.extend(self.unheard.endpoints());
-        let mut targets: BTreeSet<IpAddr> = self.quick_targets();
-        let first = self.rng.choice(&live).copied();
-        targets.extend(first);
-        if self.rng.f64() < dead.len() as f64 / (live.len() + 1) as f64 {
-            targets.extend(self.rng.choice(&dead));
-        }
-        let is_seed = first.is_some_and(|target| self.seeds.contains(&target));
-        if !is_seed || live.len() < self.seeds.len() {
-            let others = (live.len() + dead.len()) as f64;
-            if live.is_empty() || self.rng.f64() <= self.seeds.len() as f64 / others {
-                targets.extend(self.rng.choice(&self.seeds));
-            }
-        }
-        targets
-    }
-
-    fn peers_that(&self, is_meant: impl Fn(&Peer) -> bool) -> Vec<IpAddr> {
-        let meant = self.peers.iter().filter(|(_, peer)| is_meant(peer));
-        meant.map(|(&endpoint, _)| endpoint).collect()
-    }
-
-    /// Whom a starting node expects and has not heard of.
-    fn quick_targets(&mut self) -> BTreeSet<IpAddr> {
-        if self.quick_rounds == 0 {
-            return BTreeSet::new();
-        }
-        self.quick_rounds -= 1;
-        let unheard = self.seeds.iter().copied().chain(self.unheard.endpoints());
-        let mut targets: Vec<IpAddr> = unheard.filter(|&target| !self.is_alive(target)).collect();
-        self.rng.shuffle(&mut targets);
-        targets.into_iter().take(QUICK_TARGETS).collect()
-    }
-
     /// A SYN with all that is known. Saved members of whom nothing was heard are in it as well, at
     /// generation zero: whoever knows them sends all that it knows.
     fn syn(&mut self) -> GossipMessage {
@@ -382,7 +381,8 @@ impl Gossiper {
         let unheard = self.unheard.endpoints().map(|endpoint| digest(endpoint, (0, 0)));
         let mut digests: Vec<Digest> = heard.chain(unheard).collect();
         self.rng.shuffle(&mut digests);
-        digests.insert(0, digest(self.local, self.own.age()));
+        let own = if self.question.is_open() { (0, 0) } else { self.own.age() };
+        digests.insert(0, digest(self.local, own));
         GossipMessage::Syn { cluster_name: self.cluster_name.clone(), digests }
     }
 
@@ -399,7 +399,7 @@ impl Gossiper {
     /// each other for ever.
     fn greet(&mut self, from: IpAddr, effects: &mut Effects) {
         if self.forgotten.may_return(from, None, self.detector.observed())
-            && self.greeted.len() < MAX_ENDPOINTS
+            && self.has_room(self.greeted.len(), from)
             && self.greeted.insert(from)
         {
             let syn = self.syn();
@@ -411,6 +411,7 @@ impl Gossiper {
     /// better, and what it does not know.
     fn compare(
         &mut self,
+        from: IpAddr,
         digests: &[Digest],
         now: Duration,
         effects: &mut Effects,
@@ -423,19 +424,29 @@ impl Gossiper {
                 .and_modify(|known| *known = age.max(*known))
                 .or_insert(age);
         }
-        let mut room = MAX_ENDPOINTS.saturating_sub(self.peers.len());
+        let mut room = (MAX_ENDPOINTS + MAX_STRANGERS).saturating_sub(self.peers.len());
         let (mut wanted, mut states) = (Vec::new(), Vec::new());
         for (endpoint, age) in theirs {
             let generation = age.0;
             if endpoint == self.local {
-                self.hear_of_self(age, effects);
-            } else if !self.is_plausible(generation) {
-                // Who sends its states hears of that.
-                continue;
+                self.hear_of_self(from, age, now, effects);
+            } else if self.is_plausible(generation) {
+                self.hear_digest(endpoint, age, now);
             } else {
-                self.hear(endpoint, age, now);
+                if endpoint == from {
+                    // An older generation without anything else tells it that it is refused.
+                    let known = self.state(from).map_or(0, |known| known.generation);
+                    states.push((from, EndpointState::new(known)));
+                    let refused = self.admission.generation(from, generation);
+                    refuse(from, from, refused, effects);
+                }
+                continue;
             }
             let want = |max_version| Digest { endpoint, generation, max_version };
+            if endpoint == self.local && self.question.is_open() {
+                wanted.extend((generation > 0).then(|| want(0)));
+                continue;
+            }
             match self.state(endpoint) {
                 Some(known) if age > known.age() && endpoint != self.local => {
                     let is_same = generation == known.generation;
@@ -444,10 +455,14 @@ impl Gossiper {
                 Some(known) => {
                     states.extend(known.newer_than_age(age).map(|state| (endpoint, state)));
                 }
-                None if room > 0 && self.forgotten.may_return(endpoint, Some(age), now) => {
-                    room -= 1;
+                None if self.forgotten.may_return(endpoint, Some(age), now)
+                    && (room > 0 || endpoint == from || self.members.contains(&endpoint)) =>
+                {
+                    room = room.saturating_sub(1);
                     wanted.push(want(0));
                 }
+                // It asks what is remembered of a place, and has none any more.
+                None if endpoint == from && generation == 0 => {}
                 None => {
                     let known = self.forgotten.newer_than(endpoint, age);
                     states.extend(known.map(|state| (endpoint, state)));
@@ -466,54 +481,48 @@ impl Gossiper {
         }
         let newer =
             |(endpoint, version)| Some((endpoint, self.state(endpoint)?.newer_than(version)?));
+        if self.question.is_open() {
+            least.remove(&self.local);
+        }
         least.into_iter().filter_map(newer).collect()
     }
 
-    /// Tells the detector that somebody has news of a known endpoint, if they are news.
-    fn hear(&mut self, endpoint: IpAddr, age: (i32, i32), now: Duration) {
-        let Some(peer) = self.peers.get(&endpoint) else { return };
-        if age <= peer.state.age() {
-            return;
+    /// Tells the detector that a digest lists news of a known endpoint. Only the first digest that
+    /// does counts: the more nodes gossip the more digests list the same heartbeat, and when they
+    /// cease to, the silence of a member that goes on must not look longer than its intervals.
+    fn hear_digest(&mut self, endpoint: IpAddr, age: (i32, i32), now: Duration) {
+        let Some(peer) = self.peers.get_mut(&endpoint) else { return };
+        if age > peer.state.age().max(peer.listed) {
+            peer.listed = age;
+            self.hear(endpoint, now);
         }
-        if !peer.is_alive {
+    }
+
+    /// Tells the detector of news of a known endpoint.
+    fn hear(&mut self, endpoint: IpAddr, now: Duration) {
+        if !self.is_alive(endpoint) {
             // The time that it was dead is no interval between two of its heartbeats.
             self.detector.forget(endpoint);
         }
         self.detector.report(endpoint, now);
     }
 
-    /// Others remember this of this node. If it is from an earlier life they ignore this one, and
-    /// only a greater generation makes them listen.
-    fn hear_of_self(&mut self, remembered: (i32, i32), effects: &mut Effects) {
-        if remembered <= self.own.age() {
-            return;
-        }
-        let now_secs = self.now_secs();
-        let needed = i64::from(remembered.0) + 1;
-        match i32::try_from(needed) {
-            Ok(generation) if needed <= now_secs + MAX_AHEAD_SECS => {
-                self.own.generation = generation;
-                effects.events.push(GossipEvent::OwnGenerationRaised { generation });
-            }
-            _ if self.ahead != Some(remembered.0) => {
-                self.ahead = Some(remembered.0);
-                let until_secs = needed - MAX_AHEAD_SECS;
-                let remembered = remembered.0;
-                effects.events.push(GossipEvent::OwnGenerationAhead { remembered, until_secs });
-            }
-            _ => {}
-        }
-    }
-
-    /// Whether a node may have started at this generation. A clock that was set back, or has stood
-    /// at 1970 since the machine was started, is helped by the generation of this node.
+    /// Whether a node may have started at this generation.
     fn is_plausible(&self, generation: i32) -> bool {
-        let latest = self.now_secs().max(i64::from(self.own.generation));
-        i64::from(generation) <= latest.saturating_add(MAX_OTHERS_AHEAD_SECS)
+        i64::from(generation) <= self.time_secs().saturating_add(MAX_AHEAD_SECS)
     }
 
-    /// Seconds since 1970, when something was observed last.
-    fn now_secs(&self) -> i64 {
+    /// The time by the clock of this node or, if that is far behind, by the generation of its
+    /// start: a clock that stood at 1970 must not make a node deaf to all. A generation to which
+    /// this node was raised since does not count, or forgeries could lead it ever further ahead.
+    fn time_secs(&self) -> i64 {
+        let (clock, start) = (self.clock_secs(), i64::from(self.start_generation));
+        let is_far_behind = start > clock + MAX_AHEAD_SECS + CLOCK_DIFFERENCE_SECS;
+        if is_far_behind { start } else { clock }
+    }
+
+    /// Seconds since 1970 by the clock of this node, when something was observed last.
+    fn clock_secs(&self) -> i64 {
         let (started, secs) = self.started;
         let running = self.detector.observed().saturating_sub(started).as_secs();
         secs.saturating_add(i64::try_from(running).unwrap_or(i64::MAX))
@@ -528,7 +537,11 @@ impl Gossiper {
     ) {
         for (endpoint, mut news) in states {
             if endpoint == self.local {
-                self.hear_of_self(news.age(), effects);
+                self.hear_of_self(from, news.age(), now, effects);
+                if news.max_version() == 0 {
+                    self.refuse_self(from, news.generation, now, effects);
+                }
+                self.question.hear(from, &news);
                 continue;
             }
             if !self.is_plausible(news.generation) {
@@ -536,41 +549,58 @@ impl Gossiper {
                 refuse(endpoint, from, refused, effects);
                 continue;
             }
-            let age = news.age();
             let known = self.peers.get(&endpoint).map(|peer| &peer.state);
-            if known.is_some_and(|known| age <= known.age()) {
+            let is_known = known.is_some();
+            if known.is_some_and(|known| news.age() <= known.age()) {
                 continue;
             }
+            if !is_known && let Err(refused) = self.admit(endpoint, &news, now) {
+                refuse(endpoint, from, refused, effects);
+                continue;
+            }
+            let known = self.peers.get(&endpoint).map(|peer| &peer.state);
             let refusals = self.admission.states(endpoint, &mut news, known);
             refuse(endpoint, from, refusals, effects);
-            if known.is_some() {
-                self.hear(endpoint, age, now);
+            if is_known {
+                self.hear(endpoint, now);
                 self.apply_to_known(endpoint, news, now, effects);
-            } else if self.admits(endpoint, from, age, now, effects) {
+            } else {
                 self.insert(endpoint, from, news, now, effects);
             }
         }
     }
 
-    /// Whether an endpoint that is not known may become so.
-    fn admits(
+    /// Decides whether an endpoint that is not known may become so. An error may be one that was
+    /// told before.
+    fn admit(
         &mut self,
         endpoint: IpAddr,
-        from: IpAddr,
-        age: (i32, i32),
+        news: &EndpointState,
         now: Duration,
-        effects: &mut Effects,
-    ) -> bool {
-        if !self.forgotten.may_return(endpoint, Some(age), now) {
-            return false;
+    ) -> Result<(), Option<Refusal>> {
+        if !self.forgotten.may_return(endpoint, Some(news.age()), now) {
+            return Err(None);
         }
-        let refused = match self.admission.address(endpoint) {
-            Ok(()) if self.peers.len() < MAX_ENDPOINTS => return true,
-            Ok(()) => self.admission.no_room(),
-            Err(refused) => refused,
-        };
-        refuse(endpoint, from, refused, effects);
-        false
+        self.admission.address(endpoint)?;
+        // Members are those of a saved ring, or were admitted with a place.
+        if self.members.contains(&endpoint) {
+            return Ok(());
+        }
+        let strangers = self.peers.len().saturating_sub(self.members.len());
+        let is_stranger = !news.tells_of_place();
+        if is_stranger && strangers >= MAX_STRANGERS {
+            return Err(self.admission.no_room(Refusal::TooManyStrangers));
+        }
+        if self.peers.len() >= MAX_ENDPOINTS + MAX_STRANGERS {
+            return Err(self.admission.no_room(Refusal::TooManyEndpoints));
+        }
+        Ok(())
+    }
+
+    /// Whether a list of this length has room for an endpoint: for members always, so that others
+    /// cannot lock them out.
+    fn has_room(&self, length: usize, endpoint: IpAddr) -> bool {
+        length < MAX_ENDPOINTS || self.members.contains(&endpoint)
     }
 
     /// An endpoint becomes known. Others may have heard of it long ago, so it counts as dead until
@@ -592,7 +622,8 @@ impl Gossiper {
         }
         self.forgotten.remove(endpoint);
         self.unheard.remove(endpoint);
-        self.peers.insert(endpoint, Peer { state, is_alive, updated: now });
+        let listed = state.age();
+        self.peers.insert(endpoint, Peer { state, is_alive, listed, updated: now });
     }
 
     /// There are news of a known endpoint, which is alive by that.
@@ -661,7 +692,7 @@ fn changes(endpoint: IpAddr, state: &EndpointState, effects: &mut Effects) {
 fn refuse(
     endpoint: IpAddr,
     from: IpAddr,
-    refusals: impl IntoIterator<Item = super::admission::Refusal>,
+    refusals: impl IntoIterator<Item = Refusal>,
     effects: &mut Effects,
 ) {
     let events =

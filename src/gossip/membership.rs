@@ -6,7 +6,7 @@ use super::event::GossipEvent;
 use super::membership_change::{MembershipChange, MembershipNotice, RemovedNode};
 use super::move_state::Move;
 use super::plan_state::{NodePlace, Plan};
-use super::{MOVE_STATE, PLAN_STATE, removed_state};
+use super::{MOVE_STATE, PLAN_STATE, REMOVED_STATE, removed_state};
 use crate::ring::{Partitioner, Token, TokenMetadata};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -64,6 +64,8 @@ pub struct Membership {
     /// Removals that were not done because the node seemed alive: which node, at which token, with
     /// who said so and at which count of it. It may have been dead, and not be convicted yet.
     ignored: BTreeMap<(IpAddr, Token), (IpAddr, i32)>,
+    /// The values of [`super::REMOVED_STATE`], by the nodes that say so.
+    named: BTreeMap<IpAddr, String>,
     given_up: u64,
 }
 
@@ -144,6 +146,7 @@ impl Membership {
             alive: BTreeSet::new(),
             removed: removed.collect(),
             ignored: BTreeMap::new(),
+            named: BTreeMap::new(),
             given_up: 0,
         }
     }
@@ -221,8 +224,16 @@ impl Membership {
     fn without_place(&self) -> impl Iterator<Item = (IpAddr, &Removal)> {
         let removals = self.removed.iter().map(|((endpoint, _), removal)| (*endpoint, removal));
         removals.filter(|(endpoint, removal)| {
-            !removal.may_return && self.claims.get(*endpoint).is_none()
+            !removal.may_return
+                && self.claims.get(*endpoint).is_none()
+                && !self.replaces_since(*endpoint, removal)
         })
+    }
+
+    /// Whether a removed node has started since, and collects all data of another place.
+    fn replaces_since(&self, endpoint: IpAddr, removal: &Removal) -> bool {
+        let is_new_start = self.generation(endpoint) > removal.generation.max(removal.refused);
+        is_new_start && matches!(self.members.plans.get(&endpoint), Some(Plan::Replace(_)))
     }
 
     /// An operator wants a removed node back with the data that it has. It is taken back when it
@@ -293,11 +304,12 @@ impl Membership {
                 self.alive.remove(endpoint);
                 self.reconsider(*endpoint, &mut changes);
             }
-            GossipEvent::OwnGenerationRaised { generation } => {
+            GossipEvent::OwnGenerationRaised { generation }
+            | GossipEvent::OwnGenerationLowered { generation } => {
                 self.generations.insert(self.local, *generation);
-                let raised =
+                let renewed =
                     |claim: &Claim| Claim { generation: Some(*generation), ..claim.clone() };
-                if let Some(claim) = self.claims.get(self.local).map(raised) {
+                if let Some(claim) = self.claims.get(self.local).map(renewed) {
                     self.update(self.local, Some(claim), &mut changes);
                 }
             }
@@ -317,7 +329,14 @@ impl Membership {
                 let plan = Plan::parse(self.partitioner, &state.value);
                 self.plan(*endpoint, plan.as_ref(), state.version, &mut changes);
             }
+            GossipEvent::StateChanged { endpoint, name, state, .. }
+                if name == REMOVED_STATE && *endpoint != self.local =>
+            {
+                self.named.insert(*endpoint, state.value.clone());
+                self.reconsider_named(*endpoint, &mut changes);
+            }
             GossipEvent::Forgotten { endpoint, .. } | GossipEvent::Disowned { endpoint } => {
+                self.named.remove(endpoint);
                 let replaces = matches!(self.members.plans.get(endpoint), Some(Plan::Replace(_)));
                 if replaces || self.members.bootstrapping.contains_key(endpoint) {
                     self.given_up += 1;
@@ -371,7 +390,7 @@ impl Membership {
         if let Some(Plan::Replaced(NodePlace { endpoint, token })) = plan {
             self.replaced(*endpoint, token, by, version, changes);
         }
-        // It collects all data anew, as one that bootstraps does.
+        // A replacement collects all its data, as a bootstrapping node does.
         if let Some(Plan::Replace(NodePlace { token, .. })) = plan
             && let Some(removal) = self.removed.get(&(by, token.clone()))
             && self.generation(by) > removal.generation
@@ -430,6 +449,23 @@ impl Membership {
                 self.remove_owner(endpoint, &token, changes);
             }
         }
+    }
+
+    /// A node names the starts that were removed: what it had others removed for is done now.
+    fn reconsider_named(&mut self, by: IpAddr, changes: &mut Vec<MembershipChange>) {
+        let said = self.ignored.iter().filter(|(_, said)| said.0 == by);
+        let ignored: BTreeSet<IpAddr> = said.map(|((endpoint, _), _)| *endpoint).collect();
+        for endpoint in ignored {
+            if !self.alive.contains(&endpoint) && self.names(by, endpoint) {
+                self.reconsider(endpoint, changes);
+            }
+        }
+    }
+
+    /// Whether a node says that the last start of an endpoint was removed.
+    fn names(&self, by: IpAddr, endpoint: IpAddr) -> bool {
+        let named = self.named.get(&by);
+        named.is_some_and(|it| removed_state::names(it, endpoint, self.generation(endpoint)))
     }
 
     /// A node that bootstraps is on the ring no more, if it was. It collects all data anew, and so
@@ -544,11 +580,13 @@ impl Membership {
 
     /// Whether an endpoint is dead, and was started last before `by` said this. When that was
     /// follows from the version: a counter grows by one a second, and a generation is the time of a
-    /// start. For what this node says itself it is now.
+    /// start. Some generations are ahead of the time: nodes of this program name the start as well.
+    /// What this node says itself it says now.
     fn is_removable(&self, endpoint: IpAddr, by: IpAddr, version: i32) -> bool {
         let said_secs = i64::from(self.generation(by)) + i64::from(version);
         let is_older = i64::from(self.generation(endpoint)) <= said_secs;
-        !self.alive.contains(&endpoint) && (is_older || by == self.local)
+        let is_meant = is_older || by == self.local || self.names(by, endpoint);
+        !self.alive.contains(&endpoint) && is_meant
     }
 
     /// Whether a node may be on the ring at this token: unless it was removed from there. Then it

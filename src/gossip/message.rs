@@ -25,9 +25,12 @@ const LEAST_ENDPOINT: usize = 1 + 4 + 4 + 4 + 4;
 /// Least bytes of an application state.
 const LEAST_STATE: usize = 2 + 2 + 4;
 
-/// Most states of an endpoint in a message. More than [`super::admission::MAX_STATES`] are left out
-/// one by one; so many come from no node.
+/// Most states of an endpoint in a message. No node sends as many. States above
+/// [`super::admission::MAX_STATES`] are left out one by one.
 const MOST_STATES: usize = 1024;
+
+/// Most endpoints in a message. No node knows as many, though an original lists itself twice.
+const MOST_ENDPOINTS: usize = 16 * 1024;
 
 /// How much somebody knows of an endpoint, or wants more than.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,7 +158,7 @@ fn put_states(out: &mut Vec<u8>, states: &[(IpAddr, EndpointState)]) -> Result<(
 }
 
 fn digests(reader: &mut ByteReader<'_>) -> Result<Vec<Digest>, Malformed> {
-    let count = reader.count(LEAST_DIGEST)?;
+    let count = reader.count_at_most(LEAST_DIGEST, MOST_ENDPOINTS)?;
     (0..count).map(|_| digest(reader)).collect()
 }
 
@@ -165,7 +168,7 @@ fn digest(reader: &mut ByteReader<'_>) -> Result<Digest, Malformed> {
 }
 
 fn states(reader: &mut ByteReader<'_>) -> Result<Vec<(IpAddr, EndpointState)>, Malformed> {
-    let count = reader.count(LEAST_ENDPOINT)?;
+    let count = reader.count_at_most(LEAST_ENDPOINT, MOST_ENDPOINTS)?;
     (0..count).map(|_| Ok((reader.address()?, state(reader)?))).collect()
 }
 
@@ -274,6 +277,23 @@ pub(super) mod tests {
         let body = unhex("7fffffff 047f000a02 6affc276 00000002");
         assert_eq!(GossipMessage::decode(MessageKind::Ack2, &body), Err(Malformed(0)));
         assert_eq!(GossipMessage::decode(MessageKind::Ack, &[0xff; 30]), Err(Malformed(0)));
+    }
+
+    #[test]
+    fn no_message_has_more_endpoints_than_a_cluster() {
+        let syn = |count| {
+            let digest = Digest { endpoint: A.into(), generation: 1, max_version: 1 };
+            let cluster_name = "Test Cluster".to_owned();
+            let syn = GossipMessage::Syn { cluster_name, digests: vec![digest; count] };
+            GossipMessage::decode(MessageKind::Syn, &syn.encode().unwrap()).is_ok()
+        };
+        assert!(syn(MOST_ENDPOINTS) && !syn(MOST_ENDPOINTS + 1));
+        let ack2 = |count| {
+            let states = vec![(A.into(), EndpointState::new(1)); count];
+            let ack2 = GossipMessage::Ack2 { states }.encode().unwrap();
+            GossipMessage::decode(MessageKind::Ack2, &ack2).is_ok()
+        };
+        assert!(ack2(MOST_ENDPOINTS) && !ack2(MOST_ENDPOINTS + 1));
     }
 
     fn arb_address() -> impl Strategy<Value = IpAddr> {

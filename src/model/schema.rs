@@ -59,6 +59,13 @@ impl ColumnFamilySchema {
         }
     }
 
+    /// The comparator of the columns of a super column if one is given, else of the columns or
+    /// super columns of a row.
+    pub fn comparator_below(&self, super_name: Option<&[u8]>) -> &Comparator {
+        let subcolumns = super_name.and(self.subcolumn_comparator());
+        subcolumns.unwrap_or(self.comparator())
+    }
+
     /// Whether two names are those of one super column: some orders know several names for the
     /// same.
     pub fn is_one_super_column(&self, one: &[u8], other: &[u8]) -> bool {

@@ -1,15 +1,18 @@
 //! What a read wants of a row, and how that turns cells into an answer.
 //!
-//! A [`Slice`] says which columns; [`Slice::ranges`] says which stretches of cells must be looked
-//! at for that; a [`Resolver`] takes those cells, merged and in order, and keeps what is visible.
+//! A [`Slice`] says which columns; a [`SliceWalk`] says which cells of a row must be looked at for
+//! that; a [`Resolver`] takes those cells, merged and in order, and keeps what is visible.
 
 use super::cell::{Cell, CellState};
+use super::comparator::Comparator;
 use super::deletion::Deletion;
 use super::schema::ColumnFamilySchema;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
+use std::sync::Arc;
 
-/// The columns that a read wants of each row: a checked SlicePredicate with its parent.
+/// The columns that a read wants of each row: a checked SlicePredicate with its parent. Clones
+/// share the names, of which there may be a million.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slice {
     /// Columns of this super column; `None` for columns of a standard family and for super columns.
@@ -20,7 +23,7 @@ pub struct Slice {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Filter {
     /// Sorted by their comparator, without repetition.
-    Names(Vec<Box<[u8]>>),
+    Names(Arc<[Box<[u8]>]>),
     Range {
         start: Box<[u8]>,
         finish: Box<[u8]>,
@@ -38,13 +41,10 @@ impl Slice {
         names: impl IntoIterator<Item = &'a [u8]>,
     ) -> Self {
         let mut names: Vec<Box<[u8]>> = names.into_iter().map(Box::from).collect();
-        let comparator = match super_name {
-            Some(_) => family.subcolumn_comparator().unwrap_or(family.comparator()),
-            None => family.comparator(),
-        };
+        let comparator = family.comparator_below(super_name);
         names.sort_by(|a, b| comparator.compare(a, b));
         names.dedup_by(|a, b| comparator.compare(a, b) == Ordering::Equal);
-        Self { super_name: super_name.map(Box::from), filter: Filter::Names(names) }
+        Self { super_name: super_name.map(Box::from), filter: Filter::Names(names.into()) }
     }
 
     /// Columns (or super columns) from `start` to `finish`, both included, empty for an open end;
@@ -109,32 +109,95 @@ impl Slice {
         slice
     }
 
-    /// The stretches of cells that the answer is made of, in the order in which it is made.
-    pub fn ranges(&self, family: &ColumnFamilySchema) -> impl Iterator<Item = CellRange<'_>> {
+    /// A walk over a row of the family that finds the cells of the slice.
+    pub fn walk<'a>(&'a self, family: &'a ColumnFamilySchema) -> SliceWalk<'a> {
         let level = match (&self.super_name, family.is_super()) {
             (Some(super_name), _) => Level::Within(super_name),
             (None, true) => Level::SuperColumns,
             (None, false) => Level::Within(b""),
         };
-        let (names, range) = match &self.filter {
-            Filter::Names(names) => (&names[..], None),
+        let comparator = family.comparator_below(self.super_name());
+        let sought = match &self.filter {
+            Filter::Names(names) => Sought::Names { names, comparator },
             Filter::Range { start, finish, reversed, .. } => {
                 let (least, greatest) = if *reversed { (finish, start) } else { (start, finish) };
                 let from = if least.is_empty() { level.beginning() } else { level.before(least) };
                 let to = if greatest.is_empty() { level.end() } else { level.after(greatest) };
-                (&[][..], Some(CellRange { from, to }))
+                Sought::Range(CellRange { from, to })
             }
         };
-        let names = names.iter().map(move |name| {
-            let (from, to) = (level.before(name), level.after(name));
-            CellRange { from, to }
-        });
-        range.into_iter().chain(names)
+        SliceWalk { level, sought }
     }
 }
 
+/// Walks through the names of a slice beside the cells of a row, both in ascending order, so that
+/// a row costs no more than the fewer of the two. A range wants all cells between its bounds.
+#[derive(Debug)]
+pub struct SliceWalk<'a> {
+    level: Level<'a>,
+    sought: Sought<'a>,
+}
+
+/// What a walk has still to find.
+#[derive(Debug)]
+enum Sought<'a> {
+    Range(CellRange<'a>),
+    /// In the order of their comparator.
+    Names {
+        names: &'a [Box<[u8]>],
+        comparator: &'a Comparator,
+    },
+}
+
+impl<'a> SliceWalk<'a> {
+    /// The stretch in which all further cells of the slice lie; `None` if there can be none.
+    pub fn rest(&self) -> Option<CellRange<'a>> {
+        match &self.sought {
+            Sought::Range(range) => Some(*range),
+            Sought::Names { names, .. } => {
+                let (first, last) = (names.first()?, names.last()?);
+                Some(CellRange { from: self.level.before(first), to: self.level.after(last) })
+            }
+        }
+    }
+
+    /// Whether no cell can belong to the slice any more.
+    pub fn is_done(&self) -> bool {
+        matches!(self.sought, Sought::Names { names: [], .. })
+    }
+
+    /// Whether a cell of [`SliceWalk::rest`] belongs to the slice. With each call the walk goes on
+    /// to its cell: those before it must not be asked for any more.
+    pub fn wants(&mut self, (super_name, name): (&[u8], &[u8])) -> bool {
+        let Sought::Names { names, comparator } = &mut self.sought else { return true };
+        let name = match self.level {
+            Level::Within(_) => name,
+            Level::SuperColumns => super_name,
+        };
+        *names = from_name(names, name, comparator);
+        let is_next =
+            names.first().is_some_and(|next| comparator.compare(next, name) == Ordering::Equal);
+        // A super column has further cells of its name.
+        if is_next && matches!(self.level, Level::Within(_)) {
+            *names = &names[1..];
+        }
+        is_next
+    }
+}
+
+/// The names from this one on, found by steps that double, so that near ones take few looks.
+fn from_name<'a>(names: &'a [Box<[u8]>], name: &[u8], comparator: &Comparator) -> &'a [Box<[u8]>] {
+    let is_before = |other: &[u8]| comparator.compare(other, name) == Ordering::Less;
+    let mut reach = 1;
+    while names.get(reach - 1).is_some_and(|other| is_before(other)) {
+        reach *= 2;
+    }
+    let near = &names[reach / 2..names.len().min(reach - 1)];
+    &names[reach / 2 + near.partition_point(|other| is_before(other))..]
+}
+
 /// Where the names of a slice stand.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 enum Level<'a> {
     /// They are column names of this super column; empty for a standard family.
     Within(&'a [u8]),
@@ -185,6 +248,11 @@ pub struct CellRange<'a> {
 }
 
 impl CellRange<'_> {
+    /// Whether a cell at this place lies in it.
+    pub fn contains(&self, family: &ColumnFamilySchema, place: (&[u8], &[u8])) -> bool {
+        self.from.is_before(family, place) && !self.to.is_before(family, place)
+    }
+
     /// The whole row.
     pub const ALL: CellRange<'static> = CellRange { from: CellBound::First, to: CellBound::Last };
 
@@ -452,22 +520,17 @@ mod tests {
             marker.and_then(Cell::deletion).unwrap_or(Deletion::NONE)
         });
         let mut resolver = Resolver::new(family, slice, row_deletion, super_deletion);
-        'ranges: for range in slice.ranges(family) {
-            let mut within: Vec<_> = cells
-                .iter()
-                .filter(|c| range.from.is_before(family, c.place()))
-                .filter(|c| !range.to.is_before(family, c.place()))
-                .cloned()
-                .collect();
-            if slice.is_reversed() {
-                within.reverse();
-            }
-            for cell in within {
-                if resolver.push(cell) == Flow::Done {
-                    break 'ranges;
-                }
-            }
+        let mut walk = slice.walk(family);
+        let within = walk.rest();
+        let mut within: Vec<&Cell> = cells
+            .iter()
+            .filter(|cell| within.is_some_and(|range| range.contains(family, cell.place())))
+            .collect();
+        if slice.is_reversed() {
+            within.reverse();
         }
+        let mut wanted = within.into_iter().filter(|cell| walk.wants(cell.place()));
+        wanted.any(|cell| resolver.push(cell.clone()) == Flow::Done);
         let answer = resolver.finish();
         let show = |c: &Cell| {
             let parts = [c.super_name(), c.name()].map(|p| String::from_utf8_lossy(p).into_owned());
@@ -539,6 +602,34 @@ mod tests {
         assert_eq!(read(Slice::range(Some(b"s"), b"", b"", true, 1)), ["s/c"]);
         assert_eq!(read(Slice::range(Some(b"s"), b"", b"b", false, 9)), ["s/b"]);
         assert_eq!(read(Slice::names(&family, Some(b"s"), [b"a".as_slice(), b"c"])), ["s/c"]);
+    }
+
+    #[test]
+    fn a_walk_finds_the_names_that_the_row_has() {
+        let standard = family(false);
+        let name = |number: usize| format!("{number:04}");
+        for (names, cells) in [(1000, 7), (7, 1000), (0, 5), (5, 0), (100, 100)] {
+            let names: Vec<String> = (0..names).map(|number| name(number * 2)).collect();
+            let slice = Slice::names(&standard, None, names.iter().map(String::as_bytes));
+            let cells: Vec<String> = (0..cells).map(|number| name(number * 3)).collect();
+            let mut walk = slice.walk(&standard);
+            let found: Vec<&String> =
+                cells.iter().filter(|cell| walk.wants((b"", cell.as_bytes()))).collect();
+            let expected: Vec<&String> = cells.iter().filter(|it| names.contains(it)).collect();
+            assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn a_walk_looks_at_few_names_for_each_cell() {
+        let names: Vec<Box<[u8]>> =
+            (0..1_000_000_u32).map(|number| Box::from(number.to_be_bytes())).collect();
+        let mut rest = &names[..];
+        for wanted in [0, 1, 500_000, 500_000, 999_999, 2_000_000_u32] {
+            rest = from_name(rest, &wanted.to_be_bytes(), &Comparator::Bytes);
+            let next = rest.first().map(|name| name.to_vec());
+            assert_eq!(next, names.get(wanted as usize).map(|name| name.to_vec()));
+        }
     }
 
     #[test]

@@ -158,14 +158,15 @@ impl RowVersion {
     /// Leaves out what is no part of the slice. A client must not be shown, and no replica be
     /// given, what another node sends besides what it was asked for.
     pub fn keep_within(&mut self, family: &ColumnFamilySchema, slice: &Slice) {
-        let mut ranges = slice.ranges(family).peekable();
+        let mut walk = slice.walk(family);
+        let within = walk.rest();
         self.cells.retain(|cell| {
             if let Some(super_name) = slice.super_name().filter(|_| is_marker(cell)) {
                 let order = family.comparator().compare(super_name, cell.super_name());
                 return order == Ordering::Equal;
             }
-            while ranges.next_if(|range| range.to.is_before(family, cell.place())).is_some() {}
-            ranges.peek().is_some_and(|range| range.from.is_before(family, cell.place()))
+            within.is_some_and(|range| range.contains(family, cell.place()))
+                && walk.wants(cell.place())
         });
     }
 

@@ -44,11 +44,8 @@ const MOST_BYTES: usize = HEAD_BYTES + MAX_FRAME_BYTES;
 
 const CHECKSUM_BYTES: usize = 4;
 
-/// Room for reading that a connection keeps.
-const INITIAL_BYTES: usize = 64 << 10;
-
-/// A buffer larger than this is given back when it is empty.
-const KEPT_BYTES: usize = 4 * INITIAL_BYTES;
+/// Room for reading that a connection keeps. What a long message takes besides is given back.
+pub const INITIAL_BYTES: usize = 64 << 10;
 
 /// A message is longer than a frame may be; the value is its length in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -128,9 +125,11 @@ impl FrameReader {
         let used = self.end - self.start;
         if used == 0 {
             (self.start, self.end) = (0, 0);
-            if self.buffer.len() > KEPT_BYTES {
-                self.buffer = vec![0; INITIAL_BYTES];
-            }
+        }
+        if self.buffer.len() > INITIAL_BYTES && used <= INITIAL_BYTES / 2 && !self.is_long() {
+            let mut smaller = vec![0; INITIAL_BYTES];
+            smaller[..used].copy_from_slice(&self.buffer[self.start..self.end]);
+            (self.buffer, self.start, self.end) = (smaller, 0, used);
         }
         let growth = self.growth();
         if growth > 0 {
@@ -145,16 +144,28 @@ impl FrameReader {
     }
 
     /// By how many bytes the next [`FrameReader::space`] makes the memory larger. It at most
-    /// doubles, and only when what has arrived takes most of it.
+    /// doubles, only when what has arrived takes most of it, and not beyond the frame.
     pub fn growth(&self) -> usize {
         let (used, length) = (self.end - self.start, self.buffer.len());
         if length == 0 {
-            INITIAL_BYTES
-        } else if self.end == length && used > length / 2 {
-            length.min(MOST_BYTES - length)
-        } else {
-            0
+            return INITIAL_BYTES;
         }
+        if self.end < length || used <= length / 2 {
+            return 0;
+        }
+        let frame = self.told_length().map_or(MOST_BYTES, |told| told.max(used + 1));
+        length.min(frame.max(length + INITIAL_BYTES) - length).min(MOST_BYTES - length)
+    }
+
+    /// Length of the next frame, as its head tells it.
+    fn told_length(&self) -> Option<usize> {
+        let told = self.rest().get(8..HEAD_BYTES)?.first_chunk()?;
+        Some(HEAD_BYTES.saturating_add(u32::from_be_bytes(*told) as usize))
+    }
+
+    /// Whether the next frame needs more than the room that a connection keeps.
+    fn is_long(&self) -> bool {
+        self.told_length().is_some_and(|told| told > INITIAL_BYTES)
     }
 
     /// Says that `count` bytes were put into [`FrameReader::space`].
@@ -309,7 +320,7 @@ mod tests {
             }
             prop_assert!(reader.rest().is_empty());
             reader.space();
-            prop_assert!(reader.held() <= KEPT_BYTES);
+            prop_assert!(reader.held() <= INITIAL_BYTES);
             prop_assert!(read.iter().eq(messages.iter().map(|(message, _)| message)));
         }
 

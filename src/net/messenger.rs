@@ -6,11 +6,12 @@
 
 use super::extensions::REFUSED;
 use super::message::{Header, MAX_BODY_BYTES, Message, MessageId};
-use super::report::Reporter;
 use super::transport::Transport;
 use super::verb::{Channel, Verb};
+use super::{LOG_BURST, LOG_INTERVAL};
 use crate::base::clock::Clock;
 use crate::base::java::TooLong;
+use crate::base::limited_log::LimitedLog;
 use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -72,7 +73,7 @@ pub struct Messenger {
     max_body_bytes: usize,
     clock: Arc<dyn Clock>,
     transport: Arc<dyn Transport>,
-    reporter: Reporter,
+    reporter: LimitedLog<IpAddr>,
     next_id: AtomicU64,
     shards: [Mutex<Shard>; SHARDS],
 }
@@ -105,7 +106,8 @@ impl Messenger {
         transport: Arc<dyn Transport>,
     ) -> Self {
         let (next_id, shards) = (AtomicU64::new(1), Default::default());
-        let reporter = Reporter::new(Arc::clone(&clock));
+        let reporter = LimitedLog::new("alexandra::net", Arc::clone(&clock), LOG_INTERVAL);
+        let reporter = reporter.with_burst(LOG_BURST);
         let max_body_bytes = MAX_BODY_BYTES;
         Self { local, timeout, max_body_bytes, clock, transport, reporter, next_id, shards }
     }
@@ -285,8 +287,13 @@ impl Messenger {
         self.timeout
     }
 
-    /// Logs a warning about a node, which may be this one. A node that goes on giving reason for
-    /// them gets one every few seconds.
+    /// Logs a line for which a node gives reason, which may be this one. Of a node that goes on
+    /// giving reason for lines only a few are written.
+    pub fn log(&self, level: log::Level, about: IpAddr, line: fmt::Arguments<'_>) {
+        self.reporter.log(level, about, line);
+    }
+
+    /// Logs such a warning.
     pub fn warn(&self, about: IpAddr, line: fmt::Arguments<'_>) {
         self.reporter.warn(about, line);
     }

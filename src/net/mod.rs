@@ -20,11 +20,18 @@ pub mod extensions;
 pub mod frame;
 pub mod message;
 pub mod messenger;
-mod report;
 pub mod tcp;
 mod transport;
 mod verb;
 
+use std::time::Duration;
+
 pub use drops::Drops;
 pub use transport::{Doing, FileConnection, Inbound, IncomingFile, PeerStats, Transport};
 pub use verb::{Channel, Verb};
+
+/// Shortest time between two log lines about one address.
+pub const LOG_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Lines about one address that are written at once.
+pub const LOG_BURST: u32 = 16;

@@ -75,6 +75,7 @@ fn families(keyspace: &KeyspaceSettings) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Loader;
     use crate::config::{Placements, Properties};
     use crate::model::comparator::ComparatorRegistry;
     use std::fs;
@@ -110,7 +111,8 @@ mod tests {
         );
         fs::write(directory.path().join("storage-conf.xml"), text).unwrap();
         let comparators = ComparatorRegistry::default();
-        let settings = Settings::load(directory.path(), &comparators).unwrap().settings;
+        let loader = Loader::for_server(&comparators);
+        let settings = loader.load(Some(directory.path())).unwrap().settings;
         let placements = Placements::read(&settings, &Properties::default()).unwrap();
         fingerprint(&settings, &placements.by_keyspace)
     }

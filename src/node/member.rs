@@ -14,6 +14,7 @@ mod known;
 mod readiness;
 mod receiver;
 mod removal;
+mod settle;
 
 pub use receiver::Receiver;
 
@@ -21,6 +22,7 @@ use known::Gossip;
 
 use super::handoff::{Handoff, HandoffOptions, HandoffState};
 use crate::base::clock::Clock;
+use crate::base::limited_log::LimitedLog;
 use crate::coordinator::{Coordinator, CoordinatorOptions, Hinting, Peers, ReadOptions};
 use crate::gossip::{
     EXTENSIONS_STATE, Effects, GOSSIP_INTERVAL, GossipEvent, GossipMessage, Gossiper, LOAD_STATE,
@@ -29,7 +31,7 @@ use crate::gossip::{
 };
 use crate::net::message::Message;
 use crate::net::messenger::Messenger;
-use crate::net::{Drops, Transport, Verb, extensions};
+use crate::net::{Drops, LOG_BURST, LOG_INTERVAL, Transport, Verb, extensions};
 use crate::repair::{Operations, OperationsOptions};
 use crate::replica::{
     Blocking, HintStore, OwnReadiness, Readiness, Replica, Responder, ResponderOptions,
@@ -38,10 +40,12 @@ use crate::ring::{ReplicaPlacement, Token};
 use crate::storage::Storage;
 use crate::storage::saved_ring::RingNote;
 use crate::storage::system::{self, IdentityError};
+use log::Level;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
@@ -58,19 +62,6 @@ const LOAD_INTERVALS: (Duration, Duration) = (Duration::from_secs(2), Duration::
 /// for longer may be dead, and not be convicted yet.
 const FRESH_NEWS: Duration = Duration::from_secs(3);
 
-/// How long a starting node waits until it has heard of somebody, before it serves on its own.
-const JOIN_PATIENCE: Duration = Duration::from_secs(10);
-
-/// The same if others answer, and take nothing of it. A node at this address was there, which they
-/// have just forgotten or are about to, and for [`RING_DELAY`] after that they are deaf to it.
-const FORGOTTEN_PATIENCE: Duration = RING_DELAY.saturating_add(Duration::from_secs(20));
-
-/// How long it waits for each member of the ring that it knows of.
-const MEMBER_PATIENCE: Duration = Duration::from_secs(4);
-
-/// How often a starting node looks who is there.
-const JOIN_POLL: Duration = Duration::from_millis(20);
-
 /// What a member of a ring needs to know.
 #[derive(Debug)]
 pub struct MemberOptions {
@@ -82,6 +73,8 @@ pub struct MemberOptions {
     pub seeds: Vec<IpAddr>,
     /// Its place on the ring; none if it is to join, or may lack data of its place.
     pub token: Option<Token>,
+    /// Whether others are asked what they remember of the address before they hear of this start.
+    pub asks_first: bool,
     /// The dead member whose place the last start was about to take, and may not have told others
     /// of. It counts as removed again when they hear of it.
     pub replaced: Option<NodePlace>,
@@ -125,6 +118,8 @@ pub struct Member {
     clock: Arc<dyn Clock>,
     transport: Arc<dyn Transport>,
     messenger: Arc<Messenger>,
+    /// What gossip finds out, as others give reason for it.
+    log: LimitedLog<IpAddr>,
     coordinator: Arc<Coordinator>,
     responder: Arc<Responder>,
     hints: Option<Arc<HintStore>>,
@@ -138,6 +133,9 @@ pub struct Member {
     /// The time of what was noted last of the ring, in milliseconds since 1970. Held while notes
     /// are written, so that they keep their order, and taken before that of gossip.
     last_note: Mutex<u64>,
+    /// The token that the address of this node owned before it took its first place alone, and the
+    /// node that has come since and remembers it.
+    displaced: watch::Sender<Option<(IpAddr, Token)>>,
     /// One lock for all, held while a message is worked on; nothing waits under it.
     gossip: Mutex<Gossip>,
 }
@@ -197,6 +195,7 @@ impl Member {
             local,
             seeds,
             storage,
+            log: gossip_log(&clock),
             clock,
             transport,
             messenger,
@@ -209,6 +208,7 @@ impl Member {
             readiness,
             blocking,
             last_note: Mutex::new(noted_millis),
+            displaced: watch::Sender::default(),
             gossip,
         }))
     }
@@ -269,7 +269,7 @@ impl Member {
         let Gossip { gossiper, membership, .. } = &mut *gossip;
         let changes = membership.allow_return(endpoint, gossiper.state(endpoint))?;
         for change in changes {
-            self.follow(&mut gossip, change);
+            self.follow(&mut gossip, endpoint, change);
         }
         self.tell_of_ring(&mut gossip);
         let is_back = gossip.membership.members().is_member(endpoint);
@@ -344,62 +344,22 @@ impl Member {
         }
     }
 
-    /// Waits until the ring is known as well as can be expected, so that the first client is not
-    /// told that rows are missing which others have, and its writes reach those as well that are
-    /// joining. [`Member::run`] must be running.
-    pub async fn settle(&self) {
-        let others: Vec<IpAddr> =
-            self.seeds.iter().copied().filter(|seed| *seed != self.local).collect();
-        let local = self.local;
-        let is_known = |gossip: &Gossip| {
-            let ring = &gossip.membership.members().ring;
-            ring.members().any(|(_, endpoint)| endpoint != local)
-        };
-        let is_alone = others.is_empty() && !is_known(&self.lock());
-        if is_alone {
-            return;
-        }
-        let began = tokio::time::Instant::now();
-        loop {
-            let (heard, missing, is_answered) = {
-                let gossip = self.lock();
-                let gossiper = &gossip.gossiper;
-                let has_told = |it: IpAddr| {
-                    gossiper.is_briefed_by(it)
-                        || gossiper.is_alive(it) && !gossiper.announces(it, extensions::CALLS)
-                };
-                let members = gossip.membership.members().endpoints();
-                let missing = members.iter().filter(|it| **it != local && !has_told(**it)).count();
-                let mut others = gossiper.endpoints().filter(|(it, _)| *it != local);
-                let is_answered = gossiper.is_answered();
-                (others.any(|(it, _)| has_told(it)), missing, is_answered)
-            };
-            let waited = began.elapsed();
-            if heard && (missing == 0 || waited >= MEMBER_PATIENCE) {
-                return;
-            }
-            let patience = if is_answered { FORGOTTEN_PATIENCE } else { JOIN_PATIENCE };
-            if waited >= patience {
-                let seeds: Vec<String> = others.iter().map(IpAddr::to_string).collect();
-                let what = if is_answered { "told of the ring" } else { "answered" };
-                log::warn!(
-                    "no other node has {what} for {} s, neither the seeds ({}) nor members of \
-                     the ring: serving on. If this node is to join them, see that they run, that \
-                     ListenAddress and StoragePort are right, and that ClusterName is the same",
-                    patience.as_secs(),
-                    seeds.join(", ")
-                );
-                return;
-            }
-            tokio::time::sleep(JOIN_POLL).await;
-        }
-    }
-
     /// Ends what others wait for, or this node from others, when the connections are closed. What
     /// was not acknowledged becomes hints.
     pub async fn finish(&self) {
         self.responder.drain().await;
         self.messenger.give_up_all();
+    }
+
+    /// Waits until a node comes that knows this address as the owner of a token, whose data are not
+    /// here: this node had asked nobody when it became a member. Returns that node and the token.
+    pub async fn displaced(&self) -> (IpAddr, Token) {
+        let mut displaced = self.displaced.subscribe();
+        let found = displaced.wait_for(Option::is_some).await;
+        match found.ok().and_then(|found| found.clone()) {
+            Some(found) => found,
+            None => std::future::pending().await,
+        }
     }
 
     /// Draws conclusions from what a snitch says now.
@@ -488,10 +448,11 @@ impl Member {
         let Effects { events, messages } = effects;
         let mut is_changed = false;
         for event in events {
-            log::log!(event.level(), "{event}");
+            let about = event.about().unwrap_or(self.local);
+            self.log.log(event.level(), about, format_args!("{event}"));
             let removal = Self::removal_by_original(gossip, &event);
             for change in gossip.membership.follow(&event) {
-                is_changed |= self.follow(gossip, change);
+                is_changed |= self.follow(gossip, about, change);
             }
             if let Some((by, before)) = removal {
                 self.restore(gossip, by, &before);
@@ -505,6 +466,11 @@ impl Member {
         }
         for (to, message) in messages {
             self.send(to, &message);
+        }
+        if gossip.place.is_some()
+            && let Some(remembered) = gossip.gossiper.remembered()
+        {
+            self.displaced.send_replace(Some(remembered.clone()));
         }
     }
 
@@ -547,11 +513,12 @@ impl Member {
         let GossipEvent::StateChanged { endpoint, name, state, .. } = event else { return };
         let own = gossip.gossiper.state(self.local).and_then(|own| own.value(SCHEMA_STATE));
         if name == SCHEMA_STATE && own.is_some_and(|own| own != state.value) {
-            log::warn!(
+            let line = format_args!(
                 "{endpoint} is configured with another schema, replication, partitioner or \
                  GCGraceSeconds than this node: its storage-conf.xml has to say the same. See \
                  nodetool describecluster"
             );
+            self.log.warn(*endpoint, line);
         }
     }
 
@@ -578,19 +545,23 @@ impl Member {
             GossipEvent::StateChanged { name, .. } => {
                 [EXTENSIONS_STATE, READS_STATE, REMOVED_STATE].contains(&name.as_str())
             }
-            GossipEvent::OwnGenerationRaised { generation } => {
+            GossipEvent::OwnGenerationRaised { generation }
+            | GossipEvent::OwnGenerationLowered { generation } => {
                 let saved = system::save_generation(&self.storage, *generation);
                 if let Err(error) = saved {
-                    log::error!("the generation {generation} is not saved: {error}");
+                    let line = format_args!("the generation {generation} is not saved: {error}");
+                    self.messenger.log(Level::Error, self.local, line);
                 }
-                false
+                true
             }
+            GossipEvent::GenerationConflict(_) | GossipEvent::OwnGenerationAccepted => true,
             _ => false,
         }
     }
 
-    /// Does what a change of the ring asks for. Whether the ring is another now.
-    fn follow(&self, gossip: &mut Gossip, change: MembershipChange) -> bool {
+    /// Does what a change of the ring asks for, for which a node gave reason. Returns whether the
+    /// ring is another now.
+    fn follow(&self, gossip: &mut Gossip, about: IpAddr, change: MembershipChange) -> bool {
         match change {
             MembershipChange::Ring => return true,
             MembershipChange::SaveToken { endpoint, token } => {
@@ -615,7 +586,9 @@ impl Member {
                 gossip.announce_at = Some(self.clock.monotonic() + RING_DELAY);
                 self.announce_place(gossip);
             }
-            MembershipChange::Notice(notice) => log::log!(notice.level(), "{notice}"),
+            MembershipChange::Notice(notice) => {
+                self.log.log(notice.level(), about, format_args!("{notice}"));
+            }
         }
         false
     }
@@ -633,14 +606,16 @@ impl Member {
         // A ring that is saved without a node does not say who has taken its place: that comes
         // first.
         if let Some(Err(error)) = self.hints.as_ref().map(|hints| hints.write_heirs()) {
-            log::warn!("who gets the hints of a node that has moved is not saved: {error}");
+            let line =
+                format_args!("who gets the hints of a node that has moved is not saved: {error}");
+            self.messenger.warn(self.local, line);
         }
         for note in notes {
             // Of two notes about one node the later one counts, also if both are of one
             // millisecond.
             *last = self.clock.coarse_millis().max(last.saturating_add(1));
             if let Err(error) = note.write(&self.storage, *last) {
-                log::warn!("the ring is not saved: {error}");
+                self.messenger.warn(self.local, format_args!("the ring is not saved: {error}"));
             }
         }
     }
@@ -650,10 +625,11 @@ impl Member {
         let Some(hints) = &self.hints else { return };
         let waiting = hints.waiting().into_iter().filter(|(_, recipient)| *recipient == endpoint);
         for (target, _) in waiting {
-            log::info!(
+            let line = format_args!(
                 "Hints found for endpoint {target} which is not part of the gossip network.  \
                  discarding."
             );
+            self.messenger.log(Level::Info, target, line);
             hints.discard(target);
         }
     }
@@ -685,19 +661,20 @@ impl Member {
             is_self_removed: removal::is_told(gossiper, self.local),
         };
         if peers.is_self_removed != self.coordinator.peers().is_self_removed {
-            removal::log(peers.is_self_removed);
+            removal::log(&self.messenger, self.local, peers.is_self_removed);
         }
         self.coordinator.set_ring(ring, peers);
     }
 
-    /// Who collects the data of its place, and is not read from meanwhile.
+    /// Who collects the data of its place, and is not read from meanwhile. Nor is this node if
+    /// others take it for dead, and so do not send it what is written.
     fn incomplete(&self, gossip: &Gossip) -> BTreeSet<IpAddr> {
         let gossiper = &gossip.gossiper;
         let others = gossiper.endpoints().map(|(endpoint, _)| endpoint);
         let others = others
             .filter(|it| *it != self.local && readiness::of(gossiper, *it) < Readiness::Complete);
-        let own = (self.readiness.get() < Readiness::Complete).then_some(self.local);
-        others.chain(own).collect()
+        let lacks_data = self.readiness.get() < Readiness::Complete || gossiper.is_refused();
+        others.chain(lacks_data.then_some(self.local)).collect()
     }
 
     /// Says how far others may rely on this node.
@@ -714,7 +691,8 @@ impl Member {
         };
         let sent = message.encode().and_then(|body| self.messenger.send(verb, &body, to));
         if let Err(error) = sent {
-            log::error!("{to} cannot be told what this node knows: {error}");
+            let line = format_args!("{to} cannot be told what this node knows: {error}");
+            self.messenger.log(Level::Error, to, line);
         }
     }
 
@@ -739,6 +717,11 @@ impl Member {
     fn lock(&self) -> MutexGuard<'_, Gossip> {
         self.gossip.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn gossip_log(clock: &Arc<dyn Clock>) -> LimitedLog<IpAddr> {
+    let log = LimitedLog::new("alexandra::gossip", Arc::clone(clock), LOG_INTERVAL);
+    log.with_burst(LOG_BURST)
 }
 
 fn responder(

@@ -27,7 +27,8 @@ pub use setup::StorageSetup;
 pub(crate) use setup::family_options;
 
 use crate::admin::{Access, AdminContext, AdminOptions, AdminServer, RunningAdmin};
-use crate::api::{Api, ApiOptions, Authenticator, SimpleAuthenticator};
+use crate::api::{Api, ApiOptions, Authenticator, LoginError, SimpleAuthenticator};
+use crate::base::budget::Budget;
 use crate::base::clock::Clock;
 use crate::base::fs::FileSystem;
 use crate::config::classes::AuthenticatorName;
@@ -37,7 +38,6 @@ use crate::config::rack_file::RackFileSource;
 use crate::config::settings::{CommitLogSync, SpeculativeRetry};
 use crate::config::{Placements, Properties, Settings};
 use crate::coordinator::ReadOptions;
-use crate::gossip::NodePlace;
 use crate::net::tcp::{StartError, TcpOptions, TcpTransport};
 use crate::repair::Beginning;
 use crate::repair::OperationError;
@@ -53,7 +53,7 @@ use crate::wire::Server;
 use drain::DrainOptions;
 use fingerprint::fingerprint;
 use ports::{ClientPorts, api_version};
-use setup::{max_answer_bytes, memory_budget};
+use setup::{lendable_blocks, request_memory};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
@@ -193,19 +193,19 @@ impl Node {
         let placements = Placements::read(&settings, &options.properties)?;
         let clock = Arc::clone(&components.clock);
         // The ports first: whoever finds one taken has not touched any data.
-        let client_ports = ClientPorts::new(&settings, &clock);
+        let memory = request_memory(&settings);
+        let client_ports = ClientPorts::new(&settings, &clock, &memory);
         let server = client_ports.bind()?;
         let admin = bind_admin(&settings, &options.properties)?;
         let admin_address = admin.as_ref().map(AdminServer::local_addr);
-        let transport = Arc::new(bind_transport(&settings, &clock)?);
+        let transport = Arc::new(bind_transport(&settings, &clock, &memory)?);
         let fs = Arc::clone(&components.fs);
         let storage = Arc::new(StorageSetup::new(&settings, options)?.open(components)?);
         let (identity, beginning) = beginning::begin(&settings, options, &storage, &*clock)?;
         let address = server.local_addr().map_err(NodeError::Serving)?;
         // Clients are refused until there is something to serve.
-        let server = matches!(beginning, Beginning::Member).then_some(server);
-        let replica = Replica::start(Arc::clone(&storage) as _, replica_options(&settings));
-        let replica = Arc::new(replica.map_err(NodeError::Threads)?);
+        let server = beginning.takes_connections().then_some(server);
+        let replica = start_replica(&settings, &storage, &memory)?;
         let hints = open_hints(&settings, options, &storage, fs, &clock)?;
         let parts = Parts {
             storage: &storage,
@@ -214,7 +214,7 @@ impl Node {
             transport: &transport,
             clock: &clock,
         };
-        let who = (&identity, beginning.replaced());
+        let who = (&identity, &beginning);
         let member = member(&settings, options, placements.by_keyspace, who, &parts)?;
         let drain = Drain::new(DrainOptions::new(&member, &parts));
         let rack_file = placements.rack_file;
@@ -229,8 +229,12 @@ impl Node {
             drain: Arc::clone(&drain),
             clock: Arc::clone(&clock),
         };
-        let admin = start_admin(admin, Access::new(settings.admin.token.clone()), admin_options)?;
+        let access = Access::new(settings.admin.token.clone(), settings.admin.token_is_required);
+        let admin = start_admin(admin, access, admin_options)?;
         let hint_sync_interval = hint_sync_interval(settings.commit_log.sync);
+        for fault in login_faults(&settings, &options.properties) {
+            log::error!("Authenticator: every login will be refused: {fault}");
+        }
         let api = api(settings, options, &storage, &member, clock);
         Ok(Self {
             server,
@@ -310,12 +314,9 @@ impl Node {
             joined = self.join() => joined,
         };
         let listening = self.server.take().filter(|_| joined.is_ok());
-        let Self { api, replica, storage, admin, drain, hints, .. } = self;
+        let Self { api, replica, storage, admin, drain, hints, member, .. } = self;
         let served = match listening {
-            Some(server) => {
-                let ended = server.run_by(|version| api.of(version), stop).await;
-                ended.map_err(NodeError::Serving)
-            }
+            Some(server) => serve(server, &api, &member, stop).await,
             None => joined,
         };
         drain.leave().await;
@@ -328,6 +329,26 @@ impl Node {
         storage.close();
         served
     }
+}
+
+/// Serves clients until `stop` is cancelled, or until others know the node as the owner of data
+/// that it does not have.
+async fn serve(
+    server: Server,
+    api: &Arc<Api>,
+    member: &Member,
+    stop: CancellationToken,
+) -> Result<(), NodeError> {
+    let ends = stop.child_token();
+    let serving = server.run_by(|version| api.of(version), ends.clone());
+    tokio::pin!(serving);
+    let (by, token) = tokio::select! {
+        ended = &mut serving => return ended.map_err(NodeError::Serving),
+        displaced = member.displaced() => displaced,
+    };
+    ends.cancel();
+    serving.await.map_err(NodeError::Serving)?;
+    Err(member.operations().known_at(by, &token).into())
 }
 
 /// Work that is given up at the end.
@@ -358,16 +379,20 @@ async fn sync_hints(hints: Arc<HintStore>, every: Duration) {
 
 /// Listens for other nodes. Without a port in the configuration, a node that has no others to turn
 /// to goes on if the usual one is taken: nobody needs it.
-fn bind_transport(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<TcpTransport, NodeError> {
+fn bind_transport(
+    settings: &Settings,
+    clock: &Arc<dyn Clock>,
+    memory: &Arc<Budget>,
+) -> Result<TcpTransport, NodeError> {
     let network = &settings.network;
     let listen = SocketAddr::new(network.listen_address, network.storage_port);
-    let is_alone = settings.seeds.iter().all(|seed| *seed == network.listen_address);
-    let options = TcpOptions::new(listen);
+    let peer_networks = network.peer_networks.clone();
+    let memory = Arc::clone(memory);
+    let options = TcpOptions { peer_networks, memory, ..TcpOptions::new(listen) };
     match TcpTransport::bind(options.clone(), Arc::clone(clock)) {
         Err(StartError::Listen { source, .. })
             if source.kind() == io::ErrorKind::AddrInUse
-                && !network.storage_port_is_required
-                && is_alone =>
+                && !network.needs_storage_port(&settings.seeds) =>
         {
             log::warn!(
                 "the port for other nodes is taken, so that none can join this one: {listen}. Set \
@@ -386,13 +411,21 @@ fn snitches(settings: &Settings) -> Vec<String> {
     names.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-fn replica_options(settings: &Settings) -> ReplicaOptions {
-    ReplicaOptions {
+/// The replica, which may have a part of the block cache for its requests.
+fn start_replica(
+    settings: &Settings,
+    storage: &Arc<Storage>,
+    memory: &Arc<Budget>,
+) -> Result<Arc<Replica>, NodeError> {
+    storage.lend_block_cache(memory, lendable_blocks(settings));
+    let options = ReplicaOptions {
         concurrent_reads: settings.storage.concurrent_reads as usize,
         concurrent_writes: settings.storage.concurrent_writes as usize,
-        max_answer_bytes: max_answer_bytes(memory_budget(settings)),
+        memory: Arc::clone(memory),
         runs_inline: false,
-    }
+    };
+    let replica = Replica::start(Arc::clone(storage) as _, options);
+    Ok(Arc::new(replica.map_err(NodeError::Threads)?))
 }
 
 /// Hints are as durable as what is acknowledged by the commit log.
@@ -437,7 +470,7 @@ fn member(
     settings: &Settings,
     options: &NodeOptions,
     placements: BTreeMap<String, ReplicaPlacement>,
-    (identity, replaced): (&Identity, Option<NodePlace>),
+    (identity, beginning): (&Identity, &Beginning),
     parts: &Parts<'_>,
 ) -> Result<Arc<Member>, NodeError> {
     let network = &settings.network;
@@ -447,7 +480,8 @@ fn member(
         cluster_name: settings.cluster_name.clone(),
         seeds: settings.seeds.clone(),
         token: identity.token.clone(),
-        replaced,
+        asks_first: beginning.depends_on_memory(),
+        replaced: beginning.replaced(),
         generation: identity.generation,
         phi_convict_threshold: f64::from(network.phi_convict_threshold),
         rpc_timeout: network.rpc_timeout,
@@ -564,6 +598,15 @@ async fn follow(rack_file: Arc<RackFileSource>, member: Arc<Member>) {
                 return;
             }
         }
+    }
+}
+
+/// Reasons for which every login to a server with these settings would be refused. Its files are
+/// read at each login, so that they may be mended while it runs.
+pub(crate) fn login_faults(settings: &Settings, properties: &Properties) -> Vec<LoginError> {
+    match authenticator(settings.authenticator, properties) {
+        Authenticator::AllowAll => Vec::new(),
+        Authenticator::Simple(simple) => simple.faults(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Where clients are served.
 
 use super::NodeError;
+use crate::base::budget::Budget;
 use crate::base::clock::Clock;
 use crate::config::Settings;
 use crate::config::settings::{ListenerSettings, Release};
@@ -17,7 +18,7 @@ pub(super) struct ClientPorts {
 }
 
 impl ClientPorts {
-    pub(super) fn new(settings: &Settings, clock: &Arc<dyn Clock>) -> Self {
+    pub(super) fn new(settings: &Settings, clock: &Arc<dyn Clock>, memory: &Arc<Budget>) -> Self {
         let thrift = &settings.thrift;
         let clients = |framed, release| {
             let version = api_version(release);
@@ -33,9 +34,11 @@ impl ClientPorts {
                 limits: Limits {
                     max_message_bytes: thrift.max_message_bytes as usize,
                     max_connections: thrift.max_connections as usize,
+                    idle_timeout: thrift.idle_timeout,
                     receive_budget_bytes: thrift.receive_budget_bytes as usize,
                     ..Limits::default()
                 },
+                memory: Arc::clone(memory),
                 ..ServerOptions::new(Arc::clone(clock))
             },
             further: thrift.listeners.iter().map(further).collect(),

@@ -2,6 +2,7 @@
 //! is shared out.
 
 use super::NodeOptions;
+use crate::base::budget::Budget;
 use crate::base::machine;
 use crate::config::Settings;
 use crate::config::properties::InvalidProperty;
@@ -10,7 +11,6 @@ use crate::config::settings::{
 };
 use crate::model::schema::Schema;
 use crate::ring::Partitioner;
-use crate::storage::answer::MAX_ANSWER_BYTES;
 use crate::storage::commitlog::SyncPolicy;
 use crate::storage::engine::{Components, StorageError};
 use crate::storage::restore;
@@ -34,6 +34,9 @@ const MIN_KEY_CACHES: u64 = MIN_MEMORY_BUDGET / 64;
 
 /// Least memory for all row caches, in bytes.
 const MIN_ROW_CACHES: u64 = MIN_MEMORY_BUDGET / 16;
+
+/// Least memory for requests and answers, in bytes.
+const MIN_REQUEST_MEMORY: u64 = MIN_MEMORY_BUDGET / 8;
 
 /// What the storage core of a node is opened with.
 #[derive(Debug)]
@@ -88,7 +91,7 @@ fn storage_options(
     options: &NodeOptions,
 ) -> Result<storage::Options, InvalidProperty> {
     let budget = memory_budget(settings);
-    let block_cache_bytes = settings.memory.block_cache_bytes.unwrap_or(budget / 4);
+    let block_cache_bytes = block_cache_bytes(settings, budget);
     let compaction = CompactionOptions::default();
     let priority = options.properties.compaction_priority()?;
     Ok(storage::Options {
@@ -113,6 +116,7 @@ fn storage_options(
             ..cache_options(settings, budget, block_cache_bytes)
         },
         accept_commitlog_loss: options.accept_commitlog_loss,
+        accept_data_loss: options.properties.accept_data_loss(),
         snapshot_before_compaction: settings.storage.snapshot_before_compaction,
         seed: options.seed,
     })
@@ -124,14 +128,9 @@ fn niceness(priority: u8) -> i32 {
 }
 
 /// Memory for everything that grows with data and requests, in bytes.
-pub(super) fn memory_budget(settings: &Settings) -> u64 {
+fn memory_budget(settings: &Settings) -> u64 {
     let asked = settings.memory.budget_bytes.unwrap_or_else(|| machine::memory_bytes() / 4);
     asked.max(MIN_MEMORY_BUDGET)
-}
-
-/// Most bytes that one answer may take: with little memory no request may ask for most of it.
-pub(super) fn max_answer_bytes(budget: u64) -> usize {
-    MAX_ANSWER_BYTES.min((budget / 2) as usize)
 }
 
 /// Half of what the block cache leaves; the rest is for requests and answers.
@@ -149,6 +148,29 @@ fn cache_options(settings: &Settings, budget: u64, block_cache_bytes: u64) -> Ca
         saved_directory: Some(settings.directories.saved_caches.clone()),
         preheats_keys: false,
     }
+}
+
+/// Memory for requests and answers on all ports: what the other parts of the budget leave, and as
+/// much of the block cache as it lends.
+pub(super) fn request_memory(settings: &Settings) -> Arc<Budget> {
+    let budget = memory_budget(settings);
+    let blocks = block_cache_bytes(settings, budget);
+    let CacheOptions { key_bytes, row_bytes, .. } = cache_options(settings, budget, blocks);
+    let others = blocks + memtable_budget(budget, blocks) + key_bytes + row_bytes;
+    let own = budget.saturating_sub(others).max(MIN_REQUEST_MEMORY);
+    Budget::new(own as usize + lendable_blocks(settings))
+}
+
+/// Bytes of the block cache that requests may use.
+pub(super) fn lendable_blocks(settings: &Settings) -> usize {
+    let budget = memory_budget(settings);
+    // A cache that is larger than its share by the configuration does not make requests larger.
+    let blocks = block_cache_bytes(settings, budget).min(budget / 4);
+    (blocks / 8 * 7) as usize
+}
+
+fn block_cache_bytes(settings: &Settings, budget: u64) -> u64 {
+    settings.memory.block_cache_bytes.unwrap_or(budget / 4)
 }
 
 /// How a column family is kept, by the settings.
@@ -185,6 +207,7 @@ pub(crate) fn family_options(settings: &Settings, family: &ColumnFamilySettings)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Loader;
     use crate::model::comparator::ComparatorRegistry;
 
     #[test]
@@ -195,7 +218,8 @@ mod tests {
 
     #[test]
     fn caches_get_their_parts_of_what_is_left() {
-        let settings = Settings::embedded(&ComparatorRegistry::default()).unwrap().settings;
+        let comparators = ComparatorRegistry::default();
+        let settings = Loader::for_server(&comparators).load(None).unwrap().settings;
         let bytes = |budget, blocks| {
             let options = cache_options(&settings, budget, blocks);
             (options.key_bytes, options.row_bytes)

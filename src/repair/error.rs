@@ -138,7 +138,8 @@ pub enum OperationError {
     #[error(
         "{by} knows this address as the owner of token {token}, whose data are not here: start it \
          with -Dcassandra.replace_token={token} to collect them from the other replicas, or have \
-         the token removed first by `nodetool removetoken`"
+         the token removed first by `nodetool removetoken`. If they are given up for good, \
+         AutoBootstrap false and -Dcassandra.accept_data_loss=true start it without them"
     )]
     KnownAt {
         /// Who knows it.

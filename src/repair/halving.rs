@@ -1,7 +1,8 @@
 //! The token at which a new node takes half of the load of another.
 
 use super::host::Host;
-use crate::ring::{Token, TokenRange};
+use crate::base::context::RequestContext;
+use crate::ring::{RowSamples, Token, TokenRange};
 use crate::storage::Storage;
 
 /// The token that halves the load of the primary range of this node, as 0.6 answers
@@ -12,5 +13,6 @@ pub(super) fn halving_token(storage: &Storage, host: &dyn Host) -> Token {
     let own = look.local.and_then(|local| ring.primary_range(local));
     let range = own.unwrap_or(TokenRange { start: Token::Minimum, end: Token::Minimum });
     let half_of_the_range = || storage.partitioner().midpoint(&range.start, &range.end);
-    storage.row_samples(range.clone()).middle().unwrap_or_else(half_of_the_range)
+    let samples = storage.row_samples(range.clone(), &RequestContext::default());
+    samples.ok().and_then(RowSamples::middle).unwrap_or_else(half_of_the_range)
 }

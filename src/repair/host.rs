@@ -23,6 +23,9 @@ pub struct RingLook {
     pub generations: BTreeMap<IpAddr, i32>,
     /// How often this node has given up on others that joined.
     pub given_up: u64,
+    /// The token that the address of this node owned before this start, and the node that
+    /// remembers it; none if others may have heard of this start.
+    pub remembered: Option<(IpAddr, Token)>,
     /// This node; none in a look at nothing.
     pub local: Option<IpAddr>,
 }
@@ -48,6 +51,8 @@ pub struct Announced {
 pub enum Place {
     /// It owns the token.
     Normal(Token),
+    /// It owns the token, and has no data. Others may remember that its address had some.
+    First(Token),
     /// It owns the token, and had it before: its data are lost.
     Again(Token),
     /// It collects the data for the token.
@@ -56,6 +61,8 @@ pub enum Place {
     Leaving(Token),
     /// It owned the token, and owns none any more.
     Left(Token),
+    /// It has no place, and does not join any more at this token, or replaces nobody any more.
+    GivenUp(Option<Token>),
     /// It has no place, and collects the data of a dead member.
     Replacing(NodePlace),
     /// It has got the token of a dead member.
@@ -79,7 +86,8 @@ pub trait Host: Send + Sync + Debug {
     /// they were dead before anybody could tell it.
     fn learn(&self, members: &[NodePlace]);
 
-    /// All agree that this node has the place that it has announced: what it acknowledges counts.
+    /// All agree that this node has the place that it has announced or is about to announce: what
+    /// it acknowledges counts, and nothing that others remember of its address does.
     fn be_placed(&self);
 
     /// This node has all data of its place: it may be read from, as soon as it has one.
@@ -94,6 +102,9 @@ pub trait Host: Send + Sync + Debug {
 
     /// Whether it has heard what another node announced, or this one, and acts by it.
     fn has_heard(&self, of: IpAddr, announced: Announced) -> bool;
+
+    /// The reason why nothing is done for a node that was removed, or by this node if it was.
+    fn turns_away(&self, from: IpAddr) -> Option<&'static str>;
 
     /// Whether all writes have come to their end that it began before it knew the ring that it
     /// knows now: they have been acknowledged by all, or given up and become hints.

@@ -43,7 +43,7 @@ pub use anti_entropy::{FamilyRepair, RepairScope, RowsHashed};
 pub use error::OperationError;
 pub use host::{Announced, Host, Place, RingLook};
 pub use operation::{OperationKind, OperationReport};
-pub use operations::{Beginning, Operations, OperationsOptions, StreamsNow, Wish};
+pub use operations::{Beginning, Operations, OperationsOptions, StartWish, StreamsNow, Wish};
 pub use plan::NoSource;
 pub use progress::Fetched;
 pub use traffic::Stream;

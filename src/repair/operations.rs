@@ -5,8 +5,9 @@ mod changes;
 mod cleanup;
 mod joining;
 mod leaving;
+mod start_mode;
 
-pub use joining::Beginning;
+pub use start_mode::{Beginning, StartWish};
 
 use super::anti_entropy::{AntiEntropy, RepairScope, Validations};
 use super::error::OperationError;

@@ -58,6 +58,8 @@ pub(super) struct Service {
 pub(super) enum Refusal {
     #[error("there is no call {0}")]
     Unknown(String),
+    #[error("not done for {0}: {1}")]
+    TurnedAway(IpAddr, &'static str),
     #[error("there is no column family {0}.{1}")]
     NoFamily(String, String),
     #[error("the rows that are asked for are not in the order of their tokens")]
@@ -138,6 +140,12 @@ impl Service {
         body: &[u8],
         host: Arc<dyn Host>,
     ) -> Result<Vec<u8>, Refusal> {
+        // A removed node that is to join again has to know the ring before it can say so.
+        let asks_for_ring =
+            [HasHeard::NAME, WhereIs::NAME, WhichRing::NAME, WhichToken::NAME].contains(&name);
+        if !asks_for_ring && let Some(why) = host.turns_away(from) {
+            return Err(Refusal::TurnedAway(from, why));
+        }
         match name {
             PIECE => self.piece(from, body).await,
             ROWS => self.rows(from, body).await,

@@ -22,7 +22,7 @@ use super::plan;
 use super::progress::{Fetched, Progress};
 use crate::gossip::RING_DELAY;
 use crate::net::caller::Caller;
-use crate::ring::{Partitioner, ReplicaPlacement, TokenMetadata, TokenRange};
+use crate::ring::{Partitioner, ReplicaPlacement, Token, TokenMetadata, TokenRange};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -183,6 +183,12 @@ impl Steps {
         asked.join_all().await.into_iter().flatten().collect()
     }
 
+    /// A token of a node that does not care which.
+    pub(super) fn random_token(&self) -> Token {
+        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        self.partitioner.random_token(&mut rng)
+    }
+
     /// What nodes have to collect when one ring becomes another.
     pub(super) fn heirs(&self, before: &TokenMetadata, after: &TokenMetadata) -> Heirs {
         plan::by_heir(&plan::changes(&self.placements, before, after), self.partitioner)
@@ -231,7 +237,7 @@ impl Steps {
     }
 
     /// Whether all are there that are needed.
-    fn check(&self, heirs: &Heirs, look: &RingLook) -> Result<(), OperationError> {
+    pub(super) fn check(&self, heirs: &Heirs, look: &RingLook) -> Result<(), OperationError> {
         for (heir, wanted) in heirs {
             if *heir != self.local && !look.live.contains(heir) {
                 return Err(OperationError::HeirDown(*heir));

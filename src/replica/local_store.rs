@@ -1,12 +1,12 @@
 //! What a node keeps its data in, as the layers above see it.
 
+use crate::base::context::RequestContext;
 use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
 use crate::model::schema::FamilyId;
 use crate::model::slice::{RowSlice, Slice};
 use crate::model::version::RowVersion;
 use crate::ring::{RowRange, RowSamples, TokenRange};
-use crate::storage::answer::AnswerRoom;
 use crate::storage::error::ReadError;
 use crate::storage::sstable::Access;
 use std::error::Error;
@@ -30,14 +30,15 @@ pub trait LocalStore: Send + Sync + 'static {
         callback: Box<dyn FnOnce(Result<(), WriteError>) + Send>,
     );
 
-    /// The visible columns of a slice of one row. All reads and scans for one answer share the room
-    /// that there is for it, and what fails takes none.
+    /// The visible columns of a slice of one row. All reads and scans for one answer share its
+    /// context; those that fail leave its memory as it was. Long work ends soon after its context
+    /// says so.
     fn read(
         &self,
         family: FamilyId,
         key: &RowKey,
         slice: &Slice,
-        room: &AnswerRoom,
+        context: &RequestContext,
         access: Access,
     ) -> Result<RowSlice, ReadError>;
 
@@ -47,6 +48,7 @@ pub trait LocalStore: Send + Sync + 'static {
         family: FamilyId,
         key: &RowKey,
         slice: &Slice,
+        context: &RequestContext,
         access: Access,
     ) -> Result<usize, ReadError>;
 
@@ -58,7 +60,7 @@ pub trait LocalStore: Send + Sync + 'static {
         range: &RowRange,
         slice: &Slice,
         max_rows: usize,
-        room: &AnswerRoom,
+        context: &RequestContext,
         access: Access,
     ) -> Result<Vec<(RowKey, RowSlice)>, ReadError>;
 
@@ -68,7 +70,7 @@ pub trait LocalStore: Send + Sync + 'static {
         family: FamilyId,
         key: &RowKey,
         slice: &Slice,
-        room: &AnswerRoom,
+        context: &RequestContext,
         access: Access,
     ) -> Result<RowVersion, ReadError>;
 
@@ -79,13 +81,17 @@ pub trait LocalStore: Send + Sync + 'static {
         range: &RowRange,
         slice: &Slice,
         max_rows: usize,
-        room: &AnswerRoom,
+        context: &RequestContext,
         access: Access,
     ) -> Result<Vec<(RowKey, RowVersion)>, ReadError>;
 
     /// The rows of a range that are stored here as samples of about `IndexInterval`, of all column
     /// families of all keyspaces but `system`.
-    fn row_samples(&self, range: TokenRange) -> RowSamples;
+    fn row_samples(
+        &self,
+        range: TokenRange,
+        context: &RequestContext,
+    ) -> Result<RowSamples, ReadError>;
 }
 
 /// What has become of a mutation.

@@ -4,6 +4,8 @@
 //!   responder    the verbs as other nodes ask for them, and their answers
 //!     readiness  how far they may rely on this node: for nothing yet, for writes, for all
 //!   verbs        Replica: tries the store inline, and hands to a worker what would block
+//!     lane       threads for short reads, and few for long ones
+//!     ticket     what a request holds until its answer has been written
 //!     workers    bounded threads with a bounded queue, for reads and for blocked writes
 //!     local_store    what a node keeps its data in, as this layer sees it
 //!     storage    the storage core as such a store
@@ -13,12 +15,14 @@
 
 mod blocking;
 mod hints;
+mod lane;
 mod local_store;
 mod readiness;
 mod responder;
 mod storage;
 #[cfg(test)]
 pub(crate) mod tests;
+mod ticket;
 mod verbs;
 mod workers;
 
@@ -30,5 +34,6 @@ pub use hints::{
 pub use local_store::{Applied, LocalStore, LogPosition, WriteError};
 pub use readiness::{OwnReadiness, Readiness};
 pub use responder::{Responder, ResponderOptions};
-pub use verbs::{Answer, Replica, ReplicaError, ReplicaOptions, Row, Ticket, VersionedRow};
+pub use ticket::Ticket;
+pub use verbs::{Answer, PendingRead, Replica, ReplicaError, ReplicaOptions, Row, VersionedRow};
 pub use workers::{Abandoned, PoolLoad, QUEUE_LENGTH, WorkerPool};

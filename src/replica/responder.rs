@@ -2,6 +2,7 @@
 
 use super::hints::{HintError, HintStore};
 use super::readiness::{OwnReadiness, Readiness};
+use super::ticket::Ticket;
 use super::verbs::Replica;
 use crate::model::mutation::RowMutation;
 use crate::model::schema::Schema;
@@ -19,6 +20,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// Requests of other nodes that wait for the disk at a time. One more is dropped: its sender has
@@ -28,6 +30,9 @@ const MAX_WAITING: usize = 4096;
 /// How much more room columns may take here than a message has, since short ones take more in
 /// memory. Whether they fit into the message is looked at before they are put there.
 const ROOM_FACTOR: usize = 2;
+
+/// How often a reply is in memory besides what was read, on its way into the queue.
+const REPLY_COPIES: usize = 2;
 
 /// What a [`Responder`] works with.
 #[derive(Debug)]
@@ -59,6 +64,8 @@ pub struct Responder {
     pub(super) options: ResponderOptions,
     waiting: Arc<Semaphore>,
     tasks: TaskTracker,
+    /// Ends reads.
+    stopping: CancellationToken,
 }
 
 /// Why a request of another node has no answer.
@@ -99,7 +106,8 @@ impl Responder {
     /// A responder.
     pub fn new(options: ResponderOptions) -> Arc<Self> {
         let waiting = Arc::new(Semaphore::new(MAX_WAITING));
-        Arc::new(Self { options, waiting, tasks: TaskTracker::new() })
+        let (tasks, stopping) = (TaskTracker::new(), CancellationToken::new());
+        Arc::new(Self { options, waiting, tasks, stopping })
     }
 
     fn is_complete(&self) -> bool {
@@ -124,13 +132,19 @@ impl Responder {
         };
         match begun {
             Ok(work) => self.run(asked, work),
-            Err(refusal) => self.warn(message.from, message.verb, &refusal),
+            Err(refusal) => {
+                if matches!(refusal, Refusal::Body(BodyError::NoMemory(_))) {
+                    self.options.drops.count(message.verb);
+                }
+                self.warn(message.from, message.verb, &refusal);
+            }
         }
         true
     }
 
-    /// Waits for what is under way.
+    /// Ends reads, and waits for writes that are under way.
     pub async fn drain(&self) {
+        self.stopping.cancel();
         self.tasks.close();
         self.tasks.wait().await;
     }
@@ -151,19 +165,24 @@ impl Responder {
             return;
         };
         let (drops, timeout) = (Arc::clone(&self.options.drops), self.options.messenger.timeout());
+        let reads = matches!(verb, Verb::Read | Verb::RangeSlice);
+        let stopping = self.stopping.clone();
         self.tasks.spawn(async move {
-            if tokio::time::timeout(timeout, work).await.is_err() {
+            let work = tokio::time::timeout(timeout, work);
+            let done =
+                if reads { stopping.run_until_cancelled(work).await } else { Some(work.await) };
+            if let Some(Err(_)) = done {
                 drops.count(verb);
             }
             drop(slot);
         });
     }
 
-    fn answer(&self, asked: Asked, done: Result<Option<Vec<u8>>, Refusal>) {
+    fn answer(&self, asked: Asked, done: Result<Option<Reply>, Refusal>) {
         let Asked { from, id, verb, takes_refusal } = asked;
         let messenger = &self.options.messenger;
         let answered = match done {
-            Ok(Some(reply)) => messenger.reply(from, id, &reply),
+            Ok(Some(Reply { body, _ticket })) => messenger.reply(from, id, &body),
             Ok(None) => Ok(()),
             Err(refusal) if takes_refusal && refusal.is_too_large() => {
                 messenger.refuse(from, id, &refusal.to_string())
@@ -183,7 +202,9 @@ impl Responder {
             Verb::Binary => bodies::decode_binary,
             _ => bodies::decode_mutation,
         };
-        let mutation = decode(message.body, &self.options.schema)?;
+        // Held until the write is done.
+        let ticket = self.options.replica.ticket();
+        let mutation = decode(message.body, &self.options.schema, ticket.context())?;
         let hints = message.header(message::HINT);
         let kept = hints.map_or(Ok(Ok(())), |targets| self.keep_hints(&mutation, targets))?;
         let (replica, readiness) =
@@ -202,7 +223,8 @@ impl Responder {
             if readiness.get() == Readiness::Unsure {
                 return Err(Refusal::Unplaced);
             }
-            Ok(Some(WriteResponse::encode(&mutation.keyspace(), &mutation.key)?))
+            let body = WriteResponse::encode(&mutation.keyspace(), &mutation.key)?;
+            Ok(Some(Reply { body, _ticket: ticket }))
         }))
     }
 
@@ -228,14 +250,15 @@ impl Responder {
         let messenger = Arc::clone(&self.options.messenger);
         Ok(Box::pin(async move {
             let ReadCommand { family: id, key, slice, digest_only } = command;
-            // Held until the answer is in the hands of the transport.
             // However much it covers, a digest itself is short.
             let room = if digest_only { usize::MAX } else { room(&messenger) };
             let mut ticket = replica.ticket_within(room);
             let read = replica.read_version(id, &key, &slice, &mut ticket).await;
-            let version = read.wait().await?;
+            let version = read.wait(&mut ticket).await?;
             if !digest_only {
-                messenger.check_body(least_bytes(&version))?;
+                let bytes = least_bytes(&version);
+                messenger.check_body(bytes)?;
+                ticket.charge(REPLY_COPIES * bytes)?;
             }
             let reply = match (digest_only, wants_full_digest) {
                 (false, _) => ReadReply::Data { key, version },
@@ -244,7 +267,7 @@ impl Responder {
             };
             let body = reply.encode(&family)?;
             messenger.check_body(body.len())?;
-            Ok(Some(body))
+            Ok(Some(Reply { body, _ticket: ticket }))
         }))
     }
 
@@ -257,11 +280,13 @@ impl Responder {
             let RangeCommand { family: id, slice, range, max_rows } = command;
             let mut ticket = replica.ticket_within(room(&messenger));
             let scan = replica.scan_versions(id, &range, &slice, max_rows, &mut ticket).await;
-            let rows = scan.wait().await?;
-            messenger.check_body(rows.iter().map(|(_, version)| least_bytes(version)).sum())?;
+            let rows = scan.wait(&mut ticket).await?;
+            let bytes = rows.iter().map(|(_, version)| least_bytes(version)).sum();
+            messenger.check_body(bytes)?;
+            ticket.charge(REPLY_COPIES * bytes)?;
             let body = RangeReply { rows }.encode(&family)?;
             messenger.check_body(body.len())?;
-            Ok(Some(body))
+            Ok(Some(Reply { body, _ticket: ticket }))
         }))
     }
 
@@ -292,5 +317,13 @@ fn least_bytes(version: &RowVersion) -> usize {
     version.cells.iter().map(|cell| cell.name().len() + cell.value().len()).sum()
 }
 
-/// Work that may have to wait, and the body of its reply, if there is one.
-type Work = Pin<Box<dyn Future<Output = Result<Option<Vec<u8>>, Refusal>> + Send>>;
+/// A reply to a request, with the ticket that it was made by: its memory is given back when the
+/// transport has the message.
+#[derive(Debug)]
+struct Reply {
+    body: Vec<u8>,
+    _ticket: Ticket,
+}
+
+/// Work that may have to wait, and its reply, if there is one.
+type Work = Pin<Box<dyn Future<Output = Result<Option<Reply>, Refusal>> + Send>>;

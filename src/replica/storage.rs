@@ -1,13 +1,13 @@
 //! The storage core as the store of a replica.
 
 use super::local_store::{Applied, LocalStore, LogPosition, WriteError};
+use crate::base::context::RequestContext;
 use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
 use crate::model::schema::FamilyId;
 use crate::model::slice::{RowSlice, Slice};
 use crate::model::version::RowVersion;
 use crate::ring::{RowRange, RowSamples, TokenRange};
-use crate::storage::answer::AnswerRoom;
 use crate::storage::commitlog::Position;
 use crate::storage::error::ReadError;
 use crate::storage::sstable::Access;
@@ -43,10 +43,10 @@ impl LocalStore for Storage {
         family: FamilyId,
         key: &RowKey,
         slice: &Slice,
-        room: &AnswerRoom,
+        context: &RequestContext,
         access: Access,
     ) -> Result<RowSlice, ReadError> {
-        self.read_within(family, key, slice, room, access)
+        self.read_within(family, key, slice, context, access)
     }
 
     fn count(
@@ -54,9 +54,10 @@ impl LocalStore for Storage {
         family: FamilyId,
         key: &RowKey,
         slice: &Slice,
+        context: &RequestContext,
         access: Access,
     ) -> Result<usize, ReadError> {
-        Self::count(self, family, key, slice, access)
+        Self::count(self, family, key, slice, context, access)
     }
 
     fn scan(
@@ -65,10 +66,10 @@ impl LocalStore for Storage {
         range: &RowRange,
         slice: &Slice,
         max_rows: usize,
-        room: &AnswerRoom,
+        context: &RequestContext,
         access: Access,
     ) -> Result<Vec<(RowKey, RowSlice)>, ReadError> {
-        self.scan_within(family, range, slice, max_rows, room, access)
+        self.scan_within(family, range, slice, max_rows, context, access)
     }
 
     fn read_version(
@@ -76,10 +77,10 @@ impl LocalStore for Storage {
         family: FamilyId,
         key: &RowKey,
         slice: &Slice,
-        room: &AnswerRoom,
+        context: &RequestContext,
         access: Access,
     ) -> Result<RowVersion, ReadError> {
-        Self::read_version(self, family, key, slice, room, access)
+        Self::read_version(self, family, key, slice, context, access)
     }
 
     fn scan_versions(
@@ -88,13 +89,17 @@ impl LocalStore for Storage {
         range: &RowRange,
         slice: &Slice,
         max_rows: usize,
-        room: &AnswerRoom,
+        context: &RequestContext,
         access: Access,
     ) -> Result<Vec<(RowKey, RowVersion)>, ReadError> {
-        Self::scan_versions(self, family, range, slice, max_rows, room, access)
+        Self::scan_versions(self, family, range, slice, max_rows, context, access)
     }
 
-    fn row_samples(&self, range: TokenRange) -> RowSamples {
-        Self::row_samples(self, range)
+    fn row_samples(
+        &self,
+        range: TokenRange,
+        context: &RequestContext,
+    ) -> Result<RowSamples, ReadError> {
+        Self::row_samples(self, range, context)
     }
 }

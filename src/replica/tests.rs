@@ -3,9 +3,10 @@
 mod memory_store;
 mod responder;
 
-pub(crate) use memory_store::MemoryStore;
+pub(crate) use memory_store::{ENDLESS, MemoryStore};
 
 use super::*;
+use crate::base::budget::Budget;
 use crate::model::comparator::Comparator;
 use crate::model::key::RowKey;
 use crate::model::mutation::{MutationBuilder, RowMutation};
@@ -24,7 +25,7 @@ const MAX_ANSWER: usize = 1000;
 struct Fixture {
     schema: Arc<Schema>,
     store: Arc<MemoryStore>,
-    replica: Replica,
+    replica: Arc<Replica>,
 }
 
 impl Fixture {
@@ -39,10 +40,10 @@ impl Fixture {
         let options = ReplicaOptions {
             concurrent_reads: 2,
             concurrent_writes: 2,
-            max_answer_bytes: MAX_ANSWER,
+            memory: Budget::new(MAX_ANSWER),
             runs_inline: false,
         };
-        let replica = Replica::start(store.clone(), options).unwrap();
+        let replica = Arc::new(Replica::start(store.clone(), options).unwrap());
         Self { schema, store, replica }
     }
 
@@ -53,11 +54,13 @@ impl Fixture {
     }
 
     /// How many columns the row has.
-    async fn read(&self, key: &str) -> Result<usize, ReplicaError> {
-        let key = RowKey::from(key);
-        let answer =
-            self.replica.read(FAMILY, &key, &Slice::all(None), &mut self.replica.ticket()).await;
-        answer.wait().await.map(|row| row.cells.len())
+    fn read(&self, key: &str) -> impl Future<Output = Result<usize, ReplicaError>> + use<> {
+        let (replica, key) = (Arc::clone(&self.replica), RowKey::from(key));
+        async move {
+            let mut ticket = replica.ticket();
+            let reading = replica.read(FAMILY, &key, &Slice::all(None), &mut ticket).await;
+            reading.wait(&mut ticket).await.map(|row| row.cells.len())
+        }
     }
 }
 
@@ -71,7 +74,7 @@ async fn what_is_in_memory_is_answered_on_the_spot() {
         .replica
         .read(FAMILY, &RowKey::from("ada"), &slice, &mut fixture.replica.ticket())
         .await;
-    assert!(matches!(read, Answer::Ready(Ok(row)) if row.count == 1));
+    assert!(matches!(read, PendingRead::Ready(Ok(row)) if row.count == 1));
     assert_eq!(fixture.store.blocked.load(Ordering::SeqCst), 0);
 }
 
@@ -82,10 +85,11 @@ async fn what_would_block_is_answered_by_a_worker() {
     fixture.replica.apply(&[fixture.mutation("ada")]).await.wait().await.unwrap();
     assert_eq!(fixture.read("ada").await.unwrap(), 1);
     let (key, slice) = (RowKey::from("ada"), Slice::all(None));
-    assert_eq!(fixture.replica.count(FAMILY, &key, &slice).await.wait().await.unwrap(), 1);
     let (all, mut ticket) = (RowRange::all(), fixture.replica.ticket());
-    let rows = fixture.replica.scan(FAMILY, &all, &slice, 10, &mut ticket).await.wait().await;
-    assert_eq!(rows.unwrap().len(), 1);
+    let count = fixture.replica.count(FAMILY, &key, &slice, &mut ticket).await;
+    assert_eq!(count.wait(&mut ticket).await.unwrap(), 1);
+    let rows = fixture.replica.scan(FAMILY, &all, &slice, 10, &mut ticket).await;
+    assert_eq!(rows.wait(&mut ticket).await.unwrap().len(), 1);
     assert_eq!(fixture.store.blocked.load(Ordering::SeqCst), 4);
 }
 
@@ -114,8 +118,8 @@ async fn answers_that_are_still_being_written_hold_up_further_ones() {
     for ticket in &mut held {
         // One request may read as many rows as it wants.
         for _ in 0..3 {
-            let answer = fixture.replica.read(FAMILY, &key, &slice, ticket).await;
-            assert_eq!(answer.wait().await.unwrap().count, 1);
+            let reading = fixture.replica.read(FAMILY, &key, &slice, ticket).await;
+            assert_eq!(reading.wait(ticket).await.unwrap().count, 1);
         }
     }
     let mut third = Box::pin(fixture.read("ada"));
@@ -170,18 +174,49 @@ async fn what_one_request_reads_is_bounded_together() {
         let mut rows = 0;
         let refused = loop {
             let key = RowKey::from("a key that nobody has written");
-            match fixture.replica.read(FAMILY, &key, &slice, &mut ticket).await.wait().await {
+            let reading = fixture.replica.read(FAMILY, &key, &slice, &mut ticket).await;
+            match reading.wait(&mut ticket).await {
                 Ok(_) => rows += 1,
                 Err(error) => break error,
             }
         };
         assert!(refused.is_too_large() && (2..10).contains(&rows), "{rows}: {refused}");
         fixture.replica.apply(&[fixture.mutation("ada")]).await.wait().await.unwrap();
-        let scan = fixture.replica.scan(FAMILY, &all, &slice, 9, &mut ticket).await.wait().await;
-        assert!(scan.unwrap_err().is_too_large());
-        assert!(ticket.take_room_for(&RowKey::from("ada")).is_err());
+        let scan = fixture.replica.scan(FAMILY, &all, &slice, 9, &mut ticket).await;
+        assert!(scan.wait(&mut ticket).await.unwrap_err().is_too_large());
+        assert!(ticket.charge_key(&RowKey::from("ada")).is_err());
         let mut next = fixture.replica.ticket();
-        let scan = fixture.replica.scan(FAMILY, &all, &slice, 9, &mut next).await.wait().await;
-        assert_eq!(scan.unwrap().len(), 1);
+        let scan = fixture.replica.scan(FAMILY, &all, &slice, 9, &mut next).await;
+        assert_eq!(scan.wait(&mut next).await.unwrap().len(), 1);
     }
+}
+
+#[tokio::test]
+async fn reads_that_take_long_leave_the_threads_to_others() {
+    let fixture = Fixture::new();
+    fixture.replica.apply(&[fixture.mutation("ada")]).await.wait().await.unwrap();
+    fixture.store.blocks.store(true, Ordering::SeqCst);
+    let long: Vec<_> = (0..8).map(|_| tokio::spawn(fixture.read(ENDLESS))).collect();
+    while fixture.store.running.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(fixture.read("ada").await.unwrap(), 1);
+    fixture.store.ends.store(true, Ordering::SeqCst);
+    for read in long {
+        assert_eq!(read.await.unwrap().unwrap(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_read_ends_when_nobody_waits_for_it_any_more() {
+    let fixture = Fixture::new();
+    let read = tokio::spawn(fixture.read(ENDLESS));
+    while fixture.store.running.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    read.abort();
+    while fixture.replica.read_load() != PoolLoad::default() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(fixture.store.running.load(Ordering::SeqCst), 0);
 }

@@ -1,20 +1,23 @@
 //! The verbs of a replica.
 
 use std::io;
+use std::num::NonZero;
 use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::oneshot;
 
+use super::lane::Lane;
 use super::local_store::{Applied, LocalStore, LogPosition, WriteError};
-use super::workers::{Abandoned, PoolLoad, Waiters, WorkerPool};
-use crate::model::cell::Cell;
+use super::ticket::Ticket;
+use super::workers::{Abandoned, PoolLoad, WorkerPool};
+use crate::base::budget::Budget;
+use crate::base::context::{CancelOnDrop, RequestContext};
 use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
 use crate::model::schema::FamilyId;
 use crate::model::slice::{RowSlice, Slice};
 use crate::model::version::RowVersion;
-use crate::ring::{RowRange, RowSamples, TokenRange};
-use crate::storage::answer::{self, AnswerRoom};
+use crate::ring::{RowRange, Token, TokenRange};
 use crate::storage::error::ReadError;
 use crate::storage::sstable::Access;
 
@@ -25,14 +28,14 @@ pub type Row = (RowKey, RowSlice);
 pub type VersionedRow = (RowKey, RowVersion);
 
 /// How many threads a replica has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct ReplicaOptions {
     /// `ConcurrentReads`: threads for reads that are not answered from memory.
     pub concurrent_reads: usize,
     /// `ConcurrentWrites`: threads for writes that have to wait.
     pub concurrent_writes: usize,
-    /// Most bytes that the answer to one request may take.
-    pub max_answer_bytes: usize,
+    /// Memory for the data of all requests.
+    pub memory: Arc<Budget>,
     /// Whether everything is done on the thread that asks, with no threads besides: where nothing
     /// really blocks, as in a simulation, in which one thing has to happen after the other.
     pub runs_inline: bool,
@@ -41,16 +44,16 @@ pub struct ReplicaOptions {
 /// This node's share of the data, and what it does with it on request of a coordinator.
 ///
 /// Each verb first asks the store on the spot, since handing work to a thread costs as much as a
-/// whole read from memory. What would block goes to a bounded pool.
+/// whole read from memory. What would block goes to a bounded pool. A read that turns out to take
+/// long there begins again in a lane of its own, and so do all further ones of its request.
 pub struct Replica {
     store: Arc<dyn LocalStore>,
-    reads: WorkerPool,
+    reads: Lane,
+    /// For requests that take long, so that the others never wait for them.
+    long_reads: Lane,
     writes: WorkerPool,
     runs_inline: bool,
-    tickets: Arc<Semaphore>,
-    /// Requests that wait for a ticket's permit, before they may ask a thread.
-    not_admitted: Waiters,
-    max_answer_bytes: usize,
+    memory: Arc<Budget>,
 }
 
 /// Why a replica did not do what it was asked for.
@@ -73,13 +76,13 @@ pub enum ReplicaError {
 impl ReplicaError {
     /// Whether the request asked for more than any answer may hold.
     pub fn is_too_large(&self) -> bool {
-        matches!(self, Self::Read(ReadError::TooLarge { .. }) | Self::TooLarge(_))
+        matches!(self, Self::Read(ReadError::TooLarge(_)) | Self::TooLarge(_))
     }
 }
 
-/// The answer to a verb: at hand, or still to come.
+/// The answer to a write: at hand, or still to come.
 #[derive(Debug)]
-#[must_use = "the verb is done only when its answer is here"]
+#[must_use = "the write is done only when its answer is here"]
 pub enum Answer<T> {
     /// At hand.
     Ready(Result<T, ReplicaError>),
@@ -97,67 +100,58 @@ impl<T> Answer<T> {
     }
 }
 
-/// What a request holds until its answer has been written for the client. However many clients ask
-/// for much at a time, few large answers are in memory, and none is larger than it may be.
-#[derive(Debug)]
-pub struct Ticket {
-    /// There from the moment when the request needs more than memory at hand. There are as many as
-    /// threads that read.
-    permit: Option<OwnedSemaphorePermit>,
-    /// For all that the request reads.
-    room: Arc<AnswerRoom>,
+/// A read that was begun. It is given up when this is dropped.
+#[must_use = "the read is done only when its answer is here"]
+pub enum PendingRead<'r, T> {
+    /// The answer is at hand.
+    Ready(Result<T, ReplicaError>),
+    /// The answer comes from a thread.
+    Begun(Begun<'r, T>),
 }
 
-impl Ticket {
-    /// Takes room for a part of the answer that was not read by this ticket.
-    pub fn take_room_for(&self, key: &RowKey) -> Result<(), ReplicaError> {
-        Ok(self.room.take(answer::row_cost(key.as_bytes()))?)
-    }
+/// A read that memory at hand could not answer.
+pub struct Begun<'r, T> {
+    replica: &'r Replica,
+    job: Arc<ReadJob<T>>,
+    /// The first attempt, which ends without an answer if it takes long; `None` if the request is
+    /// known to take long.
+    short: Option<Asked<T>>,
+}
 
-    /// Takes room for what another replica has sent of a row.
-    pub fn take_room_for_version(
-        &self,
-        key: &RowKey,
-        version: &RowVersion,
-    ) -> Result<(), ReplicaError> {
-        Ok(self.room.take(cost(key, &version.cells))?)
-    }
+/// A read that may be tried more than once.
+type ReadJob<T> = dyn Fn(&dyn LocalStore, &RequestContext) -> Result<T, ReadError> + Send + Sync;
 
-    /// Takes room for a row of the answer that was put together of what other tickets have read.
-    pub fn take_room_for_row(&self, key: &RowKey, row: &RowSlice) -> Result<(), ReplicaError> {
-        Ok(self.room.take(cost(key, &row.cells))?)
-    }
+/// The place where the answer of a thread comes, which has the thread give up when it is dropped.
+type Asked<T> = (oneshot::Receiver<Result<T, ReadError>>, CancelOnDrop);
 
-    /// Lets others read, as long as this request only waits for other nodes.
-    pub fn release(&mut self) {
-        self.permit = None;
-    }
-
-    /// A ticket for a part of the same answer, which holds up others only as long as it is there.
-    #[must_use]
-    pub fn part(&self) -> Self {
-        Self { permit: None, room: Arc::clone(&self.room) }
-    }
-
-    /// A ticket for what is read on the way to the answer, and is no part of it: the room that it
-    /// has taken is given back when it and all its parts are gone.
-    #[must_use]
-    pub fn passing(&self) -> Self {
-        Self { permit: None, room: Arc::new(AnswerRoom::passing(&self.room)) }
-    }
-
-    /// Gives back what a passing ticket has taken, since that was dropped and is read anew.
-    pub fn renew(&mut self) {
-        if let Some(whole) = self.room.whole() {
-            self.room = Arc::new(AnswerRoom::passing(whole));
+impl<T: Send + 'static> PendingRead<'_, T> {
+    /// Waits for the answer, with the ticket by which the read was begun.
+    pub async fn wait(self, ticket: &mut Ticket) -> Result<T, ReplicaError> {
+        match self {
+            Self::Ready(answer) => answer,
+            Self::Begun(begun) => begun.wait(ticket).await,
         }
     }
 }
 
-fn cost(key: &RowKey, cells: &[Cell]) -> usize {
-    let encoded = cells.iter().map(Cell::encoded_length).sum();
-    answer::row_cost(key.as_bytes()) + answer::cells_cost(cells.len(), encoded)
+impl<T: Send + 'static> Begun<'_, T> {
+    /// Waits for the answer. A read that takes long begins again in the lane for such reads.
+    async fn wait(self, ticket: &mut Ticket) -> Result<T, ReplicaError> {
+        let Self { replica, job, short } = self;
+        if let Some((receiver, _guard)) = short {
+            let answer = receiver.await.map_err(|_| Abandoned)?;
+            if !matches!(answer, Err(ReadError::WouldBlock)) {
+                return Ok(answer?);
+            }
+        }
+        let context = ticket.context.clone();
+        let (receiver, _guard) = replica.ask(&replica.long_reads, ticket, context, job).await?;
+        Ok(receiver.await.map_err(|_| Abandoned)??)
+    }
 }
+
+/// Niceness of the threads that read for long, above that of the others: connections come first.
+const LONG_READ_NICENESS: i32 = 5;
 
 /// Rows that are written without leaving the thread of the connection, which others need too.
 const INLINE_MUTATIONS: usize = 64;
@@ -165,13 +159,18 @@ const INLINE_MUTATIONS: usize = 64;
 impl Replica {
     /// A replica over a store; fails if the threads cannot be started.
     pub fn start(store: Arc<dyn LocalStore>, options: ReplicaOptions) -> io::Result<Self> {
-        let ReplicaOptions { max_answer_bytes, runs_inline, .. } = options;
+        let ReplicaOptions { memory, runs_inline, .. } = options;
         let threads = |wanted: usize| if runs_inline { 0 } else { wanted.max(1) };
-        let reads = WorkerPool::start("read", threads(options.concurrent_reads))?;
-        let writes = WorkerPool::start("write", threads(options.concurrent_writes))?;
-        let tickets = Arc::new(Semaphore::new(options.concurrent_reads));
-        let not_admitted = Waiters::default();
-        Ok(Self { store, reads, writes, runs_inline, tickets, not_admitted, max_answer_bytes })
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let reads = Lane::start("read", threads(options.concurrent_reads), 0)?;
+        let long_reads = Lane::start("long-read", threads(cores / 2), LONG_READ_NICENESS)?;
+        let writes = WorkerPool::start("write", threads(options.concurrent_writes), 0)?;
+        Ok(Self { store, reads, long_reads, writes, runs_inline, memory })
+    }
+
+    /// Memory for the data of all requests.
+    pub fn memory(&self) -> &Budget {
+        &self.memory
     }
 
     /// Whether everything is done on the thread that asks.
@@ -181,13 +180,12 @@ impl Replica {
 
     /// What one request reads by.
     pub fn ticket(&self) -> Ticket {
-        Ticket { permit: None, room: Arc::new(AnswerRoom::new(self.max_answer_bytes)) }
+        Ticket::new(RequestContext::within(&self.memory, usize::MAX))
     }
 
     /// What one request reads by whose answer may take no more than so many bytes.
     pub fn ticket_within(&self, bytes: usize) -> Ticket {
-        let room = AnswerRoom::new(self.max_answer_bytes.min(bytes));
-        Ticket { permit: None, room: Arc::new(room) }
+        Ticket::new(RequestContext::within(&self.memory, bytes))
     }
 
     /// Begins to apply mutations. The answer comes when they may be acknowledged.
@@ -233,22 +231,27 @@ impl Replica {
         key: &RowKey,
         slice: &Slice,
         ticket: &mut Ticket,
-    ) -> Answer<RowSlice> {
-        let room = Arc::clone(&ticket.room);
-        let inline = self.store.read(family, key, slice, &room, self.inline_access());
+    ) -> PendingRead<'_, RowSlice> {
+        let inline = self.store.read(family, key, slice, &ticket.context, self.inline_access());
         self.or_on_a_worker(inline, ticket, || {
             let (key, slice) = (key.clone(), slice.clone());
-            move |store: &dyn LocalStore| store.read(family, &key, &slice, &room, Access::Cached)
+            move |store: &_, context: &_| store.read(family, &key, &slice, context, Access::Cached)
         })
         .await
     }
 
     /// Begins to count the columns, or super columns, of a slice of a row.
-    pub async fn count(&self, family: FamilyId, key: &RowKey, slice: &Slice) -> Answer<usize> {
-        let inline = self.store.count(family, key, slice, self.inline_access());
-        self.or_on_a_worker(inline, &mut self.ticket(), || {
+    pub async fn count(
+        &self,
+        family: FamilyId,
+        key: &RowKey,
+        slice: &Slice,
+        ticket: &mut Ticket,
+    ) -> PendingRead<'_, usize> {
+        let inline = self.store.count(family, key, slice, &ticket.context, self.inline_access());
+        self.or_on_a_worker(inline, ticket, || {
             let (key, slice) = (key.clone(), slice.clone());
-            move |store: &dyn LocalStore| store.count(family, &key, &slice, Access::Cached)
+            move |store, context| store.count(family, &key, &slice, context, Access::Cached)
         })
         .await
     }
@@ -261,13 +264,13 @@ impl Replica {
         slice: &Slice,
         max_rows: usize,
         ticket: &mut Ticket,
-    ) -> Answer<Vec<Row>> {
-        let room = Arc::clone(&ticket.room);
-        let inline = self.store.scan(family, range, slice, max_rows, &room, self.inline_access());
+    ) -> PendingRead<'_, Vec<Row>> {
+        let (context, access) = (&ticket.context, self.inline_access());
+        let inline = self.store.scan(family, range, slice, max_rows, context, access);
         self.or_on_a_worker(inline, ticket, || {
             let (range, slice) = (range.clone(), slice.clone());
-            move |store: &dyn LocalStore| {
-                store.scan(family, &range, &slice, max_rows, &room, Access::Cached)
+            move |store, context| {
+                store.scan(family, &range, &slice, max_rows, context, Access::Cached)
             }
         })
         .await
@@ -280,14 +283,12 @@ impl Replica {
         key: &RowKey,
         slice: &Slice,
         ticket: &mut Ticket,
-    ) -> Answer<RowVersion> {
-        let room = Arc::clone(&ticket.room);
-        let inline = self.store.read_version(family, key, slice, &room, self.inline_access());
+    ) -> PendingRead<'_, RowVersion> {
+        let (context, access) = (&ticket.context, self.inline_access());
+        let inline = self.store.read_version(family, key, slice, context, access);
         self.or_on_a_worker(inline, ticket, || {
             let (key, slice) = (key.clone(), slice.clone());
-            move |store: &dyn LocalStore| {
-                store.read_version(family, &key, &slice, &room, Access::Cached)
-            }
+            move |store, context| store.read_version(family, &key, &slice, context, Access::Cached)
         })
         .await
     }
@@ -301,13 +302,13 @@ impl Replica {
         slice: &Slice,
         max_rows: usize,
         ticket: &mut Ticket,
-    ) -> Answer<Vec<VersionedRow>> {
-        let (room, access) = (Arc::clone(&ticket.room), self.inline_access());
-        let inline = self.store.scan_versions(family, range, slice, max_rows, &room, access);
+    ) -> PendingRead<'_, Vec<VersionedRow>> {
+        let (context, access) = (&ticket.context, self.inline_access());
+        let inline = self.store.scan_versions(family, range, slice, max_rows, context, access);
         self.or_on_a_worker(inline, ticket, || {
             let (range, slice) = (range.clone(), slice.clone());
-            move |store: &dyn LocalStore| {
-                store.scan_versions(family, &range, &slice, max_rows, &room, Access::Cached)
+            move |store, context| {
+                store.scan_versions(family, &range, &slice, max_rows, context, Access::Cached)
             }
         })
         .await
@@ -316,15 +317,6 @@ impl Replica {
     /// How the thread that asks may read.
     fn inline_access(&self) -> Access {
         if self.runs_inline { Access::Cached } else { Access::CachedOnly }
-    }
-
-    /// Waits until few enough requests have large answers in memory.
-    async fn admit(&self, ticket: &mut Ticket) {
-        if ticket.permit.is_none() {
-            // Nobody closes the semaphore.
-            let permit = Arc::clone(&self.tickets).acquire_owned();
-            ticket.permit = self.not_admitted.wait(permit).await.ok();
-        }
     }
 
     /// Does what would keep the thread of a connection for long on one that reads.
@@ -336,20 +328,33 @@ impl Replica {
         if self.runs_inline {
             return Ok(job());
         }
-        self.admit(ticket).await;
-        let receiver = self.reads.ask(job).await?;
+        let lane = if ticket.context.is_long() { &self.long_reads } else { &self.reads };
+        let receiver = lane.ask(ticket, job).await?;
         Ok(receiver.await.map_err(|_| Abandoned)?)
     }
 
-    /// The rows of a range that are stored here as samples.
-    pub fn row_samples(&self, range: TokenRange) -> RowSamples {
-        self.store.row_samples(range)
+    /// Tokens that divide a range into parts of about so many rows, as far as they are stored here.
+    /// It looks at the samples of all rows in memory.
+    pub async fn splits(
+        &self,
+        range: TokenRange,
+        keys_per_split: NonZero<i32>,
+    ) -> Result<Vec<Token>, ReplicaError> {
+        let mut ticket = self.ticket();
+        if self.runs_inline {
+            let samples = self.store.row_samples(range, &ticket.context)?;
+            return Ok(samples.splits(keys_per_split));
+        }
+        let job = move |store: &dyn LocalStore, context: &RequestContext| {
+            Ok(store.row_samples(range.clone(), context)?.splits(keys_per_split))
+        };
+        Begun { replica: self, job: Arc::new(job), short: None }.wait(&mut ticket).await
     }
 
     /// The reads that memory cannot answer: those on a thread, and those that wait.
     pub fn read_load(&self) -> PoolLoad {
-        let PoolLoad { active, waiting } = self.reads.load();
-        PoolLoad { active, waiting: waiting + self.not_admitted.count() }
+        let (short, long) = (self.reads.load(), self.long_reads.load());
+        PoolLoad { active: short.active + long.active, waiting: short.waiting + long.waiting }
     }
 
     /// The writes that have to wait for memory or the disk: those on a thread, and those that wait
@@ -361,6 +366,7 @@ impl Replica {
     /// Finishes what is under way and ends the threads. Blocks.
     pub fn shutdown(&self) {
         self.reads.shutdown();
+        self.long_reads.shutdown();
         self.writes.shutdown();
     }
 
@@ -371,20 +377,37 @@ impl Replica {
         inline: Result<T, ReadError>,
         ticket: &mut Ticket,
         job: impl FnOnce() -> J,
-    ) -> Answer<T>
+    ) -> PendingRead<'_, T>
     where
         T: Send + 'static,
-        J: FnOnce(&dyn LocalStore) -> Result<T, ReadError> + Send + 'static,
+        J: Fn(&dyn LocalStore, &RequestContext) -> Result<T, ReadError> + Send + Sync + 'static,
     {
         if !matches!(inline, Err(ReadError::WouldBlock)) {
-            return Answer::Ready(inline.map_err(ReplicaError::from));
+            return PendingRead::Ready(inline.map_err(ReplicaError::from));
         }
-        self.admit(ticket).await;
-        let (store, job) = (Arc::clone(&self.store), job());
-        match self.reads.ask(move || job(&*store).map_err(ReplicaError::from)).await {
-            Ok(receiver) => Answer::Working(receiver),
-            Err(abandoned) => Answer::Ready(Err(abandoned.into())),
+        let job: Arc<ReadJob<T>> = Arc::new(job());
+        if ticket.context.is_long() {
+            return PendingRead::Begun(Begun { replica: self, job, short: None });
         }
+        let context = ticket.context.short();
+        match self.ask(&self.reads, ticket, context, Arc::clone(&job)).await {
+            Ok(asked) => PendingRead::Begun(Begun { replica: self, job, short: Some(asked) }),
+            Err(abandoned) => PendingRead::Ready(Err(abandoned.into())),
+        }
+    }
+
+    /// Has a thread of a lane read.
+    async fn ask<T: Send + 'static>(
+        &self,
+        lane: &Lane,
+        ticket: &mut Ticket,
+        context: RequestContext,
+        job: Arc<ReadJob<T>>,
+    ) -> Result<Asked<T>, Abandoned> {
+        let store = Arc::clone(&self.store);
+        let (context, guard) = context.cancellable();
+        let receiver = lane.ask(ticket, move || job(&*store, &context)).await?;
+        Ok((receiver, guard))
     }
 }
 

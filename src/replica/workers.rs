@@ -10,6 +10,8 @@ use std::thread::{Builder, JoinHandle};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use crate::base::machine::{set_thread_niceness, thread_niceness};
+
 /// Jobs that may wait for each thread of a pool. Whoever has one more waits until there is room,
 /// so that a slow disk slows the callers down rather than filling the memory.
 pub const QUEUE_LENGTH: usize = 128;
@@ -93,16 +95,25 @@ struct Job {
 
 impl WorkerPool {
     /// Starts this many threads, called `name` and a number. Without any, no job is ever done.
-    pub fn start(name: &'static str, threads: usize) -> io::Result<Self> {
+    /// `niceness` is added to that of the calling thread.
+    pub fn start(name: &'static str, threads: usize, niceness: i32) -> io::Result<Self> {
         let queue = Arc::new(Queue::default());
         let room = Arc::new(Semaphore::new(QUEUE_LENGTH * threads));
         let without_room = Waiters::default();
         let pool = Self { name, queue, room, without_room, threads: Mutex::default() };
+        let own = thread_niceness() + niceness;
         for number in 1..=threads {
             let queue = Arc::clone(&pool.queue);
             let builder = Builder::new().name(format!("{name}-{number}"));
             // If this fails the drop of the pool ends the threads before.
-            let thread = builder.spawn(move || queue.work(name))?;
+            let thread = builder.spawn(move || {
+                if niceness != 0
+                    && let Err(error) = set_thread_niceness(own)
+                {
+                    log::warn!("the priority of the thread {name} cannot be set: {error}");
+                }
+                queue.work(name);
+            })?;
             lock(&pool.threads).push(thread);
         }
         Ok(pool)
@@ -238,7 +249,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panicking_job_fails_alone() {
-        let pool = WorkerPool::start("test", 1).unwrap();
+        let pool = WorkerPool::start("test", 1, 0).unwrap();
         let bad = pool.submit(|| panic!("on purpose")).await.unwrap();
         let good = pool.submit(|| 7).await.unwrap();
         assert!(bad.await.is_err());
@@ -247,7 +258,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_queue_makes_callers_wait() {
-        let pool = Arc::new(WorkerPool::start("test", 1).unwrap());
+        let pool = Arc::new(WorkerPool::start("test", 1, 0).unwrap());
         let (begun, has_begun) = oneshot::channel();
         let (go_on, gate) = mpsc::channel::<()>();
         let first = pool.submit(move || {
@@ -272,7 +283,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_load_is_what_runs_and_what_waits() {
-        let pool = WorkerPool::start("test", 1).unwrap();
+        let pool = WorkerPool::start("test", 1, 0).unwrap();
         let (begun, has_begun) = oneshot::channel();
         let (go_on, gate) = mpsc::channel::<()>();
         let first = pool.submit(move || {
@@ -308,7 +319,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_nobody_waits_for_is_left_out_unless_it_changes_something() {
-        let pool = WorkerPool::start("test", 1).unwrap();
+        let pool = WorkerPool::start("test", 1, 0).unwrap();
         let (go_on, gate) = mpsc::channel::<()>();
         let first = pool.ask(move || gate.recv().unwrap()).await.unwrap();
         let done = Arc::new(Mutex::new(Vec::new()));
@@ -327,7 +338,7 @@ mod tests {
 
     #[tokio::test]
     async fn shutdown_finishes_what_is_queued_and_takes_no_more() {
-        let pool = WorkerPool::start("test", 2).unwrap();
+        let pool = WorkerPool::start("test", 2, 0).unwrap();
         let done = Arc::new(AtomicUsize::new(0));
         for _ in 0..50 {
             let done = Arc::clone(&done);

@@ -1,12 +1,6 @@
-//! How large the answer to one request may become, however many reads it takes.
+//! The memory that the answer to one request takes, however many reads it needs.
 
-use super::error::ReadError;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Most bytes that any answer may have: a client that asks for a whole column family by one call is
-/// told to ask for less, instead of taking all memory. A message cannot be larger than 2 GB anyway.
-pub const MAX_ANSWER_BYTES: usize = 512 << 20;
+use crate::base::context::{RequestContext, TooLarge};
 
 /// What a cell of an answer takes besides its names and value, about, in memory and in the message.
 const CELL_OVERHEAD: usize = 64;
@@ -14,7 +8,7 @@ const CELL_OVERHEAD: usize = 64;
 /// What a row takes besides its key and cells, about, also if nothing of it is visible.
 const ROW_OVERHEAD: usize = 128;
 
-/// What a read takes at a time, in bytes, since others take from the same room.
+/// What a read takes at a time, in bytes, since others take from the same request.
 const PIECE: usize = 16 << 10;
 
 /// What cells of an answer take, in bytes.
@@ -27,90 +21,31 @@ pub fn row_cost(key: &[u8]) -> usize {
     key.len() + ROW_OVERHEAD
 }
 
-/// Bytes that the answer to one request may still grow by: shared by all its reads.
-#[derive(Debug)]
-pub struct AnswerRoom {
-    limit: usize,
-    left: AtomicUsize,
-    /// What it takes its bytes from, and gives them back to when it is dropped.
-    whole: Option<Arc<AnswerRoom>>,
-}
-
-impl AnswerRoom {
-    /// Room for an answer of so many bytes.
-    pub fn new(limit: usize) -> Self {
-        Self { limit, left: AtomicUsize::new(limit), whole: None }
-    }
-
-    /// Room for what is in memory only for a while: all that was taken of it goes back to the whole
-    /// room when this is dropped.
-    pub fn passing(whole: &Arc<Self>) -> Self {
-        let (limit, left) = (whole.limit, AtomicUsize::new(whole.limit));
-        Self { limit, left, whole: Some(Arc::clone(whole)) }
-    }
-
-    /// The room of which this is a passing part.
-    pub fn whole(&self) -> Option<&Arc<Self>> {
-        self.whole.as_ref()
-    }
-
-    /// Takes so many bytes, or none.
-    pub fn take(&self, bytes: usize) -> Result<(), ReadError> {
-        if let Some(whole) = &self.whole {
-            whole.take(bytes)?;
-        }
-        let (relaxed, less) = (Ordering::Relaxed, |left: usize| left.checked_sub(bytes));
-        let taken = self.left.fetch_update(relaxed, relaxed, less);
-        taken.map(drop).map_err(|_| ReadError::TooLarge { limit: self.limit })
-    }
-
-    fn give_back(&self, bytes: usize) {
-        self.left.fetch_add(bytes, Ordering::Relaxed);
-        if let Some(whole) = &self.whole {
-            whole.give_back(bytes);
-        }
-    }
-}
-
-impl Drop for AnswerRoom {
-    fn drop(&mut self) {
-        if let Some(whole) = &self.whole {
-            whole.give_back(self.limit - *self.left.get_mut());
-        }
-    }
-}
-
-impl Default for AnswerRoom {
-    fn default() -> Self {
-        Self::new(MAX_ANSWER_BYTES)
-    }
-}
-
-/// What one read has taken of the room. It goes back when this is dropped, unless it was kept: a
-/// read that fails may begin anew on another thread.
+/// Memory that one read has taken for its answer. It is given back when this is dropped, unless it
+/// was kept: a read that fails may begin again on another thread.
 #[derive(Debug)]
 pub struct AnswerShare<'a> {
-    room: &'a AnswerRoom,
+    context: &'a RequestContext,
     taken: usize,
     used: usize,
 }
 
 impl<'a> AnswerShare<'a> {
     /// Nothing so far.
-    pub fn of(room: &'a AnswerRoom) -> Self {
-        Self { room, taken: 0, used: 0 }
+    pub fn of(context: &'a RequestContext) -> Self {
+        Self { context, taken: 0, used: 0 }
     }
 
     /// Notes that the answer has grown.
-    pub fn grow(&mut self, bytes: usize) -> Result<(), ReadError> {
+    pub fn grow(&mut self, bytes: usize) -> Result<(), TooLarge> {
         let used = self.used + bytes;
         if used > self.taken {
             let missing = used - self.taken;
             let piece = missing.max(PIECE);
-            if self.room.take(piece).is_ok() {
+            if self.context.take(piece).is_ok() {
                 self.taken += piece;
             } else {
-                self.room.take(missing)?;
+                self.context.take(missing)?;
                 self.taken += missing;
             }
         }
@@ -125,14 +60,14 @@ impl<'a> AnswerShare<'a> {
 
     /// Keeps what was used, because it was answered.
     pub fn keep(mut self) {
-        self.room.give_back(self.taken - self.used);
+        self.context.give_back(self.taken - self.used);
         self.taken = 0;
     }
 }
 
 impl Drop for AnswerShare<'_> {
     fn drop(&mut self) {
-        self.room.give_back(self.taken);
+        self.context.give_back(self.taken);
     }
 }
 
@@ -141,9 +76,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_of_one_request_share_its_room() {
-        let room = AnswerRoom::new(3 * PIECE);
-        let (mut first, mut second) = (AnswerShare::of(&room), AnswerShare::of(&room));
+    fn reads_of_one_request_share_its_memory() {
+        let context = RequestContext::new(3 * PIECE);
+        let (mut first, mut second) = (AnswerShare::of(&context), AnswerShare::of(&context));
         first.grow(2 * PIECE).unwrap();
         second.grow(PIECE / 2).unwrap();
         let refused = second.grow(PIECE).unwrap_err();
@@ -154,22 +89,7 @@ mod tests {
         assert!(first.grow(PIECE).is_err());
         first.grow(PIECE / 4).unwrap();
         drop(first);
-        assert_eq!(room.left.load(Ordering::Relaxed), 3 * PIECE - 3 * PIECE / 4);
-    }
-
-    #[test]
-    fn what_was_taken_for_a_while_goes_back() {
-        let whole = Arc::new(AnswerRoom::new(10));
-        let first = Arc::new(AnswerRoom::passing(&whole));
-        let second = AnswerRoom::passing(&first);
-        whole.take(2).unwrap();
-        first.take(3).unwrap();
-        second.take(4).unwrap();
-        assert!(second.take(2).is_err() && whole.take(2).is_err());
-        drop(second);
-        first.take(2).unwrap();
-        drop(first);
-        whole.take(8).unwrap();
-        assert!(whole.take(1).is_err());
+        context.take(3 * PIECE - 3 * PIECE / 4).unwrap();
+        assert!(context.take(1).is_err());
     }
 }

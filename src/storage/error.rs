@@ -1,5 +1,6 @@
 //! What can go wrong in the storage core.
 
+use crate::base::context::{Halt, TooLarge};
 use crate::model::key::RowKey;
 use rustix::io::Errno;
 use std::fmt;
@@ -10,9 +11,9 @@ use std::sync::Arc;
 /// Why a read gave no answer.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ReadError {
-    /// Only cached data were allowed and the answer needs the disk, or too much work.
-    /// Nothing happened; ask again on a thread that may block.
-    #[error("the answer is not in memory")]
+    /// The answer needs the disk, or more work than the calling thread may do. Nothing happened;
+    /// ask again on a thread that may do that.
+    #[error("the answer is not in memory, or takes long")]
     WouldBlock,
     /// The file holds something else than what was written. The rest of it stays readable.
     #[error(transparent)]
@@ -21,11 +22,11 @@ pub enum ReadError {
     #[error(transparent)]
     Io(#[from] FileError),
     /// The answer would take more memory than any may. The same question will not do better.
-    #[error("the answer is larger than {limit} bytes: ask for fewer columns or rows at a time")]
-    TooLarge {
-        /// Most bytes of names and values that an answer may have.
-        limit: usize,
-    },
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
+    /// Nobody waits for the answer any more.
+    #[error("the read was given up, since nobody waits for it any more")]
+    Cancelled,
     /// The file was written under another partitioner: its rows stand in another order.
     #[error(
         "{file} was written with {saved}. Detected partitioner mismatch! Did you change the \
@@ -69,6 +70,15 @@ impl fmt::Display for Corrupt {
             write!(f, ", met in row {row}")?;
         }
         write!(f, ": {}", self.reason)
+    }
+}
+
+impl From<Halt> for ReadError {
+    fn from(halt: Halt) -> Self {
+        match halt {
+            Halt::Cancelled => Self::Cancelled,
+            Halt::TooLong => Self::WouldBlock,
+        }
     }
 }
 

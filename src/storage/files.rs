@@ -42,7 +42,6 @@ const SSTABLE_SUFFIX: &str = ".sst";
 pub const TEMPORARY_SUFFIX: &str = ".tmp";
 const MANIFEST_SUFFIX: &str = ".manifest";
 const HASHES_SUFFIX: &str = ".hashes";
-const ORIGINAL_SUFFIX: &str = "-Data.db";
 /// What stands before the number of a table of the original until it is complete.
 const UNFINISHED_ORIGINAL: &str = "tmp-";
 
@@ -57,8 +56,6 @@ pub enum FileName {
     Manifest(String),
     /// A manifest that was not finished.
     UnfinishedManifest(String),
-    /// The data file of an SSTable of the original, of this column family.
-    OfTheOriginal(String),
     /// Not one of ours.
     Other,
 }
@@ -77,12 +74,6 @@ impl FileName {
             } else {
                 Self::UnfinishedManifest(family)
             };
-        }
-        if let Some((family, _)) =
-            name.strip_suffix(ORIGINAL_SUFFIX).and_then(|n| n.rsplit_once('-'))
-            && finished
-        {
-            return Self::OfTheOriginal(family.to_owned());
         }
         let numbered = name.strip_suffix(SSTABLE_SUFFIX).and_then(|name| {
             let (family, generation) = name.rsplit_once('-')?;
@@ -240,8 +231,6 @@ mod tests {
         }
         let unfinished = unfinished_original(folder, "Authors", 12, OriginalPart::Index);
         assert_eq!(unfinished, folder.join("Authors-tmp-12-Index.db"));
-        let of_the_original = FileName::OfTheOriginal("Authors".into());
-        assert_eq!(FileName::parse("Authors-12-Data.db"), of_the_original);
         for other in ["Authors-12-Index.db", "snapshots", "Authors.sst", "x-y.sst", "notes.tmp"] {
             assert_eq!(FileName::parse(other), FileName::Other, "{other}");
         }

@@ -55,7 +55,9 @@ impl fmt::Display for LostLog {
             ", but the server was not stopped in order, and what it acknowledged since its last \
              flushes is there alone",
         )?;
-        if !mark.directory.is_empty() && *mark.directory != *readable(&directory.to_string()) {
+        if !mark.directory.is_empty()
+            && *mark.directory != *small_file::on_one_line(&directory.to_string())
+        {
             write!(f, ". It was in {}", mark.directory)?;
         }
         Ok(())
@@ -104,7 +106,7 @@ impl LogMark {
         segment: u64,
         log_directory: &Path,
     ) -> Result<(), FileError> {
-        let directory = readable(&log_directory.display().to_string());
+        let directory = small_file::on_one_line(&log_directory.display().to_string());
         let (first, others) =
             data_directories.split_first().expect("a server has a data directory");
         let text = Self { segment, directory }.render();
@@ -138,11 +140,6 @@ impl LogMark {
             directory: directory.strip_prefix("directory ")?.to_owned(),
         })
     }
-}
-
-/// A path on one line.
-fn readable(path: &str) -> String {
-    path.replace(char::is_control, "\u{fffd}")
 }
 
 #[cfg(test)]

@@ -4,13 +4,19 @@
 //! A small text file, written anew under a temporary name, synced, and renamed:
 //!
 //! ```text
-//! alexandra manifest 1
+//! alexandra manifest 2
+//! family <keyspace>.<family>         whose it is
+//! node <16 hexadecimal digits>       the node that has written it; not in a snapshot, which any
+//!                                    node may serve
+//! sequence <number>                  grows with each version: of two the greater is the newer
 //! sstable <generation> <bytes> <properties>  one line for each SSTable that counts, with the
 //!                                    CRC32 of its properties in hexadecimal
 //! obsolete <generation>              one for each that was replaced and may still be there
 //! flushed <segment> <offset>         what the commit log holds up to here is in SSTables
 //! crc <CRC32 of all lines before, in hexadecimal>
 //! ```
+//!
+//! Version 1 has no lines before those of the SSTables, and belongs to any family and node.
 
 use super::commitlog::Position;
 use super::error::{Corrupt, FileContext, FileError, ReadError};
@@ -20,7 +26,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 
-const HEAD: &str = "alexandra manifest 1";
+const HEAD: &str = "alexandra manifest 2";
+const HEAD_1: &str = "alexandra manifest 1";
 
 /// What tells an SSTable from other files of its name: an older one, or one of another family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,6 +41,12 @@ pub struct TableIdentity {
 /// Which SSTables of a column family count.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Manifest {
+    /// Keyspace and column family, as messages name them; `None` in version 1.
+    pub family: Option<String>,
+    /// Number of the node that has written it; `None` in a snapshot and in version 1.
+    pub node: Option<u64>,
+    /// Grows with each version.
+    pub sequence: u64,
     /// The SSTables that count, by generation.
     pub sstables: BTreeMap<u64, TableIdentity>,
     /// Generations that were replaced and whose files may still be there.
@@ -44,6 +57,28 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// Returns the first manifest of a column family, which names no file.
+    pub fn new(family: &str) -> Self {
+        Self { family: Some(small_file::on_one_line(family)), ..Self::default() }
+    }
+
+    /// Whether it belongs to this column family, as far as it says.
+    pub fn is_of(&self, family: &str) -> bool {
+        self.family.as_ref().is_none_or(|own| *own == small_file::on_one_line(family))
+    }
+
+    /// Returns the next version of it, with the same content.
+    #[must_use]
+    pub fn successor(&self) -> Self {
+        Self { sequence: self.sequence + 1, ..self.clone() }
+    }
+
+    /// Returns it as a snapshot keeps it: any node may serve that.
+    #[must_use]
+    pub fn of_snapshot(&self) -> Self {
+        Self { node: None, obsolete: BTreeSet::new(), ..self.clone() }
+    }
+
     /// Reads the manifest; `None` if there is no such file.
     pub fn load(fs: &dyn FileSystem, path: &Path) -> Result<Option<Self>, ReadError> {
         if !fs.try_exists(path).context("look for", path)? {
@@ -64,6 +99,13 @@ impl Manifest {
 
     fn render(&self) -> String {
         let mut text = format!("{HEAD}\n");
+        if let Some(family) = &self.family {
+            let _ = writeln!(text, "family {family}");
+        }
+        if let Some(node) = self.node {
+            let _ = writeln!(text, "node {node:016x}");
+        }
+        let _ = writeln!(text, "sequence {}", self.sequence);
         for (generation, TableIdentity { bytes, properties_crc }) in &self.sstables {
             let _ = writeln!(text, "sstable {generation} {bytes} {properties_crc:08x}");
         }
@@ -77,7 +119,7 @@ impl Manifest {
 
     fn parse(content: &[u8]) -> Result<Self, (usize, &'static str)> {
         let mut lines = small_file::unseal(content)?.lines();
-        if lines.next() != Some(HEAD) {
+        if !lines.next().is_some_and(|head| [HEAD, HEAD_1].contains(&head)) {
             return Err((0, "its version is not known"));
         }
         let mut manifest = Self::default();
@@ -87,6 +129,11 @@ impl Manifest {
             let number = |word: &str| word.parse().map_err(|_| bad);
             let generation = |word: &str| files::parse_generation(word).ok_or(bad);
             match words[..] {
+                ["family", ..] => manifest.family = Some(line["family ".len()..].to_owned()),
+                ["node", node] => {
+                    manifest.node = Some(u64::from_str_radix(node, 16).map_err(|_| bad)?);
+                }
+                ["sequence", sequence] => manifest.sequence = number(sequence)?,
                 ["sstable", table, bytes, crc] => {
                     let properties_crc = u32::from_str_radix(crc, 16).map_err(|_| bad)?;
                     let identity = TableIdentity { bytes: number(bytes)?, properties_crc };
@@ -116,9 +163,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("Authors.manifest");
         assert_eq!(Manifest::load(&OsFileSystem, &path).unwrap(), None);
-        let mut manifest = Manifest::default();
+        let mut manifest = Manifest::new("Blog.Authors, a family");
         for generation in [3, 1, 12] {
             let (bytes, properties_crc) = (generation * 100, generation as u32);
+            manifest = Manifest { node: Some(generation << 40), ..manifest.successor() };
             manifest.sstables.insert(generation, TableIdentity { bytes, properties_crc });
             manifest.obsolete.insert(generation + 1);
             manifest.flushed = Position { segment: generation, offset: 77 };
@@ -128,8 +176,24 @@ mod tests {
     }
 
     #[test]
+    fn a_manifest_of_version_1_belongs_to_any_family_and_node() {
+        let text = "alexandra manifest 1\nsstable 3 300 0000000a\nobsolete 2\nflushed 5 77\n";
+        let manifest = Manifest::parse(small_file::seal(text).as_bytes()).unwrap();
+        let identity = TableIdentity { bytes: 300, properties_crc: 10 };
+        let expected = Manifest {
+            sstables: [(3, identity)].into(),
+            obsolete: [2].into(),
+            flushed: Position { segment: 5, offset: 77 },
+            ..Manifest::default()
+        };
+        assert_eq!(manifest, expected);
+        assert!(manifest.is_of("Blog.Authors"));
+        assert!(!Manifest::new("Blog.Authors").is_of("Blog.Editors"));
+    }
+
+    #[test]
     fn every_flipped_bit_is_noticed() {
-        let mut manifest = Manifest::default();
+        let mut manifest = Manifest::new("Blog.Authors");
         let identity = TableIdentity { bytes: 1234, properties_crc: 0xabcd };
         manifest.sstables.insert(7, identity);
         let whole = manifest.render().into_bytes();

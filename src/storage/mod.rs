@@ -12,6 +12,7 @@
 //!
 //! Rows go to nodes of 0.6, and come from them, in the files of [`original`].
 //!
+//! Directories of the original are refused as they are ([`foreign`]).
 //! An archive belongs to one server ([`archive_owner`]).
 //! The [`log_mark`] tells an empty commit log from a lost one.
 //! A file counts from the moment the [`manifest`] names it. Names are built in [`files`] alone.
@@ -27,10 +28,13 @@ pub mod directory;
 pub mod engine;
 pub mod error;
 pub mod files;
+pub mod foreign;
 pub mod json;
+pub mod keyspace_folders;
 pub mod log_mark;
 pub mod manifest;
 pub mod memtable;
+pub mod node_id;
 pub mod options;
 pub mod original;
 pub mod own_place;

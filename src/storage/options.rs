@@ -35,6 +35,8 @@ pub struct Options {
     pub snapshot_before_compaction: bool,
     /// Whether a start goes on behind a damaged part of the commit log.
     pub accept_commitlog_loss: bool,
+    /// Whether a start goes on without data that the commit log shows to have been there.
+    pub accept_data_loss: bool,
     /// Seed of whatever is left to chance.
     pub seed: u64,
 }
@@ -54,6 +56,7 @@ impl Options {
             compaction: CompactionOptions::default(),
             caches: CacheOptions::default(),
             accept_commitlog_loss: false,
+            accept_data_loss: false,
             snapshot_before_compaction: false,
             seed: 1,
         }

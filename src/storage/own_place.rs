@@ -9,11 +9,11 @@
 //! row L           Token    that of a member
 //! ```
 
-use super::answer::AnswerRoom;
 use super::engine::{Storage, WriteError};
 use super::error::ReadError;
 use super::sstable::Access;
 use super::system::{KEYSPACE, ROW, TOKEN, location_info};
+use crate::base::context::RequestContext;
 use crate::model::key::RowKey;
 use crate::model::mutation::MutationBuilder;
 use crate::model::slice::Slice;
@@ -50,9 +50,10 @@ pub enum SavedPlace {
 impl SavedPlace {
     /// Reads it.
     pub fn read(storage: &Storage) -> Result<Self, ReadError> {
-        let (key, slice, room) = (RowKey::from(BOOTSTRAP), Slice::all(None), AnswerRoom::default());
+        let (key, slice, context) =
+            (RowKey::from(BOOTSTRAP), Slice::all(None), RequestContext::default());
         let row =
-            storage.read_version(location_info(storage), &key, &slice, &room, Access::Cached)?;
+            storage.read_version(location_info(storage), &key, &slice, &context, Access::Cached)?;
         let value = |name: &[u8]| {
             let cell = row.cells.iter().find(|cell| cell.name() == name && cell.is_live());
             cell.map(|cell| cell.value().to_vec())
@@ -112,10 +113,10 @@ impl SavedPlace {
 
 /// The time of the latest note of this kind.
 fn latest(storage: &Storage) -> Option<i64> {
-    let room = AnswerRoom::default();
+    let context = RequestContext::default();
     let read = |row: &str| {
         let (key, slice) = (RowKey::from(row), Slice::all(None));
-        storage.read_version(location_info(storage), &key, &slice, &room, Access::Cached)
+        storage.read_version(location_info(storage), &key, &slice, &context, Access::Cached)
     };
     let rows = [read(BOOTSTRAP), read(ROW)].into_iter().flatten();
     let cells = rows.flat_map(|row| row.cells);

@@ -1,9 +1,10 @@
 //! One row, merged from all that hold a part of it: memtables and SSTables.
 
-use super::answer::{self, AnswerRoom, AnswerShare};
+use super::answer::{self, AnswerShare};
 use super::error::ReadError;
 use super::memtable::{MemtableRow, TreeCursor};
 use super::sstable::{Access, Blocks, CellCursor, RowEntry};
+use crate::base::context::RequestContext;
 use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
@@ -18,54 +19,74 @@ use std::cmp::Ordering;
 /// used up, to begin anew on another thread.
 #[derive(Debug)]
 pub struct Budget<'a> {
-    /// Cells, or places to look at, that are left; `None` for no bound.
-    left: Option<usize>,
-    /// What the answer takes, if there is one.
+    context: &'a RequestContext,
+    /// Cells, or places to look at, until the read gives up or asks whether it is still wanted.
+    left: usize,
+    /// Whether it gives up then.
+    is_bounded: bool,
+    /// Memory of the answer; `None` where nothing is collected.
     answer: Option<AnswerShare<'a>>,
 }
 
 /// Cells that may be looked at without leaving the thread: about 100 microseconds of work.
 const INLINE_CELLS: usize = 2048;
 
+/// Cells between two looks at whether the read is still wanted.
+const CHECKED_CELLS: usize = 4096;
+
 /// What finding a row or a name costs, in cells.
 const SEEK: usize = 8;
 
 impl<'a> Budget<'a> {
-    /// What a read with this access may do that collects nothing.
-    pub fn of(access: Access) -> Self {
-        let left = (access == Access::CachedOnly).then_some(INLINE_CELLS);
-        Self { left, answer: None }
+    /// The budget of a read that collects nothing.
+    pub fn counting(access: Access, context: &'a RequestContext) -> Self {
+        let is_bounded = access == Access::CachedOnly;
+        let left = if is_bounded { INLINE_CELLS } else { CHECKED_CELLS };
+        Self { context, left, is_bounded, answer: None }
     }
 
-    /// What a read with this access may do whose answer has to fit into this room.
-    pub fn within(access: Access, room: &'a AnswerRoom) -> Self {
-        Self { answer: Some(AnswerShare::of(room)), ..Self::of(access) }
+    /// The budget of a read whose answer takes memory of its request.
+    pub fn collecting(access: Access, context: &'a RequestContext) -> Self {
+        Self { answer: Some(AnswerShare::of(context)), ..Self::counting(access, context) }
     }
 
     /// Takes what a row adds to the answer before its cells.
     pub(super) fn spend_on_row(&mut self, key: &RowKey) -> Result<(), ReadError> {
-        let cost = || answer::row_cost(key.as_bytes());
-        self.answer.as_mut().map_or(Ok(()), |answer| answer.grow(cost()))
+        if let Some(answer) = &mut self.answer {
+            answer.grow(answer::row_cost(key.as_bytes()))?;
+        }
+        Ok(())
     }
 
     /// Takes what the cells of a row add to the answer: so many bytes now, and so many before.
     fn spend_on_cells(&mut self, now: usize, before: usize) -> Result<(), ReadError> {
         let Some(answer) = &mut self.answer else { return Ok(()) };
         answer.shrink(before.saturating_sub(now));
-        if now > before { answer.grow(now - before) } else { Ok(()) }
+        if now > before {
+            answer.grow(now - before)?;
+        }
+        Ok(())
     }
 
     /// To be called when the read has succeeded: else what its answer takes is given back.
     pub(super) fn answered(self) {
+        let granted = if self.is_bounded { INLINE_CELLS } else { CHECKED_CELLS };
+        self.context.spend(granted - self.left);
         if let Some(answer) = self.answer {
             answer.keep();
         }
     }
 
-    /// Takes a cell's worth of work.
+    /// Takes the work of some cells.
     pub(super) fn spend(&mut self, cells: usize) -> Result<(), ReadError> {
-        if let Some(left) = &mut self.left {
-            *left = left.checked_sub(cells).ok_or(ReadError::WouldBlock)?;
+        match self.left.checked_sub(cells) {
+            Some(left) => self.left = left,
+            None if self.is_bounded => return Err(ReadError::WouldBlock),
+            None => {
+                self.context.spend(CHECKED_CELLS);
+                self.context.check()?;
+                self.left = CHECKED_CELLS;
+            }
         }
         Ok(())
     }
@@ -343,19 +364,12 @@ impl<'f, 's> RowReader<'f, 's> {
         let cells = self.sources.iter().map(|source| source.cell_count());
         resolver.expect(cells.fold(0, usize::saturating_add));
         let mut cost = 0;
-        'ranges: for range in slice.ranges(self.family) {
-            budget.spend(SEEK)?;
-            let mut cells = self.cells(range, slice.is_reversed())?;
-            while let Some(cell) = cells.advance()? {
-                let flow = resolver.push(cell);
-                let before = std::mem::replace(&mut cost, held(&resolver));
-                budget.spend_on_cells(cost, before)?;
-                if flow == Flow::Done {
-                    break 'ranges;
-                }
-                budget.spend(1)?;
-            }
-        }
+        self.each_cell(slice, budget, |cell, budget| {
+            let flow = resolver.push(cell);
+            let before = std::mem::replace(&mut cost, held(&resolver));
+            budget.spend_on_cells(cost, before)?;
+            Ok(flow)
+        })?;
         resolver.end_group();
         budget.spend_on_cells(held(&resolver), cost)?;
         Ok(resolver.finish())
@@ -377,25 +391,18 @@ impl<'f, 's> RowReader<'f, 's> {
         resolver = resolver.counting();
         if !resolver.is_done() {
             let mut encoded = 0;
-            'ranges: for range in slice.ranges(self.family) {
-                budget.spend(SEEK)?;
-                let mut cells = self.cells(range, slice.is_reversed())?;
-                while let Some(cell) = cells.advance()? {
-                    let flow = resolver.push(cell.clone());
-                    // The last of several super columns is complete only when the next one begins.
-                    if flow == Flow::More || !resolver.is_grouping() {
-                        let before = answer::cells_cost(version.cells.len(), encoded);
-                        encoded += cell.encoded_length();
-                        version.cells.push(cell);
-                        let now = answer::cells_cost(version.cells.len(), encoded);
-                        budget.spend_on_cells(now, before)?;
-                    }
-                    if flow == Flow::Done {
-                        break 'ranges;
-                    }
-                    budget.spend(1)?;
+            self.each_cell(slice, budget, |cell, budget| {
+                let flow = resolver.push(cell.clone());
+                // The last of several super columns is complete only when the next one begins.
+                if flow == Flow::More || !resolver.is_grouping() {
+                    let before = answer::cells_cost(version.cells.len(), encoded);
+                    encoded += cell.encoded_length();
+                    version.cells.push(cell);
+                    let now = answer::cells_cost(version.cells.len(), encoded);
+                    budget.spend_on_cells(now, before)?;
                 }
-            }
+                Ok(flow)
+            })?;
         }
         if slice.is_reversed() {
             version.cells.reverse();
@@ -404,6 +411,36 @@ impl<'f, 's> RowReader<'f, 's> {
         version.drop_covered(self.family);
         version.drop_expired(self.family, gc_before);
         Ok(version)
+    }
+
+    /// Gives the cells of a slice in its order to `take`, until this wants no more. Where names lie
+    /// close together the cells between them are passed over, else the next name is sought.
+    #[inline]
+    fn each_cell(
+        &self,
+        slice: &Slice,
+        budget: &mut Budget<'_>,
+        mut take: impl FnMut(Cell, &mut Budget<'_>) -> Result<Flow, ReadError>,
+    ) -> Result<(), ReadError> {
+        let mut walk = slice.walk(self.family);
+        while let Some(range) = walk.rest() {
+            budget.spend(SEEK)?;
+            let mut cells = self.cells(range, slice.is_reversed())?;
+            let mut passed = 0;
+            // As many cells may be passed over as a seek costs.
+            while passed < SEEK {
+                let Some(cell) = cells.advance()? else { return Ok(()) };
+                if !walk.wants(cell.place()) {
+                    passed += 1;
+                } else if take(cell, budget)? == Flow::Done || walk.is_done() {
+                    return Ok(());
+                } else {
+                    passed = 0;
+                }
+                budget.spend(1)?;
+            }
+        }
+        Ok(())
     }
 
     fn super_deletion(&self, slice: &Slice) -> Result<Deletion, ReadError> {
@@ -458,10 +495,11 @@ mod tests {
 
     #[test]
     fn the_work_of_a_read_on_the_spot_is_bounded() {
-        let mut inline = Budget::of(Access::CachedOnly);
+        let context = RequestContext::default();
+        let mut inline = Budget::counting(Access::CachedOnly, &context);
         assert!((0..INLINE_CELLS).all(|_| inline.spend(1).is_ok()));
         assert!(matches!(inline.spend(1), Err(ReadError::WouldBlock)));
-        let mut large = Budget::of(Access::Cached);
+        let mut large = Budget::counting(Access::Cached, &context);
         assert!((0..1_000_000).all(|_| large.spend(1).is_ok()));
     }
 
@@ -481,18 +519,18 @@ mod tests {
             let reader = RowReader::new(&family, sources);
             for reversed in [false, true] {
                 let slice = Slice::range(None, b"", b"", reversed, 100);
-                let read = |room: &AnswerRoom| {
-                    let mut budget = Budget::within(Access::Cached, room);
+                let read = |context: &RequestContext| {
+                    let mut budget = Budget::collecting(Access::Cached, context);
                     let answer = reader.slice(&slice, false, &mut budget)?;
                     budget.answered();
                     Ok::<_, ReadError>(answer.count)
                 };
                 // One that is dropped at its end is in memory for a moment.
-                let room = AnswerRoom::new(6 * (VALUE + 200));
-                assert_eq!(read(&room).unwrap(), 5, "{reversed}");
-                assert!(matches!(read(&room), Err(ReadError::TooLarge { .. })), "{reversed}");
-                assert!(room.take(VALUE).is_ok(), "{reversed}");
-                let mut counting = Budget::of(Access::Cached);
+                let context = RequestContext::new(6 * (VALUE + 200));
+                assert_eq!(read(&context).unwrap(), 5, "{reversed}");
+                assert!(matches!(read(&context), Err(ReadError::TooLarge(_))), "{reversed}");
+                assert!(context.take(VALUE).is_ok(), "{reversed}");
+                let mut counting = Budget::counting(Access::Cached, &context);
                 assert_eq!(reader.slice(&slice, true, &mut counting).unwrap().count, 5);
             }
         }

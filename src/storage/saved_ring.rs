@@ -9,12 +9,12 @@
 //! The stage of a removal is a byte, which is left out if it is zero: 1 when the node may return, 2
 //! when it has done so, with the generation that it had then.
 
-use super::answer::AnswerRoom;
 use super::engine::{Storage, WriteError};
 use super::error::ReadError;
 use super::sstable::Access;
 use super::system::{KEYSPACE, ROW, location_info};
 use crate::base::bytes::ByteReader;
+use crate::base::context::RequestContext;
 use crate::base::java::{JavaReader, JavaWriter};
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
@@ -174,7 +174,7 @@ impl RingNote {
 /// what is noted by it.
 fn row(storage: &Storage, key: &str) -> Result<RowVersion, ReadError> {
     let (family, key, all) = (location_info(storage), RowKey::from(key), Slice::all(None));
-    storage.read_version(family, &key, &all, &AnswerRoom::default(), Access::Cached)
+    storage.read_version(family, &key, &all, &RequestContext::default(), Access::Cached)
 }
 
 #[cfg(test)]

@@ -31,6 +31,11 @@ pub fn seal(text: &str) -> String {
     format!("{text}crc {:08x}\n", crc32fast::hash(text.as_bytes()))
 }
 
+/// The text without characters that would break a line.
+pub fn on_one_line(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
+}
+
 /// Reads a small file of [sealed](seal) lines and makes of them what `parse` does. The inner error
 /// says how it shows that the file is not what was written; one of more than `max_bytes` is none of
 /// ours.

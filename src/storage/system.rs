@@ -36,7 +36,7 @@ pub struct Identity {
     pub former: Option<Token>,
     /// Number of this start: grows with each, in seconds since the Unix epoch if possible.
     pub generation: i32,
-    /// Whether the token was chosen just now.
+    /// Whether this is the first start.
     pub is_new: bool,
 }
 
@@ -55,7 +55,11 @@ pub enum IdentityError {
     #[error("Detected partitioner mismatch! Did you change the partitioner?")]
     Partitioner,
     /// There are data of a node that has no token or no generation.
-    #[error("Couldn't read system generation or token. Did you change the partitioner?")]
+    #[error(
+        "Couldn't read system generation or token. Did you change the partitioner? Else \
+         LocationInfo.manifest or an SSTable of column family LocationInfo in the folder of \
+         keyspace {KEYSPACE} is a wrong one: put the right one back"
+    )]
     Incomplete,
     /// The data cannot be read.
     #[error("Could not read system table. Did you change partitioners? {0}")]
@@ -71,14 +75,14 @@ pub enum IdentityError {
     Write(#[from] WriteError),
 }
 
-/// Establishes who the node is: as it was at the last start, or at the first start with a token
-/// that `first_token` gives, if it does not have the node join first. The result is durable when
+/// Establishes who the node is: as it was at the last start, or at the first start a node without
+/// a token. If that `joins` it must not have data, which it would drop. The result is durable when
 /// this returns.
 pub fn establish_identity(
     storage: &Storage,
     cluster_name: &str,
     now_secs: i32,
-    first_token: impl FnOnce() -> Option<Token>,
+    joins: bool,
 ) -> Result<Identity, IdentityError> {
     let family = location_info(storage);
     let partitioner = storage.partitioner();
@@ -120,37 +124,39 @@ pub fn establish_identity(
             }
         }
         (None, None, _) => {
-            let (token, former) = (first_token(), None);
-            if token.is_none()
-                && let Some(family) = family_with_data(storage)
-            {
-                return Err(IdentityError::HoldsData(family));
+            if joins {
+                check_no_data(storage)?;
             }
-            Identity { token, former, generation: now_secs, is_new: true }
+            Identity { token: None, former: None, generation: now_secs, is_new: true }
         }
         _ => return Err(IdentityError::Incomplete),
     };
-    write(storage, family, cluster_name, &identity)?;
+    write(storage, cluster_name, &identity, saved.next_timestamp(identity.generation))?;
     Ok(identity)
 }
 
-/// A column family of a user that has data.
-fn family_with_data(storage: &Storage) -> Option<String> {
+/// Fails if a column family of a user has data.
+pub fn check_no_data(storage: &Storage) -> Result<(), IdentityError> {
     let of_users = storage.stores().iter().filter(|store| store.schema().keyspace != KEYSPACE);
     let mut with_data = of_users.filter(|store| {
         let statistics = store.statistics();
         statistics.live_bytes > 0 || statistics.memtable_operations > 0
     });
-    with_data.next().map(|store| store.schema().to_string())
+    let found = with_data.next().map(|store| store.schema().to_string());
+    found.map_or(Ok(()), |family| Err(IdentityError::HoldsData(family)))
 }
 
-/// Saves a generation that others have made necessary, durably.
-pub fn save_generation(storage: &Storage, generation: i32) -> Result<(), WriteError> {
+/// Saves a generation that others have made necessary, durably. It may be smaller than the saved
+/// one.
+pub fn save_generation(storage: &Storage, generation: i32) -> Result<(), IdentityError> {
+    let family = location_info(storage);
+    let saved = Saved::read(storage, family)?;
     let mut row = MutationBuilder::new(storage.schema(), KEYSPACE, ROW.as_bytes());
-    row.family(location_info(storage));
-    row.insert((b"", GENERATION), &generation.to_be_bytes(), i64::from(generation));
+    row.family(family);
+    let timestamp = saved.next_timestamp(generation);
+    row.insert((b"", GENERATION), &generation.to_be_bytes(), timestamp);
     storage.apply_own(&row.finish())?;
-    storage.sync().map_err(WriteError::from)
+    Ok(storage.sync().map_err(WriteError::from)?)
 }
 
 /// The column family for facts about the node.
@@ -164,6 +170,8 @@ pub(super) fn location_info(storage: &Storage) -> FamilyId {
 struct Saved {
     token: Option<Vec<u8>>,
     generation: Option<Vec<u8>>,
+    /// The timestamp of the generation.
+    timestamp: Option<i64>,
     cluster_name: Option<Vec<u8>>,
     partitioner: Option<Vec<u8>>,
 }
@@ -175,7 +183,10 @@ impl Saved {
         for cell in row.cells {
             let slot = match cell.name() {
                 TOKEN => &mut saved.token,
-                GENERATION => &mut saved.generation,
+                GENERATION => {
+                    saved.timestamp = Some(cell.timestamp());
+                    &mut saved.generation
+                }
                 CLUSTER_NAME => &mut saved.cluster_name,
                 PARTITIONER => &mut saved.partitioner,
                 _ => continue,
@@ -184,31 +195,32 @@ impl Saved {
         }
         Ok(saved)
     }
+
+    /// The timestamp of a generation that is to replace the saved one, whichever is greater, and
+    /// whatever the clock does.
+    fn next_timestamp(&self, generation: i32) -> i64 {
+        let after = self.timestamp.map_or(i64::MIN, |last| last.saturating_add(1));
+        after.max(i64::from(generation))
+    }
 }
 
 fn write(
     storage: &Storage,
-    family: FamilyId,
     cluster_name: &str,
     identity: &Identity,
+    generation_timestamp: i64,
 ) -> Result<(), IdentityError> {
     let partitioner = storage.partitioner();
     let mut row = MutationBuilder::new(storage.schema(), KEYSPACE, ROW.as_bytes());
-    row.family(family);
+    row.family(location_info(storage));
     if identity.is_new {
-        match &identity.token {
-            Some(token) => {
-                row.insert((b"", TOKEN), &partitioner.token_to_bytes(token), 0);
-            }
-            // First, since a node without a token is one only if it is to join.
-            None => SavedPlace::Joining(None).save(storage, None)?,
-        }
+        // First, since a node without a token is one only if it is to get one.
+        SavedPlace::Joining(None).save(storage, None)?;
         row.insert((b"", CLUSTER_NAME), cluster_name.as_bytes(), 0);
         row.insert((b"", PARTITIONER), partitioner.class_name().as_bytes(), 0);
     }
-    // Generations only grow, and so does this timestamp, whatever the clock does.
-    let timestamp = i64::from(identity.generation);
-    row.insert((b"", GENERATION), &identity.generation.to_be_bytes(), timestamp);
+    let generation = identity.generation.to_be_bytes();
+    row.insert((b"", GENERATION), &generation, generation_timestamp);
     storage.apply_own(&row.finish())?;
     storage.sync().map_err(WriteError::from)?;
     Ok(())
@@ -262,22 +274,41 @@ pub(super) mod tests {
     fn a_node_stays_who_it_is() {
         let fs = SimFileSystem::new(1);
         let partitioner = Partitioner::Random;
-        let establish = |name: &str, now, token: Option<Token>| {
+        let establish = |name: &str, now| {
             let storage = open(&fs, partitioner);
-            establish_identity(&storage, name, now, || Some(token.expect("the token is known")))
+            let identity = establish_identity(&storage, name, now, false);
+            (storage, identity)
         };
-        let token = Some(partitioner.token(b"anything"));
-        let first = establish("Test Cluster", 1000, token.clone()).unwrap();
-        let identity = |generation, is_new| {
-            let (token, former) = (token.clone(), None);
-            Identity { token, former, generation, is_new }
-        };
-        assert_eq!(first, identity(1000, true));
-        let second = establish("Test Cluster", 5, None).unwrap();
-        assert_eq!(second, identity(1001, false));
-        assert_eq!(establish("Test Cluster", 2000, None).unwrap().generation, 2000);
-        let error = establish("Other", 2001, None).unwrap_err().to_string();
+        let identity =
+            |token, generation, is_new| Identity { token, former: None, generation, is_new };
+        let (storage, first) = establish("Test Cluster", 1000);
+        assert_eq!(first.unwrap(), identity(None, 1000, true));
+        let token = partitioner.token(b"anything");
+        SavedPlace::Member.save(&storage, Some(&token)).unwrap();
+        drop(storage);
+        let second = establish("Test Cluster", 5).1.unwrap();
+        assert_eq!(second, identity(Some(token), 1001, false));
+        assert_eq!(establish("Test Cluster", 2000).1.unwrap().generation, 2000);
+        let error = establish("Other", 2001).1.unwrap_err().to_string();
         assert_eq!(error, "ClusterName mismatch: Test Cluster != Other");
+    }
+
+    #[test]
+    fn a_generation_that_was_lowered_grows_from_there() {
+        let fs = SimFileSystem::new(1);
+        let establish = |now| {
+            let storage = open(&fs, Partitioner::Random);
+            let identity = establish_identity(&storage, "c", now, false).unwrap();
+            (storage, identity.generation)
+        };
+        let (storage, first) = establish(2_000_000_000);
+        assert_eq!(first, 2_000_000_000);
+        save_generation(&storage, 1000).unwrap();
+        drop(storage);
+        let (storage, second) = establish(500);
+        assert_eq!(second, 1001);
+        drop(storage);
+        assert_eq!(establish(500).1, 1002);
     }
 
     #[test]
@@ -285,7 +316,7 @@ pub(super) mod tests {
         let fs = SimFileSystem::new(1);
         let establish = |now| {
             let storage = open(&fs, Partitioner::Random);
-            let identity = establish_identity(&storage, "c", now, || None).unwrap();
+            let identity = establish_identity(&storage, "c", now, true).unwrap();
             (storage, identity)
         };
         let place = |storage: &Storage| SavedPlace::read(storage).unwrap();
@@ -331,11 +362,9 @@ pub(super) mod tests {
         let mut row = MutationBuilder::new(storage.schema(), "Blog", b"row");
         row.family(id).insert((b"", b"column"), b"value", 1);
         storage.apply_own(&row.finish()).unwrap();
-        let refused = establish_identity(&storage, "c", 1000, || None).unwrap_err();
+        let refused = establish_identity(&storage, "c", 1000, true).unwrap_err();
         assert!(matches!(&refused, IdentityError::HoldsData(family) if family == "Blog.Entries"));
-        // With a place of its own it serves them.
-        let token = Token::Random(5);
-        let identity = establish_identity(&storage, "c", 1000, || Some(token.clone())).unwrap();
-        assert_eq!(identity.token, Some(token));
+        // A first member serves them.
+        assert!(establish_identity(&storage, "c", 1000, false).unwrap().is_new);
     }
 }

@@ -1,8 +1,8 @@
 //! Memory for bytes under way. Connections hold it only while there are any.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use crate::base::budget::Charge;
+use crate::base::intake::{Intake, Unfinished};
 
 /// Capacity of a buffer of the pool: what one read takes at most from a connection at rest.
 const BUFFER_BYTES: usize = 16 << 10;
@@ -42,7 +42,7 @@ impl Pool {
     }
 }
 
-/// No memory is left for unfinished requests.
+/// Memory for an unfinished request did not come in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the receive budget of the server is used up")]
 pub(super) struct OverBudget;
@@ -55,24 +55,30 @@ pub(super) struct OverBudget;
 #[derive(Debug)]
 pub(super) struct Input {
     bytes: Vec<u8>,
-    charge: Charge,
+    held: Unfinished,
 }
 
 impl Input {
-    pub(super) fn new(charge: Charge) -> Self {
-        Self { bytes: Vec::new(), charge }
+    pub(super) fn new(intake: Arc<Intake>) -> Self {
+        Self { bytes: Vec::new(), held: Unfinished::new(intake) }
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The buffer with room for more bytes. It does not grow far beyond the longest message.
-    pub(super) fn room(
+    /// Where further bytes go, after [`Input::make_room`].
+    pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Makes room for more bytes, and waits for memory if others hold too much. The buffer does not
+    /// grow far beyond the longest message.
+    pub(super) async fn make_room(
         &mut self,
         pool: &Pool,
         max_message_bytes: usize,
-    ) -> Result<&mut Vec<u8>, OverBudget> {
+    ) -> Result<(), OverBudget> {
         if self.bytes.capacity() < BUFFER_BYTES {
             let mut buffer = pool.take();
             buffer.extend_from_slice(&self.bytes);
@@ -80,16 +86,14 @@ impl Input {
         } else if self.bytes.len() == self.bytes.capacity() {
             let full = self.bytes.len();
             let grown = (full * 2).min(max_message_bytes).max(full + BUFFER_BYTES);
-            if !self.charge.try_set(grown) {
-                return Err(OverBudget);
-            }
+            self.hold(grown).await?;
             self.bytes.reserve_exact(grown - full);
         }
-        Ok(&mut self.bytes)
+        Ok(())
     }
 
     /// Forgets the first bytes, which have been executed, and keeps the rest in memory of its size.
-    pub(super) fn consume(&mut self, count: usize, pool: &Pool) -> Result<(), OverBudget> {
+    pub(super) async fn consume(&mut self, count: usize, pool: &Pool) -> Result<(), OverBudget> {
         let rest = self.bytes.get(count..).unwrap_or_default();
         if rest.len() <= SMALL_BYTES {
             let small = rest.to_vec();
@@ -100,13 +104,17 @@ impl Input {
                 self.bytes.shrink_to(self.bytes.len().max(BUFFER_BYTES));
             }
         }
-        if self.charge.try_set(self.bytes.capacity()) { Ok(()) } else { Err(OverBudget) }
+        self.hold(self.bytes.capacity()).await
+    }
+
+    async fn hold(&mut self, bytes: usize) -> Result<(), OverBudget> {
+        if self.held.hold(bytes).await { Ok(()) } else { Err(OverBudget) }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::time::Duration;
 
     use super::*;
     use crate::base::budget::Budget;
@@ -114,48 +122,51 @@ mod tests {
     const MAX: usize = 1 << 20;
 
     fn input(budget: &Arc<Budget>) -> Input {
-        Input::new(Charge::new(budget.clone()))
+        Input::new(Intake::new(budget.clone(), 0, Duration::from_secs(1)))
     }
 
-    #[test]
-    fn nothing_is_held_at_rest() {
+    #[tokio::test]
+    async fn nothing_is_held_at_rest() {
         let (budget, pool) = (Budget::new(1 << 20), Pool::default());
         let mut input = input(&budget);
-        input.room(&pool, MAX).unwrap().extend_from_slice(b"one request");
+        input.make_room(&pool, MAX).await.unwrap();
+        input.buffer().extend_from_slice(b"one request");
         assert_eq!(input.bytes(), b"one request");
-        input.consume(11, &pool).unwrap();
+        input.consume(11, &pool).await.unwrap();
         assert_eq!((input.bytes.capacity(), budget.used()), (0, 0));
         assert_eq!(pool.take().capacity(), BUFFER_BYTES, "the buffer went back");
     }
 
-    #[test]
-    fn the_beginning_of_a_request_costs_about_its_size() {
+    #[tokio::test]
+    async fn the_beginning_of_a_request_costs_about_its_size() {
         let (budget, pool) = (Budget::new(1 << 20), Pool::default());
         let mut input = input(&budget);
-        input.room(&pool, MAX).unwrap().extend_from_slice(b"doneunfinished");
-        input.consume(4, &pool).unwrap();
+        input.make_room(&pool, MAX).await.unwrap();
+        input.buffer().extend_from_slice(b"doneunfinished");
+        input.consume(4, &pool).await.unwrap();
         assert_eq!((input.bytes(), budget.used()), (b"unfinished".as_slice(), 10));
-        input.room(&pool, MAX).unwrap().extend_from_slice(b" no more");
+        input.make_room(&pool, MAX).await.unwrap();
+        input.buffer().extend_from_slice(b" no more");
         assert_eq!(input.bytes(), b"unfinished no more");
-        input.consume(18, &pool).unwrap();
+        input.consume(18, &pool).await.unwrap();
         assert_eq!(budget.used(), 0);
     }
 
-    #[test]
-    fn memory_doubles_with_what_arrived_until_the_budget_ends() {
+    #[tokio::test(start_paused = true)]
+    async fn memory_doubles_with_what_arrived_until_the_budget_ends() {
         let (budget, pool) = (Budget::new(100 << 10), Pool::default());
         let mut input = input(&budget);
         for expected in [16, 32, 64] {
-            let room = input.room(&pool, MAX).unwrap();
-            assert_eq!(room.capacity(), expected << 10);
-            room.resize(room.capacity(), b'x');
-            input.consume(0, &pool).unwrap();
+            input.make_room(&pool, MAX).await.unwrap();
+            assert_eq!(input.buffer().capacity(), expected << 10);
+            input.buffer().resize(expected << 10, b'x');
+            input.consume(0, &pool).await.unwrap();
             assert_eq!(budget.used(), expected << 10);
         }
-        assert_eq!(input.room(&pool, MAX), Err(OverBudget));
-        let near_the_limit = input.room(&pool, 70 << 10).unwrap();
-        assert_eq!(near_the_limit.capacity(), 80 << 10, "a little more than the longest message");
-        input.consume((64 << 10) - (8 << 10), &pool).unwrap();
+        assert_eq!(input.make_room(&pool, MAX).await, Err(OverBudget));
+        input.make_room(&pool, 70 << 10).await.unwrap();
+        assert_eq!(input.bytes.capacity(), 80 << 10, "a little more than the longest message");
+        input.consume((64 << 10) - (8 << 10), &pool).await.unwrap();
         assert_eq!((input.bytes().len(), budget.used()), (8 << 10, 16 << 10), "shrunk");
         drop(input);
         assert_eq!(budget.used(), 0);

@@ -2,12 +2,14 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::ApiVersion;
 use super::dump::Dump;
 use super::scan::{Scanner, Step};
 use super::schema::{Kind, wire_type};
 use super::text::decode_lossy;
+use crate::base::budget::{Budget, Charge};
 
 /// Thrift `binary`: borrowed from the request.
 pub type Binary<'a> = &'a [u8];
@@ -18,15 +20,15 @@ pub type Text<'a> = Cow<'a, str>;
 /// Thrift `list`.
 pub type List<T> = Vec<T>;
 
-/// Memory that decoded lists and maps may take per byte of the message. A real mutation takes
-/// five at most; a list of empty structs would take more than a hundred.
-const MEMORY_PER_BYTE: usize = 8;
+/// Memory that the values of a message may take before it is taken from the budget.
+const UNCHARGED_BYTES: usize = 16 << 10;
 
-/// Memory that a message of any size may take for its lists and maps.
-const MEMORY_FLOOR: usize = 1 << 20;
+/// What is made of an element of a list, a key, a name or a cell and their copies, takes about
+/// twice as much as the element itself. All of it is charged when the list is decoded.
+const ELEMENT_FACTOR: usize = 3;
 
-/// Memory that a list reserves before its elements have been seen.
-const FIRST_RESERVE: usize = 4096;
+/// What is taken from the budget at a time, since other threads take from it as well.
+const CHARGE_STEP_BYTES: usize = 64 << 10;
 
 /// Maps of up to this size look for repeated keys by comparing all pairs.
 const PAIRWISE_KEYS: usize = 16;
@@ -40,6 +42,9 @@ pub enum DecodeError {
     /// A required field is absent; the text is for the client. The rest of the message is sound.
     #[error("{0}")]
     Missing(Box<str>),
+    /// The values take more memory than is free. The message is sound.
+    #[error("the request takes {0} bytes of memory and more")]
+    OverBudget(usize),
     /// These bytes can never become a message: close the connection.
     #[error(transparent)]
     Malformed(#[from] Malformed),
@@ -81,9 +86,6 @@ pub enum Malformed {
     /// A length that the limits do not allow.
     #[error("a length of {0} bytes")]
     TooLong(u64),
-    /// Lists whose elements take far more memory than bytes on the wire.
-    #[error("more elements than a message of its size can hold")]
-    TooDense,
     /// A method name longer than [`super::message::MAX_METHOD_NAME_BYTES`].
     #[error("a method name of {0} bytes")]
     MethodName(usize),
@@ -133,22 +135,39 @@ pub trait Decode<'a>: WireType + Sized {
 pub struct Reader<'a> {
     rest: &'a [u8],
     total: usize,
-    /// Bytes of memory that lists and maps may still take.
-    memory: usize,
     version: ApiVersion,
+    /// What the memory of the values is taken from.
+    budget: Option<&'a Arc<Budget>>,
+    /// Bytes of memory that the values take.
+    held: usize,
+    /// What was taken for them, unless they are small.
+    charge: Option<Charge>,
 }
 
 impl<'a> Reader<'a> {
     /// A reader at the start of these bytes.
     pub fn new(bytes: &'a [u8]) -> Self {
-        let memory = bytes.len().saturating_mul(MEMORY_PER_BYTE).saturating_add(MEMORY_FLOOR);
-        Self { rest: bytes, total: bytes.len(), memory, version: ApiVersion::default() }
+        let (total, version) = (bytes.len(), ApiVersion::default());
+        Self { rest: bytes, total, version, budget: None, held: 0, charge: None }
     }
 
     /// The same for what a client of a generation has sent.
     #[must_use]
     pub fn of(self, version: ApiVersion) -> Self {
         Self { version, ..self }
+    }
+
+    /// The same with a budget for the memory that the values take.
+    #[must_use]
+    pub fn within(self, budget: &'a Arc<Budget>) -> Self {
+        Self { budget: Some(budget), ..self }
+    }
+
+    /// What the values have taken of the budget: to be held as long as they are. The bytes that
+    /// were read count as well, since they are copied.
+    pub fn into_charge(mut self) -> Result<Option<Charge>, DecodeError> {
+        self.hold(self.position())?;
+        Ok(self.charge)
     }
 
     /// Whose client has sent it.
@@ -218,10 +237,32 @@ impl<'a> Reader<'a> {
         Ok(*taken)
     }
 
-    /// Takes the memory for one more element of a list or map.
-    fn grow<T>(&mut self) -> Result<(), DecodeError> {
-        self.memory = self.memory.checked_sub(size_of::<T>()).ok_or(Malformed::TooDense)?;
-        Ok(())
+    /// Room for the elements of a list or map. Each takes a byte at least, so that a count alone
+    /// takes no memory.
+    fn elements<T>(&mut self, count: usize) -> Result<Vec<T>, DecodeError> {
+        if count > self.rest.len() {
+            return Err(DecodeError::Incomplete);
+        }
+        self.hold(count.saturating_mul(ELEMENT_FACTOR * size_of::<T>()))?;
+        Ok(Vec::with_capacity(count))
+    }
+
+    /// Notes that the values take this much more memory.
+    fn hold(&mut self, bytes: usize) -> Result<(), DecodeError> {
+        self.held = self.held.saturating_add(bytes);
+        match self.budget {
+            Some(budget) if self.held > UNCHARGED_BYTES => self.charge(budget),
+            _ => Ok(()),
+        }
+    }
+
+    fn charge(&mut self, budget: &Arc<Budget>) -> Result<(), DecodeError> {
+        let charge = self.charge.get_or_insert_with(|| Charge::new(Arc::clone(budget)));
+        if self.held <= charge.bytes() {
+            return Ok(());
+        }
+        let taken = self.held.saturating_add(CHARGE_STEP_BYTES);
+        if charge.try_set(taken) { Ok(()) } else { Err(DecodeError::OverBudget(taken)) }
     }
 }
 
@@ -231,10 +272,6 @@ fn check_element(count: usize, expected: u8, found: u8) -> Result<(), Malformed>
         return Err(Malformed::ElementType { expected, found });
     }
     Ok(())
-}
-
-fn reserve<T>(count: usize) -> Vec<T> {
-    Vec::with_capacity(count.min(FIRST_RESERVE / size_of::<T>().max(1)))
 }
 
 macro_rules! decode_number {
@@ -291,7 +328,11 @@ impl WireType for Cow<'_, str> {
 
 impl<'a> Decode<'a> for Cow<'a, str> {
     fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        reader.binary().map(decode_lossy)
+        let text = decode_lossy(reader.binary()?);
+        if let Cow::Owned(text) = &text {
+            reader.hold(text.capacity())?;
+        }
+        Ok(text)
     }
 
     fn dump(&self, dump: &mut Dump) {
@@ -309,9 +350,8 @@ impl<'a, T: Decode<'a>> Decode<'a> for Vec<T> {
         let found = reader.byte()?;
         let count = reader.length()?;
         check_element(count, T::TYPE, found)?;
-        let mut list = reserve(count);
+        let mut list = reader.elements(count)?;
         for _ in 0..count {
-            reader.grow::<T>()?;
             list.push(T::decode(reader)?);
         }
         Ok(list)
@@ -327,6 +367,23 @@ impl<'a, T: Decode<'a>> Decode<'a> for Vec<T> {
             element.dump(dump);
         }
         dump.text("]");
+    }
+}
+
+impl<T: WireType> WireType for Box<T> {
+    const TYPE: u8 = T::TYPE;
+    const KIND: Kind = T::KIND;
+}
+
+/// What is seldom there takes little room where it is not.
+impl<'a, T: Decode<'a>> Decode<'a> for Box<T> {
+    fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        reader.hold(size_of::<T>())?;
+        T::decode(reader).map(Box::new)
+    }
+
+    fn dump(&self, dump: &mut Dump) {
+        (**self).dump(dump);
     }
 }
 
@@ -421,9 +478,8 @@ impl<'a, V: Decode<'a>> Decode<'a> for Map<Text<'a>, V> {
         let count = reader.length()?;
         check_element(count, Text::TYPE, key_type)?;
         check_element(count, V::TYPE, value_type)?;
-        let mut map = Self(reserve(count));
+        let mut map = Self(reader.elements(count)?);
         for _ in 0..count {
-            reader.grow::<(Text<'a>, V)>()?;
             map.0.push((Text::decode(reader)?, V::decode(reader)?));
         }
         map.drop_repeated();

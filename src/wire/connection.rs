@@ -3,27 +3,34 @@
 use std::future::poll_fn;
 use std::io;
 use std::mem::{swap, take};
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
+use std::time::Duration;
 
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::TcpStream;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::buffers::{Input, OverBudget, Pool};
 use super::codec::{DecodeError, Malformed, Reader};
+use super::foreign::{self, Foreign, Guess};
 use super::limits::Limits;
 use super::message::{Form, Header};
-use super::reply::{Answered, Call, Head, Method};
+use super::reply::{Answered, Call, Failure, Head, Method, Reply};
 use super::report::{Reason, Reporter};
 use super::scan::{Scanner, Step};
 use super::schema::wire_type;
 use super::service::{Cassandra, dispatch, method_named};
 use super::{ApiVersion, Clients};
 use crate::base::budget::{Budget, Charge};
+use crate::base::clock::Clock;
+use crate::base::intake::Intake;
+use crate::base::seats::Seat;
 
 impl From<Malformed> for Close {
     fn from(malformed: Malformed) -> Self {
@@ -38,15 +45,30 @@ pub(super) struct Border<S> {
     pub(super) clients: Clients,
 }
 
+/// Bytes of a request that are decoded on the thread of its connection, which others need too:
+/// a few milliseconds of work at most. Longer ones go to threads of their own.
+const LARGE_BYTES: usize = 128 << 10;
+
+/// Bytes of replies that are written by one call to the system.
+const WRITTEN_AT_ONCE: usize = 256 << 10;
+
+/// How often it is looked whether the client of a call under way is still there.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
 /// What all connections of a server have in common.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) limits: Limits,
-    /// Memory for unfinished requests.
-    pub(super) received: Arc<Budget>,
-    /// Replies that wait for their clients.
+    /// Memory for requests and replies.
+    pub(super) memory: Arc<Budget>,
+    /// The part of it for unfinished requests.
+    pub(super) received: Arc<Intake>,
+    /// The part of it for replies that wait for their clients.
     pub(super) unsent: Arc<Budget>,
     pub(super) reporter: Reporter,
+    pub(super) clock: Arc<dyn Clock>,
+    /// The threads for long requests.
+    pub(super) large: Handle,
     /// Set before `stop` is cancelled: cheaper to ask than the token.
     pub(super) stopping: AtomicBool,
     /// Wakes connections at rest.
@@ -64,12 +86,41 @@ enum Close {
     /// What 0.4 and 0.5 closed the connection for, and 0.6 answers with an error.
     #[error("{0}")]
     Lacking(Box<str>),
+    #[error("{0}")]
+    Foreign(Foreign),
     #[error("the client reads nothing")]
     Stalled,
+    #[error("the client does not complete its request")]
+    Unfinished,
     #[error("unread replies hold all memory that there is for them")]
     TooMuchUnsent,
+    #[error("nobody waits for its call any more")]
+    Abandoned,
     #[error(transparent)]
     Io(#[from] io::Error),
+}
+
+/// A request that was refused before it had arrived whole. The rest is passed over.
+#[derive(Debug)]
+enum Refused {
+    /// So many bytes of its frame are still to come.
+    Frame(usize),
+    /// Its arguments, as far as they have come.
+    Arguments(Box<Scanner>),
+}
+
+impl Refused {
+    /// How many of these bytes belong to it, and whether it ends with them.
+    fn pass_over(&mut self, bytes: &[u8]) -> Result<(usize, bool), Malformed> {
+        match self {
+            Self::Frame(left) => {
+                let passed = bytes.len().min(*left);
+                *left -= passed;
+                Ok((passed, *left == 0))
+            }
+            Self::Arguments(scanner) => scanner.pass_over(bytes),
+        }
+    }
 }
 
 /// One client.
@@ -79,11 +130,13 @@ pub(super) struct Connection<S: Cassandra> {
     border: Arc<Border<S>>,
     pool: Arc<Pool>,
     stream: TcpStream,
-    peer: SocketAddr,
+    seat: Arc<Seat>,
     session: S::Session,
     form: Option<Form>,
     /// How far the arguments of an unfinished unframed request have been passed over.
     scanner: Option<Box<Scanner>>,
+    /// A request that was refused, and has not ended yet.
+    refused: Option<Refused>,
     /// Whether the operator was told of calls that are later than the generation of the port.
     has_told_of_later: bool,
 }
@@ -93,75 +146,211 @@ impl<S: Cassandra> Connection<S> {
         (shared, border): (Arc<Shared>, Arc<Border<S>>),
         pool: Arc<Pool>,
         stream: TcpStream,
-        peer: SocketAddr,
+        seat: Arc<Seat>,
     ) -> Self {
-        let session = S::Session::default();
+        let session = S::Session::from(seat.peer());
         Self {
             shared,
             border,
             pool,
             stream,
-            peer,
+            seat,
             session,
             form: None,
             scanner: None,
+            refused: None,
             has_told_of_later: false,
         }
     }
 
     /// Serves the client until it leaves, misbehaves, or the server stops.
     pub(super) async fn run(mut self) {
-        if let Err(close) = self.serve().await {
-            self.report(&close);
-        }
-    }
-
-    async fn serve(&mut self) -> Result<(), Close> {
-        let shared = self.shared.clone();
-        let pool = self.pool.clone();
-        let mut stop = pin!(shared.stop.cancelled());
-        let mut stop_seen = false;
-        let mut input = Input::new(Charge::new(shared.received.clone()));
+        let (shared, seat) = (self.shared.clone(), self.seat.clone());
+        let mut end = pin!(seat.end().cancelled());
+        let mut end_seen = false;
+        let mut input = Input::new(shared.received.clone());
         loop {
-            if !self.readable(stop.as_mut(), &mut stop_seen).await? {
-                return Ok(());
+            let is_unfinished = !input.bytes().is_empty();
+            let received = match self.wait(is_unfinished, end.as_mut(), &mut end_seen).await {
+                Ok(true) => self.receive(&mut input).await,
+                Ok(false) => return,
+                Err(close) => Err(close),
+            };
+            let served = match received {
+                Ok(0) => return,
+                Ok(_) if input.bytes().len() > LARGE_BYTES => {
+                    let serving = async move {
+                        let served = self.serve(&mut input).await;
+                        (self, input, served)
+                    };
+                    let Ok(done) = AbortOnDropHandle::new(shared.large.spawn(serving)).await else {
+                        // It has panicked outside of the service, or the server stops.
+                        return;
+                    };
+                    let served;
+                    (self, input, served) = done;
+                    served
+                }
+                Ok(_) => self.serve(&mut input).await,
+                Err(close) => Err(close),
+            };
+            if let Err(close) = served {
+                // Its memory is there for others when the client sees the end.
+                drop(input);
+                return self.close(close).await;
             }
-            if self.stream.read_buf(input.room(&pool, shared.limits.max_message_bytes)?).await? == 0
-            {
-                return Ok(());
-            }
-            let mut ready = pool.take();
-            let executed = self.execute(input.bytes(), &mut ready).await;
-            // Also what was answered before a malformed message is sent.
-            let flushed = flush(&self.stream, &self.shared, &mut ready).await;
-            pool.give(ready);
-            let count = executed?;
-            flushed?;
-            input.consume(count, &pool)?;
         }
     }
 
-    /// Waits without a buffer until there is something to read; false if the server stops.
+    /// Tells why the connection ends: the operator, and a client that speaks another protocol.
+    async fn close(mut self, close: Close) {
+        self.report(&close);
+        if let Close::Foreign(foreign) = close {
+            foreign::turn_away(&mut self.stream, foreign).await;
+        }
+    }
+
+    /// Waits until there is something to read; false if the connection has to end. The rest of a
+    /// request must not be long in coming.
+    async fn wait(
+        &mut self,
+        is_unfinished: bool,
+        end: Pin<&mut WaitForCancellationFuture<'_>>,
+        end_seen: &mut bool,
+    ) -> Result<bool, Close> {
+        let stall = self.shared.limits.read_stall;
+        let readable = self.readable(end, end_seen);
+        if !is_unfinished {
+            return Ok(readable.await?);
+        }
+        Ok(tokio::time::timeout(stall, readable).await.map_err(|_| Close::Unfinished)??)
+    }
+
+    /// Reads what has come, and says how many bytes that are. A request for which there is no
+    /// memory is refused, and passed over.
+    async fn receive(&mut self, input: &mut Input) -> Result<usize, Close> {
+        let longest = self.shared.limits.max_message_bytes;
+        if let Err(over_budget) = input.make_room(&self.pool, longest).await {
+            let passed = self.refuse_unfinished(input.bytes(), over_budget).await?;
+            input.consume(passed, &self.pool).await?;
+            input.make_room(&self.pool, longest).await?;
+        }
+        let count = self.stream.read_buf(input.buffer()).await?;
+        if let Some(refused) = &mut self.refused {
+            let (passed, is_over) = refused.pass_over(input.bytes())?;
+            if is_over {
+                self.refused = None;
+            }
+            input.consume(passed, &self.pool).await?;
+        }
+        Ok(count)
+    }
+
+    /// Executes all whole requests, and sends their replies.
+    async fn serve(&mut self, input: &mut Input) -> Result<(), Close> {
+        if self.refused.is_some() {
+            return Ok(());
+        }
+        let mut ready = self.pool.take();
+        let executed = self.execute(input.bytes(), &mut ready).await;
+        // Also what was answered before a malformed message is sent.
+        let flushed = flush(&self.stream, &self.shared, &mut ready).await;
+        self.pool.give(ready);
+        let count = executed?;
+        flushed?;
+        Ok(input.consume(count, &self.pool).await?)
+    }
+
+    /// Answers a request for whose rest there is no memory, and begins to pass over it. Returns how
+    /// many bytes of it are done with.
+    async fn refuse_unfinished(
+        &mut self,
+        bytes: &[u8],
+        over_budget: OverBudget,
+    ) -> Result<usize, Close> {
+        let is_framed = self.form == Some(Form::Framed);
+        let start = if is_framed { size_of::<i32>() } else { 0 };
+        let message = bytes.get(start..).unwrap_or_default();
+        // Without a head there is nothing to answer to.
+        let header = Header::decode(message).map_err(|_| over_budget)?;
+        let (refused, args_at) = if is_framed {
+            let length = Reader::new(bytes).length()?;
+            (Refused::Frame(start + length), 0)
+        } else {
+            let scanner = match self.scanner.take() {
+                Some(scanner) => scanner,
+                None => Box::new(Scanner::value(wire_type::STRUCT)?),
+            };
+            (Refused::Arguments(scanner), header.length)
+        };
+        let refused = self.refused.insert(refused);
+        let (passed, _) = refused.pass_over(bytes.get(args_at..).unwrap_or_default())?;
+        let mut ready = self.pool.take();
+        let (method, head) = self.head(&header);
+        match method {
+            Some(method) => self.refuse(method, head, &mut ready),
+            None => head.unknown_method(&mut ready),
+        }
+        let flushed = flush(&self.stream, &self.shared, &mut ready).await;
+        self.pool.give(ready);
+        flushed.map(|()| args_at + passed)
+    }
+
+    /// Answers a call for which there is no memory.
+    fn refuse(&self, method: &'static Method, head: Head<'_>, ready: &mut Vec<u8>) {
+        let Shared { memory, reporter, .. } = &*self.shared;
+        let megabytes = memory.limit() >> 20;
+        let why = format!(
+            "the request takes more memory than is free: requests and answers have {megabytes} MB \
+             of MemoryBudgetInMB, unfinished requests what ThriftReceiveBudgetInMB allows. Send \
+             fewer rows, columns or keys at a time, or try again later"
+        );
+        reporter.warn(
+            Reason::Refused,
+            format_args!("refusing {} of {}: {why}", method.name, self.seat.peer()),
+        );
+        let call = Call { method, head, args: &[], out: ready, memory, reporter };
+        let _ = Reply::<()>::new(call).fail(Failure::InvalidRequest(why));
+    }
+
+    /// The method that is called, and what its answer repeats.
+    fn head<'a>(&mut self, header: &Header<'a>) -> (Option<&'static Method>, Head<'a>) {
+        let framed = self.form == Some(Form::Framed);
+        let own = self.border.clients.version;
+        let head = Head { name: header.name, seqid: header.seqid, framed, version: own };
+        let Some(method) = method_named(header.name) else { return (None, head) };
+        // Who makes a call that came later is of that generation.
+        let (since, _) = method.versions;
+        let version = own.max(since);
+        if version > own && !self.has_told_of_later {
+            self.has_told_of_later = true;
+            self.report_later_call(method);
+        }
+        (Some(method), Head { version, ..head })
+    }
+
+    /// Waits without a buffer until there is something to read; false if the connection has to end.
     async fn readable(
         &mut self,
-        mut stop: Pin<&mut WaitForCancellationFuture<'_>>,
-        stop_seen: &mut bool,
+        mut end: Pin<&mut WaitForCancellationFuture<'_>>,
+        end_seen: &mut bool,
     ) -> io::Result<bool> {
         poll_fn(|context| {
-            if self.shared.stopping.load(Ordering::Acquire) {
+            if self.shared.stopping.load(Ordering::Acquire) || self.seat.is_ending() {
                 return Poll::Ready(Ok(false));
             }
             if let Poll::Ready(ready) = self.stream.poll_read_ready(context) {
-                return Poll::Ready(ready.map(|()| true));
+                return Poll::Ready(ready.map(|()| self.seat.resume()));
             }
-            // The token takes a lock that all connections share, so it is asked once, to have this
-            // task woken; the flag then tells whether it was.
-            if !*stop_seen {
-                *stop_seen = true;
-                if stop.as_mut().poll(context).is_ready() {
+            // The token takes a lock, so it is asked once, to have this task woken; the flags then
+            // tell whether it was.
+            if !*end_seen {
+                *end_seen = true;
+                if end.as_mut().poll(context).is_ready() {
                     return Poll::Ready(Ok(false));
                 }
             }
+            self.seat.rest(self.shared.clock.monotonic());
             Poll::Pending
         })
         .await
@@ -183,6 +372,11 @@ impl<S: Cassandra> Connection<S> {
     /// Executes the request or the frame at the start of these bytes, and says how long it is.
     async fn next(&mut self, bytes: &[u8], ready: &mut Vec<u8>) -> Result<usize, Close> {
         if self.form.is_none() {
+            match Guess::of(bytes) {
+                Guess::Thrift => {}
+                Guess::Undecided => return Err(DecodeError::Incomplete.into()),
+                Guess::Foreign(foreign) => return Err(Close::Foreign(foreign)),
+            }
             self.form = Form::recognise(bytes, self.border.clients.prefer_framed)?;
         }
         match self.form {
@@ -210,7 +404,12 @@ impl<S: Cassandra> Connection<S> {
         let mut reader = Reader::new(bytes);
         let length = reader.length()?;
         self.check_length(length as u64)?;
-        reader.take(length)
+        let frame = reader.take(length);
+        if frame.is_err() {
+            // What cannot become a message is not waited for.
+            Header::decode(bytes.get(size_of::<i32>()..).unwrap_or_default())?;
+        }
+        frame
     }
 
     /// Executes the request at the start of these bytes, and says how long it is.
@@ -225,27 +424,22 @@ impl<S: Cassandra> Connection<S> {
         if self.scanner.is_some() {
             self.end_of(args)?;
         }
-        let framed = self.form == Some(Form::Framed);
-        let own = self.border.clients.version;
-        let head = Head { name: header.name, seqid: header.seqid, framed, version: own };
-        let Some(method) = method_named(header.name) else {
+        let (method, head) = self.head(&header);
+        let Some(method) = method else {
             let length = self.end_of(args)?;
             head.unknown_method(ready);
             return Ok(header.length + length);
         };
-        // Who makes a call that came later is of that generation.
-        let (since, _) = method.versions;
-        let version = own.max(since);
-        if version > own && !self.has_told_of_later {
-            self.has_told_of_later = true;
-            self.report_later_call(method);
-        }
-        let head = Head { version, ..head };
-        match self.call(method, head, args, ready).await {
+        match self.call_when_free(method, head, args, ready).await {
             Ok(length) => Ok(header.length + length),
+            Err(Close::Undecodable(DecodeError::OverBudget(_))) => {
+                let length = self.end_of(args)?;
+                self.refuse(method, head, ready);
+                Ok(header.length + length)
+            }
             Err(Close::Undecodable(DecodeError::Missing(why))) => {
                 let length = self.end_of(args)?;
-                if version < ApiVersion::V06 {
+                if head.version < ApiVersion::V06 {
                     return Err(Close::Lacking(why));
                 }
                 head.protocol_error(&why, ready);
@@ -260,10 +454,38 @@ impl<S: Cassandra> Connection<S> {
         }
     }
 
+    /// [`Connection::call`], which waits while others hold the memory that the arguments take.
+    async fn call_when_free(
+        &mut self,
+        method: &'static Method,
+        head: Head<'_>,
+        args: &[u8],
+        ready: &mut Vec<u8>,
+    ) -> Result<usize, Close> {
+        let called = self.call(method, head, args, ready).await;
+        let Err(Close::Undecodable(DecodeError::OverBudget(mut bytes))) = called else {
+            return called;
+        };
+        let deadline = Instant::now() + self.shared.limits.memory_wait;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if !self.shared.memory.wait_for(bytes, left).await {
+                return Err(DecodeError::OverBudget(bytes).into());
+            }
+            // The arguments take it anew as they are decoded.
+            self.shared.memory.give_back(bytes);
+            match self.call(method, head, args, ready).await {
+                Err(Close::Undecodable(DecodeError::OverBudget(more))) => bytes = more,
+                called => return called,
+            }
+        }
+    }
+
     /// Has the service answer one call, and says how long its arguments are.
     ///
     /// If it does not answer at once, the replies that are ready go out meanwhile: who pipelines
-    /// waits for no later call. A call that has begun is always led to its end.
+    /// waits for no later call. A call that changes something is always led to its end; one that
+    /// only asks is given up when its client leaves or the server stops.
     async fn call(
         &mut self,
         method: &'static Method,
@@ -275,22 +497,36 @@ impl<S: Cassandra> Connection<S> {
         let mut reply = if ready.is_empty() { take(ready) } else { self.pool.take() };
         let mut flushed = Ok(());
         let answered = {
-            let reporter = &shared.reporter;
-            let call = Call { method, head, args, out: &mut reply, reporter };
+            let Shared { memory, reporter, .. } = &**shared;
+            let call = Call { method, head, args, out: &mut reply, memory, reporter };
             let mut answer = pin!(dispatch(&*border.service, session, call));
             match poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await {
                 Poll::Ready(answered) => answered,
-                Poll::Pending if ready.is_empty() => answer.await,
                 Poll::Pending => {
-                    let written = flush(stream, shared, ready);
-                    let (answered, written) = tokio::join!(answer, written);
-                    flushed = written;
-                    answered
+                    let served = async {
+                        if ready.is_empty() {
+                            return answer.await;
+                        }
+                        let written = flush(stream, shared, ready);
+                        let (answered, written) = tokio::join!(answer, written);
+                        flushed = written;
+                        answered
+                    };
+                    if method.only_asks() {
+                        tokio::select! {
+                            biased;
+                            answered = served => answered,
+                            () = abandoned(stream, shared) => return Err(Close::Abandoned),
+                        }
+                    } else {
+                        served.await
+                    }
                 }
             }
         };
         if let Ok(Answered { sound: false, .. }) = answered {
-            shared.reporter.error(
+            shared.reporter.log(
+                log::Level::Error,
                 Reason::Panic,
                 format_args!("{} panicked; its caller gets an internal error", method.name),
             );
@@ -338,13 +574,14 @@ impl<S: Cassandra> Connection<S> {
             format_args!(
                 "{} calls {}, which came with {since}, where other calls are answered as by {own}: \
                  see ThriftApiVersion and ThriftListeners",
-                self.peer, method.name
+                self.seat.peer(),
+                method.name
             ),
         );
     }
 
     fn report(&self, close: &Close) {
-        let (peer, reporter) = (self.peer, &self.shared.reporter);
+        let (peer, reporter) = (self.seat.peer(), &self.shared.reporter);
         match close {
             Close::Undecodable(DecodeError::Malformed(Malformed::TooLong(length))) => reporter
                 .warn(
@@ -367,11 +604,21 @@ impl<S: Cassandra> Connection<S> {
             Close::OverBudget(_) => reporter.warn(
                 Reason::ReceiveBudget,
                 format_args!(
-                    "closing {peer}: unfinished requests hold all that ThriftReceiveBudgetInMB \
-                     allows ({})",
-                    self.shared.limits.receive_budget_bytes >> 20,
+                    "closing {peer}: unfinished requests hold all that ThriftReceiveBudgetInMB and \
+                     MemoryBudgetInMB allow ({} MB)",
+                    self.shared.received.limit() >> 20,
                 ),
             ),
+            Close::Unfinished => reporter.warn(
+                Reason::Unfinished,
+                format_args!(
+                    "closing {peer}: it has sent nothing of the rest of its request for {:?}",
+                    self.shared.limits.read_stall
+                ),
+            ),
+            Close::Foreign(foreign) => {
+                reporter.warn(Reason::Foreign, format_args!("closing {peer}: {foreign}"));
+            }
             Close::Stalled => reporter.warn(
                 Reason::Stalled,
                 format_args!(
@@ -384,11 +631,28 @@ impl<S: Cassandra> Connection<S> {
                 format_args!(
                     "closing {peer}: it does not read its reply at once, and replies that clients \
                      have not read hold all memory that there is for them ({} MB)",
-                    self.shared.limits.unsent_budget_bytes >> 20
+                    self.shared.unsent.limit() >> 20
                 ),
             ),
+            Close::Abandoned => log::debug!("closing {peer}: {close}"),
             // Clients of the time close by resetting.
             Close::Io(error) => log::debug!("closing {peer}: {error}"),
+        }
+    }
+}
+
+/// Waits until nobody waits for a call that only asks: the client has closed the connection, or the
+/// server has been stopping for some time.
+async fn abandoned(stream: &TcpStream, shared: &Shared) {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        if shared.stopping.load(Ordering::Acquire) {
+            return tokio::time::sleep(shared.limits.drain_reads).await;
+        }
+        let mut state = pin!(stream.ready(Interest::READABLE));
+        let state = poll_fn(|context| Poll::Ready(state.as_mut().poll(context))).await;
+        if matches!(state, Poll::Ready(Ok(state)) if state.is_read_closed()) {
+            return;
         }
     }
 }
@@ -399,7 +663,9 @@ async fn flush(stream: &TcpStream, shared: &Shared, ready: &mut Vec<u8>) -> Resu
     let mut unsent = None;
     let mut rest = ready.as_slice();
     while !rest.is_empty() {
-        match stream.try_write(rest) {
+        // The other clients of the thread get their turn, however fast this one reads.
+        tokio::task::coop::consume_budget().await;
+        match stream.try_write(rest.get(..WRITTEN_AT_ONCE).unwrap_or(rest)) {
             Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
             Ok(count) => rest = rest.get(count..).unwrap_or_default(),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

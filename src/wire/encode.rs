@@ -152,6 +152,15 @@ where
     }
 }
 
+impl<'x, T: WireType, X> Encode<Box<T>> for &'x Box<X>
+where
+    &'x X: Encode<T>,
+{
+    fn encode(self, out: &mut Vec<u8>) {
+        (&**self).encode(out);
+    }
+}
+
 impl<'x, T: WireType, X> Encode<Vec<T>> for &'x [X]
 where
     &'x X: Encode<T>,

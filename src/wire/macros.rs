@@ -292,8 +292,8 @@ macro_rules! thrift_service {
 
         $(#[$meta])*
         pub trait $service: Send + Sync + 'static {
-            /// What belongs to one connection from its start to its end, such as its login.
-            type Session: Default + Send + 'static;
+            /// The state of one connection, such as its login. Made from the client's address.
+            type Session: From<std::net::SocketAddr> + Send + 'static;
 
             $($(#[$method_meta])*
             fn $method<'a>(
@@ -341,9 +341,12 @@ macro_rules! thrift_service {
         ) -> Result<$crate::wire::reply::Answered, $crate::wire::codec::DecodeError> {
             let version = call.head.version;
             let mut reader = $crate::wire::codec::Reader::new(call.args).of(version);
+            reader = reader.within(call.memory);
             $(if std::ptr::eq(call.method, &raw const METHODS[MethodIndex::$method as usize]) {
                 let args = <$args as $crate::wire::codec::Decode>::decode(&mut reader)?;
                 let length = reader.position();
+                // As long as the arguments are there.
+                let _charge = reader.into_charge()?;
                 let reply = $crate::wire::reply::Reply::new(call);
                 let mut answer = std::pin::pin!(service.$method(session, args, reply));
                 let sound = $crate::wire::reply::catch_panic(answer.as_mut()).await;

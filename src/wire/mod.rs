@@ -2,8 +2,10 @@
 //! the dispatch to whatever implements [`Cassandra`]. All knowledge of Thrift ends here.
 //!
 //! ```text
-//!   server        listener, one worker thread per core, drain
+//!   server        ports, worker threads, drain
+//!     accept      new connections, and those that make room for them
 //!     connection  reads, finds messages, answers in order, writes
+//!       foreign   clients of other protocols
 //!       message   the four forms in which a message may begin
 //!       buffers, limits, report    memory, bounds, and log lines about them
 //!       service   methods: decode arguments -> Cassandra -> Reply
@@ -11,11 +13,13 @@
 //!         codec, encode, scan, text, dump    the protocol itself
 //! ```
 
+mod accept;
 mod buffers;
 pub mod codec;
 mod connection;
 pub mod dump;
 pub mod encode;
+mod foreign;
 pub mod limits;
 mod macros;
 pub mod message;

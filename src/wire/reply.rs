@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 
 use super::ApiVersion;
@@ -11,6 +12,7 @@ use super::encode::{Encode, encode_field};
 use super::report::{Reason, Reporter};
 use super::schema::{self, wire_type};
 pub use super::types::Exception;
+use crate::base::budget::Budget;
 
 /// A method with the exceptions of this IDL.
 pub type Method = schema::Method<Exception>;
@@ -150,7 +152,7 @@ pub struct Reply<'a, R> {
 
 impl<'a, R: WireType> Reply<'a, R> {
     pub(super) fn new(call: Call<'a>) -> Self {
-        let Call { method, head, out, reporter, args: _ } = call;
+        let Call { method, head, out, reporter, .. } = call;
         Self { method, head, out, reporter, result: PhantomData }
     }
 
@@ -188,7 +190,11 @@ impl<'a, R: WireType> Reply<'a, R> {
                 out.extend_from_slice(&[wire_type::STOP, wire_type::STOP]);
             });
         } else {
-            self.reporter.error(Reason::Internal, format_args!("{}: {failure}", self.method.name));
+            self.reporter.log(
+                log::Level::Error,
+                Reason::Internal,
+                format_args!("{}: {failure}", self.method.name),
+            );
             self.head.internal_error(self.out);
         }
         Replied(())
@@ -223,6 +229,8 @@ pub(super) struct Call<'a> {
     /// Begins with the arguments; whatever follows them belongs to later messages.
     pub(super) args: &'a [u8],
     pub(super) out: &'a mut Vec<u8>,
+    /// What the decoded arguments take their memory from.
+    pub(super) memory: &'a Arc<Budget>,
     /// Hears of failures that the client is not told.
     pub(super) reporter: &'a Reporter,
 }

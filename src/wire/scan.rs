@@ -55,6 +55,15 @@ impl Scanner {
         self.position
     }
 
+    /// Goes on as far as the bytes reach, where the value is not needed: says how many bytes have
+    /// been passed over, and whether the value ends with them. The next bytes to give follow them.
+    pub fn pass_over(&mut self, bytes: &[u8]) -> Result<(usize, bool), Malformed> {
+        let step = self.advance(bytes)?;
+        let passed = usize::try_from(self.position).unwrap_or(usize::MAX).min(bytes.len());
+        self.position -= passed as u64;
+        Ok((passed, matches!(step, Step::Done(_))))
+    }
+
     /// Goes on as far as the bytes reach. `bytes` always begins at the start of the value.
     pub fn advance(&mut self, bytes: &[u8]) -> Result<Step, Malformed> {
         loop {

@@ -111,6 +111,13 @@ pub struct Throws<E> {
     pub exception: E,
 }
 
+impl<E> Method<E> {
+    /// Whether a call only asks for something: methods that change something answer nothing.
+    pub fn only_asks(&self) -> bool {
+        self.result != Kind::Void
+    }
+}
+
 /// A method of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Method<E: 'static> {

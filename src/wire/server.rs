@@ -4,51 +4,72 @@
 //! that got it. So no request ever wakes another thread on its way, and the buffers of a worker are
 //! warm in its core's cache.
 
-use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::Poll;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::runtime::{Handle, Runtime};
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::accept::{Port, accept};
 use super::buffers::Pool;
 use super::connection::{Border, Connection, Shared};
 use super::limits::Limits;
-use super::report::{Reason, Reporter};
+use super::report::{INTERVAL, Reporter};
 use super::service::Cassandra;
 use super::{ApiVersion, Clients};
 use crate::base::budget::Budget;
 use crate::base::clock::Clock;
+use crate::base::intake::Intake;
+use crate::base::machine::{set_thread_niceness, thread_niceness};
+use crate::base::seats::Seat;
 
 /// Connections that the kernel completes while they wait to be accepted.
 const BACKLOG: u32 = 1024;
+
+/// Workers for each core of the machine.
+///
+/// A worker that has used its share of a core waits while other threads run, and its connections
+/// wait with it. With two for each core a worker uses half as much, so that it waits less, and has
+/// half as many connections. More of them cost more processor time for each write.
+pub const WORKERS_PER_CORE: usize = 2;
+
+/// Niceness of the threads for long requests, above that of the others.
+const LARGE_REQUEST_NICENESS: i32 = 5;
+
+/// Memory for requests and answers where nothing else is said, in bytes.
+const DEFAULT_MEMORY: usize = 1 << 30;
 
 /// What a server needs to know.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
     /// What its clients are like, where it listens first.
     pub clients: Clients,
-    /// Number of worker threads; one per core is best.
+    /// Number of worker threads.
     pub workers: usize,
     /// What it may take of the machine.
     pub limits: Limits,
+    /// Memory for requests and answers. Others may take from it as well.
+    pub memory: Arc<Budget>,
     /// Times the log lines.
     pub clock: Arc<dyn Clock>,
 }
 
 impl ServerOptions {
-    /// The defaults: 0.6, unframed where unclear, a worker per core.
+    /// The defaults: 0.6, unframed where unclear, [`WORKERS_PER_CORE`] workers per core.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, |count| count.get());
         Self {
             clients: Clients::default(),
-            workers: std::thread::available_parallelism().map_or(1, |count| count.get()),
+            workers: WORKERS_PER_CORE * cores,
             limits: Limits::default(),
+            memory: Budget::new(DEFAULT_MEMORY),
             clock,
         }
     }
@@ -106,13 +127,19 @@ impl Server {
         stop: CancellationToken,
     ) -> io::Result<()> {
         let Self { ports, options } = self;
-        let limits = options.limits;
+        let ServerOptions { limits, memory, .. } = options;
+        // What has arrived has to be decoded and executed, whatever waits to be sent.
+        let received = memory.part(limits.receive_budget_bytes.min(memory.limit() / 4 * 3));
+        let large = LargeRequests::start()?;
         let shared = Arc::new(Shared {
-            received: Budget::new(limits.receive_budget_bytes),
-            unsent: Budget::new(limits.unsent_budget_bytes),
-            reporter: Reporter::new(options.clock),
+            received: Intake::new(received, limits.max_message_bytes, limits.memory_wait),
+            unsent: memory.part(limits.unsent_budget_bytes.min(memory.limit() / 2)),
+            memory,
+            reporter: Reporter::new("alexandra::wire", Arc::clone(&options.clock), INTERVAL),
+            clock: options.clock,
             stopping: AtomicBool::new(false),
             stop: CancellationToken::new(),
+            large: large.handle.clone(),
             limits,
         });
         let workers = (0..options.workers.max(1))
@@ -129,7 +156,43 @@ impl Server {
         for worker in workers {
             worker.join().await;
         }
+        drop(large);
         Ok(())
+    }
+}
+
+/// Threads for requests that take long to decode and check. The connections come first.
+#[derive(Debug)]
+struct LargeRequests {
+    handle: Handle,
+    /// There until this is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl LargeRequests {
+    fn start() -> io::Result<Self> {
+        let niceness = thread_niceness() + LARGE_REQUEST_NICENESS;
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads((cores / 2).max(1))
+            .thread_name("thrift-large")
+            .on_thread_start(move || {
+                if let Err(error) = set_thread_niceness(niceness) {
+                    log::warn!("long requests compete with others for the processor: {error}");
+                }
+            })
+            .enable_all()
+            .build()?;
+        Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
+    }
+}
+
+impl Drop for LargeRequests {
+    /// A runtime must not be dropped where nothing may block.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 
@@ -140,102 +203,29 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// A port with what its connections are served by.
-#[derive(Debug)]
-struct Port<S> {
-    listener: TcpListener,
-    border: Arc<Border<S>>,
-}
-
-/// The next connection at any port, each of which comes first in its turn.
-async fn next<S>(
-    ports: &[Port<S>],
-    turn: &mut usize,
-) -> (Arc<Border<S>>, io::Result<(TcpStream, SocketAddr)>) {
-    *turn = turn.wrapping_add(1);
-    let (before, from) = ports.split_at(*turn % ports.len().max(1));
-    poll_fn(|context| {
-        for port in from.iter().chain(before) {
-            if let Poll::Ready(accepted) = port.listener.poll_accept(context) {
-                return Poll::Ready((Arc::clone(&port.border), accepted));
-            }
-        }
-        Poll::Pending
-    })
-    .await
-}
-
-/// Accepts connections and hands each to the worker that has the fewest. Takes the listeners, so
-/// that clients that come later are refused instead of waiting.
-async fn accept<S: Cassandra>(ports: Vec<Port<S>>, shared: &Shared, workers: &[Worker<S>]) {
-    let permits = Arc::new(Semaphore::new(shared.limits.max_connections));
-    let mut turn = 0;
-    loop {
-        let Ok(permit) = permits.clone().acquire_owned().await else { return };
-        let (border, accepted) = next(&ports, &mut turn).await;
-        let accepted = match accepted {
-            Ok((stream, peer)) => stream.into_std().map(|stream| (stream, peer)),
-            Err(error) => Err(error),
-        };
-        match accepted {
-            Ok((stream, peer)) => {
-                let least = workers.iter().min_by_key(|w| w.connections.load(Ordering::Relaxed));
-                if let Some(worker) = least {
-                    let seat = Seat::new(permit, worker.connections.clone());
-                    // A worker is gone only if the server is: the connection is closed then.
-                    let _ = worker.inbox.send(Accepted { stream, peer, border, seat });
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-            Err(error) => {
-                // Most likely out of file descriptors: the connection stays in the backlog, and
-                // accepting at once again would only burn the processor.
-                shared
-                    .reporter
-                    .warn(Reason::Accept, format_args!("cannot accept a connection: {error}"));
-                tokio::time::sleep(shared.limits.accept_pause).await;
-            }
-        }
-    }
-}
-
 /// A connection on its way to a worker.
 #[derive(Debug)]
-struct Accepted<S> {
-    stream: std::net::TcpStream,
-    peer: SocketAddr,
-    border: Arc<Border<S>>,
-    seat: Seat,
+pub(super) struct Accepted<S> {
+    pub(super) stream: std::net::TcpStream,
+    pub(super) border: Arc<Border<S>>,
+    pub(super) seat: Arc<Seat>,
 }
 
-/// A connection's place among those of the server and of its worker, until it is dropped.
+/// A connection of a worker.
 #[derive(Debug)]
-struct Seat {
-    /// Lets the next connection in when this one ends.
-    _permit: OwnedSemaphorePermit,
-    /// Connections of the worker.
-    connections: Arc<AtomicUsize>,
-}
-
-impl Seat {
-    fn new(permit: OwnedSemaphorePermit, connections: Arc<AtomicUsize>) -> Self {
-        connections.fetch_add(1, Ordering::Relaxed);
-        Self { _permit: permit, connections }
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.connections.fetch_sub(1, Ordering::Relaxed);
-    }
+struct Assigned<S> {
+    accepted: Accepted<S>,
+    /// Counts the connection as long as it is there.
+    _load: Arc<()>,
 }
 
 /// A thread that serves connections.
 #[derive(Debug)]
-struct Worker<S> {
-    /// Bounded by the permits that the connections hold.
-    inbox: mpsc::UnboundedSender<Accepted<S>>,
-    connections: Arc<AtomicUsize>,
+pub(super) struct Worker<S> {
+    /// Bounded by the seats that the connections hold.
+    inbox: mpsc::UnboundedSender<Assigned<S>>,
+    /// A clone for each of its connections.
+    load: Arc<()>,
     thread: JoinHandle<()>,
     ended: oneshot::Receiver<()>,
 }
@@ -245,7 +235,6 @@ impl<S: Cassandra> Worker<S> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (inbox, accepted) = mpsc::unbounded_channel();
         let (end, ended) = oneshot::channel();
-        let connections = Arc::new(AtomicUsize::new(0));
         let thread =
             std::thread::Builder::new().name(format!("thrift-{index}")).spawn(move || {
                 runtime.block_on(work(shared, accepted));
@@ -254,7 +243,19 @@ impl<S: Cassandra> Worker<S> {
                 // The server may have been dropped; then nobody waits.
                 let _ = end.send(());
             })?;
-        Ok(Self { inbox, connections, thread, ended })
+        Ok(Self { inbox, load: Arc::default(), thread, ended })
+    }
+
+    /// Connections that it has.
+    pub(super) fn load(&self) -> usize {
+        Arc::strong_count(&self.load) - 1
+    }
+
+    /// Gives it a connection.
+    pub(super) fn assign(&self, accepted: Accepted<S>) {
+        let assigned = Assigned { accepted, _load: Arc::clone(&self.load) };
+        // A worker is gone only if the server is: the connection is closed then.
+        let _ = self.inbox.send(assigned);
     }
 
     async fn join(self) {
@@ -267,19 +268,16 @@ impl<S: Cassandra> Worker<S> {
 }
 
 /// Serves the connections of one worker until the server stops or is dropped.
-async fn work<S: Cassandra>(
-    shared: Arc<Shared>,
-    mut accepted: mpsc::UnboundedReceiver<Accepted<S>>,
-) {
+async fn work<S: Cassandra>(shared: Arc<Shared>, mut inbox: mpsc::UnboundedReceiver<Assigned<S>>) {
     let pool = Arc::new(Pool::default());
     let tasks = TaskTracker::new();
     let receive = async {
-        while let Some(accepted) = accepted.recv().await {
-            tasks.spawn(serve(accepted, shared.clone(), pool.clone()));
+        while let Some(assigned) = inbox.recv().await {
+            tasks.spawn(serve(assigned, shared.clone(), pool.clone()));
         }
     };
     if shared.stop.run_until_cancelled(receive).await.is_none() {
-        accepted.close();
+        inbox.close();
     }
     shared.stopping.store(true, Ordering::Release);
     shared.stop.cancel();
@@ -289,12 +287,11 @@ async fn work<S: Cassandra>(
     }
 }
 
-async fn serve<S: Cassandra>(accepted: Accepted<S>, shared: Arc<Shared>, pool: Arc<Pool>) {
-    let Accepted { stream, peer, border, seat } = accepted;
+async fn serve<S: Cassandra>(assigned: Assigned<S>, shared: Arc<Shared>, pool: Arc<Pool>) {
+    let Accepted { stream, border, seat } = assigned.accepted;
     // A socket that the client reset already may refuse both.
     match TcpStream::from_std(stream).and_then(|stream| stream.set_nodelay(true).map(|()| stream)) {
-        Ok(stream) => Connection::new((shared, border), pool, stream, peer).run().await,
-        Err(error) => log::debug!("closing {peer}: {error}"),
+        Ok(stream) => Connection::new((shared, border), pool, stream, seat).run().await,
+        Err(error) => log::debug!("closing {}: {error}", seat.peer()),
     }
-    drop(seat);
 }

@@ -9,6 +9,7 @@ use super::schema::wire_type as t;
 use super::service::*;
 use super::types::*;
 use super::{ApiVersion, Each, Encode};
+use crate::base::budget::Budget;
 
 /// Bytes of a struct, written by hand.
 #[derive(Default, Clone)]
@@ -334,10 +335,13 @@ fn a_long_declared_length_shows_before_its_bytes_come() {
 }
 
 #[test]
-fn lists_may_not_take_far_more_memory_than_bytes() {
+fn the_memory_of_lists_is_taken_from_the_budget() {
+    let budget = Budget::new(64 << 20);
     let count = 1 << 20;
     let empty = bytes().raw(&[t::STRUCT]).length(count).raw(&vec![t::STOP; count]).0;
-    assert_eq!(decode::<Vec<Mutation<'_>>>(&empty), Err(Malformed::TooDense.into()));
+    let mut reader = Reader::new(&empty).within(&budget);
+    let refused = Vec::<Mutation<'_>>::decode(&mut reader);
+    assert!(matches!(refused, Err(DecodeError::OverBudget(bytes)) if bytes > 64 << 20));
     let column = encoded::<Mutation<'_>>(Mutation {
         column_or_supercolumn: Some(ColumnOrSuperColumn {
             column: Some(Column { name: b"", value: b"", timestamp: 0 }),
@@ -346,7 +350,12 @@ fn lists_may_not_take_far_more_memory_than_bytes() {
         deletion: None,
     });
     let real = bytes().raw(&[t::STRUCT]).length(100_000).raw(&column.repeat(100_000)).0;
-    assert_eq!(decode::<Vec<Mutation<'_>>>(&real).unwrap().len(), 100_000);
+    let mut reader = Reader::new(&real).within(&budget);
+    assert_eq!(Vec::<Mutation<'_>>::decode(&mut reader).unwrap().len(), 100_000);
+    let charge = reader.into_charge().unwrap().unwrap();
+    assert!(charge.bytes() >= 100_000 * size_of::<Mutation<'_>>());
+    drop(charge);
+    assert_eq!(budget.used(), 0);
 }
 
 #[test]
@@ -443,24 +452,13 @@ fn mutated_and_random_bytes_neither_panic_nor_take_memory() {
             Err(DecodeError::Malformed(_)) => {}
             Err(DecodeError::Incomplete) => assert!(!matches!(scanned, Ok(Step::Done(_)))),
             Err(DecodeError::Missing(_)) => {}
+            Err(DecodeError::OverBudget(_)) => panic!("there is no budget"),
         }
         outcomes[match decoded {
             Ok(_) => 0,
             Err(DecodeError::Incomplete) => 1,
             Err(_) => 2,
         }] += 1;
-        if header.name == b"batch_mutate"
-            && let Ok(args) = BatchMutateArgs::decode(&mut Reader::new(args))
-        {
-            let per_row = size_of::<(super::Text<'_>, Vec<Mutation<'_>>)>();
-            let taken: usize = args
-                .mutation_map
-                .iter()
-                .flat_map(|(_, row)| row.iter())
-                .map(|(_, mutations)| per_row + mutations.capacity() * size_of::<Mutation<'_>>())
-                .sum();
-            assert!(taken <= 2 * (8 * request.len() + (1 << 20)));
-        }
     }
     assert!(outcomes.iter().all(|count| *count > 1000), "each outcome is tried: {outcomes:?}");
     for _ in 0..20_000 {

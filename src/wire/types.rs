@@ -210,7 +210,7 @@ thrift_struct! {
         /// An insertion.
         1: optional column_or_supercolumn: ColumnOrSuperColumn<'a>,
         /// A deletion.
-        2: optional deletion: Deletion<'a>,
+        2: optional deletion: Box<Deletion<'a>>,
     }
 }
 

@@ -56,4 +56,8 @@ fn metrics_are_there_for_prometheus() {
         assert!(text.lines().any(|found| found == line), "{line} is not in:\n{text}");
     }
     assert!(text.ends_with("# EOF\n"));
+    let head = ["GET /metrics HTTP/1.1", "Host: localhost", "Accept: text/plain;version=0.0.4"];
+    let (_, old) = node.request(&head, "");
+    assert!(old.contains("\n# TYPE alexandra_block_cache_hits_total counter\n"), "{old}");
+    assert!(!old.contains("# EOF"), "{old}");
 }

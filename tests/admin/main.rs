@@ -15,11 +15,12 @@ mod ring;
 #[path = "../server/mod.rs"]
 mod server;
 mod snapshots;
+mod troubles;
 
 use alexandra::base::clock::{Clock, SystemClock};
 use alexandra::base::events::Events;
 use alexandra::base::fs::OsFileSystem;
-use alexandra::config::Settings;
+use alexandra::config::Loader;
 use alexandra::model::comparator::ComparatorRegistry;
 use alexandra::node::{NodeOptions, StorageSetup};
 use alexandra::storage::engine::Components;
@@ -94,7 +95,8 @@ impl Node {
     fn restart_with(&mut self, notes: &[RingNote]) {
         assert!(self.server.stop().success());
         let comparators = ComparatorRegistry::default();
-        let settings = Settings::load(self.directory.path(), &comparators).unwrap().settings;
+        let loader = Loader::for_server(&comparators);
+        let settings = loader.load(Some(self.directory.path())).unwrap().settings;
         let setup = StorageSetup::new(&settings, &NodeOptions::default()).unwrap();
         let components = Components {
             fs: Arc::new(OsFileSystem),

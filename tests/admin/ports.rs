@@ -69,4 +69,9 @@ fn where_nobody_listens_nodetool_says_so() {
     let node = Node::start(&plain_families());
     let thrift = nodetool(node.server.thrift_address(), &["info"]);
     assert_refused(&thrift, 3, "Is it the AdminPort of an Alexandra server");
+    assert_refused(
+        &thrift,
+        3,
+        "This port speaks Thrift. nodetool, JSON over HTTP and metrics are at",
+    );
 }

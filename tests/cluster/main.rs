@@ -8,6 +8,7 @@ mod damage;
 mod dev_cluster;
 mod disturbances;
 mod failures;
+mod forgeries;
 mod generations;
 mod interrupted;
 mod nodes;

@@ -4,7 +4,7 @@
 use crate::nodes::{Cluster, assert_unavailable, replicated, wait_until};
 use crate::server::calls::{ALL, Entry, Path, STANDARD, first};
 use crate::server::client::{Client, Level};
-use crate::server::{Options, reconfigure, refused, serve};
+use crate::server::{Options, ended, reconfigure, refused, serve};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -269,12 +269,7 @@ fn a_lost_disk_is_made_good_at_the_same_address() {
     let token = cluster.token_of(2);
     cluster.kill(2);
     let directory = cluster.nodes[2].directory.clone();
-    for name in ["data", "commitlog", "hints"] {
-        let path = directory.join(name);
-        if path.exists() {
-            std::fs::remove_dir_all(path).unwrap();
-        }
-    }
+    lose(&directory, &["data", "commitlog", "hints"]);
     for observer in [0, 1] {
         cluster.wait_until_seen(observer, 2, false);
     }
@@ -300,6 +295,104 @@ fn a_lost_disk_is_made_good_at_the_same_address() {
             assert_eq!(read(&mut client, &key), *expected, "{key}");
         }
     }
+}
+
+/// Takes directories of a node away, as far as they are there.
+fn lose(directory: &std::path::Path, names: &[&str]) {
+    for name in names {
+        let path = directory.join(name);
+        if path.exists() {
+            std::fs::remove_dir_all(path).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_member_without_its_data_does_not_serve_emptiness() {
+    let mut cluster = Cluster::start(3, replicated(2));
+    let mut client = cluster.client(0).at(Level::All);
+    for row in 0..20 {
+        client.insert(&format!("row {row}"), NAME, b"1", 1).unwrap();
+    }
+    let tokens: Vec<String> = (0..3).map(|number| cluster.token_of(number)).collect();
+    cluster.kill(1);
+    cluster.wait_until_seen(0, 1, false);
+    let directory = cluster.nodes[1].directory.clone();
+    let command = serve(&directory);
+    // Only the data are gone, and the commit log has writes.
+    lose(&directory, &["data"]);
+    let refusal = refused(&command);
+    assert_eq!(refusal.exit_code, Some(3), "{}", refusal.text);
+    assert!(refusal.text.contains("the data directories hold nothing"), "{}", refusal.text);
+    // All is gone. It is one of its own seeds, too.
+    lose(&directory, &["data", "commitlog", "hints"]);
+    let variants = [
+        Options::default(),
+        Options::default().with("AutoBootstrap", "true"),
+        Options::default().with("InitialToken", ""),
+    ];
+    for variant in &variants {
+        reconfigure(&directory, variant);
+        for _ in 0..2 {
+            let refusal = refused(&command);
+            assert_eq!(refusal.exit_code, Some(3), "{variant:?}: {}", refusal.text);
+            for text in ["whose data are not here", "-Dcassandra.replace_token", &tokens[1]] {
+                assert!(refusal.text.contains(text), "{variant:?}: {}", refusal.text);
+            }
+        }
+    }
+    for observer in [0, 2] {
+        assert_eq!(token_at(&cluster, observer, 1), Some(tokens[1].clone()));
+    }
+    // The operator accepts the loss.
+    reconfigure(&directory, &Options::default().with("InitialToken", &tokens[1]));
+    cluster.nodes[1].launch_with(&["-Dcassandra.accept_data_loss=true"]);
+    cluster.wait_until_seen(0, 1, true);
+    assert_eq!(token_at(&cluster, 0, 1), Some(tokens[1].clone()));
+    // It is a member like any other now.
+    cluster.stop(1);
+    cluster.launch(&[1]);
+    cluster.wait_until_seen(0, 1, true);
+}
+
+#[test]
+fn a_member_without_its_data_and_without_other_seeds_ends_when_others_come() {
+    let mut cluster = Cluster::start(3, replicated(2));
+    let token = cluster.token_of(1);
+    cluster.kill(1);
+    cluster.wait_until_seen(0, 1, false);
+    let directory = cluster.nodes[1].directory.clone();
+    lose(&directory, &["data", "commitlog", "hints"]);
+    let seeds = format!("<Seed>{}</Seed>", cluster.nodes[1].address);
+    reconfigure(&directory, &Options::default().with("Seeds", &seeds));
+    let refusal = ended(&serve(&directory));
+    assert_eq!(refusal.exit_code, Some(3), "{}", refusal.text);
+    assert!(refusal.text.contains(&format!("-Dcassandra.replace_token={token}")));
+    for observer in [0, 2] {
+        assert_eq!(token_at(&cluster, observer, 1), Some(token.clone()));
+    }
+}
+
+#[test]
+fn a_removed_node_comes_back_with_an_empty_disk() {
+    let mut cluster = Cluster::start(3, replicated(2));
+    let token = cluster.token_of(2);
+    cluster.kill(2);
+    cluster.wait_until_seen(0, 2, false);
+    cluster.nodetool(0, &["removetoken", &token]);
+    wait_for_members(&cluster, &[0, 1], 2);
+    lose(&cluster.nodes[2].directory, &["data", "commitlog", "hints"]);
+    reconfigure(&cluster.nodes[2].directory, &joining());
+    cluster.launch(&[2]);
+    wait_for_members(&cluster, &[0, 1, 2], 3);
+}
+
+/// The token of a node, as another one knows it.
+fn token_at(cluster: &Cluster, observer: usize, number: usize) -> Option<String> {
+    let ring = cluster.nodes[observer].ask("ring");
+    let address = cluster.nodes[number].address.to_string();
+    let found = ring["endpoints"].as_array()?.iter().find(|it| it["address"] == *address)?;
+    Some(found["token"].as_str()?.to_owned())
 }
 
 #[test]

@@ -103,16 +103,27 @@ pub(crate) struct Refusal {
     pub(crate) text: String,
 }
 
-/// Runs a command that is to end by itself, and soon.
+/// Runs a command that is to end by itself, and soon, before it serves anybody.
 pub(crate) fn refused(command: &Command) -> Refusal {
+    let (refusal, printed) = run_to_end(command);
+    assert!(!printed.contains("listening"), "it was to refuse and serves: {printed}");
+    refusal
+}
+
+/// Runs a command that is to end by itself, and soon.
+pub(crate) fn ended(command: &Command) -> Refusal {
+    run_to_end(command).0
+}
+
+/// How a command ended, and what it printed.
+fn run_to_end(command: &Command) -> (Refusal, String) {
     let mut bounded = Command::new("timeout");
     bounded.arg(END_LIMIT.as_secs().to_string()).arg(command.get_program());
     bounded.args(command.get_args()).current_dir(command.get_current_dir().unwrap());
     let output = bounded.stdin(Stdio::null()).output().unwrap();
-    let printed = String::from_utf8_lossy(&output.stdout);
-    assert!(!printed.contains("listening"), "it was to refuse and serves: {printed}");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    Refusal { exit_code: output.status.code(), text }
+    (Refusal { exit_code: output.status.code(), text }, printed)
 }
 
 /// A running server. It is killed when this is dropped; its directory belongs to the caller.

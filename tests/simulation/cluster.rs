@@ -66,6 +66,8 @@ pub(crate) struct Setup {
     /// For how long at most who waits for the disk waits, in milliseconds.
     pub(crate) longest_sync_ms: u64,
     pub(crate) defect: Option<Defect>,
+    /// Whether the operator loses nodes early, all of them by cutting them off.
+    pub(crate) cuts_off: bool,
     /// How many nodes there are besides that have no place at first. An operator changes the ring
     /// if there are any.
     pub(crate) spares: usize,
@@ -100,6 +102,8 @@ impl Setup {
             has_dynamic_snitch: rng.bool(),
             rows_cached: if rng.bool() { CacheSize::Entries(4) } else { CacheSize::Off },
             longest_sync_ms: [60, 900][rng.usize(..2)],
+            cuts_off: changes_ring
+                && (defect == Some(Defect::RemovalsForgotten) || rng.u32(..3) == 0),
             defect,
             spares: if changes_ring { 2 } else { 0 },
         }
@@ -306,9 +310,9 @@ impl Cluster {
                     let Some(running) = &self.nodes[node].running else { continue };
                     let storage = &running.storage;
                     let (id, key) = (family_id(family), RowKey::from(key(row).as_str()));
-                    let room = alexandra::storage::answer::AnswerRoom::new(1 << 20);
+                    let context = alexandra::base::context::RequestContext::new(1 << 20);
                     let all = Slice::all(None);
-                    let version = storage.read_version(id, &key, &all, &room, Access::Cached);
+                    let version = storage.read_version(id, &key, &all, &context, Access::Cached);
                     let version = version.expect("the disk is sound");
                     versions.push((node, version));
                 }

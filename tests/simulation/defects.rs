@@ -37,6 +37,8 @@ pub(crate) enum Defect {
     PiecesIncomplete,
     /// Nobody waits until the others have heard of a change of the ring.
     HearingSkipped,
+    /// The removal of a node that runs is not told to it, and the others do what it asks for.
+    RemovalsForgotten,
 }
 
 impl Defect {
@@ -48,6 +50,7 @@ impl Defect {
                 | Self::PendingForgotten
                 | Self::PiecesIncomplete
                 | Self::HearingSkipped
+                | Self::RemovalsForgotten
         )
     }
 }

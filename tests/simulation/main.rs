@@ -7,6 +7,7 @@
 //! * `client`, `history`: what clients do, and what they are told.
 //! * `faults`: what goes wrong, and when.
 //! * `operator`: how the ring grows and shrinks meanwhile.
+//! * `at_once`: changes of the ring that are begun at the same time, and nothing else.
 //! * `checker`: the judge.
 //! * `defects`, `tampering`: what the harness can build into nodes, so that it is known to find it.
 //!
@@ -16,6 +17,7 @@
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
 #![allow(clippy::print_stderr, reason = "a failing case says which it is")]
 
+mod at_once;
 mod checker;
 mod client;
 mod clock;
@@ -75,7 +77,7 @@ fn clusters_keep_what_they_promise() {
 }
 
 /// Each defect, and a profile in which clients can see it.
-const DEFECTS: [(Defect, Profile); 17] = [
+const DEFECTS: [(Defect, Profile); 18] = [
     (Defect::AcknowledgedBeforeWritten, Profile::Kills),
     (Defect::WritesForgotten, Profile::Kills),
     (Defect::SyncSkipped, Profile::PowerLosses),
@@ -93,6 +95,7 @@ const DEFECTS: [(Defect, Profile); 17] = [
     (Defect::PendingForgotten, Profile::Kills),
     (Defect::PiecesIncomplete, Profile::Kills),
     (Defect::HearingSkipped, Profile::Kills),
+    (Defect::RemovalsForgotten, Profile::Kills),
 ];
 
 /// By so many seeds each of them has to be found.

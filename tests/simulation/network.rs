@@ -3,7 +3,7 @@
 
 use crate::clock::NodeClock;
 use crate::defects::Defect;
-use crate::tampering::Tampering;
+use crate::tampering::{Tampering, owner};
 use alexandra::net::frame::{Frame, FrameReader, put_frame};
 use alexandra::net::message::Message;
 use alexandra::net::{Channel, Transport, Verb};
@@ -248,6 +248,7 @@ impl SimTransport {
 
 impl Transport for SimTransport {
     fn send(&self, to: IpAddr, channel: Channel, message: Arc<[u8]>, _deadline: Duration) {
+        let to = owner(to);
         let mut message = message.to_vec();
         if self.network.defect == Some(Defect::MessageIdsRepeat) {
             message = with_small_id(&message).unwrap_or(message);

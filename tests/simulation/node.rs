@@ -6,6 +6,7 @@ use crate::cluster::Setup;
 use crate::defects::Defect;
 use crate::network::{Network, SimTransport, with_large_id};
 use crate::store::SimStore;
+use alexandra::base::budget::Budget;
 use alexandra::base::clock::Clock;
 use alexandra::base::events::Events;
 use alexandra::base::fs::FileSystem;
@@ -14,7 +15,7 @@ use alexandra::coordinator::{Coordinator, ReadOptions};
 use alexandra::model::schema::{FamilyId, Schema};
 use alexandra::net::Inbound;
 use alexandra::node::{Member, MemberOptions, Receiver};
-use alexandra::repair::{Beginning, Host, OperationError, OperationReport, Wish};
+use alexandra::repair::{Beginning, Host, OperationError, OperationReport, StartWish, Wish};
 use alexandra::replica::{HintOptions, HintStore, Replica, ReplicaOptions};
 use alexandra::ring::{DynamicSnitch, ReplicaPlacement, ReplicationStrategy, Snitch, Token};
 use alexandra::storage::commitlog::SyncPolicy;
@@ -203,7 +204,7 @@ impl Node {
         let replica_options = ReplicaOptions {
             concurrent_reads: 4,
             concurrent_writes: 4,
-            max_answer_bytes: 1 << 20,
+            memory: Budget::new(1 << 20),
             runs_inline: true,
         };
         let replica = Replica::start(Arc::clone(&store) as _, replica_options);
@@ -212,6 +213,7 @@ impl Node {
             cluster_name: CLUSTER.to_owned(),
             seeds,
             token: identity.token,
+            asks_first: beginning.depends_on_memory(),
             replaced: beginning.replaced(),
             generation,
             phi_convict_threshold: 8.0,
@@ -274,27 +276,10 @@ impl Node {
             return None;
         }
         let Config { token, bootstraps, replaces } = self.config.clone();
-        let joins = bootstraps || replaces.is_some();
-        let first_token = || token.clone().filter(|_| !joins);
-        let identity = system::establish_identity(storage, CLUSTER, now_secs, first_token);
+        let wish = StartWish { token, bootstraps, replaces, accepts_loss: false };
+        let identity = system::establish_identity(storage, CLUSTER, now_secs, wish.joins());
         let identity = identity.expect("it is the same node");
-        let beginning = match (&identity.token, replaces, place) {
-            (Some(_), _, _) => Beginning::Member,
-            (None, _, SavedPlace::Arriving { token, replaced }) => {
-                Beginning::Arrive(token, replaced)
-            }
-            (None, _, SavedPlace::Departing) => {
-                Beginning::Depart(identity.former.clone().expect("it had a place"))
-            }
-            (None, Some(token), SavedPlace::Joining(Some(at))) if at == token => {
-                Beginning::Arrive(token, None)
-            }
-            (None, Some(token), _) => Beginning::Replace(token),
-            (None, None, SavedPlace::Joining(Some(token))) => {
-                Beginning::Join { token: Some(token), former: identity.former.clone() }
-            }
-            (None, None, _) => Beginning::Join { token, former: identity.former.clone() },
-        };
+        let beginning = Beginning::new(&identity, place, wish);
         Some((identity, beginning))
     }
 

@@ -224,10 +224,15 @@ impl Operator {
             .filter(|number| cluster.nodes[*number].life == Life::Spare)
             .filter(|number| self.loss.as_ref().is_none_or(|loss| loss.heir != Some(*number)));
         let spare = self.rng.choice(spares.collect::<Vec<_>>());
+        let all_are_members = in_use(cluster).count() == members.len();
+        let is_early = self.told.is_empty() && self.loss.is_none();
+        if cluster.setup.cuts_off && is_early && !is_busy && all_are_members {
+            return self.lose_member(cluster, &members, spare);
+        }
         let can_lose = !is_busy
             && self.loss.is_none()
             && members.len() > cluster.setup.replication_factor
-            && in_use(cluster).count() == members.len();
+            && all_are_members;
         match self.rng.u32(..100) {
             0..25 => {
                 let Some(spare) = spare else { return };
@@ -242,14 +247,20 @@ impl Operator {
             }
             70..85 if can_lose => self.ask(cluster, member, Wish::Loadbalance),
             85..90 => self.ask(cluster, member, Wish::Cleanup(None)),
-            90..100 if self.loss.is_none() && in_use(cluster).count() == members.len() => {
-                let may_remove = members.len() > cluster.setup.replication_factor;
-                let heir = spare.filter(|_| !may_remove || self.rng.bool());
-                if may_remove || heir.is_some() {
-                    self.lose(cluster, member, heir);
-                }
+            90..100 if self.loss.is_none() && all_are_members => {
+                self.lose_member(cluster, &members, spare);
             }
             _ => {}
+        }
+    }
+
+    /// Loses one of these members, if another node can take its place or enough are left.
+    fn lose_member(&mut self, cluster: &mut Cluster, members: &[usize], spare: Option<usize>) {
+        let Some(member) = self.rng.choice(members).copied() else { return };
+        let may_remove = members.len() > cluster.setup.replication_factor;
+        let heir = spare.filter(|_| !may_remove || self.rng.bool());
+        if may_remove || heir.is_some() {
+            self.lose(cluster, member, heir);
         }
     }
 
@@ -257,7 +268,7 @@ impl Operator {
         let token = cluster.nodes[node].running.as_ref().and_then(|it| it.token());
         let Some(token) = token else { return };
         self.tasks.remove(&node);
-        if self.rng.bool() {
+        if !cluster.setup.cuts_off && self.rng.bool() {
             cluster.nodes[node].break_disk();
             self.tell("broken disks", format!("the disk of node {node} breaks"));
         } else {

@@ -233,6 +233,10 @@ impl Simulation {
     }
 
     fn choose_node(&mut self) -> Option<usize> {
+        let cut_off = self.cluster.nodes.iter().position(|node| node.life == Life::CutOff);
+        if let Some(node) = cut_off.filter(|_| self.rng.u32(..3) == 0) {
+            return self.cluster.nodes[node].serves().then_some(node);
+        }
         let victim = self.setup.profile == Profile::Restarts && self.rng.bool();
         let node = if victim { 0 } else { self.rng.usize(..self.cluster.nodes.len()) };
         self.cluster.nodes[node].serves().then_some(node)

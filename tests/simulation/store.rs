@@ -2,6 +2,7 @@
 //! when the commit log is synced the simulator decides.
 
 use crate::defects::Defect;
+use alexandra::base::context::RequestContext;
 use alexandra::model::key::RowKey;
 use alexandra::model::mutation::{MutationBuilder, RowMutation};
 use alexandra::model::schema::FamilyId;
@@ -10,7 +11,6 @@ use alexandra::model::version::RowVersion;
 use alexandra::replica::{Applied, LocalStore, LogPosition, WriteError};
 use alexandra::ring::{RowRange, RowSamples, TokenRange};
 use alexandra::storage::Storage;
-use alexandra::storage::answer::AnswerRoom;
 use alexandra::storage::error::ReadError;
 use alexandra::storage::sstable::Access;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -133,10 +133,10 @@ impl LocalStore for SimStore {
         family: FamilyId,
         key: &RowKey,
         slice: &Slice,
-        room: &AnswerRoom,
+        context: &RequestContext,
         access: Access,
     ) -> Result<RowSlice, ReadError> {
-        LocalStore::read(&*self.storage, family, key, slice, room, access)
+        LocalStore::read(&*self.storage, family, key, slice, context, access)
     }
 
     fn count(
@@ -144,9 +144,10 @@ impl LocalStore for SimStore {
         family: FamilyId,
         key: &RowKey,
         slice: &Slice,
+        context: &RequestContext,
         access: Access,
     ) -> Result<usize, ReadError> {
-        LocalStore::count(&*self.storage, family, key, slice, access)
+        LocalStore::count(&*self.storage, family, key, slice, context, access)
     }
 
     fn scan(
@@ -155,10 +156,10 @@ impl LocalStore for SimStore {
         range: &RowRange,
         slice: &Slice,
         max_rows: usize,
-        room: &AnswerRoom,
+        context: &RequestContext,
         access: Access,
     ) -> Result<Vec<(RowKey, RowSlice)>, ReadError> {
-        LocalStore::scan(&*self.storage, family, range, slice, max_rows, room, access)
+        LocalStore::scan(&*self.storage, family, range, slice, max_rows, context, access)
     }
 
     fn read_version(
@@ -166,11 +167,11 @@ impl LocalStore for SimStore {
         family: FamilyId,
         key: &RowKey,
         slice: &Slice,
-        room: &AnswerRoom,
+        context: &RequestContext,
         access: Access,
     ) -> Result<RowVersion, ReadError> {
         let mut version =
-            LocalStore::read_version(&*self.storage, family, key, slice, room, access)?;
+            LocalStore::read_version(&*self.storage, family, key, slice, context, access)?;
         if self.has(Defect::DeletionsUntold) {
             version.cells.retain(|cell| cell.is_live());
             version.deletion = alexandra::model::deletion::Deletion::NONE;
@@ -187,7 +188,7 @@ impl LocalStore for SimStore {
         range: &RowRange,
         slice: &Slice,
         max_rows: usize,
-        room: &AnswerRoom,
+        context: &RequestContext,
         access: Access,
     ) -> Result<Vec<(RowKey, RowVersion)>, ReadError> {
         let mut rows = LocalStore::scan_versions(
@@ -196,7 +197,7 @@ impl LocalStore for SimStore {
             range,
             slice,
             max_rows,
-            room,
+            context,
             access,
         )?;
         if self.has(Defect::PagesCutShort) {
@@ -205,7 +206,11 @@ impl LocalStore for SimStore {
         Ok(rows)
     }
 
-    fn row_samples(&self, range: TokenRange) -> RowSamples {
-        LocalStore::row_samples(&*self.storage, range)
+    fn row_samples(
+        &self,
+        range: TokenRange,
+        context: &RequestContext,
+    ) -> Result<RowSamples, ReadError> {
+        LocalStore::row_samples(&*self.storage, range, context)
     }
 }

@@ -1,7 +1,8 @@
-//! What defects do to the calls of operations on the ring while these are under way.
+//! What defects do to messages of operations on the ring, and to what nodes tell of removals.
 
 use crate::cluster::schema;
 use crate::defects::Defect;
+use alexandra::gossip::{GossipMessage, MessageKind, REMOVED_STATE};
 use alexandra::model::schema::FamilyId;
 use alexandra::net::Verb;
 use alexandra::net::bodies::PieceReply;
@@ -21,6 +22,10 @@ impl Tampering {
     /// The message as it is to arrive; none if it stays as it is.
     pub(crate) fn change(&mut self, defect: Defect, to: IpAddr, message: &[u8]) -> Option<Vec<u8>> {
         let mut message = Message::decode(message).ok()?;
+        if defect == Defect::RemovalsForgotten && is_request(message.verb) {
+            message.from = alias(message.from);
+            return message.encode().ok();
+        }
         let body = match (defect, message.verb, message.header(CALL)) {
             (Defect::HeirsIdle, Verb::StreamRequest, Some(b"collect")) => {
                 with(message.body, "ranges", serde_json::json!([]))?
@@ -39,11 +44,53 @@ impl Tampering {
                 let family = self.pieces.remove(&asked)?;
                 without_first_row(message.body, family)?
             }
+            (Defect::RemovalsForgotten, Verb::GossipDigestAck, None) => {
+                without_removals(MessageKind::Ack, message.body)?
+            }
+            (Defect::RemovalsForgotten, Verb::GossipDigestAck2, None) => {
+                without_removals(MessageKind::Ack2, message.body)?
+            }
             _ => return None,
         };
         message.body = &body;
         message.encode().ok()
     }
+}
+
+fn is_request(verb: Verb) -> bool {
+    matches!(verb, Verb::Mutation | Verb::ReadRepair | Verb::Read | Verb::RangeSlice)
+}
+
+/// Another address of a node, which nobody has removed.
+fn alias(node: IpAddr) -> IpAddr {
+    in_network(1, node)
+}
+
+/// The node that has an address, which may be an alias.
+pub(crate) fn owner(address: IpAddr) -> IpAddr {
+    in_network(0, address)
+}
+
+fn in_network(network: u8, address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => {
+            let [a, _, c, d] = address.octets();
+            IpAddr::from([a, network, c, d])
+        }
+        IpAddr::V6(_) => address,
+    }
+}
+
+/// A gossip message that does not tell of removed nodes.
+fn without_removals(kind: MessageKind, body: &[u8]) -> Option<Vec<u8>> {
+    let mut message = GossipMessage::decode(kind, body).ok()?;
+    let (GossipMessage::Ack { states, .. } | GossipMessage::Ack2 { states }) = &mut message else {
+        return None;
+    };
+    for (_, state) in states {
+        state.states.remove(REMOVED_STATE);
+    }
+    message.encode().ok()
 }
 
 /// A body in JSON with another value in this place.

@@ -42,7 +42,7 @@ fn fail_each(operation: Operation, errno: Errno) {
                 scenario.rig.close();
             }
             // A removal that a failed sync has lost brings back a file after the next power loss.
-            // Nobody reads it.
+            // The start is refused until it is moved away.
             scenario.may_leave_files = operation == Operation::SyncDir;
             scenario.check_recovered(skip);
         }

@@ -10,6 +10,7 @@
 //! * `faults`: each write, sync and rename fails once; the disk is full; a bit flips.
 //! * `full`: the partition of the commit log or that of the data is full, also at the start.
 //! * `bits`: every bit of every file is flipped.
+//! * `manifests`: manifests that are not those of the files beside them.
 //! * `mutated`: files with nonsense under right checksums.
 //! * `families`: a thousand column families within one budget of memory.
 //! * `snapshots`: snapshots, restores, and restores to a point in time, each cut off everywhere.
@@ -25,6 +26,7 @@ mod crash;
 mod families;
 mod faults;
 mod full;
+mod manifests;
 mod model;
 mod mutated;
 mod random;

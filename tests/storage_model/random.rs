@@ -3,13 +3,13 @@
 use crate::model::{Filter, Model, Query, Row, Target, Write};
 use crate::rig::{ARCHIVE, BATCH, FAMILIES, Outcome, PERIODIC, Rig, Setup, visible};
 use alexandra::base::clock::Clock;
+use alexandra::base::context::RequestContext;
 use alexandra::base::sim_fs::Survival;
 use alexandra::config::settings::CacheSize;
 use alexandra::model::key::RowKey;
 use alexandra::model::schema::FamilyId;
 use alexandra::ring::{DecoratedKey, Partitioner, RowRange, Token};
 use alexandra::storage::CompactionStrategy;
-use alexandra::storage::answer::AnswerRoom;
 use alexandra::storage::restore::{Request, RestoreError};
 use alexandra::storage::sstable::Access;
 use fastrand::Rng;
@@ -502,12 +502,13 @@ impl Case {
         let expected = row.answer(FAMILIES[family as usize], &query);
         assert_eq!((visible(&answer), answer.count), expected, "{family} {key:?} {query:?}");
         let (id, row_key) = (FamilyId(family), RowKey::new(&key));
-        let room = AnswerRoom::default();
+        let context = RequestContext::default();
         let storage = self.rig.storage();
-        let version = storage.read_version(id, &row_key, &slice, &room, Access::Cached).unwrap();
+        let version = storage.read_version(id, &row_key, &slice, &context, Access::Cached).unwrap();
         let resolved = version.resolve(storage.schema().family(id), &slice);
         assert_eq!(resolved, answer, "{family} {key:?} {query:?} {version:?}");
-        let count = self.rig.storage().count(id, &row_key, &slice, Access::Cached).unwrap();
+        let count =
+            self.rig.storage().count(id, &row_key, &slice, &context, Access::Cached).unwrap();
         assert_eq!(count, expected.1, "count of {family} {key:?} {query:?}");
     }
 

@@ -54,6 +54,12 @@ impl Running {
         Client::new(self.address)
     }
 
+    /// Waits until one more call has come to the gate.
+    pub(crate) fn wait_for_call(&self) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(self.service.waiting.acquire()).unwrap().forget();
+    }
+
     /// Waits until the server has ended.
     pub(crate) fn join(&mut self) {
         self.thread.take().unwrap().join().unwrap();
@@ -93,6 +99,14 @@ impl Client {
 
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();
+    }
+
+    /// Whether a reply has begun to arrive.
+    pub(crate) fn has_reply(&self) -> bool {
+        self.stream.set_nonblocking(true).unwrap();
+        let is_there = self.stream.peek(&mut [0]).is_ok();
+        self.stream.set_nonblocking(false).unwrap();
+        is_there
     }
 
     /// The next reply, as the stock library reads it.

@@ -11,16 +11,19 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use alexandra::base::budget::Budget;
 use alexandra::base::clock::ManualClock;
-use alexandra::wire::Encode;
+use alexandra::wire::encode::encode_field;
 use alexandra::wire::service::*;
 use alexandra::wire::types::*;
+use alexandra::wire::{Each, Encode, List, Map, ServerOptions, Text};
 use client::{Client, Running, Value, call, frame, old_call};
 use thrift::protocol::{
     TBinaryOutputProtocol, TFieldIdentifier, TMessageIdentifier, TMessageType, TOutputProtocol,
     TType,
 };
 use thrift::transport::TFramedWriteTransport;
+use tokio::sync::Semaphore;
 
 /// The log lines of all servers of this process.
 static LOG: Log = Log(Mutex::new(vec![]));
@@ -50,6 +53,18 @@ impl Log {
 
     fn about(&self, client: &Client) -> Vec<String> {
         self.with(&client.stream.local_addr().unwrap().to_string())
+    }
+
+    /// The lines about a client, as soon as there are any.
+    fn wait_for(&self, client: &Client) -> Vec<String> {
+        for _ in 0..10_000 {
+            let lines = self.about(client);
+            if !lines.is_empty() {
+                return lines;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("no line about {}", client.stream.local_addr().unwrap());
     }
 
     fn with(&self, text: &str) -> Vec<String> {
@@ -100,6 +115,19 @@ fn slice_args(key: &str, count: i32) -> Vec<u8> {
     })
 }
 
+/// A batch that writes so many columns to one row.
+fn batch_args(columns: usize) -> Vec<u8> {
+    let column = Column { name: b"name", value: b"value", timestamp: 1 };
+    let mutation = Mutation { column_or_supercolumn: Some(column.into()), deletion: None };
+    let rows = Each([("key", Each([("Standard1", &vec![mutation; columns])]))]);
+    let mut out = vec![];
+    encode_field::<Text<'_>>(1, "Keyspace1", &mut out);
+    encode_field::<Map<Text<'_>, Map<Text<'_>, List<Mutation<'_>>>>>(2, rows, &mut out);
+    encode_field::<ConsistencyLevel>(3, &ONE, &mut out);
+    out.push(0);
+    out
+}
+
 fn count_args() -> Vec<u8> {
     encoded::<GetCountArgs<'_>>(GetCountArgs {
         keyspace: "Keyspace1".into(),
@@ -120,6 +148,12 @@ fn text_args(text: &[u8]) -> Vec<u8> {
 fn column(name: &str, value: &str, timestamp: i64) -> Value {
     let (name, value) = (Value::bytes(name), Value::bytes(value));
     Value::Struct(vec![(1, name), (2, value), (3, Value::I64(timestamp))])
+}
+
+/// Takes a permit, as soon as there is one.
+fn wait_for(permits: &Semaphore) {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(permits.acquire()).unwrap().forget();
 }
 
 /// The four forms of one request.
@@ -523,20 +557,19 @@ fn replies_that_are_ready_do_not_wait_for_a_later_call() {
 #[test]
 fn what_is_no_message_closes_the_connection_after_earlier_answers() {
     let server = Running::start(|_| ());
-    let bad: [&[u8]; 6] = [
+    let bad: [&[u8]; 5] = [
         b"\x80\x02\x00\x01\x00\x00\x00\x03get\x00\x00\x00\x00\x00",
         b"\x80\x01\x00\x01\xFF\xFF\xFF\xFF",
         b"\x80\x01\x00\x01\x00\x01\x00\x00",
         b"\xFF\xFF\xFF\xFF",
         b"\x80\x01\x00\x01\x00\x00\x00\x03get\x00\x00\x00\x00\x0b\x00\x01\xFF\xFF\xFF\xFF",
-        b"GET / HTTP/1.1\r\n\r\n",
     ];
     for bytes in bad {
         let mut client = server.connect();
         client.send(bytes);
         assert_eq!(client.wait_for_end(), 0, "{bytes:02X?}");
     }
-    for bytes in &bad[..5] {
+    for bytes in &bad {
         let mut client = server.connect();
         client.send(&[&call("describe_version", 8, &[0]), *bytes].concat());
         assert_eq!(client.reply().seqid, 8);
@@ -605,19 +638,84 @@ fn a_declared_length_takes_no_memory_until_its_bytes_arrive() {
 }
 
 #[test]
-fn an_unfinished_request_beyond_the_budget_closes_its_connection() {
+fn an_unfinished_request_beyond_the_budget_is_refused_and_its_connection_stays() {
     let server = Running::start(|options| options.limits.receive_budget_bytes = 1 << 20);
-    let mut greedy = server.connect();
-    let value = vec![b'x'; 3 << 20];
-    let large = call("get_string_property", 1, &text_args(&value));
-    // The server closes before it has read all.
-    let _ = greedy.stream.write_all(&large);
-    assert_eq!(greedy.wait_for_end(), 0);
-    let mut modest = server.connect();
-    for _ in 0..5 {
-        let answer = modest.call("get_string_property", &text_args(&value[..300 << 10]));
-        assert_eq!(answer.result(), Some(&Value::bytes(&value[..300 << 10])));
+    let large = insert_args(&"k".repeat(3 << 20));
+    for (number, args) in [large, batch_args(60_000)].into_iter().enumerate() {
+        let method = ["insert", "batch_mutate"][number];
+        for (framed, request) in forms(method, 7, &args) {
+            let mut greedy = server.connect();
+            greedy.framed = framed;
+            greedy.send(&request);
+            let answer = greedy.reply();
+            let Some((1, Some(why))) = answer.exception() else { panic!("{answer:?}") };
+            assert!(why.contains("ThriftReceiveBudgetInMB") && why.contains("fewer rows"), "{why}");
+            let small = call("insert", 8, &insert_args("k"));
+            greedy.send(&if framed { frame(&small) } else { small });
+            assert!(greedy.reply().is_void());
+        }
     }
+    assert_eq!(server.service.inserts.load(Ordering::SeqCst), 8, "only the small ones");
+}
+
+#[test]
+fn arguments_that_take_more_memory_than_is_free_are_refused() {
+    let server = Running::start(|options| options.memory = Budget::new(4 << 20));
+    for (framed, many) in [(false, batch_args(30_000)), (true, batch_args(30_000))] {
+        let mut client = server.connect();
+        client.framed = framed;
+        for (args, is_refused) in [(batch_args(10), false), (many, true), (batch_args(10), false)] {
+            let request = call("batch_mutate", 5, &args);
+            client.send(&if framed { frame(&request) } else { request });
+            let answer = client.reply();
+            assert_eq!(answer.is_void(), !is_refused);
+            let why = answer.exception();
+            assert_eq!(
+                why.is_some_and(|why| why.1.unwrap().contains("MemoryBudgetInMB")),
+                is_refused
+            );
+        }
+    }
+}
+
+#[test]
+fn large_requests_wait_for_the_memory_that_others_hold() {
+    const CLIENTS: usize = 8;
+    let server = Running::start(|options| {
+        options.limits.receive_budget_bytes = 4 << 20;
+        options.limits.max_message_bytes = 2 << 20;
+        options.limits.memory_wait = Duration::from_mins(1);
+    });
+    let request = call("insert", 1, &insert_args(&"k".repeat((2 << 20) - 1000)));
+    let (first, rest) = request.split_at(1 << 20);
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
+    // Together the halves are more than the budget.
+    for client in &mut clients {
+        client.send(first);
+    }
+    server.assert_alive();
+    std::thread::scope(|scope| {
+        for client in &mut clients {
+            scope.spawn(|| {
+                client.send(rest);
+                assert!(client.reply().is_void());
+            });
+        }
+    });
+    assert_eq!(server.service.inserts.load(Ordering::SeqCst), CLIENTS);
+}
+
+#[test]
+fn a_request_that_is_not_completed_is_given_up() {
+    LOG.install();
+    let server = Running::start(|options| options.limits.read_stall = Duration::from_millis(50));
+    let mut idle = server.connect();
+    let mut stalled = server.connect();
+    stalled.send(&call("insert", 1, &insert_args("k"))[..30]);
+    assert_eq!(stalled.wait_for_end(), 0);
+    let [line] = LOG.about(&stalled).try_into().unwrap();
+    assert!(line.contains("sent nothing of the rest of its request"), "{line}");
+    assert!(idle.call("insert", &insert_args("k")).is_void(), "between requests it may be idle");
 }
 
 #[test]
@@ -655,24 +753,22 @@ fn the_log_names_the_peer_and_the_setting_once_per_reason() {
     let malformed = closed_after(b"\x80\x02\x00\x01");
     let [line] = LOG.about(&malformed).try_into().unwrap();
     assert!(line.contains("unknown protocol version 0x80020001"), "{line}");
-    let greedy = closed_after(&call("x", 1, &text_args(&vec![b'x'; 3 << 20])));
+    let mut greedy = server.connect();
+    greedy.call("insert", &insert_args(&"k".repeat(3 << 20)));
     let [line] = LOG.about(&greedy).try_into().unwrap();
-    assert!(line.contains("ThriftReceiveBudgetInMB allows (1)"), "{line}");
+    assert!(line.contains("ThriftReceiveBudgetInMB allows"), "{line}");
     assert_eq!(LOG.about(&again), Vec::<String>::new(), "one line for a reason in a moment");
 }
 
 #[test]
 fn a_client_that_never_reads_is_cut_off() {
-    let server = Running::start(|options| {
-        options.limits.max_connections = 1;
-        options.limits.write_stall = Duration::from_millis(50);
-    });
+    LOG.install();
+    let server = Running::start(|options| options.limits.write_stall = Duration::from_millis(50));
     let mut deaf = server.connect();
     // More than the kernel buffers for a connection.
     deaf.send(&call("get_slice", 1, &slice_args("k", 40_000)));
-    deaf.stream.peek(&mut [0]).unwrap();
-    // There is room for another connection only when this one has ended.
-    assert!(server.connect().call("insert", &insert_args("k")).is_void());
+    let [line] = LOG.wait_for(&deaf).try_into().unwrap();
+    assert!(line.contains("it has read nothing of its reply for 50ms"), "{line}");
     assert!(deaf.wait_for_end() < 40_000 * 1000, "the reply was cut off");
 }
 
@@ -708,21 +804,130 @@ fn a_slow_reader_gets_its_whole_reply() {
 }
 
 #[test]
-fn further_connections_wait_until_one_ends() {
-    let server = Running::start(|options| options.limits.max_connections = 2);
-    let (mut one, mut two) = (server.connect(), server.connect());
-    for client in [&mut one, &mut two] {
+fn a_thread_that_stands_still_holds_up_few_connections() {
+    const CLIENTS: usize = 32;
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let server = Running::start(|options| {
+        options.workers = ServerOptions::new(Arc::<ManualClock>::default()).workers;
+    });
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
+    for client in &mut clients {
         assert!(client.call("insert", &insert_args("k")).is_void());
     }
-    let mut third = server.connect();
-    third.send(&call("describe_version", 3, &[0]));
-    assert!(one.call("insert", &insert_args("k")).is_void());
-    third.stream.set_nonblocking(true).unwrap();
-    let early = third.stream.peek(&mut [0]).unwrap_err();
-    assert_eq!(early.kind(), std::io::ErrorKind::WouldBlock);
-    third.stream.set_nonblocking(false).unwrap();
-    drop(two);
-    assert_eq!(third.reply().seqid, 3);
+    let stop_sign = server.service.stop_sign.lock().unwrap();
+    clients[0].send(&call("insert", 1, &insert_args("stand still")));
+    for client in &mut clients[1..] {
+        client.send(&call("insert", 2, &insert_args("k")));
+    }
+    let held = CLIENTS.div_ceil(2 * cores);
+    let answered = || clients.iter().filter(|client| client.has_reply()).count();
+    for _ in 0..10_000 {
+        if answered() >= CLIENTS - held {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(answered() >= CLIENTS - held, "{} of {CLIENTS} are served", answered());
+    drop(stop_sign);
+    for client in &mut clients {
+        assert!(client.reply().is_void());
+    }
+}
+
+#[test]
+fn clients_of_other_protocols_are_answered_in_theirs() {
+    LOG.install();
+    let answer = |hello: &[u8]| {
+        // Each server logs a reason once.
+        let server = Running::start(|_| ());
+        let mut client = server.connect();
+        client.send(hello);
+        let mut answer = vec![];
+        client.stream.read_to_end(&mut answer).unwrap();
+        let [line] = LOG.about(&client).try_into().unwrap();
+        (answer, line)
+    };
+    let (http, line) = answer(b"GET /api/v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let http = String::from_utf8(http).unwrap();
+    assert!(http.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{http}");
+    assert!(http.contains("AdminPort") && line.contains("AdminPort"), "{http}{line}");
+
+    let (tls, line) = answer(b"\x16\x03\x01\x02\x00\x01\x00\x01\xFC\x03\x03unread rest");
+    assert_eq!(tls, [21, 3, 1, 0, 2, 2, 40], "a fatal alert: handshake_failure");
+    assert!(line.contains("switch TLS off"), "{line}");
+
+    let (cql, line) = answer(b"\x04\x00\x00\x00\x05\x00\x00\x00\x00");
+    assert_eq!(cql[..5], [0x84, 0, 0, 0, 0], "an error on the stream of the request");
+    let text = String::from_utf8_lossy(&cql);
+    assert!(text.contains("speaks Thrift") && line.contains("speaks CQL"), "{text}{line}");
+}
+
+#[test]
+fn a_frame_that_begins_no_message_is_not_waited_for() {
+    let server = Running::start(|_| ());
+    let mut client = server.connect();
+    client.send(b"\x04\x00\x00\x00\x7F\x00\x00\x00\x00");
+    assert_eq!(client.wait_for_end(), 0);
+}
+
+#[test]
+fn a_new_connection_takes_the_place_of_the_longest_idle_one() {
+    LOG.install();
+    let clock = Arc::new(ManualClock::default());
+    let server = Running::start(|options| {
+        options.limits.max_connections = 2;
+        options.clock = Arc::<ManualClock>::clone(&clock);
+    });
+    let (mut silent, mut active) = (server.connect(), server.connect());
+    for _ in 0..2 {
+        assert!(active.call("insert", &insert_args("k")).is_void());
+        clock.advance(Duration::from_secs(5));
+    }
+    let mut new = server.connect();
+    assert!(new.call("insert", &insert_args("k")).is_void());
+    assert_eq!(silent.wait_for_end(), 0);
+    let [line] = LOG.about(&silent).try_into().unwrap();
+    assert!(line.contains("idle for 10 s"), "{line}");
+    assert!(line.contains("to make room: ThriftMaxConnections allows 2"), "{line}");
+    assert!(active.call("insert", &insert_args("k")).is_void());
+}
+
+#[test]
+fn a_new_connection_is_closed_if_none_is_idle() {
+    LOG.install();
+    let server = Running::start(|options| options.limits.max_connections = 1);
+    let mut busy = server.connect();
+    busy.send(&call("insert", 4, &insert_args("wait")));
+    server.wait_for_call();
+    let mut new = server.connect();
+    assert_eq!(new.wait_for_end(), 0);
+    let [line] = LOG.about(&new).try_into().unwrap();
+    assert!(line.contains("ThriftMaxConnections allows 1, and none is idle"), "{line}");
+    server.service.gate.add_permits(1);
+    assert_eq!(busy.reply().seqid, 4);
+}
+
+#[test]
+fn an_idle_connection_is_closed_after_the_timeout() {
+    let clock = Arc::new(ManualClock::default());
+    let server = Running::start(|options| {
+        options.workers = 1;
+        options.limits.idle_timeout = Some(Duration::from_secs(60));
+        options.clock = Arc::<ManualClock>::clone(&clock);
+    });
+    let (mut silent, mut half) = (server.connect(), server.connect());
+    let (mut busy, mut active) = (server.connect(), server.connect());
+    half.send(&call("insert", 1, &insert_args("k"))[..20]);
+    busy.send(&call("insert", 4, &insert_args("wait")));
+    server.wait_for_call();
+    for seconds in [59, 1] {
+        assert!(active.call("insert", &insert_args("k")).is_void());
+        clock.advance(Duration::from_secs(seconds));
+    }
+    assert_eq!((silent.wait_for_end(), half.wait_for_end()), (0, 0));
+    assert!(active.call("insert", &insert_args("k")).is_void());
+    server.service.gate.add_permits(1);
+    assert_eq!(busy.reply().seqid, 4, "a client that waits for its reply is not idle");
 }
 
 #[test]
@@ -732,8 +937,7 @@ fn a_stopping_server_ends_calls_under_way_and_closes() {
     assert!(idle.call("insert", &insert_args("k")).is_void());
     half.send(&call("insert", 1, &insert_args("k"))[..20]);
     busy.send(&call("insert", 4, &insert_args("wait")));
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(server.service.waiting.acquire()).unwrap().forget();
+    server.wait_for_call();
     server.stop.cancel();
     idle.wait_for_end();
     assert_eq!(half.wait_for_end(), 0);
@@ -750,9 +954,58 @@ fn a_call_that_never_ends_does_not_hold_up_the_stop() {
     let mut server = Running::start(|options| options.limits.drain = Duration::from_millis(20));
     let mut busy = server.connect();
     busy.send(&call("insert", 4, &insert_args("wait")));
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(server.service.waiting.acquire()).unwrap().forget();
+    server.wait_for_call();
     server.stop.cancel();
     server.join();
     assert_eq!(busy.wait_for_end(), 0);
+}
+
+#[test]
+fn a_call_that_only_asks_is_given_up_when_its_client_leaves() {
+    let server = Running::start(|_| ());
+    let (mut asking, mut writing) = (server.connect(), server.connect());
+    writing.send(&call("insert", 1, &insert_args("wait")));
+    server.wait_for_call();
+    drop(writing);
+    // A request that follows does not hide that the client has left.
+    asking.send(&[call("get", 1, &get_args("wait")), call("get", 2, &get_args("k"))].concat());
+    server.wait_for_call();
+    drop(asking);
+    wait_for(&server.service.dropped);
+    server.service.gate.add_permits(1);
+    wait_for(&server.service.passed);
+}
+
+#[test]
+fn a_call_that_only_asks_does_not_hold_up_the_stop() {
+    let mut server = Running::start(|options| {
+        options.limits.drain = Duration::from_hours(1);
+        options.limits.drain_reads = Duration::ZERO;
+    });
+    let mut asking = server.connect();
+    asking.send(&call("get", 4, &get_args("wait")));
+    server.wait_for_call();
+    server.stop.cancel();
+    server.join();
+    wait_for(&server.service.dropped);
+    assert_eq!(asking.wait_for_end(), 0);
+}
+
+#[test]
+fn a_long_request_leaves_its_thread_to_other_connections() {
+    let server = Running::start(|options| options.workers = 1);
+    let long = call("insert", 1, &insert_args(&"stand still".repeat(100_000)));
+    for framed in [false, true] {
+        let (mut busy, mut other) = (server.connect(), server.connect());
+        busy.framed = framed;
+        let stop_sign = server.service.stop_sign.lock().unwrap();
+        let before = server.service.inserts.load(Ordering::SeqCst);
+        busy.send(&if framed { frame(&long) } else { long.clone() });
+        while server.service.inserts.load(Ordering::SeqCst) == before {
+            std::thread::yield_now();
+        }
+        assert!(other.call("insert", &insert_args("k")).is_void());
+        drop(stop_sign);
+        assert!(busy.reply().is_void());
+    }
 }

@@ -1,5 +1,7 @@
 //! A service whose answers the tests know.
 
+use std::net::SocketAddr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use alexandra::wire::service::*;
@@ -10,10 +12,17 @@ use tokio::sync::Semaphore;
 /// Answers by what the key of a call says.
 #[derive(Debug)]
 pub(crate) struct Scripted {
-    /// Calls of `insert` with the key `wait` take one of these.
+    /// Calls of `insert` and `get` with the key `wait` take one of these.
     pub(crate) gate: Semaphore,
     /// One more for each call that came to the gate.
     pub(crate) waiting: Semaphore,
+    /// Calls of `insert` with a key that begins with `stand still` hold up their thread until they
+    /// get it.
+    pub(crate) stop_sign: Mutex<()>,
+    /// One more for each call that passed the gate.
+    pub(crate) passed: Semaphore,
+    /// One more for each call that was dropped at the gate.
+    pub(crate) dropped: Semaphore,
     /// Calls of `insert`.
     pub(crate) inserts: AtomicUsize,
     /// Mutations of all batches.
@@ -22,9 +31,10 @@ pub(crate) struct Scripted {
 
 impl Default for Scripted {
     fn default() -> Self {
-        let (gate, waiting) = (Semaphore::new(0), Semaphore::new(0));
+        let [gate, waiting, passed, dropped] = [(); 4].map(|()| Semaphore::new(0));
         let [inserts, mutations] = [(); 2].map(|()| AtomicUsize::new(0));
-        Self { gate, waiting, inserts, mutations }
+        let stop_sign = Mutex::default();
+        Self { gate, waiting, stop_sign, passed, dropped, inserts, mutations }
     }
 }
 
@@ -32,6 +42,12 @@ impl Default for Scripted {
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     writes: i32,
+}
+
+impl From<SocketAddr> for Session {
+    fn from(_client: SocketAddr) -> Self {
+        Self::default()
+    }
 }
 
 fn failure_of(key: &str) -> Option<Failure> {
@@ -46,6 +62,29 @@ fn failure_of(key: &str) -> Option<Failure> {
         "disk full" => Failure::Internal("the disk is full".into()),
         _ => return None,
     })
+}
+
+impl Scripted {
+    /// Waits at the gate.
+    async fn wait(&self) {
+        let mut waiting = Waiting { service: self, has_passed: false };
+        self.waiting.add_permits(1);
+        self.gate.acquire().await.expect("never closed").forget();
+        waiting.has_passed = true;
+    }
+}
+
+/// A call at the gate.
+struct Waiting<'a> {
+    service: &'a Scripted,
+    has_passed: bool,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let Scripted { passed, dropped, .. } = self.service;
+        if self.has_passed { passed } else { dropped }.add_permits(1);
+    }
 }
 
 macro_rules! answer {
@@ -82,15 +121,30 @@ impl Cassandra for Scripted {
                 tokio::task::yield_now().await;
                 panic!("as the test wants, later")
             }
-            "wait" => {
-                self.waiting.add_permits(1);
-                self.gate.acquire().await.expect("never closed").forget();
+            key if key.starts_with("stand still") => {
+                drop(self.stop_sign.lock().expect("no test panics with the lock"));
             }
+            "wait" => self.wait().await,
             _ => {}
         }
         match failure_of(&args.key) {
             Some(failure) => reply.fail(failure),
             None => reply.ok(()),
+        }
+    }
+
+    async fn get<'a>(
+        &'a self,
+        _session: &'a mut Session,
+        args: GetArgs<'a>,
+        reply: Reply<'a, ColumnOrSuperColumn<'static>>,
+    ) -> Replied {
+        if args.key == "wait" {
+            self.wait().await;
+        }
+        match failure_of(&args.key) {
+            Some(failure) => reply.fail(failure),
+            None => reply.ok(standard(args.column_path.column.unwrap_or(b""), args.key.as_bytes())),
         }
     }
 
@@ -119,10 +173,6 @@ impl Cassandra for Scripted {
         login(LoginArgs) -> () = |reply, args| match failure_of(&args.keyspace) {
             Some(failure) => reply.fail(failure),
             None => reply.ok(()),
-        };
-        get(GetArgs) -> ColumnOrSuperColumn<'static> = |reply, args| match failure_of(&args.key) {
-            Some(failure) => reply.fail(failure),
-            None => reply.ok(standard(args.column_path.column.unwrap_or(b""), args.key.as_bytes())),
         };
         get_slice(GetSliceArgs) -> List<ColumnOrSuperColumn<'static>> = |reply, args| {
             if let Some(failure) = failure_of(&args.key) {

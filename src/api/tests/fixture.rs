@@ -138,7 +138,7 @@ pub(super) fn delete<'a>(
     predicate: Option<SlicePredicate<'a>>,
 ) -> Mutation<'a> {
     let super_column = super_column.map(str::as_bytes);
-    let deletion = Some(Deletion { timestamp, super_column, predicate });
+    let deletion = Some(Box::new(Deletion { timestamp, super_column, predicate }));
     Mutation { column_or_supercolumn: None, deletion }
 }
 

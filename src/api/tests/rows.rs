@@ -230,3 +230,41 @@ async fn a_deletion_of_a_super_column_that_cannot_exist_deletes_nothing() {
     let written = slice(&api, "k", parent("SuperLong", None), all()).await.unwrap();
     assert_eq!(written, "12345678{c@1}");
 }
+
+#[tokio::test]
+async fn of_many_keys_only_some_rows_are_in_memory_at_a_time() {
+    // What their rows take together is more than the memory of the node.
+    const KEYS: usize = 8000;
+    let api = with_super_columns().await;
+    let keys = (1..KEYS).map(|number| format!("none {number}").into());
+    let args = MultigetSliceArgs {
+        keyspace: "Blog".into(),
+        keys: keys.chain(["k2".into()]).collect(),
+        column_parent: parent("Super", None),
+        predicate: all(),
+        consistency_level: ONE,
+    };
+    let found: Map<Text<'static>, List<ColumnOrSuperColumn<'static>>> =
+        transfer(reads::multiget_slice(&api, args).await.unwrap());
+    let found: Vec<_> = found.iter().collect();
+    assert_eq!(found.len(), KEYS);
+    assert!(found[..KEYS - 1].iter().all(|(_, columns)| columns.is_empty()));
+    let (key, columns) = found[KEYS - 1];
+    assert_eq!(format!("{key} {}", show(columns)), "k2 s{a@1}");
+}
+
+#[tokio::test]
+async fn a_long_range_has_each_row_once_and_in_order() {
+    const ROWS: i32 = 1300;
+    let api = Node::default().api();
+    let key = |number: i32| format!("k{number:04}");
+    for number in 0..ROWS {
+        mutate(&api, &[(&key(number), "Bytes", vec![set("c", 1)])]).await.unwrap();
+    }
+    for count in [512, 513, ROWS - 1, ROWS, ROWS + 1] {
+        let (start_key, end_key) = (Some("".into()), Some("".into()));
+        let range = KeyRange { start_key, end_key, start_token: None, end_token: None, count };
+        let expected = (0..count.min(ROWS)).map(|number| format!("{} c@1", key(number)));
+        assert_eq!(rows(&api, range, all()).await, expected.collect::<Vec<_>>());
+    }
+}

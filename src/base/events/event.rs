@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use log::Level;
 
 use super::cache::CacheEvent;
-use super::client::ClientEvent;
 use super::commitlog::CommitLogEvent;
 use super::compaction::CompactionEvent;
 use super::disk::DiskEvent;
@@ -32,8 +31,6 @@ pub enum Event {
     Disk(DiskEvent),
     /// Key and row caches and their files.
     Cache(CacheEvent),
-    /// A connection of a Thrift client.
-    Client(ClientEvent),
 }
 
 impl Event {
@@ -47,7 +44,6 @@ impl Event {
             Self::CommitLog(event) => event.level(),
             Self::Disk(event) => event.level(),
             Self::Cache(event) => event.level(),
-            Self::Client(event) => event.level(),
         }
     }
 
@@ -61,7 +57,6 @@ impl Event {
             Self::CommitLog(_) => "alexandra::commitlog",
             Self::Disk(_) => "alexandra::disk",
             Self::Cache(_) => "alexandra::cache",
-            Self::Client(_) => "alexandra::client",
         }
     }
 }
@@ -76,7 +71,6 @@ impl fmt::Display for Event {
             Self::CommitLog(event) => event.fmt(f),
             Self::Disk(event) => event.fmt(f),
             Self::Cache(event) => event.fmt(f),
-            Self::Client(event) => event.fmt(f),
         }
     }
 }
@@ -99,7 +93,6 @@ event_from! {
     CommitLog(CommitLogEvent),
     Disk(DiskEvent),
     Cache(CacheEvent),
-    Client(ClientEvent),
 }
 
 /// Paths as the original listed them, separated by a comma and a blank.

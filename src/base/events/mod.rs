@@ -6,7 +6,6 @@
 //! emits, under whatever locks that thread holds, so they must be quick and must not call back.
 
 mod cache;
-mod client;
 mod commitlog;
 mod compaction;
 mod disk;
@@ -23,7 +22,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub use cache::{CacheEvent, CacheKind};
-pub use client::{ClientEvent, CloseReason};
 pub use commitlog::CommitLogEvent;
 pub use compaction::{CompactionEvent, CompactionKind};
 pub use disk::{DiskEvent, DiskOperation};

@@ -5,9 +5,8 @@ use std::time::Duration;
 use log::Level;
 
 use super::{
-    CacheEvent, CacheKind, ClientEvent, CloseReason, CommitLogEvent, CompactionEvent,
-    CompactionKind, DiskEvent, DiskOperation, Event, Events, Family, FlushCause, FlushEvent,
-    Memtable, Recorder, SSTableEvent,
+    CacheEvent, CacheKind, CommitLogEvent, CompactionEvent, CompactionKind, DiskEvent,
+    DiskOperation, Event, Events, Family, FlushCause, FlushEvent, Memtable, Recorder, SSTableEvent,
 };
 
 const LONG: Duration = Duration::from_secs(30);
@@ -218,15 +217,6 @@ fn trouble_is_as_loud_as_it_should_be() {
         "alexandra::sstable",
         "Damaged SSTable a at byte 3: checksum",
     );
-    let peer = "127.0.0.1:4000".parse().unwrap();
-    check(
-        ClientEvent::Closed { peer, reason: CloseReason::MessageTooLong { bytes: 9, limit: 8 } },
-        Level::Warn,
-        "alexandra::client",
-        "Closed the connection of 127.0.0.1:4000: a message of 9 bytes is above the limit of 8",
-    );
-    let stop = ClientEvent::Closed { peer, reason: CloseReason::Shutdown };
-    assert_eq!(Event::from(stop).level(), Level::Debug);
 }
 
 #[test]

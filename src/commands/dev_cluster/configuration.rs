@@ -123,8 +123,8 @@ fn replicate(storage: &mut Element, factor: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Settings;
     use crate::config::settings::Release;
+    use crate::config::{Loader, Settings};
     use crate::model::comparator::ComparatorRegistry;
     use std::net::IpAddr;
 
@@ -145,13 +145,13 @@ mod tests {
     fn settings(layout: &Layout, text: &str, number: usize) -> Settings {
         let element = layout.configure(Element::parse(text).unwrap(), number);
         let comparators = ComparatorRegistry::default();
-        Settings::parse(&element.to_string(), "a test", &comparators).unwrap().settings
+        Loader::for_server(&comparators).parse(&element.to_string(), "a test").unwrap().settings
     }
 
     #[test]
     fn nodes_differ_where_they_have_to() {
         let comparators = ComparatorRegistry::default();
-        let base = Settings::embedded(&comparators).unwrap().settings;
+        let base = Loader::for_server(&comparators).load(None).unwrap().settings;
         let settings = settings(&layout(), &base.text, 3);
         let address = IpAddr::from([127, 0, 1, 2]);
         assert_eq!(settings.network.listen_address, address);

@@ -9,17 +9,16 @@ mod running;
 use super::offline::FAILED;
 use super::output;
 use crate::base::machine;
-use crate::config::hosts::Resolver;
 use crate::config::xml::{Element, XmlError};
-use crate::config::{ConfigError, Loaded, Loader, Settings};
+use crate::config::{Loader, Settings};
 use crate::model::comparator::ComparatorRegistry;
 use configuration::{Layout, name};
 use directory::{Directory, DirectoryError, write_configuration};
 use processes::{Happening, Process};
 use running::Cluster;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
@@ -109,11 +108,13 @@ enum ClusterError {
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    let settings = match load(arguments.config.as_deref()) {
+    let comparators = ComparatorRegistry::default();
+    // Hosts of a configuration give way to addresses of this cluster, and may be out of reach here.
+    let settings = match Loader::for_tools(&comparators).load(arguments.config.as_deref()) {
         Ok(loaded) => loaded.settings,
-        Err(error) => {
-            complain!("{}", error.log_line());
-            return ExitCode::from(error.exit_code());
+        Err(errors) => {
+            complain!("{errors}");
+            return ExitCode::from(errors.exit_code());
         }
     };
     match run_cluster(arguments, &settings) {
@@ -164,28 +165,6 @@ fn run_cluster(arguments: &Arguments, settings: &Settings) -> Result<ExitCode, C
     };
     let processes = (0..nodes).map(start).collect::<Result<Vec<Process>, _>>()?;
     Ok(Cluster::new(layout, processes, happenings, directory.is_temporary()).run())
-}
-
-/// Takes all hosts for this machine: those of a configuration give way to our own addresses, and
-/// may be out of reach here.
-struct AnyHost;
-
-impl Resolver for AnyHost {
-    fn local_host_name(&self) -> io::Result<String> {
-        Ok("localhost".to_owned())
-    }
-
-    fn resolve(&self, _host: &str) -> io::Result<Vec<IpAddr>> {
-        Ok(vec![Ipv4Addr::LOCALHOST.into()])
-    }
-}
-
-fn load(file: Option<&Path>) -> Result<Loaded, ConfigError> {
-    let comparators = ComparatorRegistry::default();
-    match file {
-        Some(file) => Loader { comparators: &comparators, resolver: &AnyHost }.load(file),
-        None => Settings::embedded(&comparators),
-    }
 }
 
 /// Whether all nodes will find their addresses and ports, which is more easily said before they

@@ -23,6 +23,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of an answer.
 const MAX_ANSWER: usize = 256 << 20;
 
+/// Characters that are shown of an answer of something else.
+const MAX_SHOWN: usize = 200;
+
 /// How often it is looked how far the server is.
 const WATCH_PERIOD: Duration = Duration::from_millis(500);
 
@@ -71,7 +74,10 @@ pub(in crate::commands) enum ClientError {
         timeout: Duration,
     },
     /// The answer is not what the admin side would say.
-    #[error("the answer of {server} makes no sense, is it an Alexandra server? {reason}")]
+    #[error(
+        "the answer of {server} makes no sense: {reason}. Is it the AdminPort of an Alexandra \
+         server?"
+    )]
     Senseless {
         /// Host and port.
         server: String,
@@ -248,8 +254,12 @@ impl Client {
         if status.is_success() {
             return Ok(answer);
         }
-        let Failure { error } = self.parse(&answer)?;
-        Err(ClientError::Refused { status, error })
+        if let Ok(Failure { error }) = serde_json::from_slice(&answer) {
+            return Err(ClientError::Refused { status, error });
+        }
+        let text = String::from_utf8_lossy(&answer);
+        let shown: String = text.trim().chars().take(MAX_SHOWN).collect();
+        Err(self.senseless(format!("{status}, {shown:?}")))
     }
 
     async fn connect(&self) -> Result<TcpStream, ClientError> {

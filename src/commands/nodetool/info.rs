@@ -25,6 +25,7 @@ fn render(info: &Info) -> String {
     line("Memtables (MB)", &of(memory.memtables_bytes, memory.memtables_budget_bytes));
     line("Key Caches (MB)", &of(memory.key_caches_bytes, memory.key_caches_budget_bytes));
     line("Row Caches (MB)", &of(memory.row_caches_bytes, memory.row_caches_budget_bytes));
+    line("Requests (MB)", &of(memory.requests_bytes, memory.requests_budget_bytes));
     line("Block Cache (MB)", &of(block_cache.size, block_cache.capacity));
     for trouble in &info.troubles {
         line("Trouble", &trouble.text);
@@ -75,6 +76,8 @@ mod tests {
                 key_caches_budget_bytes: 2 << 20,
                 row_caches_bytes: 0,
                 row_caches_budget_bytes: 8 << 20,
+                requests_bytes: 3 << 20,
+                requests_budget_bytes: 112 << 20,
             },
             block_cache: Cache {
                 capacity: 32 << 20,
@@ -94,6 +97,7 @@ mod tests {
                         Memtables (MB)   : 0.50 / 48.00\n\
                         Key Caches (MB)  : 1.00 / 2.00\n\
                         Row Caches (MB)  : 0.00 / 8.00\n\
+                        Requests (MB)    : 3.00 / 112.00\n\
                         Block Cache (MB) : 0.00 / 32.00\n";
         assert_eq!(render(&info), expected);
         let text = "takes no writes: the commit log has stopped".to_owned();

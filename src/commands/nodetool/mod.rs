@@ -55,7 +55,7 @@ pub(super) struct Arguments {
     #[arg(short = 'p', long, global = true, default_value_t = 8080, value_name = "PORT")]
     port: u16,
 
-    /// A file that holds the AdminToken, for changes from another machine
+    /// A file that holds the AdminToken, for changes
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
 

@@ -101,7 +101,7 @@ fn print_properties(properties: &Properties, size: u64, out: &mut dyn Write) -> 
     line("Cells", &properties.cells)?;
     line("Tombstones", &properties.tombstones)?;
     if properties.tombstones > 0 {
-        line("Oldest tombstone", &format!("{} s", properties.min_local_deletion_time))?;
+        line("Oldest tombstone", &made_at(properties.min_local_deletion_time))?;
     }
     if properties.min_timestamp <= properties.max_timestamp {
         line("Least timestamp", &properties.min_timestamp)?;
@@ -111,7 +111,7 @@ fn print_properties(properties: &Properties, size: u64, out: &mut dyn Write) -> 
     line("Bytes of all cells", &properties.raw_bytes)?;
     if properties.raw_bytes > 0 {
         let share = size as f64 / properties.raw_bytes as f64;
-        line("Bytes on disk per byte of cells", &format!("{share:.3}"))?;
+        line("Disk bytes per cell byte", &format!("{share:.3}"))?;
     }
     line("Bytes of the largest row", &properties.largest_row_bytes)?;
     line("Index interval", &properties.index_interval)?;
@@ -187,18 +187,23 @@ fn print_row(
     }
     if !entry.deletion.is_none() {
         let (at, time) = (entry.deletion.marked_for_delete_at, entry.deletion.local_deletion_time);
-        write!(out, ", deleted at {at} (made at {time} s)")?;
+        write!(out, ", deleted at {at} (made at {})", made_at(time))?;
     }
     writeln!(out)?;
     Ok(())
+}
+
+/// The time at which a deletion was made, by the second since the Unix epoch that it carries.
+fn made_at(local_deletion_time: i32) -> UtcTime {
+    UtcTime(u64::try_from(local_deletion_time).unwrap_or(0) * 1000)
 }
 
 fn print_cell(family: &ColumnFamilySchema, cell: &Cell, out: &mut dyn Write) -> io::Result<()> {
     let place = place(family, cell.place());
     let timestamp = cell.timestamp();
     if let Some(deletion) = cell.deletion() {
-        let time = deletion.local_deletion_time;
-        return writeln!(out, "    {place} @{timestamp} deleted (made at {time} s)");
+        let time = made_at(deletion.local_deletion_time);
+        return writeln!(out, "    {place} @{timestamp} deleted (made at {time})");
     }
     let value = cell.value();
     let shown = &value[..value.len().min(SHOWN_VALUE)];

@@ -90,8 +90,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
         Named::Other { file, .. } => {
             Err(ToolError::Usage(format!("{}: {OTHER_FILE}", file.display())))
         }
-        Named::Missing { generation } => {
-            Err(ToolError::Usage(format!("SSTable {generation} of {schema} is missing")))
+        Named::Missing { file, .. } => {
+            Err(ToolError::Usage(format!("{} of {schema} is missing", file.display())))
         }
     });
     let files = files.collect::<Result<Vec<_>, _>>()?;

@@ -10,7 +10,8 @@ use crate::config::settings::ColumnFamilySettings;
 use crate::storage::error::{FileContext, FileError};
 use crate::storage::json::{Imported, Importer};
 use crate::storage::sstable::WrittenFile;
-use crate::storage::{directory, files};
+use crate::storage::stopped::StoppedError;
+use crate::storage::{directory, files, foreign};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -61,7 +62,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
 
 /// Rows may be imported before the first start of a server.
 fn create_directories(settings: &Settings) -> Result<(), ToolError> {
-    for path in &settings.directories.data {
+    let directories = &settings.directories;
+    let log = directories.commit_log.as_path();
+    foreign::check(&OsFileSystem, &directories.data, [log]).map_err(StoppedError::from)?;
+    for path in &directories.data {
         directory::create(&OsFileSystem, path).context("create", path)?;
     }
     Ok(())

@@ -95,9 +95,9 @@ fn scrub_family(
                 outcome = Outcome::Damaged;
                 continue;
             }
-            Named::Missing { generation } => {
+            Named::Missing { generation, file } => {
                 outcome = Outcome::Damaged;
-                say!("{schema}: SSTable {generation} is missing: put it back");
+                say!("{} of {schema} is missing: put it back", file.display());
                 if accept_loss {
                     stopped.replace(&[], &[generation])?;
                     say!("  the manifest does not name it any more: what it held is lost");
@@ -129,7 +129,6 @@ fn scrub_family(
             say!("  left as it is: --accept-loss goes on without what is lost");
         }
     }
-    keep_strangers(&*configured.fs, &mut stopped, &expected)?;
     Ok(outcome)
 }
 
@@ -172,8 +171,8 @@ fn name_anew(
             counting.push(file.clone());
         }
     }
-    if let Some(kept) = unnamed.name(&counting)? {
-        say!("  the damaged manifest is kept as {}", kept.display());
+    for kept in unnamed.name(&counting)? {
+        say!("  what does not count is kept as {}", kept.display());
     }
     say!(
         "  a new manifest names {} SSTables. Some may have been replaced already, and what was \
@@ -231,25 +230,6 @@ fn save(
         sink.finish()?.into_iter().partition(|file| file.properties.rows > 0);
     discard(fs, &empty);
     Ok((written, salvaged))
-}
-
-/// What was left by a command that was cut off between its last two steps.
-fn keep_strangers(
-    fs: &dyn FileSystem,
-    stopped: &mut StoppedFamily,
-    expected: &Expected,
-) -> Result<(), ToolError> {
-    let strangers: Vec<(u64, PathBuf)> =
-        stopped.strangers().map(|(generation, path)| (generation, path.to_owned())).collect();
-    for (generation, path) in strangers {
-        say!("{}: not in the manifest, and never read", path.display());
-        if !verify_file(fs, &path, expected)?.is_sound()
-            && let Some(kept) = stopped.keep_aside(generation)?
-        {
-            say!("  it is damaged, and kept as {}", kept.display());
-        }
-    }
-    Ok(())
 }
 
 /// The column family that a new file is of, which may be another one than the old file was of.

@@ -2,7 +2,7 @@
 
 use crate::base::fs::{DirEntry, FileSystem, Lock, OsFileSystem};
 use crate::config::settings::ColumnFamilySettings;
-use crate::config::{ConfigError, Properties, Settings};
+use crate::config::{ConfigErrors, Loader, Properties, Settings};
 use crate::model::comparator::ComparatorRegistry;
 use crate::model::schema::ColumnFamilySchema;
 use crate::node;
@@ -39,8 +39,8 @@ pub(super) struct ConfigArguments {
 /// Why a command could not do its work.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ToolError {
-    #[error("{line}", line = .0.log_line())]
-    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Config(#[from] ConfigErrors),
     #[error(transparent)]
     Stopped(#[from] StoppedError),
     #[error(transparent)]
@@ -87,11 +87,7 @@ impl ConfigArguments {
         let properties = Properties::parse(&self.properties);
         let path = self.config.clone().or_else(|| properties.config_directory());
         let path = path.or_else(|| std::env::var_os(STORAGE_CONFIG).map(PathBuf::from));
-        let loaded = match path {
-            Some(path) => Settings::load(&path, &comparators),
-            None => Settings::embedded(&comparators),
-        };
-        Ok(loaded?.settings)
+        Ok(Loader::for_tools(&comparators).load(path.as_deref())?.settings)
     }
 
     /// Reads the configuration and locks its directories.

@@ -7,7 +7,7 @@ use crate::commands::progress::Progress;
 use crate::config::settings::ColumnFamilySettings;
 use crate::model::comparator::ComparatorRegistry;
 use crate::storage::sstable::verify::{Expected, Report, verify};
-use crate::storage::stopped::{Named, StoppedFamily};
+use crate::storage::stopped::Named;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -86,8 +86,8 @@ fn verify_family(
                 outcome = Outcome::Damaged;
                 file
             }
-            Named::Missing { generation } => {
-                say!("{schema}: DAMAGED\n  SSTable {generation} is missing");
+            Named::Missing { file, .. } => {
+                say!("{}: DAMAGED\n  it is missing, and {schema} has rows in it", file.display());
                 outcome = Outcome::Damaged;
                 continue;
             }
@@ -95,19 +95,12 @@ fn verify_family(
         let report = verify_file(&*configured.fs, &file, &expected)?;
         outcome = outcome.and(print(&report));
     }
-    tell_of_strangers(&stopped);
     Ok(outcome)
 }
 
 /// What is told of a file that the manifest does not mean.
 pub(super) const OTHER_FILE: &str = "the manifest means another file of this name: an older one \
     may have been copied here, or one of another column family";
-
-fn tell_of_strangers(stopped: &StoppedFamily) {
-    for (_, path) in stopped.strangers() {
-        say!("{}: not in the manifest, and never read", path.display());
-    }
-}
 
 /// Verifies a file and shows how far it is.
 pub(super) fn verify_file(

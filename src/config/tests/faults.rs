@@ -1,6 +1,6 @@
 //! Every fault of a file with its exit code, its text and its line.
 
-use super::{OF_04, OF_05, OF_06, line_of, parse};
+use super::*;
 
 /// Replaces the first text by the second in the sample of 0.6 and expects the exit code and the
 /// message, at the line of the last text.
@@ -10,7 +10,8 @@ fn check_faults(base: &str, faults: &[Fault]) {
     for (from, to, exit_code, message, at) in faults {
         assert!(base.contains(from), "{from} is not in the sample");
         let text = base.replacen(from, to, 1);
-        let Err(error) = parse(&text) else { panic!("{to:?} for {from:?} must be refused") };
+        let Err(errors) = parse(&text) else { panic!("{to:?} for {from:?} must be refused") };
+        let error = &errors.errors[0];
         let shown = error.to_string();
         assert!(shown.contains(message), "{to:?}: {shown}");
         assert_eq!(error.exit_code(), *exit_code, "{to:?}: {shown}");
@@ -25,7 +26,7 @@ fn faults_of_top_level_elements() {
     check_faults(OF_06, &TOP_LEVEL_FAULTS);
 }
 
-const TOP_LEVEL_FAULTS: [Fault; 48] = [
+const TOP_LEVEL_FAULTS: [Fault; 47] = [
     (
         "<ClusterName>Shop</ClusterName>",
         "",
@@ -101,13 +102,6 @@ const TOP_LEVEL_FAULTS: [Fault; 48] = [
         1,
         "DiskAccessMode must be either 'auto', 'mmap', 'mmap_index_only', or 'standard'",
         "<DiskAccessMode>",
-    ),
-    (
-        "<DiskAccessMode>mmap_index_only</DiskAccessMode>",
-        "",
-        3,
-        "/Storage/DiskAccessMode: the element is required",
-        "<Storage>",
     ),
     (
         "org.apache.cassandra.auth.SimpleAuthenticator",
@@ -214,7 +208,8 @@ const TOP_LEVEL_FAULTS: [Fault; 48] = [
         ">True<",
         ">on<",
         1,
-        "Unrecognized value for AutoBootstrap.  Use 'true' or 'false'. (value is 'on')",
+        "Unrecognized value for AutoBootstrap.  Use 'true' or 'false'. (value is 'on'; allowed: \
+         true, false)",
         "<AutoBootstrap>",
     ),
     (
@@ -396,7 +391,7 @@ const KEYSPACE_FAULTS: [Fault; 42] = [
         "ColumnType=\"Super\"",
         "ColumnType=\"super\"",
         1,
-        "ColumnFamily Carts has invalid type super (value is 'super'; allowed: Standard, Super)",
+        "ColumnFamily Carts has invalid type super (value is 'super'; allowed: Standard, Super",
         "\"super\"",
     ),
     (
@@ -518,7 +513,7 @@ const KEYSPACE_FAULTS: [Fault; 42] = [
         "</Storage>",
         "<ThriftListeners><ThriftListener Port='9161'/></ThriftListeners></Storage>",
         1,
-        "Another listener has this port.",
+        "/Storage/ThriftPort is this port already",
         "'9161'",
     ),
     (
@@ -526,14 +521,14 @@ const KEYSPACE_FAULTS: [Fault; 42] = [
         "<ThriftListeners><ThriftListener Address='0.0.0.0' Port='9161'/></ThriftListeners>\
          </Storage>",
         1,
-        "Another listener has this port.",
+        "/Storage/ThriftPort is this port already",
         "'9161'",
     ),
     (
         "</Storage>",
         "<ThriftListeners><ThriftListener Port='7001'/></ThriftListeners></Storage>",
         1,
-        "Another listener has this port.",
+        "/Storage/StoragePort is this port already",
         "'7001'",
     ),
     (
@@ -568,7 +563,7 @@ const KEYSPACE_FAULTS: [Fault; 42] = [
         "</Storage>",
         "<MemoryBudgetInMB>10</MemoryBudgetInMB><BlockCacheInMB>10</BlockCacheInMB></Storage>",
         1,
-        "must be less than MemoryBudgetInMB",
+        "must be less than MemoryBudgetInMB, which is 10",
         "<BlockCacheInMB>",
     ),
 ];
@@ -629,7 +624,7 @@ fn faults_of_older_files() {
 }
 
 #[test]
-fn of_several_faults_the_first_in_order_of_evaluation_is_reported() {
+fn of_several_faults_the_first_in_order_of_evaluation_decides() {
     let faults = [
         (">batch<", ">sometimes<", "CommitLogSync must"),
         (">mmap_index_only<", ">nio<", "DiskAccessMode must"),
@@ -664,7 +659,147 @@ fn of_several_faults_the_first_in_order_of_evaluation_is_reported() {
     for (from, to, message) in faults.iter().rev() {
         assert!(text.contains(from), "{from} is not in the sample");
         text = text.replacen(from, to, 1);
-        let shown = parse(&text).unwrap_err().to_string();
+        let shown = first_error(&text).to_string();
         assert!(shown.contains(message), "{message} expected: {shown}");
     }
+    // All of them are told, each at its place.
+    let errors = parse(&text).unwrap_err();
+    let lines: Vec<_> = errors.by_line().iter().map(|error| error.line()).collect();
+    assert!(lines.is_sorted(), "{lines:?}");
+    for (_, _, message) in faults {
+        assert!(errors.to_string().contains(message), "{message}: {errors}");
+    }
+    assert_eq!(errors.errors.len(), faults.len(), "{errors}");
+}
+
+/// A file of 0.6 with further elements, which is refused: the text of all errors.
+fn errors_with(more: &str) -> String {
+    let text = OF_06.replace("</Storage>", &format!("{more}</Storage>"));
+    parse(&text).unwrap_err().to_string()
+}
+
+#[test]
+fn ports_of_one_server_must_differ() {
+    let storage = errors_with("<AdminAddress>192.0.2.7</AdminAddress><AdminPort>7001</AdminPort>");
+    assert!(storage.contains("/AdminPort: /Storage/StoragePort is this port already"), "{storage}");
+    // Clients are accepted at every address.
+    let thrift = errors_with("<AdminPort>9161</AdminPort>");
+    assert!(thrift.contains("/AdminPort: /Storage/ThriftPort is this port already"), "{thrift}");
+    let both = OF_06.replace(">7001<", ">9161<");
+    let both = parse(&both).unwrap_err().to_string();
+    assert!(both.contains("/StoragePort: /Storage/ThriftPort is this port already"), "{both}");
+    // Also beside an error for which there are no settings.
+    let text = OF_06.replace("</Storage>", "<AdminPort>9161</AdminPort></Storage>");
+    assert_eq!(parse(&text.replace(">batch<", ">sometimes<")).unwrap_err().errors.len(), 2);
+    // Others do not meet: another address, or a free port.
+    for more in ["<AdminPort>7001</AdminPort>", "<AdminPort>0</AdminPort>"] {
+        let text = OF_06.replace("</Storage>", &format!("{more}</Storage>"));
+        parse(&text.replace(">9161<", ">0<")).unwrap();
+    }
+    // The server goes on without a port that it has by default.
+    let default = parse(&OF_06.replace(">9161<", ">8080<")).unwrap();
+    assert!(has_note(&default, 1, "/Storage/AdminPort: /Storage/ThriftPort is this port already"));
+}
+
+#[test]
+fn a_token_is_required_only_where_there_is_one() {
+    let without = errors_with("<AdminTokenRequired>true</AdminTokenRequired>");
+    assert!(without.contains("/AdminTokenRequired: there is no AdminToken"), "{without}");
+    for (more, is_required) in [
+        ("", false),
+        ("<AdminToken>s</AdminToken>", true),
+        ("<AdminToken>s</AdminToken><AdminTokenRequired>false</AdminTokenRequired>", false),
+    ] {
+        let text = OF_06.replace("</Storage>", &format!("{more}</Storage>"));
+        assert_eq!(parse(&text).unwrap().settings.admin.token_is_required, is_required, "{more}");
+    }
+}
+
+#[test]
+fn budgets_fit_the_machine() {
+    let budget = errors_with("<MemoryBudgetInMB>8193</MemoryBudgetInMB>");
+    assert!(budget.contains("must not be more than the memory of this machine, which is 8192 MB"));
+    let received = errors_with("<ThriftReceiveBudgetInMB>8193</ThriftReceiveBudgetInMB>");
+    assert!(received.contains("/ThriftReceiveBudgetInMB: must not be more than the memory of"));
+    let cache = errors_with("<BlockCacheInMB>2048</BlockCacheInMB>");
+    assert!(cache.contains("must be less than MemoryBudgetInMB, which is 2048"), "{cache}");
+}
+
+#[test]
+fn directories_can_be_created() {
+    let archive = "<CommitLogArchiveDirectory>/proc/archive</CommitLogArchiveDirectory>";
+    let errors = errors_with(archive);
+    let why = "/CommitLogArchiveDirectory: the directory cannot be used: read-only filesystem";
+    assert!(errors.contains(why), "{errors}");
+    // Hints are beside the commit log if there are any, as are caches, which a server can lack.
+    let beside = OF_06
+        .replace("<SavedCachesDirectory>/var/shop/caches</SavedCachesDirectory>", "")
+        .replace("/var/shop/commitlog", "/proc/commitlog");
+    assert_eq!(parse(&beside).unwrap_err().errors.len(), 1, "hints are off");
+    let errors = parse(&beside.replace(">false</Hinted", ">true</Hinted")).unwrap_err();
+    assert_eq!((errors.errors.len(), errors.exit_code()), (2, 3), "{errors}");
+    assert!(errors.to_string().contains("(value is '/proc/hints')"), "{errors}");
+}
+
+#[test]
+fn a_misspelt_value_gets_the_nearest() {
+    for (from, to, meant) in [
+        (">batch<", ">bacth<", "batch"),
+        (">mmap_index_only<", ">mmap_index_onyl<", "mmap_index_only"),
+        ("auth.SimpleAuthenticator", "SimpleAuthentcator", "org.apache.cassandra.auth.SimpleAuth"),
+        (">OrderPreservingPartitioner<", ">OrderedPreservingPartitioner<", "org.apache.cassandra"),
+        (
+            "locator.RackAwareStrategy",
+            "RackAwareStrategy",
+            "org.apache.cassandra.locator.RackAware",
+        ),
+        ("locator.EndPointSnitch", "locator.EndpointSntich", "org.apache.cassandra.locator.EndPoi"),
+        ("\"LongType\"", "\"LognType\"", "org.apache.cassandra.db.marshal.LongType"),
+        ("\"LongType\"", "\"ReverseType(LongType)\"", "ReversedType(T)"),
+        ("ColumnType=\"Super\"", "ColumnType=\"super\"", "Super"),
+        (">True<", ">ture<", "true"),
+        ("Name=\"Orders\"", "Name=\"Orders\" CompactionStrategy=\"Levelled\"", "Leveled"),
+    ] {
+        let shown = first_error(&OF_06.replacen(from, to, 1)).to_string();
+        assert!(shown.contains(&format!("did you mean {meant}")), "{shown}");
+    }
+}
+
+#[test]
+fn an_element_without_effect_may_be_missing() {
+    let text = OF_06.replace("<DiskAccessMode>mmap_index_only</DiskAccessMode>", "");
+    let loaded = parse(&text).unwrap();
+    assert!(has_note(
+        &loaded,
+        line_of(&text, "<Storage>"),
+        "DiskAccessMode is not there, which 0.6"
+    ));
+}
+
+#[test]
+fn a_check_does_not_need_the_addresses_of_seeds() {
+    let text = OF_06.replace("192.0.2.1<", "elsewhere.example<");
+    let comparators = ComparatorRegistry::default();
+    let check = Loader { machine: &FixedMachine, ..Loader::for_check(&comparators) };
+    let loaded = check.parse(&text, "test.xml").unwrap();
+    let line = line_of(&text, "elsewhere.example");
+    assert!(has_note(&loaded, line, "seed elsewhere.example has no address here"));
+    assert_eq!(loaded.settings.seeds, [address("192.0.2.2")]);
+    assert_eq!(parse(&text).unwrap_err().exit_code(), 2);
+}
+
+#[test]
+fn the_errors_of_a_file_are_bounded_and_each_is_told_once() {
+    let families: String =
+        (0..500).map(|i| ["<ColumnFamily Name='a-", &i.to_string(), "'/>"].concat()).collect();
+    let errors = parse(&OF_06.replacen("</Keyspace>", &format!("{families}</Keyspace>"), 1));
+    let errors = errors.unwrap_err();
+    assert_eq!(errors.errors.len(), 100);
+    assert!(errors.notes.iter().any(|note| note.text.contains("only 100 errors")));
+    // Two keyspaces lack the same element of an old file.
+    let strategy = "<ReplicaPlacementStrategy>\
+                    org.apache.cassandra.locator.RackUnawareStrategy</ReplicaPlacementStrategy>";
+    let text =
+        OF_04.replace(strategy, "").replace("<Keyspaces>", "<Keyspaces><Keyspace Name='x'/>");
+    assert_eq!(parse(&text).unwrap_err().errors.len(), 1);
 }

@@ -4,7 +4,8 @@ mod faults;
 
 use crate::config::classes::{AuthenticatorName, SnitchName, StrategyName};
 use crate::config::error::Problem;
-use crate::config::hosts::Resolver;
+use crate::config::machine::Machine;
+use crate::config::networks::{Network, PeerNetworks};
 use crate::config::settings::{
     CacheSize, CommitLogSync, CompactionStrategy, Compression, Labels, ListenerSettings, Release,
     SpeculativeRetry,
@@ -23,10 +24,11 @@ const OF_04: &str = include_str!("../../../tests/configs/0.4.xml");
 const OF_05: &str = include_str!("../../../tests/configs/0.5.xml");
 const OF_06: &str = include_str!("../../../tests/configs/0.6.xml");
 
-/// Knows one seed, localhost and this machine, and nobody else.
-struct FixedHosts;
+/// A machine with 8 GB, which knows one seed, localhost and itself, and where nothing can be
+/// written below `/proc`.
+struct FixedMachine;
 
-impl Resolver for FixedHosts {
+impl Machine for FixedMachine {
     fn local_host_name(&self) -> io::Result<String> {
         Ok("this-machine".to_owned())
     }
@@ -39,15 +41,34 @@ impl Resolver for FixedHosts {
             _ => Err(io::Error::new(io::ErrorKind::NotFound, "no such host")),
         }
     }
+
+    fn memory_bytes(&self) -> u64 {
+        8 << 30
+    }
+
+    fn check_directory(&self, path: &Path) -> io::Result<()> {
+        if path.starts_with("/proc") {
+            Err(io::ErrorKind::ReadOnlyFilesystem.into())
+        } else {
+            Ok(())
+        }
+    }
 }
 
 fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-fn parse(text: &str) -> Result<Loaded, ConfigError> {
+fn parse(text: &str) -> Result<Loaded, ConfigErrors> {
     let comparators = ComparatorRegistry::default();
-    Loader { comparators: &comparators, resolver: &FixedHosts }.parse(text, "test.xml")
+    let loader = Loader::for_server(&comparators);
+    Loader { machine: &FixedMachine, ..loader }.parse(text, "test.xml")
+}
+
+/// The error that the original reports.
+#[track_caller]
+fn first_error(text: &str) -> ConfigError {
+    parse(text).unwrap_err().errors.remove(0)
 }
 
 fn line_of(text: &str, needle: &str) -> u32 {
@@ -222,7 +243,7 @@ fn the_element_that_makes_a_file_an_older_one_is_named() {
 #[test]
 fn the_embedded_configuration_is_complete() {
     let registry = ComparatorRegistry::default();
-    let loaded = Settings::embedded(&registry).unwrap();
+    let loaded = Loader::for_server(&registry).load(None).unwrap();
     let s = &loaded.settings;
     assert_eq!(s.release, Release::V06);
     assert_eq!(s.text, SAMPLE);
@@ -252,7 +273,10 @@ fn the_embedded_configuration_is_complete() {
 fn the_elements_of_ours() {
     let ours = "<ThriftApiVersion>0.5</ThriftApiVersion>\
                 <ThriftMaxMessageInMB>16</ThriftMaxMessageInMB>\
+                <PeerNetworks><PeerNetwork>10.1.0.0/16</PeerNetwork>\
+                <PeerNetwork>192.0.2.0/24</PeerNetwork></PeerNetworks>\
                 <ThriftMaxConnections>50</ThriftMaxConnections>\
+                <ThriftIdleTimeoutInSeconds>90</ThriftIdleTimeoutInSeconds>\
                 <ThriftReceiveBudgetInMB>32</ThriftReceiveBudgetInMB><ThriftListeners>\
                 <ThriftListener Port='9170' ApiVersion='0.4' FramedTransport='true'/>\
                 <ThriftListener Port='0' Address='192.0.2.8'/></ThriftListeners>\
@@ -281,19 +305,24 @@ fn the_elements_of_ours() {
     let s = &loaded.settings;
     assert_eq!(s.thrift.api_version, Release::V05);
     assert_eq!(s.thrift.max_message_bytes, 16 << 20);
+    let networks = ["10.1.0.0/16", "192.0.2.0/24"].map(|it| Network::parse(it).unwrap());
+    assert_eq!(s.network.peer_networks, PeerNetworks(networks.to_vec()));
     assert_eq!(s.thrift.max_connections, 50);
+    assert_eq!(s.thrift.idle_timeout, Some(Duration::from_secs(90)));
     assert_eq!(s.thrift.receive_budget_bytes, 32 << 20);
     let old = ListenerSettings {
         address: s.thrift.address,
         port: 9170,
         framed: true,
         api_version: Release::V04,
+        line: line_of(&text, "9170"),
     };
     let other = ListenerSettings {
         address: address("192.0.2.8"),
         port: 0,
         framed: s.thrift.framed,
         api_version: Release::V05,
+        line: line_of(&text, "9170"),
     };
     assert_eq!(s.thrift.listeners, [old, other]);
     assert_eq!(s.memory.budget_bytes, Some(1 << 30));
@@ -331,7 +360,7 @@ fn a_keyspace_of_04_in_a_file_without_replication_says_what_to_add() {
     let end = OF_04.find("</Keyspace>").unwrap() + "</Keyspace>".len();
     let snippet = OF_04.get(start..end).unwrap();
     let text = OF_06.replace("<Keyspaces>", &format!("<Keyspaces>{snippet}"));
-    let error = parse(&text).unwrap_err();
+    let error = first_error(&text);
     assert!(
         matches!(error.problem(), Some(Problem::MissingStrategy(name)) if name == "BloggyAppy")
     );
@@ -343,7 +372,7 @@ fn no_keyspaces() {
     let start = OF_06.find("<Keyspaces>").unwrap();
     let end = OF_06.find("</Keyspaces>").unwrap();
     let text = format!("{}<Keyspaces>{}", &OF_06[..start], &OF_06[end..]);
-    let error = parse(&text).unwrap_err();
+    let error = first_error(&text);
     assert!(error.to_string().contains("No keyspaces configured"));
     assert_eq!(error.line(), Some(line_of(&text, "<Keyspaces>")));
     let (start, end) = (OF_05.find("<Keyspaces>").unwrap(), OF_05.find("</Keyspaces>").unwrap());
@@ -442,7 +471,8 @@ fn a_comment_attribute_is_not_the_comment() {
 fn files_and_directories_are_found() {
     let registry = ComparatorRegistry::default();
     let directory = tempfile::tempdir().unwrap();
-    let missing = Settings::load(directory.path(), &registry).unwrap_err();
+    let load = |path| Loader::for_server(&registry).load(Some(path));
+    let missing = load(directory.path()).unwrap_err().errors.remove(0);
     assert_eq!((missing.exit_code(), missing.line()), (3, None));
     let text =
         "Cannot locate storage-conf.xml via storage-config system property or classpath lookup.";
@@ -459,18 +489,18 @@ fn files_and_directories_are_found() {
     )
     .unwrap();
     for path in [directory.path(), file.as_path()] {
-        let loaded = Settings::load(path, &registry).unwrap();
+        let loaded = load(path).unwrap();
         assert_eq!(loaded.settings.cluster_name, "Café");
         assert_eq!(loaded.settings.origin, file.display().to_string());
     }
     std::fs::write(&file, b"\xff\xfe").unwrap();
-    let error = Settings::load(&file, &registry).unwrap_err();
+    let error = load(&file).unwrap_err().errors.remove(0);
     assert_eq!((error.exit_code(), error.line()), (3, Some(1)));
 }
 
 #[test]
 fn each_class_says_its_line() {
-    let class = |from: &str, to: &str| parse(&OF_06.replacen(from, to, 1)).unwrap_err();
+    let class = |from: &str, to: &str| first_error(&OF_06.replacen(from, to, 1));
     let bad = class(">12<", ">4<");
     assert_eq!(bad.class().stderr_line(), "Bad configuration; unable to start server");
     assert!(bad.log_line().starts_with("Fatal error: test.xml:"));
@@ -483,7 +513,7 @@ fn each_class_says_its_line() {
     assert_eq!(trips.class().stderr_line(), "Exception encountered during startup.");
     assert!(trips.log_line().starts_with("Exception encountered during startup. test.xml:"));
     assert_eq!(class("<Storage>", "<Storage2>").exit_code(), 3);
-    let root = parse("<Config/>").unwrap_err().to_string();
+    let root = first_error("<Config/>").to_string();
     assert_eq!(root, "test.xml:1: /Config: the root element must be <Storage>");
 }
 
@@ -599,4 +629,19 @@ proptest! {
             prop_assert!(parse(&text).is_err());
         }
     }
+}
+
+#[test]
+fn a_network_that_is_none_is_refused_and_a_seed_outside_of_all_is_told() {
+    let with = |network: &str| {
+        let element = format!("<PeerNetworks><PeerNetwork>{network}</PeerNetwork></PeerNetworks>");
+        parse(&OF_06.replace("</Storage>", &format!("{element}</Storage>")))
+    };
+    let refused = with("10.1.0.0/40").unwrap_err().to_string();
+    assert!(refused.contains("allowed: an address, or a network such as 10.1.0.0/16"), "{refused}");
+    let seed = with("203.0.113.0/24").unwrap();
+    let is_told =
+        |note: &Note| note.text.contains("is in none of PeerNetworks, and may not connect");
+    assert!(seed.notes.iter().any(is_told), "{:?}", seed.notes);
+    assert!(!with("0.0.0.0/0").unwrap().notes.iter().any(is_told));
 }

@@ -2,6 +2,7 @@
 //! coordinator, answers the others, and keeps its rows in memory. Time is that of the runtime.
 
 use super::MemoryStore;
+use crate::base::budget::Budget;
 use crate::base::clock::Clock;
 use crate::base::sim_fs::SimFileSystem;
 use crate::coordinator::{
@@ -170,7 +171,7 @@ impl Default for ClusterOptions {
             replication_factor: 3,
             runs_inline: true,
             hints_wait_for_sync: false,
-            max_answer_bytes: 1 << 20,
+            max_answer_bytes: 1 << 28,
             max_body_bytes: usize::MAX,
             speculative_percentile: None,
             repair_chance: 0.0,
@@ -345,7 +346,7 @@ fn start_node(
     let replica_options = ReplicaOptions {
         concurrent_reads: 1,
         concurrent_writes: 1,
-        max_answer_bytes: options.max_answer_bytes,
+        memory: Budget::new(options.max_answer_bytes),
         runs_inline: options.runs_inline,
     };
     let replica = Arc::new(Replica::start(Arc::clone(&store) as _, replica_options).unwrap());

@@ -7,6 +7,7 @@ use crate::model::key::RowKey;
 use crate::model::mutation::MutationBuilder;
 use crate::model::slice::Slice;
 use crate::net::Verb;
+use crate::replica::tests::ENDLESS;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -531,6 +532,20 @@ async fn the_dynamic_snitch_hears_of_a_disk_that_stands_still() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(snitch.latencies(address(0)), [TIMEOUT / 2, TIMEOUT]);
     node.store.stall(false);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_own_read_that_takes_long_ends_when_others_have_answered() {
+    let (runs_inline, speculative_percentile) = (false, Some(99.0));
+    let options = ClusterOptions { runs_inline, speculative_percentile, ..Default::default() };
+    let cluster = Cluster::start(3, &options);
+    for node in &cluster.nodes[1..] {
+        node.store.ends.store(true, Ordering::SeqCst);
+    }
+    cluster.read(0, ENDLESS, &Slice::all(None), Quorum).await.unwrap();
+    while cluster.nodes[0].store.running.load(Ordering::SeqCst) > 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
 
 /// Stretches that a node reads together have other replicas, each its own.

@@ -92,6 +92,33 @@ fn steps_that_were_missed_are_told() {
     assert_eq!(ring(&m), []);
 }
 
+/// A node that has refuted a generation ahead of the time can be removed all the same.
+#[test]
+fn a_dead_node_whose_generation_is_ahead_is_removed_where_its_start_is_named() {
+    for names_first in [false, true] {
+        let mut m = membership();
+        m.follow(&said(2, 1_000_000, 1, "NORMAL,20"));
+        says(&mut m, 3, "NORMAL,30");
+        let named = |value: &str| GossipEvent::StateChanged {
+            endpoint: ip(3),
+            generation: 100,
+            name: REMOVED_STATE.to_owned(),
+            state: VersionedValue { value: value.to_owned(), version: 3 },
+        };
+        let removal = said(3, 100, 2, "NORMAL,30,remove,20");
+        m.follow(&named("10.0.0.2,999999"));
+        if names_first {
+            m.follow(&named("10.0.0.2,1000000"));
+            m.follow(&removal);
+        } else {
+            m.follow(&removal);
+            assert_eq!(ring(&m), [(20, 2), (30, 3)], "an earlier start was removed");
+            m.follow(&named("10.0.0.2,1000000"));
+        }
+        assert_eq!(ring(&m), [(30, 3)]);
+    }
+}
+
 #[test]
 fn a_node_may_change_its_token() {
     let mut m = membership();
@@ -300,6 +327,27 @@ fn a_removed_node_may_replace_another_at_the_same_token() {
     assert_eq!(m.removed().count(), 1, "that was before it was removed");
     m.follow(&plan(200));
     assert_eq!(m.removed().count(), 0);
+}
+
+/// Others give it the data of the place, for it says nothing of its former one.
+#[test]
+fn a_removed_node_that_replaces_another_at_another_token_is_not_turned_away() {
+    let (mut m, _) = after_removal();
+    says(&mut m, 4, "NORMAL,40");
+    let plan = |generation, value: String| GossipEvent::StateChanged {
+        endpoint: ip(2),
+        generation,
+        name: PLAN_STATE.to_owned(),
+        state: VersionedValue { value, version: 1 },
+    };
+    let replaces = || format!("replace,{},40", ip(4));
+    m.follow(&plan(100, replaces()));
+    assert_eq!(m.turned_away().collect::<Vec<_>>(), [ip(2)], "that was before it was removed");
+    m.follow(&plan(200, replaces()));
+    assert_eq!(m.turned_away().count(), 0);
+    assert_eq!(m.removed().count(), 1, "its old data stay away from the former place");
+    m.follow(&plan(200, String::new()));
+    assert_eq!(m.turned_away().collect::<Vec<_>>(), [ip(2)], "it has given up");
 }
 
 #[test]

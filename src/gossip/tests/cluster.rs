@@ -2,8 +2,8 @@
 //! messages by a seed.
 
 use crate::gossip::{
-    Effects, GOSSIP_INTERVAL, GossipEvent, GossipMessage, Gossiper, GossiperOptions, MOVE_STATE,
-    Members, Membership, MembershipChange, MessageKind, Move, RemovedNode,
+    Effects, EndpointState, GOSSIP_INTERVAL, GossipEvent, GossipMessage, Gossiper, GossiperOptions,
+    MOVE_STATE, Members, Membership, MembershipChange, MessageKind, Move, RemovedNode,
 };
 use crate::ring::{Partitioner, Token};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,8 +31,8 @@ pub(super) const BAD: Faults =
 
 #[derive(Debug)]
 enum Input {
-    /// A round of this node, if it still runs in this generation.
-    Tick(u8, i32),
+    /// A round of this node, if this start of it still runs.
+    Tick(u8, u64),
     /// A message in its bytes.
     Message { from: u8, to: u8, kind: MessageKind, body: Vec<u8> },
 }
@@ -43,9 +43,11 @@ struct Disk {
     ring: BTreeMap<IpAddr, Token>,
     removed: Vec<RemovedNode>,
     returned: BTreeMap<IpAddr, i32>,
+    generation: i32,
 }
 
 struct Node {
+    start: u64,
     gossiper: Gossiper,
     membership: Membership,
 }
@@ -58,6 +60,8 @@ pub(super) struct Cluster {
     disks: BTreeMap<u8, Disk>,
     /// The side of each node that is cut off from those of other sides.
     sides: BTreeMap<u8, u8>,
+    /// How far ahead the clock of a node is, in seconds.
+    pub(super) clocks_ahead: BTreeMap<u8, i32>,
     /// Until when a node stands still. What it should do or hear meanwhile it does after that.
     stopped: BTreeMap<u8, Duration>,
     queue: BTreeMap<(Duration, u64), Input>,
@@ -91,6 +95,7 @@ impl Cluster {
             nodes: BTreeMap::new(),
             disks: BTreeMap::new(),
             sides: BTreeMap::new(),
+            clocks_ahead: BTreeMap::new(),
             stopped: BTreeMap::new(),
             queue: BTreeMap::new(),
             sequence: 0,
@@ -108,9 +113,21 @@ impl Cluster {
         cluster
     }
 
-    /// Starts a node, whose generation is the time, with this place.
+    /// Starts a node with this place.
     pub(super) fn start(&mut self, node: u8, place: &Move) {
-        let generation = 1000 + i32::try_from(self.now.as_secs()).unwrap();
+        self.boot(node, Some(place));
+    }
+
+    /// Starts a node without a place, as clients of 0.6 that take part in gossip are.
+    pub(super) fn start_fat_client(&mut self, node: u8) {
+        self.boot(node, None);
+    }
+
+    fn boot(&mut self, node: u8, place: Option<&Move>) {
+        let now_secs = self.now_secs() + self.clocks_ahead.get(&node).copied().unwrap_or(0);
+        let disk = self.disks.entry(node).or_default();
+        disk.generation = now_secs.max(disk.generation + 1);
+        let generation = disk.generation;
         let options = GossiperOptions {
             local: ip(node),
             cluster_name: "Test Cluster".to_owned(),
@@ -118,27 +135,43 @@ impl Cluster {
             seeds: vec![ip(1)],
             generation,
             phi_convict_threshold: self.phi,
-            now_secs: i64::from(generation),
+            now_secs: i64::from(now_secs),
         };
         let rng = fastrand::Rng::with_seed(self.rng.u64(..));
-        let Disk { ring, removed, returned } = self.disks.entry(node).or_default();
+        let Disk { ring, removed, returned, .. } = self.disks.entry(node).or_default();
         let mut gossiper = Gossiper::new(options, rng, self.now);
         let removed = removed.iter().cloned();
         let mut membership = Membership::new(Partitioner::Random, ip(node), generation, removed);
         membership.remember_returned(returned.clone());
         membership.preload(ring.clone());
         gossiper.preload(membership.members().endpoints());
-        self.nodes.insert(node, Node { gossiper, membership });
-        self.announce(node, place);
+        self.sequence += 1;
+        let start = self.sequence;
+        self.nodes.insert(node, Node { start, gossiper, membership });
+        if let Some(place) = place {
+            self.announce(node, place);
+        }
         let effects = self.nodes.get_mut(&node).unwrap().gossiper.start(self.now);
         self.act(node, effects);
         let phase = self.millis(GOSSIP_INTERVAL);
-        self.push(phase, Input::Tick(node, generation));
+        self.push(phase, Input::Tick(node, start));
+    }
+
+    /// The time in seconds since 1970.
+    pub(super) fn now_secs(&self) -> i32 {
+        1000 + i32::try_from(self.now.as_secs()).unwrap()
+    }
+
+    /// A node hears from an address beyond the ring that another node says this.
+    pub(super) fn forge(&mut self, to: u8, about: u8, state: EndpointState) {
+        let message = GossipMessage::Ack2 { states: vec![(ip(about), state)] };
+        let (from, kind, body) = (99, message.kind(), message.encode().unwrap());
+        self.push(Duration::ZERO, Input::Message { from, to, kind, body });
     }
 
     /// A running node says where it is.
     pub(super) fn announce(&mut self, node: u8, place: &Move) {
-        let Node { gossiper, membership } = self.nodes.get_mut(&node).unwrap();
+        let Node { gossiper, membership, .. } = self.nodes.get_mut(&node).unwrap();
         gossiper.set_state(MOVE_STATE, &place.format(Partitioner::Random)).unwrap();
         let changes = membership.announce(place);
         self.follow(node, &changes);
@@ -202,7 +235,7 @@ impl Cluster {
 
     /// What a node takes for the ring, and whom for alive.
     pub(super) fn view(&self, node: u8) -> (Members, Vec<u8>) {
-        let Node { gossiper, membership } = &self.nodes[&node];
+        let Node { gossiper, membership, .. } = &self.nodes[&node];
         let alive = gossiper.endpoints().map(|(endpoint, _)| endpoint);
         let mut alive: Vec<u8> =
             alive.filter(|&endpoint| gossiper.is_alive(endpoint)).map(node_of).collect();
@@ -249,13 +282,12 @@ impl Cluster {
             return self.push(until.saturating_sub(now), input);
         }
         match input {
-            Input::Tick(node, generation) => {
-                let running = self.nodes.get_mut(&node);
-                let running = running.filter(|it| it.gossiper.generation() == generation);
+            Input::Tick(node, start) => {
+                let running = self.nodes.get_mut(&node).filter(|it| it.start == start);
                 if let Some(Node { gossiper, .. }) = running {
                     let effects = gossiper.tick(now);
                     self.act(node, effects);
-                    self.push(GOSSIP_INTERVAL, Input::Tick(node, generation));
+                    self.push(GOSSIP_INTERVAL, Input::Tick(node, start));
                 }
             }
             Input::Message { from, to, kind, body } => {
@@ -274,6 +306,11 @@ impl Cluster {
     /// Does what a node's caller has to do.
     fn act(&mut self, node: u8, effects: Effects) {
         for event in effects.events {
+            if let GossipEvent::OwnGenerationRaised { generation }
+            | GossipEvent::OwnGenerationLowered { generation } = &event
+            {
+                self.disks.entry(node).or_default().generation = *generation;
+            }
             let changes = self.nodes.get_mut(&node).unwrap().membership.follow(&event);
             self.follow(node, &changes);
             if !matches!(event, GossipEvent::StateChanged { .. }) {
@@ -293,7 +330,7 @@ impl Cluster {
     }
 
     fn follow(&mut self, node: u8, changes: &[MembershipChange]) {
-        let Node { gossiper, membership } = self.nodes.get_mut(&node).unwrap();
+        let Node { gossiper, membership, .. } = self.nodes.get_mut(&node).unwrap();
         let disk = self.disks.entry(node).or_default();
         for change in changes.iter().cloned() {
             match change {

@@ -1,7 +1,8 @@
 //! Many gossipers at once: they all come to the same view, and to the right one.
 
 use super::cluster::{BAD, Cluster, Faults, SOUND, ip, node_of, token};
-use crate::gossip::{GossipEvent, Move};
+use crate::gossip::{EndpointState, GenerationConflict, GossipEvent, MOVE_STATE, Move};
+use crate::ring::Partitioner;
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -27,6 +28,23 @@ fn nobody_alive_is_convicted_on_a_sound_network() {
             cluster.run(secs(if count > 12 { 60 } else { 1200 }));
             assert_eq!(cluster.convictions(), [], "{count} nodes, phi {phi}, seed {seed}");
         }
+    }
+}
+
+/// A job of clients that take part in gossip begins and ends beside the ring.
+#[test]
+fn nodes_without_a_place_make_no_member_convict_another() {
+    for (clients, phi, seed) in [(60, 8.0, 1), (60, 5.0, 2)] {
+        let mut cluster = Cluster::of(3, phi, SOUND, seed);
+        cluster.run(secs(60));
+        (10..10 + clients).for_each(|client| cluster.start_fat_client(client));
+        cluster.run(secs(10));
+        assert!(cluster.sees_alive(1, 10), "they are known");
+        (10..10 + clients).for_each(|client| cluster.kill(client));
+        cluster.run(secs(120));
+        let of_members = cluster.convictions().into_iter().filter(|(_, whom)| *whom <= 3);
+        assert_eq!(of_members.collect::<Vec<_>>(), [], "{clients} clients, phi {phi}, seed {seed}");
+        assert!(cluster.gossiper(1).state(ip(10)).is_none(), "they are forgotten");
     }
 }
 
@@ -186,6 +204,74 @@ fn a_conflict_that_an_operator_has_mended_leaves_no_trace() {
         cluster.run(secs(60));
         assert!(is_whole(&cluster));
     }
+}
+
+/// The furthest that nodes accept a generation ahead of their clocks.
+const YEAR_SECS: i32 = 365 * 24 * 3600;
+
+#[test]
+fn a_node_refutes_that_it_has_left_whatever_generation_was_forged() {
+    for (seed, ahead) in [0, 61, YEAR_SECS / 2, YEAR_SECS - 1, YEAR_SECS].into_iter().enumerate() {
+        let mut cluster = Cluster::of(4, 8.0, SOUND, seed as u64);
+        // No two clocks are the same.
+        cluster.kill(3);
+        cluster.clocks_ahead.insert(3, -3600);
+        cluster.start(3, &Move::normal(3));
+        cluster.until(secs(20), Cluster::is_converged);
+        // Not even in the end does anybody accept a generation without bound.
+        for _ in 0..3 {
+            let mut forged = EndpointState::new(cluster.now_secs() + ahead);
+            forged.set(MOVE_STATE, &Move::Left(token(3)).format(Partitioner::Random));
+            for deceived in [1, 2] {
+                cluster.forge(deceived, 3, forged.clone());
+            }
+            cluster.run(secs(1));
+            cluster.until(secs(20), Cluster::is_converged);
+            assert!(cluster.view(4).0.is_member(ip(3)), "{ahead} s ahead");
+        }
+        let generation = cluster.gossiper(3).generation();
+        assert!(generation <= cluster.now_secs() + YEAR_SECS, "{generation}");
+    }
+}
+
+#[test]
+fn a_node_that_was_started_once_with_its_clock_ahead_comes_back() {
+    let mut cluster = Cluster::of(3, 8.0, SOUND, 13);
+    cluster.kill(3);
+    cluster.clocks_ahead.insert(3, 3 * YEAR_SECS);
+    cluster.start(3, &Move::normal(3));
+    cluster.run(secs(60));
+    assert!(!cluster.sees_alive(1, 3) && !cluster.sees_alive(2, 3));
+    // As long as its clock is wrong it says so, and does not hide that.
+    let conflict = cluster.gossiper(3).generation_conflict();
+    let Some(GenerationConflict::Refused { is_clock_right: false, .. }) = conflict else {
+        panic!("{conflict:?}")
+    };
+    cluster.kill(3);
+    cluster.clocks_ahead.clear();
+    cluster.start(3, &Move::normal(3));
+    cluster.until(secs(5), |cluster| cluster.gossiper(3).generation_conflict().is_some());
+    cluster.until(secs(40), Cluster::is_converged);
+    assert_eq!(cluster.gossiper(3).generation_conflict(), None);
+    // Also after the next start.
+    cluster.kill(3);
+    cluster.run(secs(2));
+    cluster.start(3, &Move::normal(3));
+    cluster.until(secs(20), Cluster::is_converged);
+    assert!(cluster.gossiper(3).generation() < cluster.now_secs() + 60);
+}
+
+#[test]
+fn a_node_whose_first_start_was_with_its_clock_ahead_comes_in() {
+    let mut cluster = Cluster::of(2, 8.0, SOUND, 14);
+    cluster.clocks_ahead.insert(3, 3 * YEAR_SECS);
+    cluster.start(3, &Move::normal(3));
+    cluster.run(secs(20));
+    cluster.kill(3);
+    cluster.clocks_ahead.clear();
+    cluster.start(3, &Move::normal(3));
+    cluster.until(secs(40), Cluster::is_converged);
+    assert_eq!(cluster.view(1).0.ring.len(), 3);
 }
 
 proptest! {

@@ -1,12 +1,12 @@
 //! The rules of gossip one by one, with gossipers in hand.
 
-use crate::gossip::admission::{MAX_ENDPOINTS, MAX_VALUE_LENGTH};
+use crate::gossip::admission::{MAX_ENDPOINTS, MAX_STRANGERS, MAX_VALUE_LENGTH};
 use crate::gossip::message::tests::arb_message;
 use crate::gossip::{
-    Digest, EXTENSIONS_STATE, Effects, EndpointState, GossipEvent, GossipMessage, Gossiper,
-    GossiperOptions, LOAD_STATE, MOVE_STATE, Refusal,
+    Digest, EXTENSIONS_STATE, Effects, EndpointState, GenerationConflict, GossipEvent,
+    GossipMessage, Gossiper, GossiperOptions, LOAD_STATE, MOVE_STATE, Refusal,
 };
-use crate::ring::Partitioner;
+use crate::ring::{Partitioner, Token};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -134,6 +134,71 @@ fn a_newcomer_learns_all_in_the_round_trip_with_a_seed() {
     assert_eq!(lines(&events, ip(3)), ["InetAddress /10.0.0.2 is now UP"]);
 }
 
+/// A node that has lost its disk, and begins without a place.
+fn wiped(last: u8, seeds: &[u8]) -> Gossiper {
+    let mut node = node_of("Test Cluster", last, seeds, 200);
+    node.set_state(MOVE_STATE, "").unwrap();
+    node.ask_first();
+    node
+}
+
+fn remembered(by: u8, token: u8) -> (IpAddr, Token) {
+    (ip(by), Partitioner::Random.parse_token(&token.to_string()).unwrap())
+}
+
+#[test]
+fn a_wiped_node_hears_of_its_token_before_others_hear_of_its_new_start() {
+    let (mut a, mut b) = (node(1, &[1]), node(2, &[1]));
+    round(&mut [&mut b, &mut a], secs(1));
+    let mut b = wiped(2, &[1]);
+    for time in 2..5 {
+        round(&mut [&mut b, &mut a], secs(time));
+        round(&mut [&mut a, &mut b], secs(time));
+    }
+    assert_eq!(b.remembered(), Some(&remembered(1, 2)));
+    assert!(b.is_alive(ip(1)), "it knows the others");
+    assert_eq!(a.state(ip(2)).unwrap().generation, 100);
+    // The node has decided how it goes on.
+    b.show();
+    round(&mut [&mut b, &mut a], secs(5));
+    assert_eq!((b.remembered(), a.state(ip(2)).unwrap().generation), (None, 200));
+}
+
+#[test]
+fn a_wiped_node_without_seeds_hears_of_its_token_from_the_first_peer() {
+    let (mut a, mut b) = (node(1, &[1]), node(2, &[1]));
+    round(&mut [&mut b, &mut a], secs(1));
+    let mut b = wiped(2, &[2]);
+    assert_eq!(b.start(secs(2)).messages, [], "it has nobody to ask");
+    for time in 2..20 {
+        round(&mut [&mut a, &mut b], secs(time));
+    }
+    assert_eq!(b.remembered(), Some(&remembered(1, 2)));
+    assert_eq!(a.state(ip(2)).unwrap().generation, 100);
+}
+
+#[test]
+fn a_node_of_which_nobody_remembers_a_token_is_known_after_one_round_trip() {
+    let (mut a, mut b) = (node(1, &[1]), wiped(2, &[1]));
+    round(&mut [&mut b, &mut a], secs(1));
+    assert_eq!((b.remembered(), a.state(ip(2)).unwrap().generation), (None, 200));
+    // One that has left, and begins again.
+    b.set_state(MOVE_STATE, "LEFT,2").unwrap();
+    round(&mut [&mut b, &mut a], secs(2));
+    let mut b = node_of("Test Cluster", 2, &[1], 300);
+    b.ask_first();
+    round(&mut [&mut b, &mut a], secs(3));
+    round(&mut [&mut b, &mut a], secs(4));
+    assert_eq!((b.remembered(), a.state(ip(2)).unwrap().generation), (None, 300));
+    // One that was removed.
+    a.forget(ip(2), secs(4));
+    let mut b = node_of("Test Cluster", 2, &[1], 400);
+    b.ask_first();
+    round(&mut [&mut b, &mut a], secs(40));
+    round(&mut [&mut b, &mut a], secs(41));
+    assert_eq!((b.remembered(), a.state(ip(2)).unwrap().generation), (None, 400));
+}
+
 #[test]
 fn a_saved_ring_is_known_after_one_round_trip_with_anybody_of_it() {
     let (mut a, mut b, mut c) = (node(1, &[9]), node(2, &[1]), node(3, &[9]));
@@ -246,6 +311,22 @@ fn silence_convicts_and_a_heartbeat_revives() {
 }
 
 #[test]
+fn many_digests_of_one_heartbeat_count_once() {
+    let mut a = node(1, &[]);
+    for second in 1..=60 {
+        let digests = vec![Digest { endpoint: ip(2), generation: 100, max_version: second }];
+        for from in 10..40 {
+            let cluster_name = "Test Cluster".to_owned();
+            let syn = GossipMessage::Syn { cluster_name, digests: digests.clone() };
+            a.receive(ip(from), syn, secs(second as u64));
+        }
+        tell(&mut a, 2, state(100, second, &[]), secs(second as u64));
+    }
+    (61..68).for_each(|second| drop(a.tick(secs(second))));
+    assert!(a.is_alive(ip(2)), "phi {:?}", a.phi(ip(2), secs(67)));
+}
+
+#[test]
 fn nobody_is_convicted_for_a_pause_of_the_observer() {
     let mut a = node(1, &[]);
     for second in 1..=30 {
@@ -290,7 +371,7 @@ fn a_removed_endpoint_is_not_asked_for() {
 }
 
 #[test]
-fn a_generation_that_others_remember_is_exceeded_unless_it_is_ahead_of_the_clock() {
+fn a_generation_that_others_remember_is_exceeded_unless_nobody_can_have_accepted_it() {
     let mut a = node(1, &[]);
     let remembered = NOW_SECS as i32;
     let events = tell(&mut a, 1, state(remembered, 1, &[]), secs(1));
@@ -298,20 +379,85 @@ fn a_generation_that_others_remember_is_exceeded_unless_it_is_ahead_of_the_clock
     assert_eq!(a.generation(), remembered + 1);
     assert_eq!(tell(&mut a, 1, state(remembered, 999, &[]), secs(1)), []);
 
-    let ahead = remembered + 3600;
-    let told = GossipEvent::OwnGenerationAhead {
-        remembered: ahead,
-        until_secs: i64::from(ahead) + 1 - 60,
-    };
+    // As far as others accept, and by the difference of clocks beyond that.
+    let (year, day) = (365 * 24 * 3600, 24 * 3600);
+    let greatest = remembered + year + day;
+    let events = tell(&mut a, 1, state(greatest, 1, &[]), secs(1));
+    assert_eq!(events, [GossipEvent::OwnGenerationRaised { generation: greatest + 1 }]);
+
+    let ahead = greatest + 3600;
+    let until_secs = NOW_SECS + 3600 + 1;
+    let conflict = GenerationConflict::Ahead { remembered: ahead, until_secs };
+    let told = GossipEvent::GenerationConflict(conflict.clone());
     assert_eq!(tell(&mut a, 1, state(ahead, 1, &[]), secs(2)), [told]);
     assert_eq!(tell(&mut a, 1, state(ahead, 2, &[]), secs(3)), [], "told once");
-    for second in 3..3600 {
+    assert_eq!(a.generation_conflict(), Some(conflict));
+    for second in 3..3601 {
         a.tick(secs(second));
     }
-    let events = tell(&mut a, 1, state(ahead, 3, &[]), secs(3600));
+    assert_eq!(a.generation_conflict(), None, "nobody has said so for long");
+    let events = tell(&mut a, 1, state(ahead, 3, &[]), secs(3601));
     assert_eq!(events, [GossipEvent::OwnGenerationRaised { generation: ahead + 1 }]);
-    let events = tell(&mut a, 1, state(i32::MAX, 3, &[]), secs(3600));
-    assert!(matches!(events[..], [GossipEvent::OwnGenerationAhead { .. }]));
+    let events = tell(&mut a, 1, state(i32::MAX, 3, &[]), secs(3601));
+    assert!(matches!(events[..], [GossipEvent::GenerationConflict(_)]));
+}
+
+/// Lets seconds pass in which a node refuses the generation of another, and a third one does so as
+/// well or has accepted it.
+fn refused(accepted: bool) -> (Gossiper, Vec<GossipEvent>) {
+    let mut a = node_of("Test Cluster", 1, &[], 2_000_000_000);
+    let mut events = Vec::new();
+    for second in 1..15 {
+        let now = secs(second);
+        for other in [2, 3] {
+            let heartbeat = (ip(other), state(100, second as i32, &[]));
+            let refuses = !(accepted && other == 3);
+            let known = if refuses { 90 } else { a.generation() };
+            let wanted =
+                (!refuses).then(|| Digest { endpoint: ip(1), generation: known, max_version: 0 });
+            let states = vec![heartbeat, (ip(1), EndpointState::new(known))];
+            let ack = GossipMessage::Ack { wanted: wanted.into_iter().collect(), states };
+            events.extend(a.receive(ip(other), ack, now).events);
+        }
+        events.extend(a.tick(now).events);
+    }
+    (a, events)
+}
+
+#[test]
+fn a_generation_that_all_refuse_is_lowered_to_the_time() {
+    let (a, events) = refused(false);
+    let lowered = events.iter().find_map(|event| match event {
+        GossipEvent::OwnGenerationLowered { generation } => Some(*generation),
+        _ => None,
+    });
+    assert_eq!(lowered, Some(a.generation()));
+    assert!((NOW_SECS as i32..NOW_SECS as i32 + 20).contains(&a.generation()));
+    let told = events.iter().filter(|it| matches!(it, GossipEvent::GenerationConflict(_)));
+    assert_eq!(told.count(), 1);
+}
+
+#[test]
+fn the_end_of_a_refusal_is_told_and_late_news_of_an_earlier_start_are_none() {
+    let mut a = node_of("Test Cluster", 1, &[], 2_000_000_000);
+    tell(&mut a, 9, state(100, 1, &[]), secs(1));
+    assert_eq!(tell(&mut a, 1, state(1_900_000_000, 7, &[]), secs(1)), []);
+    let refusal = tell(&mut a, 1, EndpointState::new(90), secs(1));
+    assert!(matches!(refusal[..], [GossipEvent::GenerationConflict(_)]) && a.is_refused());
+    let digest = Digest { endpoint: ip(1), generation: a.generation(), max_version: 0 };
+    let ack = GossipMessage::Ack { wanted: vec![digest], states: Vec::new() };
+    a.receive(ip(9), ack, secs(1));
+    assert!(!a.is_refused());
+    assert_eq!(a.tick(secs(2)).events, [GossipEvent::OwnGenerationAccepted]);
+    assert_eq!(a.tick(secs(3)).events, []);
+}
+
+#[test]
+fn a_generation_that_some_have_accepted_stays() {
+    let (a, _) = refused(true);
+    assert_eq!(a.generation(), 2_000_000_000);
+    let line = a.generation_conflict().unwrap().to_string();
+    assert!(line.starts_with("/10.0.0.2 takes this node for dead"), "{line}");
 }
 
 #[test]
@@ -336,9 +482,13 @@ fn a_generation_that_cannot_be_makes_nobody_deaf() {
     let digest = Digest { endpoint: ip(2), generation: i32::MAX, max_version: 9 };
     let digests = vec![digest];
     let syn = GossipMessage::Syn { cluster_name: "Test Cluster".to_owned(), digests };
-    let answer = a.receive(ip(9), syn, secs(4)).messages;
+    let answer = a.receive(ip(9), syn.clone(), secs(4)).messages;
     let nothing = GossipMessage::Ack { wanted: Vec::new(), states: Vec::new() };
     assert_eq!(answer[0], (ip(9), nothing), "it is not asked for");
+    let answer = a.receive(ip(2), syn, secs(4)).messages;
+    let refusal = vec![(ip(2), EndpointState::new(100))];
+    let refusal = GossipMessage::Ack { wanted: Vec::new(), states: refusal };
+    assert_eq!(answer[0], (ip(2), refusal), "it hears which generation of it is known");
     assert_eq!(a.endpoints().count(), 2);
     assert_eq!(tell(&mut a, 2, state(101, 1, &[]), secs(5)).len(), 1, "heard as ever");
 
@@ -390,20 +540,67 @@ fn a_message_causes_few_lines_however_many_states_it_has() {
     assert_eq!(node.state(ip(2)).unwrap().states.len(), 16);
 }
 
+/// Tells a node of 5000 endpoints with these states. Returns what it refuses.
+fn crowd(node: &mut Gossiper, net: u8, states: &[(&str, &str)]) -> Vec<Refusal> {
+    let addresses = (0..5000u16).map(|n| IpAddr::from([10, net, (n >> 8) as u8, n as u8]));
+    let states = addresses.map(|address| (address, state(1, 1, states))).collect();
+    let events = node.receive(ip(9), GossipMessage::Ack2 { states }, secs(1)).events;
+    let refusals = events.into_iter().filter_map(|event| match event {
+        GossipEvent::Refused { refusal, .. } => Some(refusal),
+        _ => None,
+    });
+    refusals.collect()
+}
+
 #[test]
 fn a_ring_has_bounds() {
     let mut a = node(1, &[]);
-    let addresses = (0..5000u16).map(|n| IpAddr::from([10, 1, (n >> 8) as u8, n as u8]));
-    let states = addresses.map(|address| (address, state(1, 1, &[]))).collect();
-    let events = a.receive(ip(9), GossipMessage::Ack2 { states }, secs(1)).events;
-    assert_eq!(a.endpoints().count(), MAX_ENDPOINTS + 1);
-    let refused: Vec<_> = events.into_iter().filter(is_refused).collect();
-    let [GossipEvent::Refused { refusal: Refusal::TooManyEndpoints, .. }] = &refused[..] else {
-        panic!("{refused:?}")
-    };
+    assert_eq!(crowd(&mut a, 1, &[]), [Refusal::TooManyStrangers]);
+    assert_eq!(a.endpoints().count(), MAX_STRANGERS + 1);
+    assert_eq!(crowd(&mut a, 2, &[(MOVE_STATE, "BOOT,7")]), [Refusal::TooManyEndpoints]);
+    assert_eq!(a.endpoints().count(), MAX_ENDPOINTS + MAX_STRANGERS + 1);
     // There is room again when they are forgotten.
     a.tick(secs(20));
     assert_eq!(tell(&mut a, 2, state(1, 1, &[]), secs(21)).len(), 1);
+}
+
+#[test]
+fn endpoints_without_a_place_do_not_lock_members_out() {
+    let mut a = node(1, &[]);
+    a.preload([ip(2)]);
+    crowd(&mut a, 1, &[]);
+    let syn = |from: u8, listed: &[u8]| {
+        let digest = |last: &u8| Digest { endpoint: ip(*last), generation: 1, max_version: 1 };
+        let digests = listed.iter().map(digest).collect();
+        (ip(from), GossipMessage::Syn { cluster_name: "Test Cluster".to_owned(), digests })
+    };
+    // Both who comes with a place and who had one are asked for, and taken.
+    for (from, message) in [syn(2, &[2]), syn(3, &[3])] {
+        let answers = a.receive(from, message, secs(1)).messages;
+        let [(_, GossipMessage::Ack { wanted, .. }), (_, GossipMessage::Syn { .. })] = &answers[..]
+        else {
+            panic!("{answers:?}")
+        };
+        assert_eq!(wanted.len(), 1);
+    }
+    tell(&mut a, 2, state(1, 1, &[]), secs(1));
+    tell(&mut a, 3, state(1, 1, &[(MOVE_STATE, "BOOT,3")]), secs(1));
+    assert!(a.state(ip(2)).is_some() && a.state(ip(3)).is_some());
+}
+
+#[test]
+fn a_node_that_had_a_place_is_remembered_before_others() {
+    let mut a = node(1, &[]);
+    let left = || state(100, 5, &[(MOVE_STATE, "LEFT,2")]);
+    tell(&mut a, 2, left(), secs(1));
+    for _ in 0..3 {
+        crowd(&mut a, 1, &[]);
+        a.tick(secs(20));
+        crowd(&mut a, 2, &[]);
+        a.tick(secs(40));
+    }
+    tell(&mut a, 2, left(), secs(100));
+    assert!(a.state(ip(2)).is_none(), "old news");
 }
 
 #[test]

@@ -18,6 +18,7 @@ use super::key::check_end;
 use super::key::read_key;
 use super::mutation;
 use crate::base::bytes::ByteReader;
+use crate::base::context::RequestContext;
 use crate::base::java::JavaReader;
 use crate::config::settings::SYSTEM_KEYSPACE;
 use crate::model::cell::CellParts;
@@ -36,8 +37,12 @@ const DELETION_BYTES: usize = 4 + 8;
 /// What stands between name and value of a column.
 const FLAG_AND_TIMESTAMP_BYTES: usize = 1 + 8;
 
-/// Reads a row of a bulk load, which then may be applied as it is.
-pub fn decode_binary(body: &[u8], schema: &Schema) -> Result<RowMutation, BodyError> {
+/// Reads a row of a bulk load, which then may be applied as it is. Its memory is that of `context`.
+pub fn decode_binary(
+    body: &[u8],
+    schema: &Schema,
+    context: &RequestContext,
+) -> Result<RowMutation, BodyError> {
     let mut reader = ByteReader::new(body);
     let keyspace = reader.utf()?;
     if keyspace == SYSTEM_KEYSPACE {
@@ -45,7 +50,7 @@ pub fn decode_binary(body: &[u8], schema: &Schema) -> Result<RowMutation, BodyEr
     }
     let key = read_key(&mut reader)?;
     let mut builder = MutationBuilder::new(schema, &keyspace, key.as_bytes());
-    let mut room = Room::for_body(body);
+    let mut room = Room::to_apply(body, context);
     let mut families = 0;
     for _ in 0..reader.count(LEAST_FAMILY_BYTES)? {
         reader.utf()?;
@@ -133,15 +138,20 @@ mod tests {
         // What follows the names of types and comparators is the same in both.
         let row_at = sent.len() - (4 + 8 + 4 + 2 + 2 + 1 + 8 + 4 + 6);
         let row = [&[0, 0, 0, 2, 9, 9, 0, 0, 0, 0][..], &sent[row_at..]].concat();
-        let read = decode_binary(&body(&row, "Standard1"), &schema).unwrap();
+        let read =
+            decode_binary(&body(&row, "Standard1"), &schema, &RequestContext::default()).unwrap();
         assert_eq!(read.families.len(), 1);
         assert_eq!(read.families[0].deletion, Deletion::at(3, 7));
         assert_eq!(read.families[0].cells, [Cell::live(b"", b"c1", b"value1", 1000)]);
-        let error = decode_binary(&body(&row, "Other"), &schema).unwrap_err();
+        let error =
+            decode_binary(&body(&row, "Other"), &schema, &RequestContext::default()).unwrap_err();
         assert!(error.to_string().contains("Keyspace1.Other is not configured"), "{error}");
         let whole = body(&row, "Standard1");
         for length in 0..whole.len() {
-            assert!(decode_binary(&whole[..length], &schema).is_err(), "{length}");
+            assert!(
+                decode_binary(&whole[..length], &schema, &RequestContext::default()).is_err(),
+                "{length}"
+            );
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What can be wrong with a body.
 
 use crate::base::bytes::Malformed;
+use crate::base::context::TooLarge;
 use crate::base::java::TooLong;
 use crate::model::original::ColumnError;
 use crate::model::schema::ColumnFamilySchema;
@@ -70,6 +71,9 @@ pub enum BodyError {
     /// Super columns with long names and very many columns.
     #[error("the columns would take more than {0} bytes of memory")]
     TooLarge(usize),
+    /// The memory that all requests share is used up.
+    #[error(transparent)]
+    NoMemory(#[from] TooLarge),
 }
 
 /// In what two column families of one name can differ.

@@ -9,6 +9,7 @@
 
 use super::error::{BodyError, EncodeError, FamilyPart};
 use crate::base::bytes::ByteReader;
+use crate::base::context::RequestContext;
 use crate::base::java::{JavaReader, JavaWriter};
 use crate::model::cell::{Cell, CellParts, CellState};
 use crate::model::deletion::Deletion;
@@ -28,19 +29,29 @@ const LEAST_ROOM_BYTES: usize = 32 << 20;
 
 /// Bytes that the columns of a message may yet take.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct Room<'a> {
     all: usize,
     left: usize,
+    /// Whose memory they take, if a request needs them until it is done.
+    context: Option<&'a RequestContext>,
 }
 
-impl Room {
+impl<'a> Room<'a> {
     pub(super) fn for_body(body: &[u8]) -> Self {
         let all = body.len().saturating_mul(ROOM_FACTOR).max(LEAST_ROOM_BYTES);
-        Self { all, left: all }
+        Self { all, left: all, context: None }
+    }
+
+    /// The same for columns that are applied: they are copied once.
+    pub(super) fn to_apply(body: &[u8], context: &'a RequestContext) -> Self {
+        Self { context: Some(context), ..Self::for_body(body) }
     }
 
     fn take(&mut self, bytes: usize) -> Result<(), BodyError> {
         self.left = self.left.checked_sub(bytes).ok_or(BodyError::TooLarge(self.all))?;
+        if let Some(context) = self.context {
+            context.take(2 * (bytes + size_of::<Cell>()))?;
+        }
         Ok(())
     }
 }
@@ -121,7 +132,7 @@ pub(super) fn read_name(reader: &mut ByteReader<'_>) -> Result<String, BodyError
 pub(super) fn read_version(
     reader: &mut ByteReader<'_>,
     family: &ColumnFamilySchema,
-    room: &mut Room,
+    room: &mut Room<'_>,
 ) -> Result<RowVersion, BodyError> {
     let theirs = read_name(reader)?;
     if theirs.is_empty() {
@@ -158,7 +169,7 @@ pub(super) fn in_order(family: &ColumnFamilySchema, mut cells: Vec<Cell>) -> Vec
 pub(super) fn read_family(
     reader: &mut ByteReader<'_>,
     family: &ColumnFamilySchema,
-    room: &mut Room,
+    room: &mut Room<'_>,
     take: &mut dyn FnMut(CellParts<'_>),
 ) -> Result<Deletion, BodyError> {
     check_types(reader, family)?;
@@ -169,7 +180,7 @@ pub(super) fn read_family(
 pub(super) fn read_row(
     reader: &mut ByteReader<'_>,
     family: &ColumnFamilySchema,
-    room: &mut Room,
+    room: &mut Room<'_>,
     take: &mut dyn FnMut(CellParts<'_>),
 ) -> Result<Deletion, BodyError> {
     let refused = |error| BodyError::columns(family, error);

@@ -9,6 +9,7 @@ use super::error::{BodyError, EncodeError};
 use super::family::{self, Room};
 use super::key::{check_end, put_key, read_key};
 use crate::base::bytes::ByteReader;
+use crate::base::context::RequestContext;
 use crate::base::java::{JavaReader, JavaWriter};
 use crate::config::settings::SYSTEM_KEYSPACE;
 use crate::model::cell::{Cell, CellParts, CellState};
@@ -50,10 +51,14 @@ fn by_family(mutation: &RowMutation) -> Vec<(FamilyId, Deletion, Vec<Cell>)> {
     parts
 }
 
-/// Reads a write to one row, which then may be applied as it is.
-pub fn decode_mutation(body: &[u8], schema: &Schema) -> Result<RowMutation, BodyError> {
+/// Reads a write to one row, which then may be applied as it is. Its memory is that of `context`.
+pub fn decode_mutation(
+    body: &[u8],
+    schema: &Schema,
+    context: &RequestContext,
+) -> Result<RowMutation, BodyError> {
     let mut reader = ByteReader::new(body);
-    let mut room = Room::for_body(body);
+    let mut room = Room::to_apply(body, context);
     let keyspace = reader.utf()?;
     if keyspace == SYSTEM_KEYSPACE {
         return Err(BodyError::SystemKeyspace(keyspace.into_owned()));

@@ -1,6 +1,7 @@
 //! Bodies as nodes of 0.6.13 sent them, and laws for all others.
 
 use super::*;
+use crate::base::context::RequestContext;
 use crate::model::cell::Cell;
 use crate::model::comparator::Comparator;
 use crate::model::deletion::Deletion;
@@ -84,9 +85,11 @@ fn again(message: &Message<'_>, request: Option<&Message<'_>>) -> Vec<u8> {
     let (schema, random) = (schema(), Partitioner::Random);
     let body = message.body;
     match (message.verb, request.map(|request| request.verb)) {
-        (Verb::Mutation | Verb::ReadRepair, _) => {
-            encode_mutation(&decode_mutation(body, &schema).unwrap(), &schema).unwrap()
-        }
+        (Verb::Mutation | Verb::ReadRepair, _) => encode_mutation(
+            &decode_mutation(body, &schema, &RequestContext::default()).unwrap(),
+            &schema,
+        )
+        .unwrap(),
         (Verb::Read, _) => ReadCommand::decode(body, &schema).unwrap().encode(&schema).unwrap(),
         (Verb::RangeSlice, _) => {
             let command = RangeCommand::decode(body, &schema, random).unwrap();
@@ -263,7 +266,9 @@ fn a_peer_of_another_configuration_is_told_apart() {
     let schema = schema();
     let recorded = recorded();
     let body = |name: &str| Message::decode(&recorded[name]).unwrap().body.to_vec();
-    let refused = |body: &[u8]| decode_mutation(body, &schema).unwrap_err().to_string();
+    let refused = |body: &[u8]| {
+        decode_mutation(body, &schema, &RequestContext::default()).unwrap_err().to_string()
+    };
     let (standard, grouped) = (body("mutation 1"), body("mutation 3"));
     for (body, text) in [
         (
@@ -311,7 +316,11 @@ fn names_are_those_of_their_family() {
     let with = |family: FamilyId, cell: Cell| {
         let mut builder = MutationBuilder::new(&schema, "Keyspace1", b"k");
         builder.family(family).cell(&cell);
-        decode_mutation(&encode_mutation(&builder.finish(), &schema).unwrap(), &schema)
+        decode_mutation(
+            &encode_mutation(&builder.finish(), &schema).unwrap(),
+            &schema,
+            &RequestContext::default(),
+        )
     };
     let live = |super_name, name| Cell::live(super_name, name, b"v", 1);
     assert!(with(STANDARD, live(b"", b"n")).is_ok());
@@ -361,7 +370,7 @@ fn a_mutation_that_does_nothing_is_one() {
     let schema = schema();
     let nothing = MutationBuilder::new(&schema, "Keyspace1", b"key1").finish();
     let body = encode_mutation(&nothing, &schema).unwrap();
-    let read = decode_mutation(&body, &schema).unwrap();
+    let read = decode_mutation(&body, &schema, &RequestContext::default()).unwrap();
     assert_eq!((read.keyspace().as_ref(), read.key.as_bytes()), ("Keyspace1", &b"key1"[..]));
     assert!(read.families.is_empty());
 }
@@ -492,7 +501,10 @@ fn effect(mutation: &RowMutation) -> BTreeMap<FamilyId, RowVersion> {
 /// Decodes the bytes as everything they could be.
 fn decode_all(body: &[u8]) {
     let schema = schema();
-    let _ = (decode_mutation(body, &schema), ReadCommand::decode(body, &schema));
+    let _ = (
+        decode_mutation(body, &schema, &RequestContext::default()),
+        ReadCommand::decode(body, &schema),
+    );
     let _ = WriteResponse::decode(body);
     for partitioner in Partitioner::ALL {
         let _ = RangeCommand::decode(body, &schema, partitioner);
@@ -508,7 +520,7 @@ proptest! {
     fn mutations_are_read_back(mutation in mutation()) {
         let schema = schema();
         let body = encode_mutation(&mutation, &schema).unwrap();
-        let read = decode_mutation(&body, &schema).unwrap();
+        let read = decode_mutation(&body, &schema, &RequestContext::default()).unwrap();
         prop_assert_eq!(&read.key, &mutation.key);
         prop_assert_eq!(effect(&read), effect(&mutation));
         prop_assert_eq!(encode_mutation(&read, &schema).unwrap(), body);

@@ -3,16 +3,21 @@
 use super::Shared;
 use super::reader;
 use super::worker::Workers;
+use crate::base::machine::ConnectionKind::Peer;
+use crate::base::seats::{Seat, Seats};
 use crate::net::transport::Inbound;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Connections that the kernel completes while they wait to be accepted.
 const BACKLOG: u32 = 1024;
+
+/// Connections of one address that none of another address displaces: a node has one for each
+/// channel and for each file under way.
+const MAX_SHARE: usize = 16;
 
 /// Pause after the machine refused to accept a connection, as when file descriptors run out: it
 /// stays in the backlog, and another attempt at once would only burn the processor.
@@ -45,7 +50,8 @@ async fn accept_all(
     workers: Workers,
     inbound: Arc<dyn Inbound>,
 ) {
-    let permits = Arc::new(Semaphore::new(shared.options.max_inbound));
+    let (limit, clock) = (shared.options.max_inbound, Arc::clone(&shared.clock));
+    let mut seats = Seats::new(limit, clock, shared.stop.clone());
     loop {
         let accepted = listener.accept().await.and_then(|(stream, peer)| {
             // It may go to another thread.
@@ -53,12 +59,9 @@ async fn accept_all(
         });
         match accepted {
             Ok((stream, peer)) => {
-                if let Ok(permit) = Arc::clone(&permits).try_acquire_owned() {
+                if let Some(seat) = admit(&mut seats, peer, &shared).await {
                     let (shared, inbound) = (Arc::clone(&shared), Arc::clone(&inbound));
-                    workers.spawn(serve(stream, peer, permit, shared, inbound));
-                } else {
-                    let line = "closing a connection from another node: there are too many";
-                    shared.reporter.warn(peer.ip(), format_args!("{line} ({peer})"));
+                    workers.spawn(serve(stream, seat, shared, inbound));
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -72,19 +75,38 @@ async fn accept_all(
     }
 }
 
+/// A seat for a new connection, unless its address may not connect or there is no room.
+async fn admit(seats: &mut Seats, peer: SocketAddr, shared: &Shared) -> Option<Arc<Seat>> {
+    let (address, log) = (peer.ip().to_canonical(), &shared.reporter);
+    let is_own = address == shared.options.listen.ip();
+    if !is_own && !shared.options.peer_networks.admit(address) {
+        log.warn(address, format_args!("refusing {peer} at StoragePort: not in PeerNetworks"));
+        return None;
+    }
+    if seats.are_taken() || Peer.files_lacking() > 0 {
+        seats.settle().await;
+        let Some(ended) = seats.end_idle_of_largest(MAX_SHARE) else {
+            let line = "closing the new connection of another node: too many are open";
+            log.warn(address, format_args!("{line} ({peer})"));
+            return None;
+        };
+        let line = "closing an idle connection for a new one: no other address has so many";
+        log.warn(ended.peer.ip(), format_args!("{line} ({})", ended.peer));
+    }
+    Some(seats.seat(peer))
+}
+
 async fn serve(
     stream: std::net::TcpStream,
-    peer: SocketAddr,
-    permit: OwnedSemaphorePermit,
+    seat: Arc<Seat>,
     shared: Arc<Shared>,
     inbound: Arc<dyn Inbound>,
 ) {
     match TcpStream::from_std(stream) {
         Ok(stream) => {
-            let stop = shared.stop.clone();
-            stop.run_until_cancelled(reader::run(stream, peer, &shared, &*inbound)).await;
+            let read = reader::run(stream, &seat, &shared, &*inbound);
+            seat.end().run_until_cancelled(read).await;
         }
-        Err(error) => log::debug!("closing the connection of {peer}: {error}"),
+        Err(error) => log::debug!("closing the connection of {}: {error}", seat.peer()),
     }
-    drop(permit);
 }

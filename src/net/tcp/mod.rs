@@ -24,12 +24,15 @@ mod tests;
 mod worker;
 mod writer;
 
-use super::frame::FILE_HEAD;
-use super::report::Reporter;
+use super::LOG_INTERVAL;
+use super::frame::{FILE_HEAD, MAX_FRAME_BYTES};
 use super::transport::{Doing, FileConnection, Inbound, PeerStats, Transport};
 use super::verb::Channel;
 use crate::base::budget::Budget;
 use crate::base::clock::Clock;
+use crate::base::intake::Intake;
+use crate::base::limited_log::LimitedLog;
+use crate::config::networks::PeerNetworks;
 use peer::{Peer, Peers};
 use queue::Pushed;
 use std::io;
@@ -58,10 +61,18 @@ pub struct TcpOptions {
     pub max_queued_bytes: usize,
     /// Most peers. The address of a peer is whatever a message says, so that there has to be one.
     pub max_peers: usize,
-    /// Most connections from others; further ones are closed.
+    /// Most connections from others. A further one takes the place of an idle one of the address
+    /// that has the most of them.
     pub max_inbound: usize,
-    /// Memory for what has arrived in part, over all connections; one that needs more is closed.
-    pub receive_budget: Arc<Budget>,
+    /// `PeerNetworks`: where others may connect from.
+    pub peer_networks: PeerNetworks,
+    /// Memory for messages that have arrived in part and for those that wait to be sent, over all
+    /// connections. Others may take from it as well.
+    pub memory: Arc<Budget>,
+    /// How long a message may wait for memory, before its connection is closed.
+    pub memory_wait: Duration,
+    /// A peer that sends nothing for so long in the middle of a message is cut off.
+    pub read_stall: Duration,
     /// How long an attempt to connect may take.
     pub connect_timeout: Duration,
     /// The shortest pause between two attempts.
@@ -83,7 +94,10 @@ impl TcpOptions {
             max_queued_bytes: 160 << 20,
             max_peers: 1024,
             max_inbound: 4096,
-            receive_budget: Budget::new(512 << 20),
+            peer_networks: PeerNetworks::default(),
+            memory: Budget::new(1 << 30),
+            memory_wait: Duration::from_secs(10),
+            read_stall: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(2),
             least_backoff: Duration::from_millis(100),
             greatest_backoff: Duration::from_secs(1),
@@ -113,9 +127,9 @@ pub enum StartError {
 struct Shared {
     options: TcpOptions,
     clock: Arc<dyn Clock>,
-    /// Bytes that readers hold.
-    receiving: Arc<Budget>,
-    reporter: Reporter,
+    /// Memory that readers hold.
+    receiving: Arc<Intake>,
+    reporter: LimitedLog<IpAddr>,
     peers: Peers,
     /// Cancelled when the node stops.
     stop: CancellationToken,
@@ -143,10 +157,13 @@ impl TcpTransport {
         });
         let (listener, address) =
             listening.map_err(|source| StartError::Listen { address: options.listen, source })?;
+        // What has arrived has to be executed, and answered.
+        let receiving = options.memory.part(options.memory.limit() / 4 * 3);
+        let queued = options.memory.part(options.memory.limit() / 2);
         let shared = Shared {
-            receiving: Arc::clone(&options.receive_budget),
-            reporter: Reporter::new(Arc::clone(&clock)),
-            peers: Peers::new(options.max_peers),
+            receiving: Intake::new(receiving, MAX_FRAME_BYTES, options.memory_wait),
+            reporter: LimitedLog::new("alexandra::net", Arc::clone(&clock), LOG_INTERVAL),
+            peers: Peers::new(options.max_peers, queued),
             options,
             clock,
             stop,

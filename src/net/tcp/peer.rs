@@ -2,6 +2,7 @@
 
 use super::Shared;
 use super::queue::{Pushed, Queue, QueueLimits, Queued};
+use crate::base::budget::Budget;
 use crate::net::frame::MAX_MESSAGE_BYTES;
 use crate::net::message::Message;
 use crate::net::transport::PeerStats;
@@ -47,7 +48,7 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    fn new(address: IpAddr) -> Self {
+    fn new(address: IpAddr, queued: &Arc<Budget>) -> Self {
         Self {
             address,
             checksums: AtomicBool::new(false),
@@ -60,9 +61,9 @@ impl Peer {
             dropped_late: Counter::default(),
             dropped_full: Counter::default(),
             dropped_large: Counter::default(),
-            ack: Queue::new(),
-            command: Queue::new(),
-            bulk: Queue::new(),
+            ack: Queue::new(queued),
+            command: Queue::new(queued),
+            bulk: Queue::new(queued),
         }
     }
 
@@ -137,11 +138,13 @@ fn too_large(message: &[u8], to: IpAddr) -> String {
 pub(super) struct Peers {
     by_address: RwLock<BTreeMap<IpAddr, Arc<Peer>>>,
     most: usize,
+    /// Memory for all queues.
+    queued: Arc<Budget>,
 }
 
 impl Peers {
-    pub(super) fn new(most: usize) -> Self {
-        Self { by_address: RwLock::default(), most }
+    pub(super) fn new(most: usize, queued: Arc<Budget>) -> Self {
+        Self { by_address: RwLock::default(), most, queued }
     }
 
     /// The peer of this address, if there is one.
@@ -168,7 +171,8 @@ impl Peers {
                 return None;
             }
         }
-        let peer = peers.entry(address).or_insert_with(|| Arc::new(Peer::new(address)));
+        let peer =
+            peers.entry(address).or_insert_with(|| Arc::new(Peer::new(address, &self.queued)));
         Some(Arc::clone(peer))
     }
 

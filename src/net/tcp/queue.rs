@@ -1,11 +1,18 @@
 //! What waits to be sent to one peer on one channel, and whose turn it is to send it.
 
 use super::batch::{BATCH_BYTES, Batch};
+use crate::base::budget::{Budget, Charge};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
+
+/// Bytes of a queue that take nothing of the budget.
+const FREE_BYTES: usize = 64 << 10;
+
+/// What a queue takes of the budget at a time, in bytes.
+const CHARGE_STEP: usize = 1 << 20;
 
 /// A message that waits.
 #[derive(Debug, Clone)]
@@ -57,6 +64,10 @@ pub(super) struct Queue {
 struct State {
     messages: VecDeque<Queued>,
     bytes: usize,
+    /// Bytes of the messages that are being written.
+    taken: usize,
+    /// Memory for both, in steps.
+    charge: Charge,
     phase: Phase,
     /// The connection, as long as there is one.
     stream: Option<Arc<TcpStream>>,
@@ -77,10 +88,13 @@ enum Phase {
 }
 
 impl Queue {
-    pub(super) fn new() -> Self {
+    /// An empty queue whose messages take their memory from this budget.
+    pub(super) fn new(budget: &Arc<Budget>) -> Self {
         let state = State {
             messages: VecDeque::new(),
             bytes: 0,
+            taken: 0,
+            charge: Charge::new(Arc::clone(budget)),
             phase: Phase::New,
             stream: None,
             batch: Some(Batch::default()),
@@ -105,7 +119,7 @@ impl Queue {
                     || state.bytes.saturating_add(length) > limits.bytes)
         };
         let mut late = 0;
-        while is_full(&state) {
+        while is_full(&state) || !state.has_memory_for(length) {
             match state.messages.pop_front_if(|front| front.deadline < now) {
                 Some(front) => state.bytes -= front.message.len(),
                 None => return (Pushed::Full, late),
@@ -182,6 +196,9 @@ impl Queue {
     pub(super) fn give_back(&self, turn: Turn, may_go_on: bool) -> Option<Turn> {
         let mut state = self.state();
         let is_sent = turn.batch.is_empty();
+        if is_sent {
+            state.set_taken(0);
+        }
         if is_sent && may_go_on && !state.messages.is_empty() && state.stream.is_some() {
             return Some(turn);
         }
@@ -207,6 +224,7 @@ impl Queue {
                 state.bytes += queued.message.len();
                 state.messages.push_front(queued);
             }
+            state.set_taken(0);
             Some(())
         });
         ended.await;
@@ -228,6 +246,7 @@ impl Queue {
                 taken.push(front);
             }
         }
+        state.set_taken(taken_bytes);
         (taken, late)
     }
 
@@ -237,6 +256,8 @@ impl Queue {
         let before = state.messages.len();
         state.messages.retain(|queued| queued.deadline >= now);
         state.bytes = state.messages.iter().map(|queued| queued.message.len()).sum();
+        let taken = state.taken;
+        state.set_taken(taken);
         (before - state.messages.len()) as u64
     }
 
@@ -276,6 +297,18 @@ impl Queue {
 }
 
 impl State {
+    /// Takes memory for a further message of this length, if there is any.
+    fn has_memory_for(&mut self, length: usize) -> bool {
+        let bytes = charged_bytes(self.bytes + length, self.taken);
+        bytes <= self.charge.bytes() || self.charge.try_set(bytes)
+    }
+
+    /// Notes how many bytes are being written, and gives back memory that is not needed any more.
+    fn set_taken(&mut self, bytes: usize) {
+        self.taken = bytes;
+        self.charge.set(charged_bytes(self.bytes, bytes));
+    }
+
     /// The turn, if there is a connection and nobody has it.
     fn take_turn(&mut self) -> Option<Turn> {
         let stream = Arc::clone(self.stream.as_ref()?);
@@ -283,9 +316,22 @@ impl State {
     }
 }
 
+/// Memory for messages that wait and for those that are being written, which are there twice. Few
+/// bytes count as none, and others in steps, so that seldom a message moves the budget.
+fn charged_bytes(waiting: usize, taken: usize) -> usize {
+    let bytes = waiting + 2 * taken;
+    if bytes <= FREE_BYTES { 0 } else { bytes.next_multiple_of(CHARGE_STEP) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const MB: usize = 1 << 20;
+
+    fn queue() -> Queue {
+        Queue::new(&Budget::new(10 * MB))
+    }
 
     fn queued(length: usize, deadline: u64) -> Queued {
         Queued { message: vec![0; length].into(), deadline: Duration::from_secs(deadline) }
@@ -313,7 +359,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_and_what_is_late_makes_room() {
-        let queue = Queue::new();
+        let queue = queue();
         // One that is too large may go alone.
         assert_eq!(push(&queue, queued(50, 1), 0), ("first", 0));
         assert_eq!(push(&queue, queued(1, 9), 1), ("full", 0));
@@ -332,6 +378,23 @@ mod tests {
         assert_eq!(push(&queue, queued(1, 9), 3), ("full", 0));
     }
 
+    #[test]
+    fn queues_hold_no_more_together_than_the_budget_gives() {
+        let budget = Budget::new(10 * MB);
+        let [one, other] = [(); 2].map(|()| Queue::new(&budget));
+        let limits = QueueLimits { messages: 9, bytes: 9 * MB };
+        let push = |queue: &Queue, length| {
+            !matches!(queue.push(queued(length, 9), at(0), limits).0, Pushed::Full)
+        };
+        assert!(push(&one, 6 * MB) && !push(&other, 5 * MB) && push(&other, 4 * MB));
+        assert_eq!(budget.used(), 10 * MB);
+        let (taken, _) = other.take(at(0));
+        assert_eq!(budget.used(), 14 * MB, "what is written is there twice");
+        assert!(push(&one, 0) && !push(&one, MB));
+        drop((taken, other));
+        assert_eq!(budget.used(), 6 * MB);
+    }
+
     #[tokio::test]
     async fn one_at_a_time_sends_and_what_was_not_sent_comes_first_again() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -340,7 +403,7 @@ mod tests {
         let push = |queue: &Queue, length: usize| {
             queue.push(queued(length, length as u64), at(0), limits).0
         };
-        let queue = Queue::new();
+        let queue = queue();
         assert!(matches!(push(&queue, 1), Pushed::First));
         assert!(matches!(push(&queue, 2), Pushed::Queued), "nothing is connected yet");
         queue.connected(Arc::new(stream));
@@ -366,7 +429,7 @@ mod tests {
     async fn whoever_has_the_turn_sends_what_others_queue_meanwhile() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let queue = Queue::new();
+        let queue = queue();
         assert_eq!(push(&queue, queued(1, 1), 0).0, "first");
         queue.take(at(0));
         queue.connected(Arc::new(stream));

@@ -1,12 +1,13 @@
 //! Reads what a peer sends on one connection.
 
 use super::Shared;
-use crate::base::budget::Charge;
-use crate::net::frame::{Frame, FrameError, FrameReader};
+use crate::base::intake::Unfinished;
+use crate::base::seats::Seat;
+use crate::net::frame::{Frame, FrameError, FrameReader, INITIAL_BYTES};
 use crate::net::transport::{Inbound, IncomingFile};
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
@@ -18,8 +19,13 @@ const MESSAGES_AT_A_TIME: usize = 256;
 enum Closed {
     #[error("{0}")]
     Frame(#[from] FrameError),
-    #[error("no memory is left for messages that have arrived in part")]
-    Budget,
+    #[error(
+        "messages that have arrived in part hold all memory that MemoryBudgetInMB leaves for them \
+         ({0} MB)"
+    )]
+    Budget(usize),
+    #[error("it has sent nothing of the rest of its message for {0:?}")]
+    Stalled(Duration),
     /// The rest of it is a file, which begins with these bytes.
     #[error("a file follows")]
     File(Vec<u8>),
@@ -32,11 +38,12 @@ enum Closed {
 /// file. However long nothing comes, it stays open.
 pub(super) async fn run(
     mut stream: TcpStream,
-    peer: SocketAddr,
+    seat: &Seat,
     shared: &Shared,
     inbound: &dyn Inbound,
 ) {
-    match read_all(&mut stream, peer, shared, inbound).await {
+    let peer = seat.peer();
+    match read_all(&mut stream, seat, shared, inbound).await {
         Closed::Io(error) => log::debug!("the connection of {peer} has ended: {error}"),
         Closed::File(begun) => {
             let file = IncomingFile::new(begun, stream);
@@ -52,22 +59,37 @@ pub(super) async fn run(
 
 async fn read_all(
     stream: &mut TcpStream,
-    peer: SocketAddr,
+    seat: &Seat,
     shared: &Shared,
     inbound: &dyn Inbound,
 ) -> Closed {
-    let counters = shared.peers.get(peer.ip());
+    let counters = shared.peers.get(seat.peer().ip());
     let mut frames = FrameReader::new();
-    let mut charge = Charge::new(Arc::clone(&shared.receiving));
+    let mut held = Unfinished::new(Arc::clone(&shared.receiving));
     let mut since_pause = 0;
     loop {
-        if !charge.try_set(frames.held() + frames.growth()) {
-            return Closed::Budget;
+        // The room that every connection keeps does not count.
+        let beyond = |bytes: usize| bytes.saturating_sub(INITIAL_BYTES);
+        if !held.hold(beyond(frames.held() + frames.growth())).await {
+            return Closed::Budget(shared.receiving.limit() >> 20);
         }
         // It may wait for long from here on, and has given back what a large message took.
         frames.space();
-        charge.set(frames.held());
-        let count = match stream.read(frames.space()).await {
+        held.hold(beyond(frames.held())).await;
+        seat.rest(shared.clock.monotonic());
+        let stall = shared.options.read_stall;
+        let read = if frames.rest().is_empty() {
+            stream.read(frames.space()).await
+        } else {
+            match tokio::time::timeout(stall, stream.read(frames.space())).await {
+                Ok(read) => read,
+                Err(_) => return Closed::Stalled(stall),
+            }
+        };
+        if !seat.resume() {
+            return Closed::Io(io::ErrorKind::ConnectionAborted.into());
+        }
+        let count = match read {
             Ok(0) => return Closed::Io(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => count,
             Err(error) => return Closed::Io(error),

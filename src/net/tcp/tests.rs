@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::base::clock::ManualClock;
+use crate::config::networks::Network;
 use crate::net::frame::{Frame, FrameReader, put_frame};
 use crate::net::transport::IncomingFile;
 use std::io::{Read, Write};
@@ -318,14 +319,14 @@ fn whatever_a_stranger_sends_others_are_served() {
     assert_eq!(node.hear(), b"one");
     let received = || node.stats([127, 0, 0, 1].into()).received_bytes;
     until(|| received() >= 1012 + 20);
-    let receiving = &node.transport.shared.receiving;
-    until(|| receiving.used() == 2 * (64 << 10));
+    let receiving = &node.transport.shared.options.memory;
+    assert_eq!(receiving.used(), 0);
     sound.write_all(&two[5..]).unwrap();
     assert_eq!(node.hear(), b"two");
     // Nor is it kept for longer than the message that needed it.
     sound.write_all(&framed(&vec![7; 600_000], false)).unwrap();
     assert_eq!(node.hear().len(), 600_000);
-    until(|| receiving.used() == 2 * (64 << 10));
+    until(|| receiving.used() == 0);
     drop((half, sound));
     until(|| receiving.used() == 0);
 }
@@ -333,7 +334,8 @@ fn whatever_a_stranger_sends_others_are_served() {
 #[test]
 fn connections_and_their_memory_are_bounded() {
     let mut options = TcpOptions::new(address(7, 1));
-    (options.max_inbound, options.receive_budget) = (2, Budget::new(3 * (64 << 10)));
+    // Three of four pieces are for what has arrived in part.
+    (options.max_inbound, options.memory) = (2, Budget::new(4 * (64 << 10)));
     let node = Node::with(options);
     let connect = || RawStream::connect(node.transport.address()).unwrap();
     let (mut a, mut b) = (connect(), connect());
@@ -390,4 +392,48 @@ fn a_message_that_no_frame_holds_is_dropped() {
     node.send(peer, Channel::Command, &vec![0; 128 << 20]);
     let stats = node.stats(peer);
     assert_eq!((stats.dropped_large, stats.queued), (1, 0));
+}
+
+/// A connection from an address of the loopback network.
+fn dial_from(from: [u8; 4], to: SocketAddr) -> RawStream {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let stream = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::from((from, 0)))?;
+        socket.connect(to).await?.into_std()
+    });
+    let stream = stream.unwrap();
+    stream.set_nonblocking(false).unwrap();
+    stream
+}
+
+#[test]
+fn only_the_networks_of_the_list_may_connect() {
+    let mut options = TcpOptions::new(address(11, 1));
+    options.peer_networks = PeerNetworks(vec![Network::parse("127.0.12.0/24").unwrap()]);
+    let node = Node::with(options);
+    let at = node.transport.address();
+    let mut stranger = dial_from([127, 0, 13, 1], at);
+    assert!(!matches!(stranger.read(&mut [0; 1]), Ok(1)));
+    for from in [[127, 0, 12, 9], [127, 0, 11, 1]] {
+        dial_from(from, at).write_all(&framed(b"hello", false)).unwrap();
+        assert_eq!(node.hear(), b"hello", "from {from:?}");
+    }
+}
+
+#[test]
+fn many_connections_of_one_address_shut_no_other_out() {
+    let mut options = TcpOptions::new(address(14, 1));
+    options.max_inbound = 20;
+    let node = Node::with(options);
+    let at = node.transport.address();
+    let mut member = dial_from([127, 0, 14, 2], at);
+    member.write_all(&framed(b"first", false)).unwrap();
+    assert_eq!(node.hear(), b"first");
+    let _crowd: Vec<_> = (0..40).map(|_| dial_from([127, 0, 14, 3], at)).collect();
+    let mut other = dial_from([127, 0, 14, 4], at);
+    for member in [&mut member, &mut other] {
+        member.write_all(&framed(b"hello", false)).unwrap();
+        assert_eq!(node.hear(), b"hello");
+    }
 }

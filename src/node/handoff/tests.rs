@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::base::clock::{Clock, ManualClock};
+use crate::base::context::RequestContext;
 use crate::base::sim_fs::SimFileSystem;
 use crate::model::comparator::Comparator;
 use crate::model::mutation::{MutationBuilder, RowMutation};
@@ -139,7 +140,9 @@ impl Rig {
             for bytes in messages {
                 let message = Message::decode(&bytes).unwrap();
                 assert_eq!(message.verb, Verb::Mutation);
-                let mutation = bodies::decode_mutation(message.body, &self.schema).unwrap();
+                let mutation =
+                    bodies::decode_mutation(message.body, &self.schema, &RequestContext::default())
+                        .unwrap();
                 let key = mutation.key.to_string();
                 if !mutation.families.is_empty() {
                     if self.target.refused.lock().unwrap().contains(&key) {

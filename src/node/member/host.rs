@@ -6,6 +6,7 @@ use crate::net::extensions;
 use crate::repair::{Announced, Host, Place, RingLook};
 use crate::replica::Readiness;
 use crate::ring::TokenMetadata;
+use log::Level;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -26,6 +27,7 @@ impl Host for Member {
             incomplete: self.incomplete(&gossip),
             generations: gossiper.endpoints().map(|(it, state)| (it, state.generation)).collect(),
             given_up: membership.given_up(),
+            remembered: gossiper.remembered().cloned(),
             local: Some(self.local),
         }
     }
@@ -33,6 +35,9 @@ impl Host for Member {
     fn announce(&self, place: &Place) {
         let (own, plan) = self.spoken(place);
         let mut gossip = self.lock();
+        if !matches!(place, Place::First(_)) {
+            gossip.gossiper.show();
+        }
         if let Place::Joining(_) | Place::Replacing(_) = place
             && self.readiness.get() < Readiness::Complete
         {
@@ -47,7 +52,7 @@ impl Host for Member {
         gossip.place.clone_from(&own);
         let mut is_changed = false;
         for change in changes {
-            is_changed |= self.follow(&mut gossip, change);
+            is_changed |= self.follow(&mut gossip, self.local, change);
         }
         self.announce_plan(&mut gossip, plan.as_ref());
         self.announce_place(&mut gossip);
@@ -68,10 +73,12 @@ impl Host for Member {
             if changes.is_empty() {
                 continue;
             }
-            log::info!("others know {endpoint} as a member, of which nothing was heard");
+            let line =
+                format_args!("others know {endpoint} as a member, of which nothing was heard");
+            self.messenger.log(Level::Info, *endpoint, line);
             gossip.gossiper.preload([*endpoint]);
             for change in changes {
-                is_changed |= self.follow(&mut gossip, change);
+                is_changed |= self.follow(&mut gossip, *endpoint, change);
             }
         }
         if is_changed {
@@ -82,6 +89,7 @@ impl Host for Member {
 
     fn be_placed(&self) {
         let mut gossip = self.lock();
+        gossip.gossiper.show();
         self.readiness.raise(Readiness::Placed);
         self.announce_readiness(&mut gossip);
     }
@@ -100,7 +108,7 @@ impl Host for Member {
             return;
         }
         for change in gossip.membership.announce_plan(None) {
-            self.follow(&mut gossip, change);
+            self.follow(&mut gossip, self.local, change);
         }
         self.announce_plan(&mut gossip, None);
         self.tell_of_ring(&mut gossip);
@@ -120,6 +128,10 @@ impl Host for Member {
         let known = gossip.gossiper.state(of);
         let Announced { generation, version } = announced;
         known.is_some_and(|it| it.generation == generation && it.max_version() >= version)
+    }
+
+    fn turns_away(&self, from: IpAddr) -> Option<&'static str> {
+        self.coordinator.turns_away(from)
     }
 
     fn is_quiet(&self) -> bool {
@@ -165,10 +177,12 @@ impl Member {
                 let arrived = (!was_member).then(|| Plan::Arrived(own(token)));
                 (normal(token, None), arrived)
             }
-            Place::Again(token) => (normal(token, None), None),
+            Place::First(token) | Place::Again(token) => (normal(token, None), None),
             Place::Joining(token) => (Some(Move::Boot(token.clone())), None),
             Place::Leaving(token) => (Some(Move::Leaving(token.clone())), None),
             Place::Left(token) => (Some(Move::Left(token.clone())), Some(Plan::Gone(own(token)))),
+            // As one that has left, which nodes of 0.6 understand as well.
+            Place::GivenUp(token) => (token.clone().map(Move::Left), None),
             Place::Replacing(dead) => (None, Some(Plan::Replace(dead.clone()))),
             Place::Replaced(dead) => {
                 (normal(&dead.token, None), Some(Plan::Replaced(dead.clone())))

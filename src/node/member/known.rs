@@ -57,6 +57,9 @@ impl Gossip {
         };
         let rng = fastrand::Rng::with_seed(options.seed);
         let mut gossiper = Gossiper::new(gossiper_options, rng, clock.monotonic());
+        if options.asks_first {
+            gossiper.ask_first();
+        }
         gossiper.preload(membership.members().endpoints());
         let gossip = Self {
             gossiper,

@@ -2,6 +2,7 @@
 
 use super::Member;
 use crate::gossip::MessageKind;
+use crate::net::extensions::CALL;
 use crate::net::message::Message;
 use crate::net::{Doing, Inbound, IncomingFile, Verb};
 use crate::repair::Host;
@@ -40,11 +41,14 @@ impl Inbound for Receiver {
             Verb::GossipDigestSyn => member.on_gossip(MessageKind::Syn, &message),
             Verb::GossipDigestAck => member.on_gossip(MessageKind::Ack, &message),
             Verb::GossipDigestAck2 => member.on_gossip(MessageKind::Ack2, &message),
-            Verb::Mutation | Verb::Binary | Verb::ReadRepair | Verb::Read | Verb::RangeSlice
-                if let Some(why) = member.coordinator.turns_away(message.from) =>
+            // The questions of a node that is about to join again are answered, and its calls are
+            // refused one by one.
+            verb if verb != Verb::BootstrapToken
+                && message.header(CALL).is_none()
+                && let Some(why) = member.coordinator.turns_away(message.from) =>
             {
-                // It hears of its removal by gossip. To a request there is no answer that every
-                // version would not take for an acknowledgement.
+                // The sender hears of its removal by gossip. Any answer to a write would count as
+                // an acknowledgement there.
                 let (from, verb) = (message.from, message.verb);
                 member.drops.count(verb);
                 member.messenger.warn(from, format_args!("a {verb} of {from} was not done: {why}"));

@@ -1,10 +1,12 @@
 //! The removal of this node itself, by others that could not reach it.
 
 use crate::gossip::{Gossiper, REMOVED_STATE, names_removal};
+use crate::net::messenger::Messenger;
+use log::Level;
 use std::net::IpAddr;
 
-/// Whether others say that they have removed this node since it was started. Those that are silent
-/// by now count as well: if it was cut off anew it is removed all the same.
+/// Whether another node says that this start of this node was removed. A node that is silent now
+/// counts as well: this node stays removed if it is cut off again.
 pub(super) fn is_told(gossiper: &Gossiper, local: IpAddr) -> bool {
     let own = gossiper.generation();
     let others = gossiper.endpoints().filter(|(endpoint, _)| *endpoint != local);
@@ -14,16 +16,17 @@ pub(super) fn is_told(gossiper: &Gossiper, local: IpAddr) -> bool {
 }
 
 /// Tells the operator that the others have removed this node, or have taken it back.
-pub(super) fn log(is_removed: bool) {
-    if is_removed {
-        log::error!(
-            "this node was removed from the ring, or replaced, while it was cut off: it serves \
-             nobody any more, and clients get UnavailableException. What it has may lack writes \
-             and deletions of that time. Stop it, and let it bootstrap with empty directories; or \
-             take it back as it is by `alexandra nodetool allowreturn` at every other node, and \
-             start it anew then"
-        );
+pub(super) fn log(messenger: &Messenger, local: IpAddr, is_removed: bool) {
+    let (level, line) = if is_removed {
+        let line = "this node was removed from the ring, or replaced, while it was cut off: it \
+                    serves nobody any more, and clients get UnavailableException. What it has may \
+                    lack writes and deletions of that time. Stop it, and let it bootstrap with \
+                    empty directories; or take it back as it is by `alexandra nodetool \
+                    allowreturn` at every other node, and restart it then";
+        (Level::Error, line)
     } else {
-        log::warn!("the other nodes have taken this node back into the ring: it serves again");
-    }
+        let line = "the other nodes have taken this node back into the ring: it serves again";
+        (Level::Warn, line)
+    };
+    messenger.log(level, local, format_args!("{line}"));
 }

@@ -1,6 +1,7 @@
 //! Two nodes that tell each other where they are.
 
 use super::*;
+use crate::base::budget::Budget;
 use crate::base::clock::ManualClock;
 use crate::base::events::Events;
 use crate::base::sim_fs::SimFileSystem;
@@ -10,6 +11,7 @@ use crate::model::mutation::MutationBuilder;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
 use crate::net::Channel;
 use crate::net::Inbound;
+use crate::net::message::Header;
 use crate::net::messenger::{Replies, Request};
 use crate::repair::{Host, Place};
 use crate::replica::{HINT_SEGMENT_BYTES, HintOptions, ReplicaOptions};
@@ -102,32 +104,32 @@ fn member(last: u8, wire: &Arc<Wire>) -> (Arc<Member>, Arc<Watch>) {
 }
 
 fn member_on(fs: &SimFileSystem, last: u8, wire: &Arc<Wire>) -> (Arc<Member>, Arc<Watch>) {
-    member_with(fs, last, (last, 1), wire, true)
+    start(setup(fs, last, wire, true))
 }
 
-/// A node at this address, with the token of a number and a generation.
-fn member_with(
+/// Options of a node at this address, at its first start and with a token of its own.
+fn setup(
     fs: &SimFileSystem,
     last: u8,
-    (token, generation): (u8, i32),
     wire: &Arc<Wire>,
     runs_inline: bool,
-) -> (Arc<Member>, Arc<Watch>) {
+) -> (MemberOptions, Arc<Watch>) {
     let (storage, clock) = (open_storage(fs), Arc::new(Watch::default()));
     let hints = open_hints(Arc::clone(storage.schema()));
     let replica = ReplicaOptions {
         concurrent_reads: 1,
         concurrent_writes: 1,
-        max_answer_bytes: 1 << 20,
+        memory: Budget::new(1 << 20),
         runs_inline,
     };
-    let member = Member::new(MemberOptions {
+    let options = MemberOptions {
         local: address(last),
         cluster_name: "Test".to_owned(),
         seeds: vec![address(1)],
-        token: Some(Partitioner::Random.token(&[token])),
+        token: Some(Partitioner::Random.token(&[last])),
+        asks_first: false,
         replaced: None,
-        generation,
+        generation: 1,
         phi_convict_threshold: 8.0,
         rpc_timeout: Duration::from_secs(10),
         placements: BTreeMap::new(),
@@ -146,8 +148,12 @@ fn member_with(
         transport: Arc::clone(wire) as _,
         clock: Arc::clone(&clock) as _,
         seed: 1,
-    });
-    let member = member.unwrap();
+    };
+    (options, clock)
+}
+
+fn start((options, clock): (MemberOptions, Arc<Watch>)) -> Watched {
+    let member = Member::new(options).unwrap();
     *clock.member.lock().unwrap() = Arc::downgrade(&member);
     (member, clock)
 }
@@ -196,8 +202,9 @@ async fn hints_follow_a_node_to_its_new_address() {
     let hints = one.0.hints.as_ref().unwrap();
     let token = Partitioner::Random.token(&[2]);
     for (generation, at) in [(1, 2), (2, 3), (3, 4), (4, 2)] {
-        let other =
-            member_with(&SimFileSystem::new(u64::from(at)), at, (2, generation), &wire, true);
+        let (mut options, watch) = setup(&SimFileSystem::new(u64::from(at)), at, &wire, true);
+        (options.token, options.generation) = (Some(token.clone()), generation);
+        let other = start((options, watch));
         other.0.begin();
         let members = [one.clone(), other];
         for _ in 0..3 {
@@ -218,6 +225,50 @@ async fn hints_follow_a_node_to_its_new_address() {
         round(&one);
         assert_eq!(writes(&wire).await, [address(at)], "it gets them");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_starting_node_waits_for_members_that_it_can_ask() {
+    starts_among_members_after(Duration::ZERO).await;
+}
+
+/// Others do not answer a node at once whose address they have just removed.
+#[tokio::test(start_paused = true)]
+async fn a_starting_node_that_is_answered_late_waits_for_members_all_the_same() {
+    starts_among_members_after(Duration::from_secs(8)).await;
+}
+
+/// After a silence, a node of 0.6 tells a starting node of a member that then speaks for itself, in
+/// the same second.
+async fn starts_among_members_after(silence: Duration) {
+    let wire = Arc::new(Wire::default());
+    let fs = SimFileSystem::new(3);
+    let (options, watch) = setup(&fs, 3, &wire, true);
+    let new = start((MemberOptions { token: None, ..options }, watch));
+    let one = member(1, &wire);
+    let members = [one.clone(), new.clone()];
+    one.0.begin();
+    wire.0.lock().unwrap().clear();
+    let known = one.0.with_gossip(|gossiper, _| gossiper.state(address(1)).cloned().unwrap());
+    new.0.begin();
+    let settled = {
+        let new = Arc::clone(&new.0);
+        tokio::spawn(async move { new.settle().await })
+    };
+    tokio::time::sleep(silence).await;
+    wire.0.lock().unwrap().clear();
+    let token = Partitioner::Random.token(&[2]);
+    let place = Move::Normal { token, removed: None }.format(Partitioner::Random);
+    hear(&new.0, 2, vec![(1, known), (2, said(1, &place))]);
+    deliver(&wire, &members);
+    let is_alive = || new.0.with_gossip(|gossiper, _| gossiper.is_alive(address(1)));
+    tokio::time::sleep(GOSSIP_INTERVAL).await;
+    assert!(is_alive() || !settled.is_finished(), "it would ask nobody");
+    round(&one);
+    round(&new);
+    deliver(&wire, &members);
+    settled.await.unwrap();
+    assert!(is_alive());
 }
 
 /// As when a node was decommissioned, and a new one is started at its address.
@@ -464,7 +515,7 @@ impl Replies for GivenUp {
 async fn who_waits_for_gossip_does_not_wait_for_the_hints_of_others() {
     for runs_inline in [false, true] {
         let fs = SimFileSystem::new(1);
-        let (member, watch) = member_with(&fs, 1, (1, 1), &Arc::default(), runs_inline);
+        let (member, watch) = start(setup(&fs, 1, &Arc::default(), runs_inline));
         let stop = CancellationToken::new();
         let running = tokio::spawn(Arc::clone(&member).run(stop.clone()));
         let (sender, given_up) = mpsc::channel();
@@ -524,4 +575,73 @@ fn a_place_that_was_lost_for_a_while_is_announced_anew() {
     let other = (address(2), Partitioner::Random.token(&[2]));
     let saved = SavedRing::read(&member.storage).unwrap().members;
     assert!(saved.contains(&other), "{saved:?}");
+}
+
+/// What this node answers to a call of another one.
+async fn call(member: &Arc<Member>, wire: &Wire, from: u8, name: &str) -> String {
+    wire.0.lock().unwrap().clear();
+    let mut message = Message::new(7.into(), address(from), Verb::StreamRequest, b"{}");
+    message.headers.push(Header { name: extensions::CALL.into(), value: name.as_bytes() });
+    Receiver::new(Arc::clone(member)).receive(&message.encode().unwrap());
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    let sent = wire.0.lock().unwrap();
+    let (_, answer) = sent.last().expect("it answers");
+    String::from_utf8_lossy(answer).into_owned()
+}
+
+#[tokio::test]
+async fn calls_of_a_removed_node_are_refused_but_for_questions_about_the_ring() {
+    let wire = Arc::new(Wire::default());
+    let (member, _) = member(1, &wire);
+    member.begin();
+    let normal = |number: u8| format!("NORMAL,{}", token(number));
+    hear(&member, 3, vec![(2, said(100, &normal(2))), (3, said(100, &normal(3)))]);
+    let refusal = "not done for 10.0.0.2: it was removed from the ring or replaced";
+    assert!(!call(&member, &wire, 2, "collect").await.contains(refusal));
+    let removal = format!("{},remove,{}", normal(3), token(2));
+    hear(&member, 3, vec![(3, said(101, &removal))]);
+    for name in ["collect", "collect-rows", "how-far", "piece", "rows", "validate"] {
+        let answer = call(&member, &wire, 2, name).await;
+        assert!(answer.contains(refusal), "{name}: {answer}");
+    }
+    for name in ["which-ring", "which-token", "where-is", "has-heard"] {
+        let answer = call(&member, &wire, 2, name).await;
+        assert!(!answer.contains(refusal), "{name}: {answer}");
+    }
+}
+
+#[test]
+fn a_node_that_others_take_for_dead_for_its_generation_does_not_read_from_itself() {
+    let fs = SimFileSystem::new(1);
+    let far = 2_000_000_000;
+    let establish = |now_secs| {
+        let storage = open_storage(&fs);
+        let identity = system::establish_identity(&storage, "Test", now_secs, false).unwrap();
+        storage.close();
+        identity.generation
+    };
+    assert_eq!(establish(far), far);
+    let (options, clock) = setup(&fs, 1, &Arc::new(Wire::default()), true);
+    let (member, clock) = start((MemberOptions { generation: far, ..options }, clock));
+    member.begin();
+    let normal = format!("NORMAL,{}", token(2));
+    let is_read_from = || !member.coordinator().peers().incomplete.contains(&address(1));
+    for heartbeat in 1..20 {
+        clock.clock.advance(GOSSIP_INTERVAL);
+        let mut of_other = said(100, &normal);
+        of_other.heartbeat = heartbeat;
+        let known = EndpointState::new(90);
+        hear(&member, 2, vec![(1, known.clone()), (2, of_other), (1, known)]);
+        member.gossip_round();
+        let is_refused = member.with_gossip(|gossiper, _| gossiper.is_refused());
+        assert_eq!(is_read_from(), !is_refused, "after {heartbeat} s");
+        assert_eq!(is_refused, heartbeat <= 10, "after {heartbeat} s");
+    }
+    let saved = member.with_gossip(|gossiper, _| gossiper.generation());
+    assert!(saved < 200, "{saved}");
+    member.storage.close();
+    drop(member);
+    assert_eq!(establish(0), saved + 1, "it is saved");
 }

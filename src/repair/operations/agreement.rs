@@ -14,17 +14,61 @@ use tokio::time::Instant;
 /// How long others may take to make known that they have come or gone.
 const SETTLING_PATIENCE: Duration = Duration::from_secs(120);
 
+/// How long a node with a smaller address waits for others that began at the same time: they have
+/// to hear of it, and it has to hear that they have given way.
+const RIVAL_PATIENCE: Duration = Duration::from_secs(30);
+
 /// How often that is looked at.
 const POLL: Duration = Duration::from_millis(200);
 
 impl Operations {
-    /// Whether no other node changes the ring at the moment. What the dead node was about that this
-    /// one takes out does not count.
+    /// Fails if another node changes the ring at the moment. Changes by `gone`, a dead node that
+    /// this one takes out, do not count.
     pub(super) fn check_nobody_else(
         &self,
         look: &RingLook,
         gone: Option<IpAddr>,
     ) -> Result<(), OperationError> {
+        match self.rivals(look, gone).first() {
+            Some((endpoint, doing)) => Err(OperationError::Other { endpoint: *endpoint, doing }),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until no other node changes the ring, or gives way to one. Of nodes that began at the
+    /// same time, and have all heard of each other, the one with the least address goes on, and the
+    /// others say that they are where they were. A node that `insists` cannot go back: it waits
+    /// until the others have.
+    pub(super) async fn outlast(
+        &self,
+        gone: Option<IpAddr>,
+        insists: bool,
+        host: &Arc<dyn Host>,
+    ) -> Result<(), OperationError> {
+        let began = Instant::now();
+        loop {
+            let look = host.look();
+            let rivals = self.rivals(&look, gone);
+            // A member that collects its data again cannot go back either.
+            let goes_first = |rival: IpAddr| {
+                rival < self.steps.local
+                    || look.incomplete.contains(&rival) && look.members.is_member(rival)
+            };
+            let patience = match insists {
+                true => SETTLING_PATIENCE,
+                false if rivals.iter().any(|(rival, _)| goes_first(*rival)) => Duration::ZERO,
+                false => RIVAL_PATIENCE,
+            };
+            match rivals.first() {
+                None => return Ok(()),
+                Some(_) if began.elapsed() < patience => tokio::time::sleep(POLL).await,
+                Some(_) => return self.check_nobody_else(&look, gone),
+            }
+        }
+    }
+
+    /// The other nodes that change the ring, each with what it does.
+    fn rivals(&self, look: &RingLook, gone: Option<IpAddr>) -> Vec<(IpAddr, &'static str)> {
         let members = &look.members;
         let joining = members.bootstrapping.keys().map(|it| (*it, "joining"));
         let leaving = members.leaving.iter().map(|it| (*it, "leaving"));
@@ -44,13 +88,10 @@ impl Operations {
             let is_halfway = matches!(plan, Plan::Arrived(_)) && !look.live.contains(by);
             is_halfway.then_some((*by, "down, and had not told all that it has joined"))
         });
-        let mut others = joining.chain(leaving).chain(plans).chain(incomplete).chain(halfway);
+        let all = joining.chain(leaving).chain(plans).chain(incomplete).chain(halfway);
         let is_other =
             |it: IpAddr| it != self.steps.local && (Some(it) != gone || look.live.contains(&it));
-        match others.find(|(endpoint, _)| is_other(*endpoint)) {
-            Some((endpoint, doing)) => Err(OperationError::Other { endpoint, doing }),
-            None => Ok(()),
-        }
+        all.filter(|(endpoint, _)| is_other(*endpoint)).collect()
     }
 
     /// Waits until all know who has come or gone only just now, and the same members; but for one

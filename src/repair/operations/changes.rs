@@ -9,9 +9,27 @@ use crate::ring::{Token, TokenMetadata};
 use crate::storage::own_place::SavedPlace;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How often data are collected at most, before an operation is given up.
 const MAX_COLLECTIONS: usize = 4;
+
+/// A change of the ring that is prepared.
+pub(super) struct Change<'a> {
+    /// What this node says that is about to be.
+    pub(super) announcement: &'a Place,
+    /// What it says if that comes to nothing.
+    pub(super) back: &'a Place,
+    /// The ring that is changed.
+    pub(super) before: &'a TokenMetadata,
+    /// What nodes have to collect.
+    pub(super) heirs: &'a Heirs,
+    /// Whether it cannot give way to a change by another node.
+    pub(super) insists: bool,
+}
+
+/// How long others may take to hear that a change was given up.
+const BACK_PATIENCE: Duration = Duration::from_secs(15);
 
 /// What is noted of a place for the next start.
 pub(super) struct Saved {
@@ -45,23 +63,23 @@ impl Operations {
     /// that it is where it was.
     pub(super) async fn prepare(
         &self,
-        announcement: &Place,
-        (before, heirs): (&TokenMetadata, &Heirs),
-        back: Option<&Place>,
+        change: Change<'_>,
         host: &Arc<dyn Host>,
         operation: &Operation,
     ) -> Result<(), OperationError> {
+        let Change { announcement, back, before, heirs, insists } = change;
+        // Before others give way to it.
+        self.steps.check(heirs, &host.look())?;
         let prepared = async {
             let announced = self.steps.tell(host, announcement).await;
             let audience = self.steps.be_heard(host, announced).await?;
             // Another node may have begun something before it heard of this, or ended it.
-            let look = host.look();
             let gone = match announcement {
                 Place::Removing(_, dead) | Place::Replacing(dead) => Some(dead.endpoint),
                 _ => None,
             };
-            self.check_nobody_else(&look, gone)?;
-            if look.members.ring != *before {
+            self.outlast(gone, insists, host).await?;
+            if host.look().members.ring != *before {
                 return Err(OperationError::RingChanged);
             }
             operation.enter(match announcement {
@@ -74,10 +92,13 @@ impl Operations {
             if is_same { Ok(()) } else { Err(OperationError::RingChanged) }
         };
         let prepared = prepared.await;
-        if prepared.is_err()
-            && let Some(back) = back
-        {
+        if prepared.is_err() {
             host.announce(back);
+            // Another node may wait for that, and this process may end now.
+            let heard = self.steps.be_heard(host, host.said());
+            if !matches!(tokio::time::timeout(BACK_PATIENCE, heard).await, Ok(Ok(_))) {
+                log::warn!("not all nodes have heard that this node is where it was");
+            }
         }
         prepared
     }
@@ -141,7 +162,12 @@ impl Operations {
         place: SavedPlace,
         host: &Arc<dyn Host>,
     ) -> Result<(), OperationError> {
+        let goes_on = matches!(place, SavedPlace::Joining(_));
         self.save(place, None).await?;
+        if goes_on {
+            // It says so until it says where it goes to: no other change may begin in between.
+            return Ok(());
+        }
         // Until all have heard that as well, who is stopped now would be missed.
         host.settle();
         if let Err(error) = self.steps.be_heard(host, host.said()).await {

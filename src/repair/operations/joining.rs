@@ -1,7 +1,8 @@
 //! How a node becomes a member: at a token that nobody has, or in the place of a dead one.
 
 use super::Operations;
-use super::changes::Saved;
+use super::changes::{Change, Saved};
+use super::start_mode::Beginning;
 use crate::gossip::NodePlace;
 use crate::model::schema::FamilyId;
 use crate::repair::calls::{AskError, Halving, WhereIs, Whereabouts, WhichToken, ask};
@@ -15,45 +16,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// How often others that are silent are asked once more where they take this node to be, and after
 /// how long.
 const MAX_ROUNDS: u32 = 20;
 const POLL: Duration = Duration::from_millis(500);
 
-/// As what a node starts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Beginning {
-    /// It is a member, and has its data.
-    Member,
-    /// It collects the data of a range, and joins.
-    Join {
-        /// At this token, or at one that is to be chosen.
-        token: Option<Token>,
-        /// The token that it has left, or was about to leave.
-        former: Option<Token>,
-    },
-    /// The last start had handed the data of this token over, and may have told others that it has
-    /// left.
-    Depart(Token),
-    /// The last start had the data for this token, in the place of a dead node or in none, and may
-    /// have told others.
-    Arrive(Token, Option<IpAddr>),
-    /// It takes the place of the dead owner of this token, which may be itself without its data.
-    Replace(Token),
-}
-
-impl Beginning {
-    /// The dead member whose place the last start was about to take.
-    pub fn replaced(&self) -> Option<NodePlace> {
-        match self {
-            Self::Arrive(token, Some(endpoint)) => {
-                Some(NodePlace { endpoint: *endpoint, token: token.clone() })
-            }
-            _ => None,
-        }
-    }
-}
+/// How long a new member waits for other new ones, and how often it looks for them.
+const FIRST_PLACES_PATIENCE: Duration = Duration::from_secs(4);
+const FIRST_PLACES_POLL: Duration = Duration::from_millis(20);
 
 /// Who had the data of a place that this node has already.
 #[derive(Debug, Clone, Copy)]
@@ -76,6 +48,9 @@ impl Operations {
     ) -> Result<(), OperationError> {
         match beginning {
             Beginning::Member => Ok(()),
+            Beginning::First { token, accepts_loss } => {
+                self.take_first_place(token.clone(), *accepts_loss, host).await
+            }
             Beginning::Join { token, former } => {
                 if let Some(former) = former
                     && self.who_knows_it_at(former, host).await?.is_some()
@@ -87,6 +62,64 @@ impl Operations {
             Beginning::Depart(token) => self.depart(token, host).await,
             Beginning::Arrive(token, replaced) => self.arrive(token, *replaced, host).await,
             Beginning::Replace(token) => self.replace(token, host).await,
+        }
+    }
+
+    /// Becomes a member without any data, unless others know this node as one that has some.
+    async fn take_first_place(
+        &self,
+        token: Option<Token>,
+        accepts_loss: bool,
+        host: &Arc<dyn Host>,
+    ) -> Result<(), OperationError> {
+        let partitioner = self.steps.partitioner;
+        let text = |token: &Token| partitioner.display_token(token);
+        let is_agreed = match self.who_knows_it(host).await {
+            // Others may come that remember its token.
+            Err(OperationError::NobodySeen) => false,
+            Err(error) => return Err(error),
+            Ok(None) => true,
+            Ok(Some((by, token))) if !accepts_loss => return Err(self.known_at(by, &token)),
+            Ok(Some((by, token))) => {
+                log::warn!(
+                    "{by} knows this node as the owner of token {}, whose data are not here: it \
+                     goes on without them, as -Dcassandra.accept_data_loss says. Run `nodetool \
+                     repair` here",
+                    text(&token)
+                );
+                true
+            }
+        };
+        if is_agreed {
+            host.be_placed();
+        }
+        let token = token.unwrap_or_else(|| self.steps.random_token());
+        log::info!("Using token {}", text(&token));
+        self.save(SavedPlace::Member, Some(token.clone())).await?;
+        host.announce(&Place::First(token));
+        host.serve_reads();
+        self.wait_for_first_places(host).await;
+        Ok(())
+    }
+
+    /// Why a node without data does not become a member: `by` knows it as the owner of a token.
+    pub fn known_at(&self, by: IpAddr, token: &Token) -> OperationError {
+        OperationError::KnownAt { by, token: self.steps.partitioner.display_token(token) }
+    }
+
+    /// Waits a while for others that have no place yet. The nodes of a new ring start together, and
+    /// a write that only knows some of them would go to the wrong replicas.
+    async fn wait_for_first_places(&self, host: &Arc<dyn Host>) {
+        let began = Instant::now();
+        while began.elapsed() < FIRST_PLACES_PATIENCE {
+            let look = host.look();
+            let mut others = look.live.intersection(&look.callable);
+            let has_no_place =
+                |it: &IpAddr| look.incomplete.contains(it) && !look.members.is_member(*it);
+            if !others.any(has_no_place) {
+                return;
+            }
+            tokio::time::sleep(FIRST_PLACES_POLL).await;
         }
     }
 
@@ -183,8 +216,8 @@ impl Operations {
         };
         let announced = self.steps.tell(host, &place).await;
         let audience = self.steps.be_heard(host, announced).await?;
+        self.outlast(None, true, host).await?;
         let look = self.settled(None, host).await?;
-        self.check_nobody_else(&look, None)?;
         let after = &look.members.ring;
         if after.token(local) != Some(token) {
             let owner = after.owner(token).ok_or(OperationError::RingChanged)?;
@@ -242,19 +275,23 @@ impl Operations {
         host: &Arc<dyn Host>,
         operation: &Operation,
     ) -> Result<Token, OperationError> {
+        if !is_anew {
+            self.outlast(None, true, host).await?;
+        }
         let look = self.settled(None, host).await?;
         let ring = &look.members.ring;
         if ring.token(self.steps.local).is_some() {
             return Err(OperationError::AlreadyMember);
         }
         if let Some((by, token)) = self.who_knows_it(host).await? {
-            let token = self.steps.partitioner.display_token(&token);
-            return Err(OperationError::KnownAt { by, token });
+            return Err(self.known_at(by, &token));
         }
         if ring.is_empty() {
             return Err(OperationError::NobodySeen);
         }
-        self.check_nobody_else(&look, None)?;
+        if is_anew {
+            self.check_nobody_else(&look, None)?;
+        }
         operation.enter("Joining: getting bootstrap token");
         let token = match token {
             Some(token) => token,
@@ -273,7 +310,14 @@ impl Operations {
         let heirs = self.steps.heirs(ring, &after);
         // Whoever joins at a token that was chosen chooses no other one at the next start.
         self.save(SavedPlace::Joining(Some(token.clone())), None).await?;
-        self.prepare(&Place::Joining(token.clone()), (ring, &heirs), None, host, operation).await?;
+        let change = Change {
+            announcement: &Place::Joining(token.clone()),
+            back: &Place::GivenUp(Some(token.clone())),
+            before: ring,
+            heirs: &heirs,
+            insists: !is_anew,
+        };
+        self.prepare(change, host, operation).await?;
         let (place, saved) = (Place::Normal(token.clone()), Saved::arriving(&token, None));
         self.switch(&place, saved, host, operation).await?;
         log::info!("Bootstrap/move completed! Now serving reads.");
@@ -298,8 +342,14 @@ impl Operations {
         let mut after = ring.clone();
         after.insert(token.clone(), self.steps.local);
         let heirs = self.steps.heirs(ring, &after);
-        self.prepare(&Place::Replacing(dead.clone()), (ring, &heirs), None, host, operation)
-            .await?;
+        let change = Change {
+            announcement: &Place::Replacing(dead.clone()),
+            back: &Place::GivenUp(None),
+            before: ring,
+            heirs: &heirs,
+            insists: false,
+        };
+        self.prepare(change, host, operation).await?;
         let saved = Saved::arriving(token, Some(dead.endpoint));
         self.switch(&Place::Replaced(dead), saved, host, operation).await
     }
@@ -373,10 +423,15 @@ impl Operations {
             rounds += 1;
             tokio::time::sleep(POLL).await;
         }
-        if asked.len() == 1 && host.look().live.len() <= 1 {
-            return Err(OperationError::NobodySeen);
+        if asked.len() > 1 {
+            return Ok(None);
         }
-        Ok(None)
+        // Nodes of 0.6 cannot be asked. They do not forget who was replaced at another address.
+        let RingLook { remembered, members, live, .. } = host.look();
+        match remembered.filter(|(_, token)| members.ring.owner(token).is_none()) {
+            None if live.len() <= 1 => Err(OperationError::NobodySeen),
+            remembered => Ok(remembered),
+        }
     }
 
     async fn ask_where_it_is(

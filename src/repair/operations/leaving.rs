@@ -2,7 +2,7 @@
 //! dead.
 
 use super::Operations;
-use super::changes::Saved;
+use super::changes::{Change, Saved};
 use crate::repair::error::OperationError;
 use crate::repair::host::{Host, Place};
 use crate::repair::operation::{Operation, OperationKind};
@@ -51,7 +51,14 @@ impl Operations {
         after.remove(self.steps.local);
         let heirs = self.steps.heirs(&ring, &after);
         let (leaving, back) = (Place::Leaving(own.clone()), Place::Normal(own.clone()));
-        self.prepare(&leaving, (&ring, &heirs), Some(&back), host, operation).await?;
+        let change = Change {
+            announcement: &leaving,
+            back: &back,
+            before: &ring,
+            heirs: &heirs,
+            insists: false,
+        };
+        self.prepare(change, host, operation).await?;
         self.switch(&Place::Left(own.clone()), saved, host, operation).await?;
         Ok(own)
     }
@@ -67,9 +74,10 @@ impl Operations {
         let text = |token: &Token| self.steps.partitioner.display_token(token);
         let from = self.leave(Saved::moving(to.as_ref()), host, operation).await?;
         let joined = self.join(to, false, host, operation).await;
-        let to = joined.map_err(|error| OperationError::HalfMoved {
-            from: text(&from),
-            source: Box::new(error),
+        let to = joined.map_err(|error| {
+            // Others may change the ring now.
+            host.settle();
+            OperationError::HalfMoved { from: text(&from), source: Box::new(error) }
         })?;
         Ok(format!("moved from token {} to {}", text(&from), text(&to)))
     }
@@ -103,7 +111,14 @@ impl Operations {
             }
         }
         let (removing, back) = (Place::Removing(own.clone(), dead), Place::Normal(own.clone()));
-        self.prepare(&removing, (ring, &heirs), Some(&back), host, operation).await?;
+        let change = Change {
+            announcement: &removing,
+            back: &back,
+            before: ring,
+            heirs: &heirs,
+            insists: false,
+        };
+        self.prepare(change, host, operation).await?;
         let removed = self.steps.tell(host, &Place::Removed(own, token.clone())).await;
         if let Err(error) = self.steps.be_heard(host, removed).await {
             // They will, sooner or later: it is said until the next start.

@@ -53,6 +53,7 @@ use crate::ring::ReplicaPlacement;
 use crate::storage::Storage;
 use arrivals::Arrivals;
 use departures::Departures;
+use log::Level;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -153,10 +154,13 @@ impl Originals {
     /// Gives up what does not come. To be called about once in a second.
     pub(super) fn tidy(&self) {
         for session in self.arrivals.expire(self.clock.monotonic()) {
-            log::warn!(
-                "the files of keyspace {} that {} has announced do not come",
-                session.keyspace,
-                session.source
+            self.messenger.log(
+                Level::Warn,
+                session.source,
+                format_args!(
+                    "the files of keyspace {} that {} has announced do not come",
+                    session.keyspace, session.source
+                ),
             );
         }
     }

@@ -10,6 +10,7 @@ use crate::replica::Abandoned;
 use crate::storage::engine::{ExchangeError, SpooledFile, TakenIn};
 use crate::storage::error::FileError;
 use crate::storage::files::OriginalPart;
+use log::Level;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -93,7 +94,11 @@ impl Originals {
             log::debug!("{from} has nothing of keyspace {keyspace} to send");
             return;
         }
-        log::info!("{from} sends {count} files of keyspace {keyspace}: {bytes} bytes");
+        self.messenger.log(
+            Level::Info,
+            from,
+            format_args!("{from} sends {count} files of keyspace {keyspace}: {bytes} bytes"),
+        );
         if let Err(error) = self.messenger.send(Verb::StreamInitiateDone, b"", from) {
             self.complain(from, &error);
         }
@@ -159,9 +164,17 @@ impl Originals {
                 let why = format!("{} of {from} was not taken: {failure}", expected.path);
                 match self.arrivals.failed(&session, &why, now) {
                     Failed::Over => return,
-                    Failed::Again => log::warn!("{why}. It is to be sent again"),
+                    Failed::Again => self.messenger.log(
+                        Level::Warn,
+                        from,
+                        format_args!("{why}. It is to be sent again"),
+                    ),
                     Failed::GivenUp => {
-                        log::error!("{why}. It is not waited for any longer");
+                        self.messenger.log(
+                            Level::Error,
+                            from,
+                            format_args!("{why}. It is not waited for any longer"),
+                        );
                         return;
                     }
                 }

@@ -13,6 +13,7 @@ use crate::repair::host::{Host, RingLook};
 use crate::repair::plan::{self, PlanError};
 use crate::ring::TokenRange;
 use crate::storage::engine::TakenIn;
+use log::Level;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -112,16 +113,31 @@ impl Originals {
             let why = format!("it asks for ranges of keyspace {keyspace}, which has no families");
             return self.complain(from, &why);
         }
-        log::info!("{from} asks for {} ranges of keyspace {keyspace} for {target}", ranges.len());
+        self.messenger.log(
+            Level::Info,
+            from,
+            format_args!(
+                "{from} asks for {} ranges of keyspace {keyspace} for {target}",
+                ranges.len()
+            ),
+        );
         let load = Load { keyspace: &keyspace, ranges: &ranges, family: None };
         match self.push_to(to, load).await {
             Ok(_) => {}
             Err(error @ PushError::Restarted) => {
-                log::warn!("{target} does not get what {from} has asked for: {error}");
+                self.messenger.log(
+                    Level::Warn,
+                    from,
+                    format_args!("{target} does not get what {from} has asked for: {error}"),
+                );
             }
-            Err(error) => log::error!(
-                "{target} has not got the ranges of keyspace {keyspace} that {from} has asked \
+            Err(error) => self.messenger.log(
+                Level::Error,
+                from,
+                format_args!(
+                    "{target} has not got the ranges of keyspace {keyspace} that {from} has asked \
                  for: {error}. A node of 0.6 waits for them until it is started again"
+                ),
             ),
         }
     }

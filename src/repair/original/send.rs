@@ -15,6 +15,7 @@ use crate::replica::Abandoned;
 use crate::ring::{RowRange, TokenRange};
 use crate::storage::engine::{ExchangeError, OutgoingTable, TakenIn};
 use crate::storage::error::{FileContext, FileError};
+use log::Level;
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
@@ -119,7 +120,11 @@ impl Originals {
             sessions += 1;
             match self.push_to(Target::new(target, host), load).await {
                 Err(error @ PushError::Restarted) if sessions < ATTEMPTS => {
-                    log::warn!("{target}: {error}. It gets them again");
+                    self.messenger.log(
+                        Level::Warn,
+                        target,
+                        format_args!("{target}: {error}. It gets them again"),
+                    );
                 }
                 pushed => return pushed,
             }
@@ -137,12 +142,13 @@ impl Originals {
         let tables = self.write_out(load).await?;
         let mut news = turn.listen();
         let sent = self.send_all(target, load.keyspace, tables, &mut news).await?;
-        log::info!(
-            "{} has {} rows of keyspace {} from here: {} bytes",
+        self.messenger.log(
+            Level::Info,
             target.at,
-            sent.rows,
-            load.keyspace,
-            sent.bytes
+            format_args!(
+                "{} has {} rows of keyspace {} from here: {} bytes",
+                target.at, sent.rows, load.keyspace, sent.bytes
+            ),
         );
         Ok(sent)
     }
@@ -217,7 +223,11 @@ impl Originals {
             let file = table.open(path)?;
             let (connection, at) = (self.dial(target).await?, target.at);
             if let Err(error) = self.copy((at, family), (path, length), file, connection).await {
-                log::warn!("{name} on its way to {at}: {error}");
+                self.messenger.log(
+                    Level::Warn,
+                    at,
+                    format_args!("{name} on its way to {at}: {error}"),
+                );
             }
             let is_of_it = |news| match news {
                 News::Finished(finished) if finished.path == name => Some(finished.is_received),
@@ -225,7 +235,11 @@ impl Originals {
             };
             match self.hear(news, target, FINISHED, is_of_it).await? {
                 Some(true) => return Ok(()),
-                Some(false) => log::warn!("{} wants {name} to be sent again", target.at),
+                Some(false) => self.messenger.log(
+                    Level::Warn,
+                    target.at,
+                    format_args!("{} wants {name} to be sent again", target.at),
+                ),
                 None => return Err(PushError::NotFinished(name)),
             }
         }
@@ -251,7 +265,11 @@ impl Originals {
                 return Err(PushError::Dead);
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
-            log::warn!("cannot connect to {at} to send it a file, trying again: {error}");
+            self.messenger.log(
+                Level::Warn,
+                at,
+                format_args!("cannot connect to {at} to send it a file, trying again: {error}"),
+            );
             tokio::time::sleep(pause).await;
         }
     }

@@ -161,6 +161,10 @@ impl Host for Known {
         true
     }
 
+    fn turns_away(&self, _from: IpAddr) -> Option<&'static str> {
+        None
+    }
+
     fn is_quiet(&self) -> bool {
         true
     }

@@ -2,6 +2,7 @@
 //! it is told to.
 
 use super::super::{Applied, LocalStore, LogPosition, WriteError};
+use crate::base::context::RequestContext;
 use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
@@ -10,7 +11,7 @@ use crate::model::schema::{ColumnFamilySchema, FamilyId, Schema};
 use crate::model::slice::{CellRange, Flow, Resolver, RowSlice, Slice};
 use crate::model::version::RowVersion;
 use crate::ring::{DecoratedKey, Partitioner, RowRange, RowSamples, TokenRange};
-use crate::storage::answer::{self, AnswerRoom};
+use crate::storage::answer;
 use crate::storage::error::ReadError;
 use crate::storage::sstable::Access;
 use std::collections::BTreeMap;
@@ -19,6 +20,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 type Callback = Box<dyn FnOnce(Result<(), WriteError>) + Send>;
+
+/// A row that takes long to read.
+pub(crate) const ENDLESS: &str = "a row without an end";
 
 /// The store.
 pub(crate) struct MemoryStore {
@@ -35,6 +39,10 @@ pub(crate) struct MemoryStore {
     pub(crate) batches: AtomicBool,
     /// How often it was asked and allowed to block.
     pub(crate) blocked: AtomicUsize,
+    /// Reads of the row [`ENDLESS`] that are under way.
+    pub(crate) running: AtomicUsize,
+    /// Whether these may end.
+    pub(crate) ends: AtomicBool,
     /// Whether whatever may block does so until this is false again.
     is_stalled: (Mutex<bool>, Condvar),
     waiting: Mutex<Vec<Callback>>,
@@ -56,6 +64,8 @@ impl MemoryStore {
             refuses: AtomicBool::new(false),
             batches: AtomicBool::new(false),
             blocked: AtomicUsize::new(0),
+            running: AtomicUsize::new(0),
+            ends: AtomicBool::new(false),
             is_stalled: (Mutex::new(false), Condvar::new()),
             waiting: Mutex::default(),
         }
@@ -78,8 +88,8 @@ impl MemoryStore {
 
     /// What a replica tells of a slice.
     pub(crate) fn version(&self, family: FamilyId, key: &str, slice: &Slice) -> RowVersion {
-        let (key, room) = (RowKey::from(key), AnswerRoom::default());
-        self.read_version(family, &key, slice, &room, Access::Cached).unwrap()
+        let (key, context) = (RowKey::from(key), RequestContext::default());
+        self.read_version(family, &key, slice, &context, Access::Cached).unwrap()
     }
 
     /// From now on everything blocks, and whoever may block waits for the end of this.
@@ -88,6 +98,25 @@ impl MemoryStore {
         let (is_stalled, changed) = &self.is_stalled;
         *is_stalled.lock().unwrap() = stalls;
         changed.notify_all();
+    }
+
+    /// Works until all endless reads may end.
+    fn read_on(&self, context: &RequestContext, access: Access) -> Result<(), ReadError> {
+        if self.ends.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        if access == Access::CachedOnly {
+            return Err(ReadError::WouldBlock);
+        }
+        self.running.fetch_add(1, Ordering::SeqCst);
+        let mut halted = Ok(());
+        while halted.is_ok() && !self.ends.load(Ordering::SeqCst) {
+            context.spend(1000);
+            halted = context.check();
+            std::thread::yield_now();
+        }
+        self.running.fetch_sub(1, Ordering::SeqCst);
+        Ok(halted?)
     }
 
     /// Whether the caller has to come back on a thread that may block.
@@ -122,35 +151,24 @@ impl MemoryStore {
 
 impl StoredRow {
     fn slice(&self, family: &ColumnFamilySchema, slice: &Slice) -> RowSlice {
-        let super_deletion = slice.super_name().map_or(Deletion::NONE, |name| {
-            let range = CellRange::super_tombstone(name);
-            let tombstone = self.within(family, range).next().and_then(Cell::deletion);
-            tombstone.unwrap_or(Deletion::NONE)
-        });
+        let marker = self.marker(family, slice).and_then(Cell::deletion);
+        let super_deletion = marker.unwrap_or(Deletion::NONE);
         let mut resolver = Resolver::new(family, slice, self.deletion, super_deletion);
         if resolver.is_done() {
             return resolver.finish();
         }
-        'ranges: for range in slice.ranges(family) {
-            let mut cells: Vec<_> = self.within(family, range).cloned().collect();
-            if slice.is_reversed() {
-                cells.reverse();
-            }
-            for cell in cells {
-                if resolver.push(cell) == Flow::Done {
-                    break 'ranges;
-                }
-            }
+        let mut cells = self.within(family, slice);
+        if slice.is_reversed() {
+            cells.reverse();
         }
+        cells.into_iter().any(|cell| resolver.push(cell) == Flow::Done);
         resolver.finish()
     }
 
     fn version(&self, family: &ColumnFamilySchema, slice: &Slice) -> RowVersion {
         let mut version = RowVersion { deletion: self.deletion, cells: Vec::new() };
-        let marker = slice.super_name().map(CellRange::super_tombstone);
-        for range in marker.into_iter().chain(slice.ranges(family)) {
-            version.cells.extend(self.within(family, range).cloned());
-        }
+        version.cells.extend(self.marker(family, slice).cloned());
+        version.cells.extend(self.within(family, slice));
         let mut whole = version.clone();
         whole.drop_covered(family);
         let seen = self.slice(family, slice);
@@ -162,14 +180,18 @@ impl StoredRow {
         whole
     }
 
-    fn within<'r>(
-        &'r self,
-        family: &'r ColumnFamilySchema,
-        range: CellRange<'r>,
-    ) -> impl Iterator<Item = &'r Cell> {
-        self.cells.iter().filter(move |cell| {
-            range.from.is_before(family, cell.place()) && !range.to.is_before(family, cell.place())
-        })
+    /// The cell that deletes the super column of the slice.
+    fn marker(&self, family: &ColumnFamilySchema, slice: &Slice) -> Option<&Cell> {
+        let range = CellRange::super_tombstone(slice.super_name()?);
+        self.cells.iter().find(|cell| range.contains(family, cell.place()))
+    }
+
+    /// The cells of the slice, in ascending order.
+    fn within(&self, family: &ColumnFamilySchema, slice: &Slice) -> Vec<Cell> {
+        let mut walk = slice.walk(family);
+        let Some(range) = walk.rest() else { return Vec::new() };
+        let cells = self.cells.iter().filter(|cell| range.contains(family, cell.place()));
+        cells.filter(|cell| walk.wants(cell.place())).cloned().collect()
     }
 }
 
@@ -201,16 +223,19 @@ impl LocalStore for MemoryStore {
         family: FamilyId,
         key: &RowKey,
         slice: &Slice,
-        room: &AnswerRoom,
+        context: &RequestContext,
         access: Access,
     ) -> Result<RowSlice, ReadError> {
         if self.would_block(access != Access::CachedOnly) {
             return Err(ReadError::WouldBlock);
         }
+        if *key == RowKey::from(ENDLESS) {
+            self.read_on(context, access)?;
+        }
         let place = (family, self.partitioner.decorate(key.clone()));
         let rows = self.rows.lock().unwrap();
         let family = self.schema.family(family);
-        room.take(answer::row_cost(key.as_bytes()))?;
+        context.take(answer::row_cost(key.as_bytes()))?;
         Ok(rows.get(&place).map(|row| row.slice(family, slice)).unwrap_or_default())
     }
 
@@ -219,9 +244,10 @@ impl LocalStore for MemoryStore {
         family: FamilyId,
         key: &RowKey,
         slice: &Slice,
+        context: &RequestContext,
         access: Access,
     ) -> Result<usize, ReadError> {
-        self.read(family, key, slice, &AnswerRoom::default(), access).map(|row| row.count)
+        self.read(family, key, slice, context, access).map(|row| row.count)
     }
 
     fn scan(
@@ -230,7 +256,7 @@ impl LocalStore for MemoryStore {
         range: &RowRange,
         slice: &Slice,
         max_rows: usize,
-        room: &AnswerRoom,
+        context: &RequestContext,
         access: Access,
     ) -> Result<Vec<(RowKey, RowSlice)>, ReadError> {
         if self.would_block(access != Access::CachedOnly) {
@@ -241,7 +267,7 @@ impl LocalStore for MemoryStore {
         let within =
             rows.iter().filter(|((id, key), _)| *id == family && range.contains(key.token()));
         let row = |((_, key), row): (&(FamilyId, DecoratedKey), &StoredRow)| {
-            room.take(answer::row_cost(key.key().as_bytes()))?;
+            context.take(answer::row_cost(key.key().as_bytes()))?;
             Ok((key.key().clone(), row.slice(schema, slice)))
         };
         within.take(max_rows).map(row).collect()
@@ -252,10 +278,10 @@ impl LocalStore for MemoryStore {
         family: FamilyId,
         key: &RowKey,
         slice: &Slice,
-        room: &AnswerRoom,
+        context: &RequestContext,
         access: Access,
     ) -> Result<RowVersion, ReadError> {
-        self.read(family, key, slice, room, access)?;
+        self.read(family, key, slice, context, access)?;
         let place = (family, self.partitioner.decorate(key.clone()));
         let rows = self.rows.lock().unwrap();
         let family = self.schema.family(family);
@@ -268,23 +294,27 @@ impl LocalStore for MemoryStore {
         range: &RowRange,
         slice: &Slice,
         max_rows: usize,
-        room: &AnswerRoom,
+        context: &RequestContext,
         access: Access,
     ) -> Result<Vec<(RowKey, RowVersion)>, ReadError> {
-        let rows = self.scan(family, range, slice, max_rows, room, access)?;
+        let rows = self.scan(family, range, slice, max_rows, context, access)?;
         rows.into_iter()
             .map(|(key, _)| {
-                let version = self.read_version(family, &key, slice, room, access)?;
+                let version = self.read_version(family, &key, slice, context, access)?;
                 Ok((key, version))
             })
             .collect()
     }
 
-    fn row_samples(&self, range: TokenRange) -> RowSamples {
+    fn row_samples(
+        &self,
+        range: TokenRange,
+        _context: &RequestContext,
+    ) -> Result<RowSamples, ReadError> {
         let mut samples = RowSamples::new(range);
         for (_, key) in self.rows.lock().unwrap().keys() {
             samples.add(key.token(), 1);
         }
-        samples
+        Ok(samples)
     }
 }

@@ -1,6 +1,7 @@
 //! What a replica does for other nodes, message by message.
 
 use super::MemoryStore;
+use crate::base::budget::Budget;
 use crate::base::clock::ManualClock;
 use crate::base::sim_fs::SimFileSystem;
 use crate::model::comparator::Comparator;
@@ -83,7 +84,7 @@ impl Rig {
         let options = ReplicaOptions {
             concurrent_reads: 1,
             concurrent_writes: 1,
-            max_answer_bytes: 1 << 20,
+            memory: Budget::new(4 << 20),
             runs_inline: false,
         };
         let clock = Arc::new(ManualClock::default());
@@ -173,6 +174,35 @@ async fn a_write_is_acknowledged_when_it_is_on_disk() {
     assert_eq!(rig.store.sync(&Ok(())), 1);
     rig.responder.drain().await;
     assert_eq!(rig.replies().len(), 1);
+}
+
+#[tokio::test]
+async fn writes_under_way_share_the_memory_of_requests() {
+    let rig = Rig::new();
+    rig.store.batches.store(true, Ordering::SeqCst);
+    let write = |id: u64, column: &str| {
+        let mut builder = MutationBuilder::new(&rig.schema, "Blog", b"ada");
+        builder.family(FAMILY).insert((b"", column.as_bytes()), &vec![b'v'; 800 << 10], 5);
+        let body = bodies::encode_mutation(&builder.finish(), &rig.schema).unwrap();
+        rig.send(id, Verb::Mutation, Vec::new(), &body);
+    };
+    write(1, "a");
+    write(2, "b");
+    write(3, "c");
+    assert_eq!(
+        (rig.names().as_str(), rig.drops.total(Verb::Mutation)),
+        ("ab", 1),
+        "two copies of a value each"
+    );
+    assert_eq!(rig.store.sync(&Ok(())), 2);
+    rig.responder.drain().await;
+    assert_eq!(rig.replies().len(), 2);
+    write(4, "d");
+    assert_eq!(
+        (rig.names().as_str(), rig.drops.total(Verb::Mutation)),
+        ("abd", 1),
+        "the memory is free again"
+    );
 }
 
 #[tokio::test]

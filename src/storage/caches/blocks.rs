@@ -1,6 +1,8 @@
 //! The block cache: decompressed blocks of SSTables, bounded in bytes, shared by all of them.
 
 use super::CacheStats;
+use super::ready_buffers::ReadyBuffers;
+use crate::base::budget::Lender;
 use crate::storage::sstable::block::Block;
 use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
@@ -17,9 +19,12 @@ const TYPICAL_BLOCK_SIZE: u64 = 8 * 1024;
 #[derive(Debug)]
 pub struct BlockCache {
     blocks: Cache<(u64, u64), Block, BlockWeighter, BlockHashing>,
+    /// Most bytes that it holds while it lends nothing.
+    capacity_bytes: u64,
     next_file: AtomicU64,
     /// Bytes of blocks that SSTables hold themselves, because every read of them begins there.
     pinned: AtomicU64,
+    buffers: ReadyBuffers,
 }
 
 /// The part of the capacity, as a divisor, that may be pinned besides.
@@ -57,6 +62,12 @@ impl Hasher for BlockHasher {
     }
 }
 
+impl Lender for BlockCache {
+    fn lend(&self, bytes: usize) {
+        self.blocks.set_capacity(self.capacity_bytes.saturating_sub(bytes as u64));
+    }
+}
+
 impl BlockCache {
     /// A cache that holds at most this many bytes.
     pub fn new(capacity_bytes: u64) -> Self {
@@ -68,7 +79,13 @@ impl BlockCache {
             BlockHashing::default(),
             DefaultLifecycle::default(),
         );
-        Self { blocks, next_file: AtomicU64::new(0), pinned: AtomicU64::new(0) }
+        let (next_file, pinned, buffers) = Default::default();
+        Self { blocks, capacity_bytes, next_file, pinned, buffers }
+    }
+
+    /// Memory for blocks that are read into the cache.
+    pub fn buffers(&self) -> &ReadyBuffers {
+        &self.buffers
     }
 
     /// A number under which one more file keeps its blocks here.
@@ -107,9 +124,9 @@ impl BlockCache {
         self.blocks.retain(|(owner, _), _| *owner != file);
     }
 
-    /// Most bytes that it will hold.
+    /// Most bytes that it will hold, unless requests need some of them.
     pub fn capacity_bytes(&self) -> u64 {
-        self.blocks.capacity()
+        self.capacity_bytes
     }
 
     /// Bytes of blocks that SSTables hold themselves, besides.

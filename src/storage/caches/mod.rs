@@ -7,6 +7,7 @@
 //!   bounded   what the last two are made of: entries of one family, as many as it may have
 //!   budget    and all families together no more bytes than there are for them
 //!   saved     the keys of a cache in a file, from which it is filled after a start
+//!   ready_buffers   memory for blocks, touched before reads need it
 //! ```
 //!
 //! A read of a row asks the row cache first, if its family has one; then for each SSTable whose
@@ -23,6 +24,7 @@ pub mod blocks;
 mod bounded;
 mod budget;
 pub mod keys;
+mod ready_buffers;
 pub mod rows;
 pub mod saved;
 

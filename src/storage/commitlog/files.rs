@@ -1,5 +1,6 @@
 //! The names of commit log files. Nothing else builds or reads one.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::base::fs::FileSystem;
@@ -45,10 +46,22 @@ pub fn holds_segments(fs: &dyn FileSystem, directory: &Path) -> bool {
     entries.iter().any(|entry| segment_id(&entry.name).is_some())
 }
 
-/// Whether the name is that of a segment of the original.
-pub(super) fn is_of_the_original(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str());
-    let digits = name.and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(ORIGINAL_SUFFIX));
+/// The first segment of Apache Cassandra in a directory, which may not exist: writes that this log
+/// does not know.
+pub fn segment_of_the_original(
+    fs: &dyn FileSystem,
+    directory: &Path,
+) -> io::Result<Option<PathBuf>> {
+    if !fs.try_exists(directory)? {
+        return Ok(None);
+    }
+    let names = fs.list(directory)?.into_iter().map(|entry| entry.name);
+    let first = names.filter(|name| is_of_the_original(name)).min();
+    Ok(first.map(|name| directory.join(name)))
+}
+
+fn is_of_the_original(name: &str) -> bool {
+    let digits = name.strip_prefix(PREFIX).and_then(|name| name.strip_suffix(ORIGINAL_SUFFIX));
     digits.is_some_and(|digits| digits.parse::<u64>().is_ok())
 }
 
@@ -66,9 +79,8 @@ mod tests {
         assert_eq!(unfinished_path(Path::new("/log"), 7), Path::new("/log/CommitLog-7.alog.tmp"));
         assert!(is_unfinished("CommitLog-7.alog.tmp"));
         assert!(!is_unfinished(name) && !is_unfinished("notes.tmp"));
-        assert!(is_of_the_original(Path::new("/log/CommitLog-1290000000123.log")));
-        assert!(!is_of_the_original(path.as_path()));
-        assert!(!is_of_the_original(Path::new("/log/notes.log")));
+        assert!(is_of_the_original("CommitLog-1290000000123.log"));
+        assert!(!is_of_the_original(name) && !is_of_the_original("notes.log"));
         for foreign in [
             "CommitLog-1290000000123.log",
             "CommitLog-1290000000123.alog.bak",

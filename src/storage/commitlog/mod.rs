@@ -97,7 +97,7 @@ mod tests;
 use std::fmt;
 
 pub use self::error::{Damage, LogError, Reason, ReplayError};
-pub use self::files::holds_segments;
+pub use self::files::{holds_segments, segment_of_the_original};
 pub use self::live::OldestDirty;
 pub use self::log::{CommitLog, LogOptions, SyncPolicy};
 pub use self::replay::{Apply, Replayed, ReplayedSegment, replay};

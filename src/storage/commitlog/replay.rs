@@ -39,11 +39,6 @@ pub struct Replayed {
 }
 
 impl Replayed {
-    /// A segment of Apache Cassandra among the foreign files: writes that this log does not know.
-    pub fn segment_of_the_original(&self) -> Option<&Path> {
-        self.foreign.iter().map(PathBuf::as_path).find(|path| files::is_of_the_original(path))
-    }
-
     /// Behind everything that was replayed.
     pub fn end(&self) -> Position {
         Position { segment: self.newest_id, offset: u64::MAX }

@@ -225,7 +225,10 @@ pub(super) fn mark_damaged(inputs: &[Arc<SsTable>], error: &ReadError) {
     let path = match error {
         ReadError::Corrupt(corrupt) => &corrupt.file,
         ReadError::Io(file) => &file.path,
-        ReadError::WouldBlock | ReadError::TooLarge { .. } | ReadError::OtherPartitioner { .. } => {
+        ReadError::WouldBlock
+        | ReadError::TooLarge(_)
+        | ReadError::Cancelled
+        | ReadError::OtherPartitioner { .. } => {
             return;
         }
     };

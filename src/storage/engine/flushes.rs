@@ -78,6 +78,7 @@ impl Shared {
             self.write_memtable(store, &memtable)?;
         }
         self.after_flush(store, position);
+        self.note_families();
         Ok(())
     }
 

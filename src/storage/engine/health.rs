@@ -27,6 +27,8 @@ pub enum TroubleKind {
     Drained,
     /// The other nodes have removed it from the ring: it serves nobody.
     Removed,
+    /// Other nodes ignore it for its generation, and take it for dead.
+    Refused,
     /// The commit log has stopped: no write is taken until the next start.
     LogStopped,
     /// The commit log has no room: no write is taken until there is some.
@@ -43,7 +45,7 @@ pub enum TroubleKind {
 impl TroubleKind {
     /// Whether writes are refused, all or those to a column family.
     pub fn refuses_writes(self) -> bool {
-        !matches!(self, Self::FlushWaits | Self::Damaged)
+        !matches!(self, Self::Refused | Self::FlushWaits | Self::Damaged)
     }
 }
 
@@ -124,7 +126,7 @@ impl Storage {
         if let Some(failure) = self.log_failure().filter(|it| !matches!(it, LogError::Closed)) {
             add(TroubleKind::LogStopped, format!("takes no writes: {failure}"));
         }
-        // Who is told to go elsewhere does not try whether a write succeeds again.
+        // Without writes nothing else notices that there is room again.
         let room = shared.environment.fs.available_space(&shared.log_directory);
         if room.is_ok_and(|room| room > 2 * shared.segment_bytes) {
             shared.shortages.log_has_room();

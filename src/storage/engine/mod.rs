@@ -10,6 +10,7 @@
 //!   caches       the thread that fills caches after a start, and saves their keys
 //!   ingest       rows that come from other nodes
 //!   exchange     rows that come from nodes of 0.6 and go to them, as files
+//!   known_families  which column families have had data, so that lost ones are missed
 //!   validation   what this node has, for who compares replicas
 //!   health       why the node does not serve as it should
 //!   counting     how often there was what, for operators
@@ -28,6 +29,7 @@ mod exchange;
 mod flushes;
 mod health;
 mod ingest;
+mod known_families;
 mod open;
 mod replay;
 mod snapshots;
@@ -46,9 +48,8 @@ pub use open::StorageError;
 pub(super) use open::{lock, new_environment, prepare_directories};
 pub use validation::ValidationSet;
 
-use self::health::Shortages;
+use self::health::{Shortages, note_damage};
 use self::snapshots::Snapshots;
-use super::answer::AnswerRoom;
 use super::background::WorkQueue;
 use super::caches::{CacheStats, FamilyCacheStats};
 use super::commitlog::{CommitLog, LogError, Position};
@@ -62,7 +63,9 @@ use super::memtable::Memtable;
 use super::snapshot::{Snapshot, SnapshotError};
 use super::sstable::Access;
 use super::store::{Environment, Operation, Piece, Store};
+use crate::base::budget::Budget;
 use crate::base::clock::Clock;
+use crate::base::context::RequestContext;
 use crate::base::events::{Events, FlushCause};
 use crate::base::fs::{FileSystem, Lock};
 use crate::model::key::RowKey;
@@ -74,6 +77,7 @@ use crate::model::version::RowVersion;
 use crate::ring::{DecoratedKey, Partitioner, RowRange, RowSamples, Token, TokenRange};
 use caches::SavedCaches;
 use compactions::CompactionQueue;
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -167,6 +171,9 @@ struct Shared {
     memory_freed: (Mutex<()>, Condvar),
     shortages: Shortages,
     stopping: AtomicBool,
+    /// The families of users that are noted as having had data. Taken after the lock of a flush,
+    /// and before the gate.
+    noted_families: Mutex<BTreeSet<FamilyId>>,
     /// Keep other servers out of the directories.
     _locks: Vec<Box<dyn Lock>>,
 }
@@ -222,7 +229,7 @@ impl Storage {
         slice: &Slice,
         access: Access,
     ) -> Result<RowSlice, ReadError> {
-        self.read_within(family, key, slice, &AnswerRoom::default(), access)
+        self.read_within(family, key, slice, &RequestContext::default(), access)
     }
 
     /// [`Storage::read`] for an answer that may consist of several rows.
@@ -231,12 +238,12 @@ impl Storage {
         family: FamilyId,
         key: &RowKey,
         slice: &Slice,
-        room: &AnswerRoom,
+        context: &RequestContext,
         access: Access,
     ) -> Result<RowSlice, ReadError> {
         let key = self.partitioner().decorate(key.clone());
         self.shared.counted(self.shared.store(family), Operation::Read, |store| {
-            store.read(&key, slice, Some(room), access)
+            store.read(&key, slice, context, access)
         })
     }
 
@@ -246,13 +253,13 @@ impl Storage {
         family: FamilyId,
         key: &RowKey,
         slice: &Slice,
+        context: &RequestContext,
         access: Access,
     ) -> Result<usize, ReadError> {
         let key = self.partitioner().decorate(key.clone());
-        let found = self.shared.counted(self.shared.store(family), Operation::Read, |store| {
-            store.read(&key, slice, None, access)
-        });
-        Ok(found?.count)
+        self.shared.counted(self.shared.store(family), Operation::Read, |store| {
+            store.count(&key, slice, context, access)
+        })
     }
 
     /// The slice of each row of a range, in token order, rows without visible columns included.
@@ -264,7 +271,7 @@ impl Storage {
         max_rows: usize,
         access: Access,
     ) -> Result<Vec<(RowKey, RowSlice)>, ReadError> {
-        self.scan_within(family, range, slice, max_rows, &AnswerRoom::default(), access)
+        self.scan_within(family, range, slice, max_rows, &RequestContext::default(), access)
     }
 
     /// [`Storage::scan`] for an answer that may consist of several ranges.
@@ -274,11 +281,11 @@ impl Storage {
         range: &RowRange,
         slice: &Slice,
         max_rows: usize,
-        room: &AnswerRoom,
+        context: &RequestContext,
         access: Access,
     ) -> Result<Vec<(RowKey, RowSlice)>, ReadError> {
         self.shared.counted(self.shared.store(family), Operation::RangeRead, |store| {
-            store.scan(range, slice, max_rows, room, access)
+            store.scan(range, slice, max_rows, context, access)
         })
     }
 
@@ -289,12 +296,12 @@ impl Storage {
         family: FamilyId,
         key: &RowKey,
         slice: &Slice,
-        room: &AnswerRoom,
+        context: &RequestContext,
         access: Access,
     ) -> Result<RowVersion, ReadError> {
         let key = self.partitioner().decorate(key.clone());
         self.shared.counted(self.shared.store(family), Operation::Read, |store| {
-            store.read_version(&key, slice, room, access)
+            store.read_version(&key, slice, context, access)
         })
     }
 
@@ -305,11 +312,11 @@ impl Storage {
         range: &RowRange,
         slice: &Slice,
         max_rows: usize,
-        room: &AnswerRoom,
+        context: &RequestContext,
         access: Access,
     ) -> Result<Vec<(RowKey, RowVersion)>, ReadError> {
         self.shared.counted(self.shared.store(family), Operation::RangeRead, |store| {
-            store.scan_versions(range, slice, max_rows, room, access)
+            store.scan_versions(range, slice, max_rows, context, access)
         })
     }
 
@@ -322,7 +329,9 @@ impl Storage {
         after: Option<&RowPosition>,
         max_bytes: usize,
     ) -> Result<Piece, ReadError> {
-        self.shared.store(family).read_piece(range, after, max_bytes)
+        let store = self.shared.store(family);
+        let piece = store.read_piece(range, after, max_bytes);
+        piece.inspect_err(|error| note_damage(store, error))
     }
 
     /// The same of single rows, whose keys ascend. See [`Store::read_rows_piece`].
@@ -333,12 +342,18 @@ impl Storage {
         after: Option<&RowPosition>,
         max_bytes: usize,
     ) -> Result<Piece, ReadError> {
-        self.shared.store(family).read_rows_piece(keys, after, max_bytes)
+        let store = self.shared.store(family);
+        let piece = store.read_rows_piece(keys, after, max_bytes);
+        piece.inspect_err(|error| note_damage(store, error))
     }
 
     /// The rows of a range that are stored here, in memory and on disk, as samples of about
     /// `IndexInterval`: those of all column families but the node's own.
-    pub fn row_samples(&self, range: TokenRange) -> RowSamples {
+    pub fn row_samples(
+        &self,
+        range: TokenRange,
+        context: &RequestContext,
+    ) -> Result<RowSamples, ReadError> {
         let mut samples = RowSamples::new(range);
         for store in &self.shared.stores {
             if store.schema().keyspace == super::system::KEYSPACE {
@@ -347,13 +362,15 @@ impl Storage {
             let (view, interval) = (store.view(), store.options().index_interval);
             let mut add = |first: &Token, rows| samples.add(first, rows);
             for memtable in view.memtables() {
+                context.check()?;
                 memtable.for_each_sample(interval, &mut add);
             }
             for table in &view.tables {
+                context.check()?;
                 table.for_each_sample(&mut add);
             }
         }
-        samples
+        Ok(samples)
     }
 
     /// One column family.
@@ -454,6 +471,11 @@ impl Storage {
         self.shared.environment.cache.stats()
     }
 
+    /// Lets requests use this much of the block cache when their own memory is used up.
+    pub fn lend_block_cache(&self, requests: &Budget, bytes: usize) {
+        requests.borrow_from(Arc::clone(&self.shared.environment.cache) as _, bytes);
+    }
+
     /// Changes how many entries the key cache and the row cache of a column family may have, until
     /// the next start; 0 switches one off. A share of all keys is then no longer kept to.
     pub fn set_cache_capacity(&self, family: FamilyId, keys: u64, rows: u64) {
@@ -518,6 +540,7 @@ impl Storage {
         self.shared.flushes.close();
         self.shared.compactions.close();
         self.shared.caches.end();
+        self.shared.environment.cache.buffers().close();
         for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             if thread.join().is_err() {
                 log::error!("a background thread of the storage ended by a panic");

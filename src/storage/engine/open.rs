@@ -9,7 +9,9 @@ use super::super::compaction::Compactor;
 use super::super::directory::{self, DirectorySync};
 use super::super::error::{FileContext, FileError, ReadError};
 use super::super::files;
+use super::super::foreign::{self, ForeignError};
 use super::super::log_mark::{LogMark, LostLog};
+use super::super::node_id::NodeId;
 use super::super::options::{FamilyOptions, Options};
 use super::super::store::{Environment, OpenError, Store};
 use super::caches::SavedCaches;
@@ -17,6 +19,7 @@ use super::compactions::CompactionQueue;
 use super::exchange;
 use super::flushes::is_shortage;
 use super::health::Shortages;
+use super::known_families;
 use super::replay::{open_log, replay};
 use super::snapshots::Snapshots;
 use super::unconfigured::warn_of_unconfigured;
@@ -82,16 +85,40 @@ pub enum StorageError {
          start with --accept-commitlog-loss to go on without it"
     )]
     NoLog(LostLog),
+    /// The data that the commit log shows to have been there cannot be found.
+    #[error(
+        "the data directories hold nothing, though the commit log in {log} was written by a server \
+         that had data: they may not be mounted, or DataFileDirectories name others. Mount them, \
+         or set DataFileDirectories back. If the data are lost, move the commit log away and start \
+         with -Dcassandra.replace_token=TOKEN, which collects them from the other replicas. \
+         -Dcassandra.accept_data_loss=true goes on with what the commit log holds",
+        log = .0.display()
+    )]
+    NoData(PathBuf),
+    /// What a column family has had cannot be found.
+    #[error(
+        "column family {family} has had data, and the data directories hold nothing of it{others}: \
+         one may not be mounted, or DataFileDirectories name others. Mount it, or set \
+         DataFileDirectories back. If the data are lost, empty all directories and start with \
+         -Dcassandra.replace_token=TOKEN, which collects them from the other replicas. \
+         -Dcassandra.accept_data_loss=true goes on without them",
+        others = if *count > 1 { format!(", nor of {} others", count - 1) } else { String::new() }
+    )]
+    LostFamily {
+        /// Keyspace and column family.
+        family: String,
+        /// How many column families are missing.
+        count: usize,
+    },
+    /// The note of column families that have had data cannot be read.
+    #[error("which column families have had data cannot be told: {0}")]
+    Families(#[source] ReadError),
     /// The archive of the commit log is that of another server.
     #[error(transparent)]
     Owner(#[from] OwnerError),
-    /// There are writes of the original that would seem to be lost.
-    #[error(
-        "{path} is a commit log of Apache Cassandra, which this version cannot read: name an empty \
-         directory in CommitLogDirectory",
-        path = .0.display()
-    )]
-    LogOfTheOriginal(PathBuf),
+    /// A directory holds data of the original, which would seem to be lost.
+    #[error(transparent)]
+    Foreign(#[from] ForeignError),
     /// A restore was begun and is not complete.
     #[error(
         "{path} says that a restore was not finished: repeat the command that is written there",
@@ -150,16 +177,17 @@ impl Storage {
         let locks = prepare_directories(&*components.fs, &options, &schema)?;
         check_no_restore(&*components.fs, &options)?;
         let snapshots = Snapshots::open(&*components.fs, &options)?;
-        let environment = new_environment(&components, &options, partitioner);
+        let node = NodeId::find(&*components.fs, &options, &schema).map_err(OpenError::from)?;
+        let environment = new_environment(&components, &options, partitioner, node);
         let Components { fs, clock, .. } = components;
         let stores = open_stores(&environment, &options, &schema, family_options)?;
         warn_of_unconfigured(&*fs, &options.data_directories, &schema);
         check_log(&*fs, &options)?;
         claim_archive(&*fs, &options)?;
+        let without_files = known_families::without_files(&stores);
         let mut replayed = replay(&*fs, &options, &schema, &environment, &stores)?;
-        if let Some(path) = replayed.segment_of_the_original() {
-            return Err(StorageError::LogOfTheOriginal(path.to_owned()));
-        }
+        let accepts_loss = options.accept_data_loss;
+        let lost = known_families::check(partitioner, &stores, &without_files, accepts_loss)?;
         let throughput = options.compaction.bytes_per_second;
         let compactor = Compactor::new(Arc::clone(&clock), throughput);
         let log = open_log(&fs, &clock, &options, &stores, &mut replayed)?;
@@ -191,6 +219,7 @@ impl Storage {
             memory_freed: (Mutex::new(()), Condvar::new()),
             shortages: Shortages::default(),
             stopping: AtomicBool::new(false),
+            noted_families: Mutex::default(),
             _locks: locks,
         });
         if has_replayed {
@@ -200,6 +229,8 @@ impl Storage {
         for store in &shared.stores {
             shared.request_compaction(store);
         }
+        shared.forget_families(&lost);
+        shared.note_families();
         Ok(Self { shared, threads: Mutex::default(), closed: AtomicBool::new(false) })
     }
 
@@ -231,6 +262,7 @@ impl Storage {
             };
             start("compaction", run)?;
         }
+        start("block-memory", |shared| shared.environment.cache.buffers().fill())?;
         if self.shared.caches.are_wanted() {
             start("caches", Shared::run_caches)?;
         }
@@ -243,6 +275,7 @@ pub(in crate::storage) fn new_environment(
     components: &Components,
     options: &Options,
     partitioner: Partitioner,
+    node: NodeId,
 ) -> Arc<Environment> {
     Arc::new(Environment {
         fs: Arc::clone(&components.fs),
@@ -254,6 +287,7 @@ pub(in crate::storage) fn new_environment(
         preheats_keys: options.caches.preheats_keys,
         partitioner,
         memtable_memory: AtomicU64::new(0),
+        node,
         directory_sync: DirectorySync::default(),
     })
 }
@@ -358,19 +392,23 @@ pub(in crate::storage) fn lock(
     })
 }
 
-/// Creates the directories and keeps other servers out of them.
+/// Creates the directories and keeps other servers out of them. Those that hold data of the
+/// original stay as they are, and so do the others then.
 pub(in crate::storage) fn prepare_directories(
     fs: &dyn FileSystem,
     options: &Options,
     schema: &Schema,
 ) -> Result<Vec<Box<dyn Lock>>, StorageError> {
-    let mut directories: Vec<_> =
-        options.data_directories.iter().chain([&options.commit_log_directory]).collect();
+    let archive = options.commit_log_archive_directory.as_deref();
+    let log = options.commit_log_directory.as_path();
+    foreign::check(fs, &options.data_directories, [log].into_iter().chain(archive))?;
+    let data = options.data_directories.iter().map(PathBuf::as_path);
+    let mut directories: Vec<_> = data.chain([log]).collect();
     // The commit log may share a directory with data, and a second lock there would be refused. The
     // archive may not share one: what is removed from there would be gone from here.
     directories.sort_unstable();
     directories.dedup();
-    directories.extend(&options.commit_log_archive_directory);
+    directories.extend(archive);
     let locks = directories.into_iter().map(|directory| lock(fs, directory));
     let locks = locks.collect::<Result<Vec<_>, _>>()?;
     for directory in &options.data_directories {

@@ -33,7 +33,11 @@ pub(super) fn replay(
 ) -> Result<Replayed, StorageError> {
     let mut needed = 0_u64;
     let mut memory = Memory { used: 0, flush_above: options.memtable_budget_bytes };
+    let is_unexpected = !options.accept_data_loss && !is_expected(fs, options, stores)?;
     let mut apply = |position: Position, record: &[u8]| -> Result<(), StorageError> {
+        if is_unexpected {
+            return Err(StorageError::NoData(options.commit_log_directory.clone()));
+        }
         let mutation = match RowMutation::decode(record, schema) {
             Ok(mutation) => mutation,
             Err(error @ (DecodeError::UnknownFamily { .. } | DecodeError::OtherNames { .. }))
@@ -72,6 +76,18 @@ pub(super) fn replay(
         log::info!("Log replay complete, {needed} replayed mutations");
     }
     Ok(replayed)
+}
+
+/// Whether the data directories know of a commit log: they have a mark of it, or SSTables that were
+/// written since it began. A server has marked its log before the first write.
+fn is_expected(
+    fs: &dyn FileSystem,
+    options: &Options,
+    stores: &[Arc<Store>],
+) -> Result<bool, StorageError> {
+    let has_flushed = |store: &Arc<Store>| store.flushed_position() > Position::default();
+    let mark = LogMark::find(fs, &options.data_directories)?;
+    Ok(mark.is_some() || stores.iter().any(has_flushed))
 }
 
 /// Why the start is refused at a record, and the way out.

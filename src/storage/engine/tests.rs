@@ -1,5 +1,6 @@
 //! What becomes of the storage when the machine refuses something, or a bug panics.
 
+mod lost_family;
 mod lost_log;
 mod transfer;
 
@@ -7,12 +8,12 @@ use super::compactions::Takes;
 use super::open::keep_going;
 use super::*;
 use crate::base::clock::ManualClock;
+use crate::base::context::RequestContext;
 use crate::base::sim_fs::{Fault, Operation as FileOperation, SimFileSystem};
 use crate::model::comparator::Comparator;
 use crate::model::deletion::Deletion;
 use crate::model::mutation::MutationBuilder;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema};
-use crate::storage::answer::AnswerRoom;
 use crate::storage::{FamilyOptions, Options};
 use rustix::io::Errno;
 use std::cell::Cell;
@@ -226,21 +227,56 @@ fn rows_in_which_nothing_is_visible_take_room_in_the_answer() {
         write(&storage, FAMILIES[0], &format!("row {number}")).unwrap();
     }
     let (none, all) = (Slice::range(None, b"x", b"", false, 1), RowRange::all());
-    let scan = |room: &AnswerRoom| {
-        let found = storage.scan_within(FAMILIES[0], &all, &none, 100, room, Access::Cached);
+    let scan = |context: &RequestContext| {
+        let found = storage.scan_within(FAMILIES[0], &all, &none, 100, context, Access::Cached);
         found.map(|rows| rows.len())
     };
-    let room = AnswerRoom::new(2000);
-    assert_eq!(scan(&room).unwrap(), 10);
-    assert!(matches!(scan(&room), Err(ReadError::TooLarge { .. })), "both are one answer");
-    let read = |room: &AnswerRoom, key: &str| {
+    let context = RequestContext::new(2000);
+    assert_eq!(scan(&context).unwrap(), 10);
+    assert!(matches!(scan(&context), Err(ReadError::TooLarge(_))), "both are one answer");
+    let read = |context: &RequestContext, key: &str| {
         let access = Access::CachedOnly;
-        storage.read_within(FAMILIES[0], &RowKey::from(key), &none, room, access)
+        storage.read_within(FAMILIES[0], &RowKey::from(key), &none, context, access)
     };
-    let room = AnswerRoom::new(300);
-    assert_eq!(read(&room, "row 1").unwrap().count, 0);
-    assert_eq!(read(&room, "no such row").unwrap().count, 0);
-    assert!(matches!(read(&room, "row 2"), Err(ReadError::TooLarge { .. })));
+    let context = RequestContext::new(300);
+    assert_eq!(read(&context, "row 1").unwrap().count, 0);
+    assert_eq!(read(&context, "no such row").unwrap().count, 0);
+    assert!(matches!(read(&context, "row 2"), Err(ReadError::TooLarge(_))));
+}
+
+/// What a read may do on the thread of a connection is bounded, so a read that succeeds there has
+/// looked at few of its names, or at few cells of the row.
+#[test]
+fn a_read_by_names_costs_no_more_than_the_names_or_the_cells_of_the_row() {
+    let storage = open(&SimFileSystem::new(1)).unwrap();
+    let name = |number: usize| format!("{number:06}");
+    for (key, columns) in [("narrow", 3), ("wide", 5_000)] {
+        let mut mutation = MutationBuilder::new(storage.schema(), "Blog", key.as_bytes());
+        let family = mutation.family(FAMILIES[0]);
+        for number in 0..columns {
+            family.insert((b"", name(number * 7).as_bytes()), b"value", 1);
+        }
+        storage.apply(&mutation.finish(), true).unwrap();
+    }
+    let found = |key: &str, names: &[String]| {
+        let schema = storage.schema().family(FAMILIES[0]);
+        let slice = Slice::names(schema, None, names.iter().map(String::as_bytes));
+        let context = RequestContext::default();
+        let key = RowKey::from(key);
+        let (family, access) = (FAMILIES[0], Access::CachedOnly);
+        // Brings blocks of files into the cache.
+        storage.read(family, &key, &slice, Access::Cached).unwrap();
+        let version = storage.read_version(family, &key, &slice, &context, access).unwrap();
+        let row = storage.read(family, &key, &slice, access).unwrap();
+        assert_eq!(version.cells.len(), row.count);
+        row.count
+    };
+    let many: Vec<String> = (0..100_000).map(name).collect();
+    let few = [name(7), name(8), name(7_000), name(34_993)];
+    for _ in 0..2 {
+        assert_eq!((found("narrow", &many), found("wide", &few)), (3, 3));
+        storage.flush(FAMILIES[0]).unwrap();
+    }
 }
 
 /// One row in each column family, each in its SSTable of number 1.
@@ -376,6 +412,25 @@ fn a_full_disk_is_a_trouble_until_there_is_room_even_if_nobody_writes() {
 }
 
 #[test]
+fn a_damaged_block_that_another_node_copies_is_a_trouble() {
+    let by_range = |storage: &Storage| {
+        storage.read_piece(FAMILIES[0], &RowRange::all(), None, 1 << 20).unwrap_err()
+    };
+    let by_rows = |storage: &Storage| {
+        let keys = [Partitioner::OrderPreserving.decorate(RowKey::from("ada"))];
+        storage.read_rows_piece(FAMILIES[0], &keys, None, 1 << 20).unwrap_err()
+    };
+    for copy in [&by_range as &dyn Fn(&Storage) -> ReadError, &by_rows] {
+        let fs = two_files(1);
+        fs.corrupt(AUTHORS.as_ref(), 16, 8).unwrap();
+        let storage = open(&fs).unwrap();
+        assert_eq!(kinds(&storage), []);
+        copy(&storage);
+        assert_eq!(kinds(&storage), [TroubleKind::Damaged]);
+    }
+}
+
+#[test]
 fn a_start_that_is_refused_tells_the_way_out() {
     let fs = two_files(1);
     let size = fs.open(AUTHORS.as_ref()).unwrap().size().unwrap();
@@ -392,7 +447,7 @@ fn a_start_that_is_refused_tells_the_way_out() {
     let accept = "`alexandra sstable scrub --accept-loss --config CONF Blog Authors`";
     let lost = fs.fork();
     lost.remove_file(AUTHORS.as_ref()).unwrap();
-    refused(open(&lost), &["SSTable 1 is missing", accept]);
+    refused(open(&lost), &["Authors-1.sst of Blog.Authors is missing", accept]);
     let manifest = Path::new("/data/Blog/Authors.manifest");
     let unknown = fs.fork();
     unknown.corrupt(manifest, 5, 1).unwrap();
@@ -413,7 +468,8 @@ fn rows_are_sampled_in_memory_and_on_disk() {
         let [start, end] = [from, to].map(|key| Token::ordered(key.as_bytes().into()));
         TokenRange { start, end }
     };
-    let samples = |from: &str, to: &str| storage.row_samples(range(from, to));
+    let context = RequestContext::default();
+    let samples = |from: &str, to: &str| storage.row_samples(range(from, to), &context).unwrap();
     let rows = |from: &str, to: &str| samples(from, to).rows();
     assert_eq!(rows("", ""), 0);
     for number in 0..ROWS {

@@ -1,6 +1,7 @@
 //! Column families that have data here and are not configured: renamed, or taken out by mistake.
 
-use super::super::files::{self, FileName};
+use super::super::files::FileName;
+use super::super::keyspace_folders::{self, KeyspaceFolder};
 use super::super::manifest::Manifest;
 use super::super::system;
 use crate::base::fs::FileSystem;
@@ -34,24 +35,13 @@ pub(super) fn warn_of_unconfigured(fs: &dyn FileSystem, data_directories: &[Path
 /// Those in a data directory, sorted.
 fn find(fs: &dyn FileSystem, directory: &Path, schema: &Schema) -> io::Result<Vec<Unconfigured>> {
     let mut found = Vec::new();
-    for keyspace in fs.list(directory)?.into_iter().map(|entry| entry.name) {
-        let folder = files::keyspace_folder(directory, &keyspace);
-        let entries = match fs.list(&folder) {
-            Ok(entries) => entries,
-            // A folder may be a link, so that only this tells it from a file.
-            Err(error) if error.kind() == io::ErrorKind::NotADirectory => continue,
-            // It may be one of the system's, such as `lost+found`.
-            Err(error) => {
-                log::info!("cannot look into {}: {error}", folder.display());
-                continue;
-            }
-        };
+    for KeyspaceFolder { keyspace, path, entries } in keyspace_folders::list(fs, directory)? {
         for entry in entries {
             if let FileName::Manifest(family) = FileName::parse(&entry.name)
                 && schema.family_id(&keyspace, &family).is_none()
-                && may_have_data(fs, &folder.join(&entry.name))
+                && may_have_data(fs, &path.join(&entry.name))
             {
-                let (manifest, keyspace) = (folder.join(entry.name), keyspace.clone());
+                let (manifest, keyspace) = (path.join(entry.name), keyspace.clone());
                 found.push(Unconfigured { manifest, keyspace, family });
             }
         }

@@ -4,7 +4,7 @@ use super::place::{self, Mark, read_marks};
 use super::{Report, Request, RestoreError, RestoredKeyspace, Setup};
 use crate::base::events::Events;
 use crate::base::fs::FileSystem;
-use crate::model::schema::FamilyId;
+use crate::model::schema::{ColumnFamilySchema, FamilyId};
 use crate::storage::commitlog::Position;
 use crate::storage::commitlog::archive::{ArchiveReplay, History, Timeline, Wanted, segment_ids};
 use crate::storage::engine::{Components, new_environment};
@@ -12,6 +12,7 @@ use crate::storage::error::FileContext;
 use crate::storage::files::{self, BEFORE_RESTORE, FileName};
 use crate::storage::log_mark::LogMark;
 use crate::storage::manifest::Manifest;
+use crate::storage::node_id::NodeId;
 use crate::storage::options::Options;
 use crate::storage::snapshot::{self, Snapshot, SnapshotName};
 use crate::storage::store::Store;
@@ -26,6 +27,8 @@ pub(super) struct Plan {
     /// The configured column families of the keyspaces.
     pub(super) families: Vec<FamilyPlan>,
     unconfigured: Vec<String>,
+    /// The node that is restored.
+    pub(super) node: NodeId,
     /// Behind everything that was ever written: what is written later is greater.
     pub(super) newest: Position,
     /// The name of the folders to which present files are moved.
@@ -70,6 +73,7 @@ impl Plan {
         let log = &setup.options.commit_log_directory;
         let millis = setup.components.clock.coarse_millis();
         Ok(Self {
+            node: NodeId::find(fs, &setup.options, &setup.schema)?,
             newest: newest(setup, request, &families, &marks)?,
             aside: unused_name(fs, setup, millis)?,
             is_repeated: !marks.is_empty(),
@@ -245,7 +249,7 @@ fn plan_keyspace(
         let (mut manifest, manifest_folder) = manifests.remove(&schema.name).unwrap_or_else(|| {
             let flushed = first.unwrap_or_default();
             let folder = snapshot.folders[0].keyspace_folder.clone();
-            (Manifest { flushed, ..Manifest::default() }, folder)
+            (Manifest { flushed, ..Manifest::new(&schema.to_string()) }, folder)
         });
         let mut tables = Vec::new();
         for (generation, table) in &manifest.sstables {
@@ -253,11 +257,15 @@ fn plan_keyspace(
         }
         let folders = snapshot.folders.iter().map(|folder| folder.path.clone());
         // Opening reads what every later read depends on, and compares the comparators.
-        let looking = new_environment(&quiet, &setup.options, setup.partitioner);
+        let any = NodeId::any();
+        let looking = new_environment(&quiet, &setup.options, setup.partitioner, any);
         drop(Store::open(&looking, id, schema, setup.family_options(id), folders.collect())?);
         // No later file gets a number that a file has had that was moved aside: names in other
         // snapshots stay those of other files.
         let newest = generations.get(&schema.name).copied();
+        manifest.node = None;
+        let present = present_manifests(setup, schema).map(|it| it.sequence);
+        manifest.sequence = present.max().unwrap_or(0).max(manifest.sequence);
         manifest.obsolete.extend(newest.filter(|it| !manifest.sstables.contains_key(it)));
         families.push(FamilyPlan {
             id,
@@ -341,17 +349,20 @@ fn newest(
         segments.extend(segment_ids(fs, dir).context("list", dir)?.last());
     }
     for (_, schema) in setup.schema.families() {
-        for directory in &setup.options.data_directories {
-            let folder = files::keyspace_folder(directory, &schema.keyspace);
-            // A damaged one may be why there is a restore.
-            if let Ok(Some(manifest)) = Manifest::load(fs, &files::manifest(&folder, &schema.name))
-            {
-                segments.push(manifest.flushed.segment);
-            }
-        }
+        segments.extend(present_manifests(setup, schema).map(|it| it.flushed.segment));
     }
     let segment = segments.into_iter().max().unwrap_or(0);
     Ok(Position { segment, offset: u64::MAX })
+}
+
+/// The manifests of a column family that no restore has moved aside yet. A damaged one, which may
+/// be why there is a restore, is left out.
+fn present_manifests(setup: &Setup, family: &ColumnFamilySchema) -> impl Iterator<Item = Manifest> {
+    setup.options.data_directories.iter().filter_map(|directory| {
+        let folder = files::keyspace_folder(directory, &family.keyspace);
+        let path = files::manifest(&folder, &family.name);
+        Manifest::load(&*setup.components.fs, &path).ok().flatten()
+    })
 }
 
 /// A name for the folders of what is moved aside that none of the directories has.

@@ -24,6 +24,7 @@ use super::commitlog::archive::{self, ArchiveError, ArchiveReplay, Restored};
 use super::commitlog::{Damage, Position, ReplayError};
 use super::engine::{Components, StorageError, lock, prepare_directories};
 use super::error::{FileError, ReadError};
+use super::foreign;
 use super::log_mark::LostLog;
 use super::options::{FamilyOptions, Options};
 use super::snapshot::SnapshotName;
@@ -298,6 +299,7 @@ pub fn restore(setup: &Setup, request: &Request) -> Result<Report, RestoreError>
 
 fn lock_all(setup: &Setup, request: &Request) -> Result<Vec<Box<dyn Lock>>, RestoreError> {
     let fs = &*setup.components.fs;
+    foreign::check(fs, &[], request.archive.as_deref()).map_err(StorageError::from)?;
     let mut locks = prepare_directories(fs, &setup.options, &setup.schema)?;
     if let Some(archive) = &request.archive
         && setup.options.commit_log_archive_directory.as_ref() != Some(archive)

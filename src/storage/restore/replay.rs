@@ -8,6 +8,7 @@ use crate::storage::commitlog::archive::ArchiveReplay;
 use crate::storage::commitlog::{self, Position, ReplayError};
 use crate::storage::engine::new_environment;
 use crate::storage::files;
+use crate::storage::node_id::NodeId;
 use crate::storage::store::{Environment, Store};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,8 +24,13 @@ struct Stores<'a> {
 }
 
 impl<'a> Stores<'a> {
-    fn open(setup: &'a Setup, is_wanted: impl Fn(&str) -> bool) -> Result<Self, RestoreError> {
-        let environment = new_environment(&setup.components, &setup.options, setup.partitioner);
+    fn open(
+        setup: &'a Setup,
+        node: &NodeId,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Result<Self, RestoreError> {
+        let Setup { components, options, partitioner, .. } = setup;
+        let environment = new_environment(components, options, *partitioner, node.clone());
         let mut open = BTreeMap::new();
         for (id, schema) in setup.schema.families().filter(|(_, it)| is_wanted(&it.keyspace)) {
             let directories = setup.options.data_directories.iter();
@@ -105,7 +111,7 @@ pub(super) fn flush_other_keyspaces(setup: &Setup, plan: &Plan) -> Result<(), Re
         return Ok(());
     }
     let fs = &*setup.components.fs;
-    let mut stores = Stores::open(setup, is_other)?;
+    let mut stores = Stores::open(setup, &plan.node, is_other)?;
     let options = &setup.options;
     let (log, accept_loss) = (&options.commit_log_directory, options.accept_commitlog_loss);
     let flushed = stores.open.values().map(|store| store.flushed_position()).min();
@@ -129,7 +135,7 @@ pub(super) fn apply(
     replay: Option<&ArchiveReplay>,
 ) -> Result<u64, RestoreError> {
     let restores = |keyspace: &str| plan.restores(keyspace);
-    let mut stores = Stores::open(setup, restores)?;
+    let mut stores = Stores::open(setup, &plan.node, restores)?;
     if let (Some(replay), Some(archive)) = (replay, &request.archive) {
         let fs = &*setup.components.fs;
         let timelines = plan.timelines(fs, archive)?;

@@ -78,8 +78,7 @@ fn fill(
             fs.hard_link(table.path(), &link).context("link", &link)?;
         }
         let unfinished = files::unfinished_snapshot(manifest_folder, name);
-        let counted = Manifest { obsolete: BTreeSet::new(), ..manifest.clone() };
-        counted.store(fs, &files::manifest(&unfinished, family))?;
+        manifest.of_snapshot().store(fs, &files::manifest(&unfinished, family))?;
     }
     for folder in folders {
         environment.directory_sync.sync(fs, &files::unfinished_snapshot(folder, name))?;

@@ -105,20 +105,23 @@ pub struct BlockHandle {
 /// A raw payload in memory, shared.
 #[derive(Debug, Clone)]
 pub struct Block {
+    /// The payload, at the front of a buffer that may be longer.
     bytes: Arc<[u8]>,
     /// Where the directory begins; the end of the payload for a block without entries.
     directory: u32,
+    /// Length of the payload.
+    end: u32,
 }
 
 impl Block {
-    /// The raw payload.
+    /// The raw payload. After the directory of a block with entries, unused bytes may follow.
     pub fn bytes(&self) -> &Arc<[u8]> {
         &self.bytes
     }
 
     /// Number of entries.
     pub fn len(&self) -> usize {
-        (self.bytes.len() - self.directory as usize).saturating_sub(4) / 4
+        ((self.end - self.directory) as usize).saturating_sub(4) / 4
     }
 
     /// Whether there are no entries.
@@ -141,8 +144,8 @@ impl Block {
         let (start, tags) = (self.entry(index)?, self.directory as usize - self.len() * TAG_LENGTH);
         let end = self.entry(index + 1).unwrap_or(tags);
         let bytes: Arc<[u8]> = self.bytes.get(start..end)?.into();
-        let directory = bytes.len() as u32;
-        Some(Self { bytes, directory })
+        let end = bytes.len() as u32;
+        Some(Self { bytes, directory: end, end })
     }
 
     /// The entries that were tagged so, by their numbers. For row index blocks only.
@@ -165,14 +168,15 @@ impl Block {
         self.directory as usize
     }
 
-    /// Takes a payload apart whose directory is to be used.
-    fn with_directory(bytes: Arc<[u8]>, is_tagged: bool) -> Option<Self> {
-        let count = u32::from_be_bytes(*bytes.last_chunk()?) as usize;
-        let directory = bytes.len().checked_sub(4 + count.checked_mul(4)?)?;
+    /// Takes a payload of this length apart whose directory is to be used.
+    fn with_directory(bytes: Arc<[u8]>, length: usize, is_tagged: bool) -> Option<Self> {
+        let count = u32::from_be_bytes(*bytes.get(..length)?.last_chunk()?) as usize;
+        let directory = length.checked_sub(4 + count.checked_mul(4)?)?;
         if is_tagged && directory < count * TAG_LENGTH {
             return None;
         }
-        Some(Self { bytes, directory: u32::try_from(directory).ok()? })
+        let (directory, end) = (u32::try_from(directory).ok()?, u32::try_from(length).ok()?);
+        Some(Self { bytes, directory, end })
     }
 }
 
@@ -342,14 +346,34 @@ pub fn read(
     handle: BlockHandle,
     kind: BlockKind,
 ) -> Result<Block, ReadError> {
+    read_into(file, path, handle, kind, |_| None)
+}
+
+/// [`read`] into a buffer, if `buffer` has one for a payload of this length.
+pub fn read_into(
+    file: &dyn File,
+    path: &Path,
+    handle: BlockHandle,
+    kind: BlockKind,
+    buffer: impl FnOnce(usize) -> Option<Arc<[u8]>>,
+) -> Result<Block, ReadError> {
     let mut sealed = vec![0; handle.length as usize];
     file.read_exact_at(&mut sealed, handle.offset).context("read", path)?;
-    open(&sealed, handle.offset, kind)
+    open_into(&sealed, handle.offset, kind, buffer)
         .map_err(|reason| Corrupt::new(path, handle.offset, reason).into())
 }
 
 /// Checks a block that was read from this offset and takes its payload out.
 pub fn open(sealed: &[u8], offset: u64, kind: BlockKind) -> Result<Block, &'static str> {
+    open_into(sealed, offset, kind, |_| None)
+}
+
+fn open_into(
+    sealed: &[u8],
+    offset: u64,
+    kind: BlockKind,
+    buffer: impl FnOnce(usize) -> Option<Arc<[u8]>>,
+) -> Result<Block, &'static str> {
     let Some((framed, crc)) = sealed.split_last_chunk::<4>() else {
         return Err("a block is shorter than its frame");
     };
@@ -360,36 +384,30 @@ pub fn open(sealed: &[u8], offset: u64, kind: BlockKind) -> Result<Block, &'stat
     if head.kind != kind {
         return Err("a block of another kind stands here");
     }
-    let payload = &framed[HEAD_LENGTH..];
-    if payload.len() != head.payload_length as usize {
+    let (payload, length) = (&framed[HEAD_LENGTH..], head.raw_length as usize);
+    let is_stored = head.compression == Compression::None;
+    if payload.len() != head.payload_length as usize || is_stored && payload.len() != length {
         return Err("a block has another size than it claims");
     }
-    let raw: Arc<[u8]> = match head.compression {
-        Compression::None => payload.into(),
-        Compression::Lz4 => decompress(payload, head.raw_length as usize)?,
-    };
-    if raw.len() != head.raw_length as usize {
-        return Err("a block has another size than it claims");
+    let has_directory =
+        matches!(kind, BlockKind::Data | BlockKind::ColumnIndex | BlockKind::RowIndex);
+    let buffer = if has_directory { buffer(length) } else { None };
+    let mut bytes = buffer.unwrap_or_else(|| std::iter::repeat_n(0, length).collect());
+    let target = Arc::get_mut(&mut bytes).and_then(|bytes| bytes.get_mut(..length));
+    let target = target.expect("a buffer has room and no other holder");
+    // Right into the shared allocation in which the payload stays.
+    match head.compression {
+        Compression::None => target.copy_from_slice(payload),
+        Compression::Lz4 => match lz4_flex::block::decompress_into(payload, target) {
+            Ok(written) if written == length => {}
+            _ => return Err("a block cannot be decompressed"),
+        },
     }
-    match kind {
-        BlockKind::Data | BlockKind::ColumnIndex | BlockKind::RowIndex => {
-            let is_tagged = kind == BlockKind::RowIndex;
-            Block::with_directory(raw, is_tagged).ok_or("the directory of a block is broken")
-        }
-        BlockKind::Summary | BlockKind::Filter | BlockKind::Properties => {
-            let directory = raw.len() as u32;
-            Ok(Block { bytes: raw, directory })
-        }
-    }
-}
-
-/// Right into the shared allocation in which the payload stays.
-fn decompress(packed: &[u8], raw_length: usize) -> Result<Arc<[u8]>, &'static str> {
-    let mut raw: Arc<[u8]> = std::iter::repeat_n(0, raw_length).collect();
-    let target = Arc::get_mut(&mut raw).expect("nobody else has it yet");
-    match lz4_flex::block::decompress_into(packed, target) {
-        Ok(length) if length == raw_length => Ok(raw),
-        _ => Err("a block cannot be decompressed"),
+    if has_directory {
+        Block::with_directory(bytes, length, kind == BlockKind::RowIndex)
+            .ok_or("the directory of a block is broken")
+    } else {
+        Ok(Block { bytes, directory: head.raw_length, end: head.raw_length })
     }
 }
 

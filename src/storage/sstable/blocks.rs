@@ -151,7 +151,8 @@ impl<'a> Blocks<'a> {
                 None => block::read(&*table.file, &table.path, handle, kind),
             };
         }
-        let block = block::read(&*table.file, &table.path, handle, kind)?;
+        let buffer = |bytes| table.cache.buffers().take(bytes);
+        let block = block::read_into(&*table.file, &table.path, handle, kind, buffer)?;
         table.cache.insert(table.cache_id, handle.offset, block.clone());
         Ok(block)
     }

@@ -7,6 +7,7 @@
 use super::directory;
 use super::error::{FileContext, FileError, ReadError};
 use super::files;
+use super::foreign::{self, ForeignError};
 use super::manifest::{Manifest, TableIdentity};
 use super::sstable::WrittenFile;
 use super::sstable::scan::Frame;
@@ -51,6 +52,9 @@ pub enum StoppedError {
         path = .0.display()
     )]
     NoDirectory(PathBuf),
+    /// A directory holds data of the original.
+    #[error(transparent)]
+    Foreign(#[from] ForeignError),
     /// A directory or file cannot be used.
     #[error(transparent)]
     File(#[from] FileError),
@@ -63,7 +67,13 @@ impl StoppedError {
     /// Whether nobody can tell which SSTables count.
     pub fn is_of_manifest(&self) -> bool {
         let Self::Open(error) = self else { return false };
-        matches!(error, OpenError::NoManifest { .. } | OpenError::DamagedManifest { .. })
+        matches!(
+            error,
+            OpenError::NoManifest { .. }
+                | OpenError::DamagedManifest { .. }
+                | OpenError::OtherManifest { .. }
+                | OpenError::OldManifest { .. }
+        )
     }
 }
 
@@ -88,6 +98,7 @@ impl StoppedServer {
         data_directories: &[PathBuf],
         commit_log_directory: &Path,
     ) -> Result<Self, StoppedError> {
+        foreign::check(&**fs, data_directories, [commit_log_directory])?;
         for directory in data_directories {
             if !fs.try_exists(directory).context("look for", directory)? {
                 return Err(StoppedError::NoDirectory(directory.clone()));
@@ -185,6 +196,8 @@ pub enum Named {
     Missing {
         /// Its number.
         generation: u64,
+        /// The file, where it may have been.
+        file: PathBuf,
     },
 }
 
@@ -230,7 +243,10 @@ impl StoppedFamily {
     pub fn named(&self) -> Vec<Named> {
         let named = self.manifest.sstables.iter().map(|(&generation, &expected)| {
             match self.files.get(&generation) {
-                None => Named::Missing { generation },
+                None => {
+                    let file = files::sstable(&self.folders[0], &self.name, generation);
+                    Named::Missing { generation, file }
+                }
                 Some((file, found)) if *found != expected.bytes => {
                     let (file, found, expected) = (file.clone(), *found, expected.bytes);
                     Named::WrongSize { generation, file, found, expected }
@@ -248,15 +264,6 @@ impl StoppedFamily {
     fn is_other(&self, path: &Path, expected: TableIdentity) -> bool {
         let crc = properties_crc(&*self.fs, path);
         crc.is_some_and(|crc| crc != expected.properties_crc)
-    }
-
-    /// Files that do not count, and that no start would remove.
-    pub fn strangers(&self) -> impl Iterator<Item = (u64, &Path)> {
-        let manifest = &self.manifest;
-        let strangers = self.files.iter().filter(|(generation, _)| {
-            !manifest.sstables.contains_key(generation) && !manifest.obsolete.contains(generation)
-        });
-        strangers.map(|(generation, (path, _))| (*generation, path.as_path()))
     }
 
     /// The folders of its keyspace in all data directories; files may be written to any.
@@ -288,9 +295,14 @@ impl StoppedFamily {
         replaced: &[u64],
     ) -> Result<(Vec<PathBuf>, Vec<PathBuf>), FileError> {
         let fs = Arc::clone(&self.fs);
-        let mut next = self.manifest.clone();
+        let mut next = self.manifest.successor();
+        let mut kept = Vec::new();
         for generation in replaced {
             next.sstables.remove(generation);
+            if let Some((path, _)) = self.files.get(generation) {
+                kept.push(link_aside(&*fs, path)?);
+                next.obsolete.insert(*generation);
+            }
         }
         for file in new {
             next.sstables.insert(generation_of(&file.path), file.identity());
@@ -310,27 +322,19 @@ impl StoppedFamily {
             self.files.insert(generation_of(&file.path), (name.clone(), file.bytes));
             names.push(name);
         }
-        let mut kept = Vec::new();
         for generation in replaced {
-            kept.extend(self.keep_aside(*generation)?);
+            if let Some((path, _)) = self.files.remove(generation) {
+                fs.remove_file(&path).context("remove", &path)?;
+            }
         }
         Ok((names, kept))
     }
-
-    /// Moves a file that does not count out of the way, to the folder `damaged`.
-    pub fn keep_aside(&mut self, generation: u64) -> Result<Option<PathBuf>, FileError> {
-        let Some((path, _)) = self.files.get(&generation).cloned() else { return Ok(None) };
-        let kept = move_aside(&*self.fs, &path)?;
-        self.files.remove(&generation);
-        Ok(kept)
-    }
 }
 
-/// Moves a file to the folder `damaged` beside it.
-fn move_aside(fs: &dyn FileSystem, path: &Path) -> Result<Option<PathBuf>, FileError> {
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
-        return Ok(None);
-    };
+/// Links a file, durably, to a free name in the folder `damaged` beside it. Returns that name.
+fn link_aside(fs: &dyn FileSystem, path: &Path) -> Result<PathBuf, FileError> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let name = path.file_name().unwrap_or_default();
     let aside = folder.join(DAMAGED_FOLDER);
     directory::create(fs, &aside).context("create", &aside)?;
     let mut target = aside.join(name);
@@ -342,10 +346,9 @@ fn move_aside(fs: &dyn FileSystem, path: &Path) -> Result<Option<PathBuf>, FileE
         name.push(format!(".{copies}"));
         target = aside.join(name);
     }
-    fs.rename(path, &target).context("rename", path)?;
+    fs.hard_link(path, &target).context("link", &target)?;
     fs.sync_dir(&aside).context("sync", &aside)?;
-    fs.sync_dir(folder).context("sync", folder)?;
-    Ok(Some(target))
+    Ok(target)
 }
 
 /// By which a manifest knows a file, if that can be read.

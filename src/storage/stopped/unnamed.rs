@@ -1,6 +1,6 @@
 //! SSTables of a column family whose manifest is damaged or lost.
 
-use super::{StoppedError, StoppedServer, move_aside, properties_crc};
+use super::{StoppedError, StoppedServer, link_aside, properties_crc};
 use crate::base::fs::FileSystem;
 use crate::storage::error::{FileContext, FileError};
 use crate::storage::files;
@@ -13,6 +13,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Unnamed {
     fs: Arc<dyn FileSystem>,
+    /// Keyspace and column family, as messages name them.
+    family: String,
     /// Where the manifest belongs.
     manifest: PathBuf,
     files: Vec<UnnamedFile>,
@@ -59,7 +61,8 @@ impl StoppedServer {
                 files.push(unfinished);
             }
         }
-        Ok(Unnamed { fs: Arc::clone(&self.fs), manifest, files })
+        let family = format!("{keyspace}.{family}");
+        Ok(Unnamed { fs: Arc::clone(&self.fs), family, manifest, files })
     }
 }
 
@@ -69,20 +72,28 @@ impl Unnamed {
         &self.files
     }
 
-    /// Lets these count and no others, by a new manifest. A damaged one is kept in the folder
-    /// `damaged`; returns where. Nothing is known any more of what the commit log need not replay.
-    pub fn name(self, counting: &[UnnamedFile]) -> Result<Option<PathBuf>, FileError> {
+    /// Lets these count and no others, by a new manifest. The present one and the other complete
+    /// files are kept in the folder `damaged`; returns where. Nothing is known any more of what the
+    /// commit log need not replay.
+    pub fn name(self, counting: &[UnnamedFile]) -> Result<Vec<PathBuf>, FileError> {
         let fs = &*self.fs;
-        let mut manifest = Manifest::default();
+        let present = Manifest::load(fs, &self.manifest).ok().flatten().unwrap_or_default();
+        let mut manifest = Manifest::new(&self.family);
+        manifest.sequence = present.sequence + 1;
         for file in counting {
             // One whose properties cannot be read is made anew before a server reads it.
             let properties_crc = properties_crc(fs, &file.path).unwrap_or(0);
             let identity = TableIdentity { bytes: file.bytes, properties_crc };
             manifest.sstables.insert(file.generation, identity);
         }
-        let mut kept = None;
+        let mut kept = Vec::new();
         if fs.try_exists(&self.manifest).context("look for", &self.manifest)? {
-            kept = move_aside(fs, &self.manifest)?;
+            kept.push(link_aside(fs, &self.manifest)?);
+        }
+        let others = self.files.iter().filter(|file| file.is_finished && !counting.contains(file));
+        for file in others {
+            kept.push(link_aside(fs, &file.path)?);
+            fs.remove_file(&file.path).context("remove", &file.path)?;
         }
         manifest.store(fs, &self.manifest)?;
         let folder = self.manifest.parent().unwrap_or(Path::new("."));

@@ -2,6 +2,7 @@
 //! replacement of SSTables means for them.
 
 use super::{Cause, Store, View};
+use crate::base::context::RequestContext;
 use crate::base::events::CacheKind;
 use crate::config::settings::CacheSize;
 use crate::model::key::RowKey;
@@ -139,7 +140,9 @@ impl Store {
                 }
             }
             (CacheKind::Rows, Some(rows)) => {
-                self.cached_row(rows, &view, key, &mut Budget::of(Access::Cached), Access::Cached)?;
+                let context = RequestContext::default();
+                let mut budget = Budget::counting(Access::Cached, &context);
+                self.cached_row(rows, &view, key, &mut budget, Access::Cached)?;
             }
             (CacheKind::Rows, None) => {}
         }
@@ -311,7 +314,6 @@ mod tests {
     use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
     use crate::model::slice::Slice;
     use crate::ring::Partitioner;
-    use crate::storage::answer::AnswerRoom;
     use crate::storage::commitlog::Position;
     use crate::storage::engine::Components;
     use crate::storage::{FamilyOptions, Options, Storage};
@@ -399,9 +401,9 @@ mod tests {
         storage.flush(FAMILY).unwrap();
         storage.compact(FAMILY).unwrap();
         let all = Slice::all(None);
-        let room = AnswerRoom::default();
+        let context = RequestContext::default();
         let read =
-            |view: &View| store.read_from(view, &key, &all, Some(&room), Access::Cached).unwrap();
+            |view: &View| store.read_from(view, &key, &all, &context, Access::Cached).unwrap();
         assert_eq!(store.view().tables[0].properties().tombstones, 0, "it is purged");
         assert_eq!(read(&store.view()).count, 1);
         assert_eq!(store.cache_stats().rows.unwrap().size, 1);

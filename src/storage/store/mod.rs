@@ -39,6 +39,7 @@ use super::error::{FileError, ReadError};
 use super::files;
 use super::manifest::Manifest;
 use super::memtable::Memtable;
+use super::node_id::NodeId;
 use super::options::FamilyOptions;
 use super::snapshot::Captured;
 use super::sstable::{SsTable, WriterOptions};
@@ -76,6 +77,8 @@ pub struct Environment {
     pub partitioner: Partitioner,
     /// Memory of all memtables, those being flushed included, in bytes.
     pub memtable_memory: AtomicU64,
+    /// Number of the node, which its manifests carry.
+    pub node: NodeId,
     /// Makes new files durable by name.
     pub directory_sync: DirectorySync,
 }
@@ -332,7 +335,7 @@ impl Store {
     ) -> Result<(), ReadError> {
         let fs = &*self.environment.fs;
         let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut next = manifest.clone();
+        let mut next = self.next_version(&manifest);
         let prepared = self.open_new(new).and_then(|opened| {
             self.forget_removed(&mut next)?;
             Ok(opened)
@@ -394,12 +397,17 @@ impl Store {
     /// not to be.
     pub fn advance_flushed(&self, position: Position) -> Result<(), FileError> {
         let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut next = manifest.clone();
+        let mut next = self.next_version(&manifest);
         next.flushed = next.flushed.max(position);
         next.store(&*self.environment.fs, &self.manifest_path())?;
         self.sync_folder(&self.folders[0])?;
         *manifest = next;
         Ok(())
+    }
+
+    /// The next version of the manifest, which this node writes.
+    fn next_version(&self, manifest: &Manifest) -> Manifest {
+        Manifest { node: Some(self.environment.node.number), ..manifest.successor() }
     }
 
     /// Removes the files of SSTables that were replaced and are not read any more. Returns how many
@@ -451,7 +459,9 @@ impl Store {
     fn discard_uncounted(&self, old: &Manifest, new: &[NewTable]) {
         let fs = &*self.environment.fs;
         let present = Manifest::load(fs, &self.manifest_path());
-        if present.is_ok_and(|present| present.unwrap_or_default() == *old) {
+        let present =
+            present.map(|it| it.unwrap_or_else(|| Manifest::new(&self.schema.to_string())));
+        if present.is_ok_and(|present| present == *old) {
             self.discard_new(new);
         }
     }

@@ -13,6 +13,7 @@ use crate::storage::error::{Corrupt, FileContext, FileError, ReadError};
 use crate::storage::files::{self, FileName};
 use crate::storage::manifest::{Manifest, TableIdentity};
 use crate::storage::memtable::Memtable;
+use crate::storage::node_id::NodeId;
 use crate::storage::options::FamilyOptions;
 use crate::storage::sstable::SsTable;
 use std::collections::BTreeMap;
@@ -53,17 +54,18 @@ pub enum OpenError {
     },
     /// The manifest names a file that is not there.
     #[error(
-        "{family}: SSTable {generation} is missing. {manifest} says that it holds data; put the \
-         file back into one of the data directories. If it is lost for good, `alexandra sstable \
-         scrub --accept-loss --config CONF {}` goes on without it",
+        "{file} of {family} is missing. {manifest} says that it holds data; put the file back into \
+         one of the data directories. If it is lost for good, `alexandra sstable scrub \
+         --accept-loss --config CONF {}` goes on without it",
         arguments(family),
+        file = file.display(),
         manifest = manifest.display()
     )]
     Missing {
         /// The column family.
         family: String,
-        /// Number of the missing file.
-        generation: u64,
+        /// The missing file, where it may have been.
+        file: PathBuf,
         /// The manifest that names it.
         manifest: PathBuf,
     },
@@ -115,8 +117,11 @@ pub enum OpenError {
     },
     /// A column family has two manifests.
     #[error(
-        "{first} and {second} both say which SSTables of the column family count: only one of them \
-         belongs to this server. Move the files that do not out of the way",
+        "{first} (version {}) and {second} (version {}) both say which SSTables of the column \
+         family count: only one of them belongs to this server. Move the files that do not out of \
+         the way",
+        sequences[0],
+        sequences[1],
         first = first.display(),
         second = second.display()
     )]
@@ -125,6 +130,61 @@ pub enum OpenError {
         first: PathBuf,
         /// The other.
         second: PathBuf,
+        /// The numbers of their versions: the older one has the smaller number. 0 for one that
+        /// cannot be read.
+        sequences: [u64; 2],
+    },
+    /// The manifest is that of another column family.
+    #[error(
+        "{manifest} is the manifest of {saved}, and lies where that of {family} belongs: put the \
+         right one back. If it is lost for good, `alexandra sstable scrub --accept-loss --config \
+         CONF {}` makes one of the SSTables that are there",
+        arguments(family),
+        manifest = manifest.display()
+    )]
+    OtherManifest {
+        /// The manifest.
+        manifest: PathBuf,
+        /// The column family that it was written for.
+        saved: String,
+        /// The column family where it lies.
+        family: String,
+    },
+    /// The manifest is that of another node.
+    #[error(
+        "{manifest} of {family} was written by another node than {own}: only one of them belongs \
+         to this server. Put the right one back. The rows of another node are brought here by a \
+         snapshot of it",
+        manifest = manifest.display(),
+        own = own.display()
+    )]
+    OtherNode {
+        /// The column family.
+        family: String,
+        /// Its manifest.
+        manifest: PathBuf,
+        /// A manifest that carries the number of this node.
+        own: PathBuf,
+    },
+    /// A complete SSTable is there that the manifest does not know.
+    #[error(
+        "{file} is not in {manifest} (version {sequence}). If that is an older manifest, put the \
+         newest one back; if it is lost for good, `alexandra sstable scrub --accept-loss --config \
+         CONF {}` makes one of the SSTables that are there. If the file was put there by hand, or \
+         was brought back by a failing disk, move it away",
+        arguments(family),
+        file = file.display(),
+        manifest = manifest.display()
+    )]
+    OldManifest {
+        /// The column family.
+        family: String,
+        /// The SSTable.
+        file: PathBuf,
+        /// The manifest.
+        manifest: PathBuf,
+        /// The number of its version.
+        sequence: u64,
     },
     /// There are several files of one number, and any may be the one that is meant.
     #[error(
@@ -167,13 +227,6 @@ pub enum OpenError {
         /// The configured type.
         configured: &'static str,
     },
-    /// There are data files of the original, which would seem to be lost.
-    #[error(
-        "{file} is an SSTable of Apache Cassandra, which this version cannot read: name empty \
-         directories in DataFileDirectories",
-        file = .0.display()
-    )]
-    OfTheOriginal(PathBuf),
     /// There are SSTables but no manifest.
     #[error(
         "{folder} has SSTables of {family} but the manifest is missing: put it back, or move the \
@@ -218,22 +271,41 @@ impl Found {
         &self,
         fs: &dyn FileSystem,
         path: &Path,
-        family: &str,
+        name: &str,
     ) -> Result<Manifest, OpenError> {
-        let family = || family.to_owned();
-        match Manifest::load(fs, path) {
-            Ok(Some(manifest)) => Ok(manifest),
+        let family = name.to_owned();
+        let manifest = match Manifest::load(fs, path) {
+            Ok(Some(manifest)) => manifest,
             Ok(None) => match self.tables.values().find_map(|(table, _)| table.parent()) {
-                None => Ok(Manifest::default()),
+                None => return Ok(Manifest::new(name)),
                 Some(folder) => {
-                    Err(OpenError::NoManifest { family: family(), folder: folder.to_owned() })
+                    return Err(OpenError::NoManifest { family, folder: folder.to_owned() });
                 }
             },
             Err(ReadError::Corrupt(damage)) => {
-                Err(OpenError::DamagedManifest { damage, family: family() })
+                return Err(OpenError::DamagedManifest { damage, family });
             }
-            Err(error) => Err(error.into()),
+            Err(error) => return Err(error.into()),
+        };
+        let at = path.to_owned();
+        if !manifest.is_of(name) {
+            let saved = manifest.family.unwrap_or_default();
+            return Err(OpenError::OtherManifest { manifest: at, saved, family });
         }
+        if let Some(file) = self.unknown_table(&manifest) {
+            let (file, sequence) = (file.to_owned(), manifest.sequence);
+            return Err(OpenError::OldManifest { family, file, manifest: at, sequence });
+        }
+        Ok(Manifest { family: Manifest::new(name).family, ..manifest })
+    }
+
+    /// An SSTable that the manifest does not know. A crash leaves none: until the manifest names
+    /// a file, or after it has ceased to, the file has its temporary name or is listed as obsolete.
+    fn unknown_table(&self, manifest: &Manifest) -> Option<&Path> {
+        let is_known =
+            |it: &u64| manifest.sstables.contains_key(it) || manifest.obsolete.contains(it);
+        let (_, (path, _)) = self.tables.iter().find(|(generation, _)| !is_known(generation))?;
+        Some(path)
     }
 
     fn add_table(&mut self, generation: u64, file: (PathBuf, u64)) {
@@ -268,6 +340,7 @@ impl Store {
         }
         let path = files::manifest(&folders[0], &schema.name);
         let manifest = found.load_manifest(fs, &path, &schema.to_string())?;
+        check_node(&environment.node, &manifest, &path)?;
         let seen = found.tables.keys().chain(found.unfinished.keys()).chain(&manifest.obsolete);
         let newest = seen.chain(manifest.sstables.keys()).max().copied().unwrap_or(0);
         let now = environment.clock.monotonic();
@@ -328,8 +401,9 @@ impl Store {
                 }
                 (None, None) => {
                     let family = self.schema.to_string();
+                    let file = files::sstable(&self.folders[0], &self.schema.name, generation);
                     let manifest = self.manifest_path();
-                    return Err(OpenError::Missing { family, generation, manifest });
+                    return Err(OpenError::Missing { family, file, manifest });
                 }
             };
             if found != expected.bytes {
@@ -353,7 +427,7 @@ impl Store {
         }
         self.publish(|view| view.tables = tables);
         self.resize_caches();
-        self.clean_up(manifest, found);
+        self.clean_up(found);
         Ok(())
     }
 
@@ -374,7 +448,11 @@ impl Store {
             return Err(OpenError::TwoFiles { files });
         };
         for (path, _) in copies.iter().filter(|copy| *copy != only) {
-            tell_unread(path);
+            log::warn!(
+                "{} is not the file of this number that the manifest means, and is not read. It \
+                 was put there by hand, or a failing disk has brought it back: move it away",
+                path.display()
+            );
         }
         Ok(only.clone())
     }
@@ -415,33 +493,31 @@ impl Store {
         Ok(())
     }
 
-    /// Removes what was replaced and what was never finished. Files that nobody knows stay.
-    fn clean_up(&self, manifest: &Manifest, found: Found) {
+    /// Removes what was never finished, and the files that are left of those found: the manifest
+    /// lists them as obsolete.
+    fn clean_up(&self, found: Found) {
         let fs = &*self.environment.fs;
         for (path, _) in found.unfinished.into_values() {
             discard(fs, &path);
         }
-        let copies = found.copies.into_iter();
-        let copies = copies.flat_map(|(generation, copies)| {
-            copies.into_iter().skip(1).map(move |copy| (generation, copy))
-        });
-        for (generation, (path, _)) in found.tables.into_iter().chain(copies) {
-            if manifest.obsolete.contains(&generation) {
-                discard(fs, &path);
-                self.environment.events.emit(SSTableEvent::Deleted { file: path });
-            } else {
-                tell_unread(&path);
-            }
+        let copies = found.copies.into_values().flat_map(|copies| copies.into_iter().skip(1));
+        for (path, _) in found.tables.into_values().chain(copies) {
+            discard(fs, &path);
+            self.environment.events.emit(SSTableEvent::Deleted { file: path });
         }
     }
 }
 
-fn tell_unread(path: &Path) {
-    log::warn!(
-        "{} is not in the manifest and is not read. It was put there by hand, or a failing disk \
-         has brought it back: move it away",
-        path.display()
-    );
+/// Refuses the manifest of another node.
+fn check_node(own: &NodeId, manifest: &Manifest, path: &Path) -> Result<(), OpenError> {
+    match (&own.manifest, manifest.node) {
+        (Some(other), Some(node)) if node != own.number => Err(OpenError::OtherNode {
+            family: manifest.family.clone().unwrap_or_default(),
+            manifest: path.to_owned(),
+            own: other.clone(),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// Looks for the files of a column family in the folders of its keyspace.
@@ -463,15 +539,15 @@ pub(in crate::storage) fn find(
                 }
                 FileName::Manifest(name) if name == family => {
                     if let Some(first) = found.manifest {
-                        return Err(OpenError::TwoManifests { first, second: path });
+                        let load = |path| Manifest::load(fs, path).ok().flatten();
+                        let sequences =
+                            [&first, &path].map(|path| load(path).map_or(0, |it| it.sequence));
+                        return Err(OpenError::TwoManifests { first, second: path, sequences });
                     }
                     found.manifest = Some(path);
                 }
                 FileName::UnfinishedManifest(name) if name == family => {
                     found.unfinished_manifests.push(path);
-                }
-                FileName::OfTheOriginal(name) if name == family => {
-                    return Err(OpenError::OfTheOriginal(path));
                 }
                 _ => {}
             }

@@ -1,11 +1,11 @@
 //! Reads of one column family.
 
 use super::{Store, View};
+use crate::base::context::RequestContext;
 use crate::model::key::RowKey;
 use crate::model::slice::{RowSlice, Slice};
 use crate::model::version::RowVersion;
 use crate::ring::{DecoratedKey, RowRange, Token};
-use crate::storage::answer::AnswerRoom;
 use crate::storage::error::ReadError;
 use crate::storage::row::{Budget, FoundRow, RowReader, RowSource, RowSources};
 use crate::storage::rows::{MergedRows, RowStream};
@@ -17,15 +17,30 @@ use std::ops::{Bound, RangeBounds};
 const MAX_EXPECTED_ROWS: usize = 128;
 
 impl Store {
-    /// The visible part of a slice of one row, if there is room for it; only counted without any.
+    /// The visible part of a slice of one row.
     pub fn read(
         &self,
         key: &DecoratedKey,
         slice: &Slice,
-        room: Option<&AnswerRoom>,
+        context: &RequestContext,
         access: Access,
     ) -> Result<RowSlice, ReadError> {
-        self.read_from(&self.view(), key, slice, room, access)
+        self.read_from(&self.view(), key, slice, context, access)
+    }
+
+    /// How many columns or super columns [`Store::read`] would find.
+    pub fn count(
+        &self,
+        key: &DecoratedKey,
+        slice: &Slice,
+        context: &RequestContext,
+        access: Access,
+    ) -> Result<usize, ReadError> {
+        let budget = Budget::counting(access, context);
+        let counted = self.read_with(&self.view(), key, budget, access, |row, budget| {
+            row.slice(slice, true, budget)
+        });
+        Ok(counted?.count)
     }
 
     /// [`Store::read`] from a view that was taken before.
@@ -34,24 +49,24 @@ impl Store {
         view: &View,
         key: &DecoratedKey,
         slice: &Slice,
-        room: Option<&AnswerRoom>,
+        context: &RequestContext,
         access: Access,
     ) -> Result<RowSlice, ReadError> {
-        self.read_with(view, key, room, access, |row, budget| {
-            row.slice(slice, room.is_none(), budget)
-        })
+        let budget = Budget::collecting(access, context);
+        self.read_with(view, key, budget, access, |row, budget| row.slice(slice, false, budget))
     }
 
-    /// What is known of a slice of one row, deletions included, if there is room for it.
+    /// What is known of a slice of one row, deletions included.
     pub fn read_version(
         &self,
         key: &DecoratedKey,
         slice: &Slice,
-        room: &AnswerRoom,
+        context: &RequestContext,
         access: Access,
     ) -> Result<RowVersion, ReadError> {
         let gc_before = self.gc_before();
-        self.read_with(&self.view(), key, Some(room), access, |row, budget| {
+        let budget = Budget::collecting(access, context);
+        self.read_with(&self.view(), key, budget, access, |row, budget| {
             row.version(slice, gc_before, budget)
         })
     }
@@ -61,14 +76,10 @@ impl Store {
         &self,
         view: &View,
         key: &DecoratedKey,
-        room: Option<&AnswerRoom>,
+        mut budget: Budget<'_>,
         access: Access,
         collect: impl FnOnce(&RowReader<'_, '_>, &mut Budget<'_>) -> Result<T, ReadError>,
     ) -> Result<T, ReadError> {
-        let mut budget = match room {
-            Some(room) => Budget::within(access, room),
-            None => Budget::of(access),
-        };
         budget.spend_on_row(key.key())?;
         let cached = match &view.caches.rows {
             Some(rows) => {
@@ -106,10 +117,12 @@ impl Store {
         range: &RowRange,
         slice: &Slice,
         max_rows: usize,
-        room: &AnswerRoom,
+        context: &RequestContext,
         access: Access,
     ) -> Result<Vec<(RowKey, RowSlice)>, ReadError> {
-        self.scan_with(range, max_rows, room, access, |row, budget| row.slice(slice, false, budget))
+        self.scan_with(range, max_rows, context, access, |row, budget| {
+            row.slice(slice, false, budget)
+        })
     }
 
     /// [`Store::scan`] for other replicas: what is known of each slice, deletions included.
@@ -118,11 +131,11 @@ impl Store {
         range: &RowRange,
         slice: &Slice,
         max_rows: usize,
-        room: &AnswerRoom,
+        context: &RequestContext,
         access: Access,
     ) -> Result<Vec<(RowKey, RowVersion)>, ReadError> {
         let gc_before = self.gc_before();
-        self.scan_with(range, max_rows, room, access, |row, budget| {
+        self.scan_with(range, max_rows, context, access, |row, budget| {
             row.version(slice, gc_before, budget)
         })
     }
@@ -131,11 +144,11 @@ impl Store {
         &self,
         range: &RowRange,
         max_rows: usize,
-        room: &AnswerRoom,
+        context: &RequestContext,
         access: Access,
         collect: impl Fn(&RowReader<'_, '_>, &mut Budget<'_>) -> Result<T, ReadError>,
     ) -> Result<Vec<(RowKey, T)>, ReadError> {
-        let mut budget = Budget::within(access, room);
+        let mut budget = Budget::collecting(access, context);
         let view = self.view();
         let from = match &range.start {
             Bound::Unbounded => Bound::Unbounded,

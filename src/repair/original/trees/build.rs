@@ -14,6 +14,7 @@ use crate::ring::{DecoratedKey, RowRange};
 use crate::storage::Storage;
 use crate::storage::compaction::{GcSpan, RowSink};
 use crate::storage::original::can_have_key;
+use log::Level;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -128,7 +129,13 @@ impl Originals {
         let (tree, bytes) = match self.blocking.run(work).await {
             Ok(Ok(built)) => built,
             Ok(Err(error)) => {
-                log::error!("the tree of {name} that {to:?} wait for cannot be built: {error}");
+                self.messenger.log(
+                    Level::Error,
+                    self.messenger.local(),
+                    format_args!(
+                        "the tree of {name} that {to:?} wait for cannot be built: {error}"
+                    ),
+                );
                 for other in to {
                     self.waiters.tell(family, other, Err(error.to_string()));
                 }
@@ -136,7 +143,11 @@ impl Originals {
             }
             Err(_) => return,
         };
-        log::info!("Sending AEService tree for {name} to: {to:?}");
+        self.messenger.log(
+            Level::Info,
+            self.messenger.local(),
+            format_args!("Sending AEService tree for {name} to: {to:?}"),
+        );
         let body = TreeResponse { family, tree: &bytes }.encode(self.storage.schema());
         for other in to {
             let sent = body.as_ref().map_err(ToString::to_string).and_then(|body| {

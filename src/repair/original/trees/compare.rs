@@ -6,6 +6,7 @@ use crate::repair::host::Host;
 use crate::repair::merkle::MerkleTree;
 use crate::repair::original::send::Load;
 use crate::storage::engine::TakenIn;
+use log::Level;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -38,19 +39,37 @@ impl Originals {
         );
         let mut outcome = Ok(());
         if differing == 0 {
-            log::info!("this node and {other} are consistent for {schema}");
+            self.messenger.log(
+                Level::Info,
+                other,
+                format_args!("this node and {other} are consistent for {schema}"),
+            );
         } else {
-            log::info!("Performing streaming repair of {differing} ranges to {other} for {schema}");
+            self.messenger.log(
+                Level::Info,
+                other,
+                format_args!(
+                    "Performing streaming repair of {differing} ranges to {other} for {schema}"
+                ),
+            );
             compared.differing = differing;
             let (keyspace, family) = (&*schema.keyspace, Some(family));
             let pushed = self.push(other, Load { keyspace, ranges: &ranges, family }, &**host);
             match pushed.await {
                 Ok(sent) => {
                     compared.sent = sent;
-                    log::info!("Finished streaming repair to {other} for {schema}");
+                    self.messenger.log(
+                        Level::Info,
+                        other,
+                        format_args!("Finished streaming repair to {other} for {schema}"),
+                    );
                 }
                 Err(error) => {
-                    log::error!("the repair of {schema} at {other} failed: {error}");
+                    self.messenger.log(
+                        Level::Error,
+                        other,
+                        format_args!("the repair of {schema} at {other} failed: {error}"),
+                    );
                     outcome = Err(error.to_string());
                 }
             }

@@ -31,6 +31,7 @@ use crate::net::message::Message;
 use crate::repair::host::{Host, RingLook};
 use crate::repair::merkle::{MerkleTree, java};
 use crate::ring::TokenRange;
+use log::Level;
 use pairs::Side;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -69,7 +70,11 @@ impl Originals {
         match request {
             Ok(TreeRequest { family }) => {
                 let name = self.storage.schema().family(family);
-                log::info!("{} asks for the tree of {name}", message.from);
+                self.messenger.log(
+                    Level::Info,
+                    message.from,
+                    format_args!("{} asks for the tree of {name}", message.from),
+                );
                 self.want_tree(family, None, host);
             }
             Err(error) => self.complain(message.from, &error),

@@ -75,6 +75,23 @@ fn a_start_without_the_commit_log_of_the_last_run_is_refused() {
     assert!(has(&open(&killed).unwrap(), "ada"), "nothing was changed");
 }
 
+#[test]
+fn a_start_without_the_data_of_the_last_run_is_refused() {
+    let (_, killed) = ended_and_killed();
+    let elsewhere = || Options { data_directories: vec!["/empty".into()], ..options(&DATA) };
+    let texts =
+        ["the data directories hold nothing", "in /log was", "-Dcassandra.accept_data_loss"];
+    for _ in 0..2 {
+        refused(open_with(&killed, elsewhere()), &texts);
+    }
+    assert!(has(&open(&killed.fork()).unwrap(), "ada"), "nothing was changed");
+    let accepting = Options { accept_data_loss: true, ..elsewhere() };
+    let storage = open_with(&killed, accepting).unwrap();
+    assert!(has(&storage, "ada"), "what the log holds is there");
+    drop(storage);
+    assert!(open_with(&killed, elsewhere()).is_ok(), "the next start has its own data");
+}
+
 /// The segment of the first run tells of no later one, since nobody could seal it.
 #[test]
 fn a_start_without_the_newest_segment_alone_is_refused() {

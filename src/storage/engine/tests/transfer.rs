@@ -73,8 +73,8 @@ impl Setup {
 
 /// A row as a replica knows it.
 fn version(storage: &Storage, key: &RowKey) -> RowVersion {
-    let (all, room) = (Slice::all(None), AnswerRoom::default());
-    storage.read_version(FAMILY, key, &all, &room, Access::Cached).unwrap()
+    let (all, context) = (Slice::all(None), RequestContext::default());
+    storage.read_version(FAMILY, key, &all, &context, Access::Cached).unwrap()
 }
 
 fn insert(storage: &Storage, key: &str, name: &str, timestamp: i64) {

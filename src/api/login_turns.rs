@@ -1,0 +1,118 @@
+//! Logins of one address, one at a time, with a pause after each that failed.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::OwnedMutexGuard;
+
+/// Time from a failed login to the next one of the same address.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The longest wait for a turn. It bounds how long guesses hold connections, and how long their
+/// address is shut out after them.
+const MOST_WAIT: Duration = Duration::from_secs(4);
+
+/// Idle addresses are dropped when there are as many.
+const MOST_IDLE: usize = 1024;
+
+/// Gives each address its turn to log in. However many connections guess passwords, an address
+/// has one guess in each pause; other addresses do not wait for it.
+#[derive(Debug, Default)]
+pub(super) struct LoginTurns {
+    /// By address, locked by the login under way. Lock: held for a lookup only.
+    turns: Mutex<HashMap<IpAddr, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+/// The turn of one login. The next one of its address waits until it is dropped.
+#[derive(Debug)]
+pub(super) struct Turn(OwnedMutexGuard<()>);
+
+impl LoginTurns {
+    /// Waits for the turn of an address, without a thread; `None` if that takes too long.
+    pub(super) async fn wait(&self, address: IpAddr) -> Option<Turn> {
+        let turn = {
+            let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            if turns.len() >= MOST_IDLE {
+                turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+            }
+            Arc::clone(turns.entry(host(address)).or_default())
+        };
+        tokio::time::timeout(MOST_WAIT, turn.lock_owned()).await.ok().map(Turn)
+    }
+}
+
+impl Turn {
+    /// Ends the turn of a failed login after the pause, whether or not its client stays.
+    pub(super) fn end_late(self) {
+        tokio::spawn(async move {
+            tokio::time::sleep(PAUSE).await;
+            drop(self.0);
+        });
+    }
+}
+
+/// The address that stands for a host. One host of IPv6 usually has 64 bits of addresses.
+fn host(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::from([a, b, c, d, 0, 0, 0, 0])
+        }
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::Instant;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_waits_after_a_failure_and_others_do_not() {
+        let turns = Arc::new(LoginTurns::default());
+        let [attacker, other] = [1, 2].map(|last| IpAddr::from([10, 0, 0, last]));
+        let begin = Instant::now();
+        // A hundred connections of one address guess at the same time.
+        let guesses = (0..100).map(|_| {
+            let turns = Arc::clone(&turns);
+            tokio::spawn(async move { turns.wait(attacker).await.map(Turn::end_late) })
+        });
+        let guesses: Vec<_> = guesses.collect();
+        tokio::task::yield_now().await;
+        for _ in 0..100 {
+            turns.wait(other).await.unwrap();
+        }
+        assert_eq!(begin.elapsed(), Duration::ZERO, "another address waits for nobody");
+        let mut made = 0;
+        for guess in guesses {
+            made += u32::from(guess.await.unwrap().is_some());
+        }
+        assert_eq!(begin.elapsed(), MOST_WAIT);
+        assert!(PAUSE * (made - 1) <= MOST_WAIT, "{made} guesses");
+        turns.wait(attacker).await.unwrap();
+        let begin = Instant::now();
+        turns.wait(attacker).await.unwrap();
+        assert_eq!(begin.elapsed(), Duration::ZERO, "a login that succeeds makes nobody wait");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn addresses_of_one_host_of_ipv6_share_their_turns() {
+        let turns = LoginTurns::default();
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let turn = turns.wait(address("2001:db8::1")).await;
+        assert!(turns.wait(address("2001:db8::2")).await.is_none());
+        assert!(turns.wait(address("2001:db8:0:1::2")).await.is_some());
+        drop(turn);
+        assert!(turns.wait(address("2001:db8::2")).await.is_some());
+    }
+
+    #[tokio::test]
+    async fn idle_addresses_are_forgotten() {
+        let turns = LoginTurns::default();
+        for address in 0..10_000u32 {
+            drop(turns.wait(std::net::Ipv4Addr::from_bits(address).into()).await);
+        }
+        assert!(turns.turns.lock().unwrap().len() <= MOST_IDLE);
+    }
+}

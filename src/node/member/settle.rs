@@ -1,0 +1,115 @@
+//! The wait of a starting node until it knows the ring.
+
+use super::Member;
+use crate::gossip::RING_DELAY;
+use crate::net::extensions;
+use std::net::IpAddr;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a starting node waits until it has heard of somebody, before it serves on its own.
+const JOIN_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The same if others answer, and take nothing of it. A node at this address was there, which they
+/// have just forgotten or are about to, and for [`RING_DELAY`] after that they are deaf to it.
+const FORGOTTEN_PATIENCE: Duration = RING_DELAY.saturating_add(Duration::from_secs(20));
+
+/// How long it waits for each member of the ring that it knows of.
+const MEMBER_PATIENCE: Duration = Duration::from_secs(4);
+
+/// How often a starting node looks who is there.
+const JOIN_POLL: Duration = Duration::from_millis(20);
+
+/// How far a starting node knows the ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Knowledge {
+    /// No node of the cluster has sent anything.
+    Nothing,
+    /// Others answer, and have not told of the ring.
+    Answers,
+    /// Some nodes have told of the ring, and members have not.
+    Some,
+    /// All members have told of the ring.
+    All,
+}
+
+impl Knowledge {
+    /// How long a node waits to know more, from when it knew this.
+    fn patience(self) -> Duration {
+        match self {
+            Self::Nothing => JOIN_PATIENCE,
+            Self::Answers => FORGOTTEN_PATIENCE,
+            Self::Some => MEMBER_PATIENCE,
+            Self::All => Duration::ZERO,
+        }
+    }
+}
+
+impl Member {
+    /// Waits until the ring is known as well as can be expected, so that the first client is not
+    /// told that rows are missing which others have, and its writes reach those as well that are
+    /// joining. [`Member::run`] must be running.
+    pub async fn settle(&self) {
+        if self.is_alone() {
+            return;
+        }
+        let (mut knowledge, mut since) = (Knowledge::Nothing, Instant::now());
+        loop {
+            let current = self.knowledge();
+            if current > knowledge {
+                (knowledge, since) = (current, Instant::now());
+            }
+            if since.elapsed() >= knowledge.patience() {
+                self.warn_of_silence(knowledge);
+                return;
+            }
+            tokio::time::sleep(JOIN_POLL).await;
+        }
+    }
+
+    /// Whether there is nobody to wait for: no seed, and no member that the last start knew.
+    fn is_alone(&self) -> bool {
+        let local = self.local;
+        let gossip = self.lock();
+        let is_other = |endpoint: &IpAddr| *endpoint != local;
+        !self.seeds.iter().any(is_other)
+            && !gossip.membership.members().endpoints().iter().any(is_other)
+    }
+
+    fn knowledge(&self) -> Knowledge {
+        let gossip = self.lock();
+        let gossiper = &gossip.gossiper;
+        // A node can send what it knows before its first news here, and until these come it counts
+        // as dead: nobody would ask it anything.
+        let has_told = |it: IpAddr| {
+            let tells = gossiper.is_briefed_by(it) || !gossiper.announces(it, extensions::CALLS);
+            gossiper.is_alive(it) && tells
+        };
+        let mut others = gossiper.endpoints().filter(|(it, _)| *it != self.local);
+        if !others.any(|(it, _)| has_told(it)) {
+            let is_answered = gossiper.is_answered();
+            return if is_answered { Knowledge::Answers } else { Knowledge::Nothing };
+        }
+        let members = gossip.membership.members().endpoints();
+        let all_have = members.into_iter().filter(|it| *it != self.local).all(has_told);
+        if all_have { Knowledge::All } else { Knowledge::Some }
+    }
+
+    /// Tells the operator that this node has waited for nothing.
+    fn warn_of_silence(&self, knowledge: Knowledge) {
+        let what = match knowledge {
+            Knowledge::Nothing => "answered",
+            Knowledge::Answers => "told of the ring",
+            Knowledge::Some | Knowledge::All => return,
+        };
+        let others = self.seeds.iter().filter(|seed| **seed != self.local);
+        let seeds: Vec<String> = others.map(IpAddr::to_string).collect();
+        log::warn!(
+            "no other node has {what} for {} s, neither the seeds ({}) nor members of the ring: \
+             serving on. If this node is to join them, see that they run, that ListenAddress and \
+             StoragePort are right, and that ClusterName is the same",
+            knowledge.patience().as_secs(),
+            seeds.join(", ")
+        );
+    }
+}

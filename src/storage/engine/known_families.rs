@@ -1,0 +1,125 @@
+//! The column families that have had data, as noted in the column family `LocationInfo` of the
+//! keyspace `system`. A folder that is empty because it is not mounted looks like that of a family
+//! without data, and the node would answer that there is nothing.
+//!
+//! ```text
+//! row Families   <keyspace>.<family>   no value: it has had SSTables
+//! ```
+
+use super::super::commitlog::Position;
+use super::super::error::ReadError;
+use super::super::sstable::Access;
+use super::super::store::Store;
+use super::super::system::{KEYSPACE, LOCATION_INFO};
+use super::{Shared, StorageError};
+use crate::base::context::RequestContext;
+use crate::model::deletion::Deletion;
+use crate::model::key::RowKey;
+use crate::model::mutation::MutationBuilder;
+use crate::model::schema::FamilyId;
+use crate::model::slice::Slice;
+use crate::ring::Partitioner;
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+const ROW: &str = "Families";
+
+/// The families of users of which the data directories hold nothing.
+pub(super) fn without_files(stores: &[Arc<Store>]) -> BTreeSet<FamilyId> {
+    let stores = stores.iter().filter(|store| is_of_users(store) && !has_files(store));
+    stores.map(|store| store.id()).collect()
+}
+
+/// Fails if one of these families has had data; if that loss is accepted, returns those.
+pub(super) fn check(
+    partitioner: Partitioner,
+    stores: &[Arc<Store>],
+    without_files: &BTreeSet<FamilyId>,
+    accepts_loss: bool,
+) -> Result<Vec<FamilyId>, StorageError> {
+    let noted = noted(partitioner, stores).map_err(StorageError::Families)?;
+    let lost: Vec<FamilyId> = without_files.intersection(&noted).copied().collect();
+    match lost.first() {
+        Some(family) if !accepts_loss => {
+            let family = stores[family.0 as usize].schema().to_string();
+            Err(StorageError::LostFamily { family, count: lost.len() })
+        }
+        _ => Ok(lost),
+    }
+}
+
+/// The families that have had data.
+fn noted(partitioner: Partitioner, stores: &[Arc<Store>]) -> Result<BTreeSet<FamilyId>, ReadError> {
+    let is_info = |store: &&Arc<Store>| !is_of_users(store) && store.schema().name == LOCATION_INFO;
+    let Some(info) = stores.iter().find(is_info) else { return Ok(BTreeSet::new()) };
+    let (key, all) = (partitioner.decorate(RowKey::from(ROW)), Slice::all(None));
+    let row = info.read(&key, &all, &RequestContext::default(), Access::Cached)?;
+    let is_noted = |store: &&Arc<Store>| {
+        let name = store.schema().to_string();
+        row.cells.iter().any(|cell| cell.name() == name.as_bytes())
+    };
+    Ok(stores.iter().filter(is_noted).map(|store| store.id()).collect())
+}
+
+fn is_of_users(store: &Store) -> bool {
+    store.schema().keyspace != KEYSPACE
+}
+
+/// Whether a family has SSTables, or had some that were all purged.
+fn has_files(store: &Store) -> bool {
+    store.flushed_position() > Position::default() || !store.view().tables.is_empty()
+}
+
+impl Shared {
+    /// Notes the families of users that have had data by now. Durable with the next sync of the
+    /// commit log; a failure is told, and made up for at the next flush or start.
+    pub(super) fn note_families(&self) {
+        if self.stopping.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut noted = self.noted_families.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = |store: &&Arc<Store>| {
+            is_of_users(store) && has_files(store) && !noted.contains(&store.id())
+        };
+        let new = self.stores.iter().filter(is_new).map(|store| store.id());
+        let new: Vec<FamilyId> = new.collect();
+        let is_written = self.write_families(&new, |row, name, millis| {
+            row.insert((b"", name), b"", millis);
+        });
+        if is_written {
+            noted.extend(new);
+        }
+    }
+
+    /// Forgets that these families have had data.
+    pub(super) fn forget_families(&self, lost: &[FamilyId]) {
+        self.write_families(lost, |row, name, millis| {
+            let secs = i32::try_from(millis / 1000).unwrap_or(i32::MAX);
+            row.delete_column((b"", name), Deletion::at(millis, secs));
+        });
+    }
+
+    /// Writes something about each of these families. Returns whether that is done.
+    fn write_families(
+        &self,
+        families: &[FamilyId],
+        write: impl Fn(&mut MutationBuilder<'_>, &[u8], i64),
+    ) -> bool {
+        let Some(info) = self.schema.family_id(KEYSPACE, LOCATION_INFO) else { return false };
+        if families.is_empty() {
+            return true;
+        }
+        let millis = self.environment.clock.now_micros() / 1000;
+        let mut row = MutationBuilder::new(&self.schema, KEYSPACE, ROW.as_bytes());
+        row.family(info);
+        for family in families {
+            write(&mut row, self.store(*family).schema().to_string().as_bytes(), millis);
+        }
+        let written = self.apply_with_memory(&[row.finish()], true);
+        if let Err(error) = &written {
+            log::warn!("it is not noted which column families have data: {error}");
+        }
+        written.is_ok()
+    }
+}

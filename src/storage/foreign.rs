@@ -1,0 +1,61 @@
+//! Directories of Apache Cassandra, which this program leaves exactly as they are.
+//!
+//! They are looked at before anything is locked or created: 0.4 and 0.5 read every file of their
+//! commit log directory as a segment, a lock file as well, and do not start with it.
+
+use super::commitlog;
+use super::error::{FileContext, FileError};
+use super::files::OriginalPart;
+use super::keyspace_folders;
+use crate::base::fs::FileSystem;
+use std::path::{Path, PathBuf};
+
+/// Why directories are refused. Nothing has changed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ForeignError {
+    /// A data directory holds an SSTable of the original, of a configured column family or not.
+    #[error(
+        "{path} is an SSTable of Apache Cassandra, which this version cannot read: name empty \
+         directories in DataFileDirectories",
+        path = .0.display()
+    )]
+    Data(PathBuf),
+    /// A commit log directory holds a segment of the original.
+    #[error(
+        "{path} is a commit log of Apache Cassandra, which this version cannot read: name an empty \
+         directory in CommitLogDirectory",
+        path = .0.display()
+    )]
+    Log(PathBuf),
+    /// A directory cannot be listed.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// Refuses directories of which one holds data of the original. Those that do not exist are empty.
+pub fn check<'a>(
+    fs: &dyn FileSystem,
+    data_directories: &[PathBuf],
+    log_directories: impl IntoIterator<Item = &'a Path>,
+) -> Result<(), ForeignError> {
+    log_directories.into_iter().try_for_each(|directory| check_log(fs, directory))?;
+    data_directories.iter().try_for_each(|directory| check_data(fs, directory))
+}
+
+fn check_log(fs: &dyn FileSystem, directory: &Path) -> Result<(), ForeignError> {
+    let found = commitlog::segment_of_the_original(fs, directory).context("list", directory)?;
+    found.map_or(Ok(()), |segment| Err(ForeignError::Log(segment)))
+}
+
+fn check_data(fs: &dyn FileSystem, directory: &Path) -> Result<(), ForeignError> {
+    if !fs.try_exists(directory).context("look for", directory)? {
+        return Ok(());
+    }
+    for folder in keyspace_folders::list(fs, directory).context("list", directory)? {
+        let names = folder.entries.iter().map(|entry| &entry.name);
+        if let Some(first) = names.filter(|name| OriginalPart::parse(name).is_some()).min() {
+            return Err(ForeignError::Data(folder.path.join(first)));
+        }
+    }
+    Ok(())
+}
