@@ -221,11 +221,14 @@ impl Written {
     }
 
     /// Appends what `element` makes of each row. Many bytes are written on another thread, since
-    /// other connections need this one.
+    /// other connections need this one. `scratch` is the ticket by which the rows were read: its
+    /// permit serves for writing as well, since a request that asked for a second one might wait
+    /// for itself.
     pub(super) async fn append(
         &mut self,
         api: &Api,
         rows: Vec<Row>,
+        mut scratch: Ticket,
         element: impl Fn(RowKey, RowSlice, &mut Vec<u8>) + Send + 'static,
     ) -> Result<(), Failure> {
         let keys: usize = rows.iter().map(|(key, _)| key.as_bytes().len() + ROW_COST).sum();
@@ -242,7 +245,7 @@ impl Written {
         self.bytes = if cost <= WRITTEN_INLINE {
             write()
         } else {
-            api.coordinator.elsewhere(&mut self.ticket, write).await?
+            api.coordinator.elsewhere(&mut scratch, write).await?
         };
         Ok(())
     }

@@ -15,7 +15,6 @@ use crate::wire::codec::WireType;
 use crate::wire::service::{GetKeyRangeArgs, GetRangeSliceArgs, GetRangeSlicesArgs};
 use crate::wire::types::{ColumnParent, KeyRange, KeySlice, SlicePredicate};
 use crate::wire::{ApiVersion, Each, Encode, Failure, List, Text};
-use tokio::time::{Instant, timeout_at};
 
 /// How many times fewer rows are read at a time when they take too much memory.
 const FEWER: usize = 8;
@@ -74,17 +73,17 @@ pub(super) async fn get_key_range(
     let Ok(bounds) = KeyBounds::new(start, finish) else { return Ok(Each(keys)) };
     let mut cursor = RowCursor::new(partitioner, bounds.row_range());
     let slice = Slice::range(None, b"", b"", false, 1);
-    let whole = api.coordinator.ticket();
+    let ticket = api.coordinator.ticket();
     while !cursor.is_at_end() && keys.len() < wanted {
         let ranges = std::slice::from_ref(cursor.range());
         let level = ConsistencyLevel::One;
-        let mut ticket = api.coordinator.ticket();
+        let mut scratch = ticket.scratch();
         let max = cursor.rows_for(KEY_RANGE_PAGE);
-        let scan = api.coordinator.scan(family, ranges, &slice, max, level, &mut ticket);
+        let scan = api.coordinator.scan(family, ranges, &slice, max, level, &mut scratch);
         let page = scan.await?;
         let visible = cursor.take(max, page).filter(|(_, row)| row.count > 0);
         for (key, _) in visible.take(wanted - keys.len()) {
-            whole.charge_key(&key).map_err(CoordinatorError::from)?;
+            ticket.charge_key(&key).map_err(CoordinatorError::from)?;
             keys.push(KeyText(key));
         }
     }
@@ -154,7 +153,6 @@ async fn scan(
 ) -> Result<Written, Failure> {
     let grouped_by = grouped_by(family, &slice);
     let mut answer = Written::new(&[KeySlice::TYPE], api.coordinator.ticket());
-    let deadline = Instant::now() + api.coordinator.rpc_timeout();
     let (mut left, mut at_a_time) = (rows.max, ROWS_AT_A_TIME);
     for range in rows.ranges {
         let mut cursor = RowCursor::new(api.coordinator.partitioner(), range);
@@ -162,15 +160,15 @@ async fn scan(
             let asked = cursor.rows_for(at_a_time.min(left));
             let (ranges, mut scratch) = (std::slice::from_ref(cursor.range()), answer.scratch());
             let page = api.coordinator.scan(family.id, ranges, &slice, asked, level, &mut scratch);
-            let page = timeout_at(deadline, page).await.map_err(|_| Failure::TimedOut)?;
+            let page = page.await;
             if matches!(page, Err(CoordinatorError::TooLarge(_))) && at_a_time > 1 {
                 at_a_time /= FEWER;
                 continue;
             }
             let mut page = page?;
-            // The usual case: no rows were read before, and none will be.
-            let is_all = asked == left;
-            if !is_all {
+            // The only page of a range, as usual, needs no cursor.
+            let is_only = cursor.is_at_start() && asked == left;
+            if !is_only {
                 page = cursor.take(asked, page).take(left).collect();
             }
             left -= page.len();
@@ -179,8 +177,8 @@ async fn scan(
                 let columns = Columns { grouped_by: grouped_by.clone(), row };
                 KeySlice::fields(KeyText(key), columns).encode(out);
             };
-            answer.append(api, page, element).await?;
-            if is_all {
+            answer.append(api, page, scratch, element).await?;
+            if is_only {
                 break;
             }
         }

@@ -18,7 +18,6 @@ use crate::wire::service::{GetArgs, GetCountArgs, GetSliceArgs, MultigetArgs, Mu
 use crate::wire::types::ColumnOrSuperColumn;
 use crate::wire::{Encode, Failure, List, Text};
 use std::collections::HashSet;
-use tokio::time::{Instant, timeout_at};
 
 pub(super) async fn get(api: &Api, args: GetArgs<'_>) -> Result<Prepared<Found>, Failure> {
     let (family, target) = check_path(&api.schema, &args.keyspace, &args.column_path)?;
@@ -96,18 +95,16 @@ impl RowsByKey {
     ) -> Result<Written, Failure> {
         let Self { family, keys, slice, level } = self;
         let mut answer = Written::new(&[Text::TYPE, V::TYPE], api.coordinator.ticket());
-        let deadline = Instant::now() + api.coordinator.rpc_timeout();
         for keys in keys.chunks(ROWS_AT_A_TIME) {
             let mut scratch = answer.scratch();
-            let rows = api.coordinator.read_many(family, keys, &slice, level, &mut scratch);
-            let rows = timeout_at(deadline, rows).await.map_err(|_| Failure::TimedOut)??;
+            let rows = api.coordinator.read_many(family, keys, &slice, level, &mut scratch).await?;
             let rows = keys.iter().cloned().zip(rows).collect();
             let value = value.clone();
             let pair = move |key, row, out: &mut Vec<u8>| {
                 KeyText(key).encode(out);
                 value(row).encode(out);
             };
-            answer.append(api, rows, pair).await?;
+            answer.append(api, rows, scratch, pair).await?;
         }
         Ok(answer)
     }

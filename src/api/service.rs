@@ -13,8 +13,29 @@ use crate::wire::service::{
 use crate::wire::types::{ColumnOrSuperColumn, KeySlice, TokenRange};
 use crate::wire::{Cassandra, Failure, List, Map, Replied, Reply, Set, Text};
 
-/// Methods that touch data: the connection has to be logged in, where logins are needed.
-macro_rules! data_methods {
+/// Methods that read data: the connection has to be logged in, where logins are needed. All that
+/// they do ends when the time for a request is over.
+macro_rules! read_methods {
+    ($($method:ident($args:ident) -> $result:ty = $function:path;)*) => { $(
+        async fn $method<'a>(
+            &'a self,
+            session: &'a mut Session,
+            args: $args<'a>,
+            reply: Reply<'a, $result>,
+        ) -> Replied {
+            if let Err(failure) = session.check(self) {
+                return reply.fail(failure);
+            }
+            match self.coordinator.in_time($function(self, args)).await {
+                Ok(result) => reply.ok(result),
+                Err(failure) => reply.fail(failure),
+            }
+        }
+    )* };
+}
+
+/// Methods that write data, which need a login as well.
+macro_rules! write_methods {
     ($($method:ident($args:ident) -> $result:ty = $function:path;)*) => { $(
         async fn $method<'a>(
             &'a self,
@@ -79,7 +100,7 @@ impl Cassandra for Api {
         }
     }
 
-    data_methods! {
+    read_methods! {
         get(GetArgs) -> ColumnOrSuperColumn<'static> = reads::get;
         get_slice(GetSliceArgs) -> List<ColumnOrSuperColumn<'static>> = reads::get_slice;
         multiget(MultigetArgs)
@@ -91,6 +112,9 @@ impl Cassandra for Api {
         get_range_slice(GetRangeSliceArgs) -> List<KeySlice<'static>> = ranges::get_range_slice;
         get_range_slices(GetRangeSlicesArgs)
             -> List<KeySlice<'static>> = ranges::get_range_slices;
+    }
+
+    write_methods! {
         insert(InsertArgs) -> () = writes::insert;
         batch_insert(BatchInsertArgs) -> () = writes::batch_insert;
         remove(RemoveArgs) -> () = writes::remove;

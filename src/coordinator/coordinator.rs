@@ -10,7 +10,7 @@ use super::view::{Peers, View};
 use crate::model::mutation::RowMutation;
 use crate::model::schema::{FamilyId, Schema};
 use crate::net::messenger::Messenger;
-use crate::replica::{Replica, ReplicaError, Ticket};
+use crate::replica::{Replica, Ticket};
 use crate::ring::{DynamicSnitch, Partitioner, ReplicaPlacement, Token, TokenMetadata, TokenRange};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -264,17 +264,12 @@ impl Coordinator {
         range: TokenRange,
         keys_per_split: NonZero<i32>,
     ) -> Result<Vec<Token>, CoordinatorError> {
-        self.in_time(self.replica.splits(range, keys_per_split)).await
+        self.in_time(async { Ok(self.replica.splits(range, keys_per_split).await?) }).await
     }
 
     /// What one request reads by.
     pub fn ticket(&self) -> Ticket {
         self.replica.ticket()
-    }
-
-    /// How long a request may take (`RpcTimeoutInMillis`).
-    pub fn rpc_timeout(&self) -> Duration {
-        self.rpc_timeout
     }
 
     /// Does what would keep the thread of a connection for long on another one.
@@ -283,7 +278,7 @@ impl Coordinator {
         ticket: &mut Ticket,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, CoordinatorError> {
-        self.in_time(self.replica.elsewhere(ticket, job)).await
+        Ok(self.replica.elsewhere(ticket, job).await?)
     }
 
     /// Gives up requests whose time is over, and draws conclusions from how long others took. To
@@ -396,20 +391,19 @@ impl Coordinator {
         });
     }
 
-    /// Waits for this node's own part as long as replicas may take. What is at hand costs no look
-    /// at a clock.
-    pub(super) async fn in_time<T>(
+    /// Gives work the time that a request may take (`RpcTimeoutInMillis`), and drops it then. Work
+    /// that is done without waiting costs no look at a clock.
+    pub async fn in_time<T, E: From<CoordinatorError>>(
         &self,
-        work: impl Future<Output = Result<T, ReplicaError>>,
-    ) -> Result<T, CoordinatorError> {
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
         let mut work = pin!(work);
-        let done = match poll_once(work.as_mut()).await {
+        match poll_once(work.as_mut()).await {
             Poll::Ready(done) => done,
             Poll::Pending => tokio::time::timeout(self.rpc_timeout, work)
                 .await
                 .map_err(|_| CoordinatorError::TimedOut)?,
-        };
-        done.map_err(CoordinatorError::from)
+        }
     }
 }
 

@@ -254,15 +254,15 @@ impl Coordinator {
         let wanted = Wanted { family, key, slice: &all };
         let replicas = self.read_replicas(&view, wanted, level)?;
         self.check_in_background(&view, wanted, &replicas);
+        let ticket = self.ticket();
         if !replicas.is_answered_by(self.local) {
-            return self.count_of(&view, wanted, replicas).await;
+            return self.count_of(&view, wanted, replicas, &ticket).await;
         }
-        let mut ticket = self.ticket();
-        let own = async {
-            self.replica.count(family, key, &all, &mut ticket).await.wait(&mut ticket).await
-        };
+        let mut here = ticket.child();
+        let own =
+            async { self.replica.count(family, key, &all, &mut here).await.wait(&mut here).await };
         let has_others = replicas.are_several();
-        let others = |_| self.count_of(&view, wanted, replicas.others(self.local));
+        let others = |_| self.count_of(&view, wanted, replicas.others(self.local), &ticket);
         self.own_or_others(Reading::Count, has_others, own, others).await
     }
 
@@ -273,14 +273,15 @@ impl Coordinator {
         view: &Arc<View>,
         wanted: Wanted<'_>,
         replicas: ReadReplicas,
+        ticket: &Ticket,
     ) -> Result<usize, CoordinatorError> {
         let Wanted { family, key, slice: all } = wanted;
         let super_name = all.super_name();
         let (mut count, mut start, mut at_a_time) = (0, Vec::new(), COUNTED_AT_A_TIME);
         loop {
             let page = Slice::range(super_name, &start, b"", false, at_a_time);
-            let (wanted, mut ticket) = (Wanted { family, key, slice: &page }, self.ticket());
-            let row = self.read_from(view, wanted, replicas.clone(), &mut ticket).await;
+            let (wanted, mut scratch) = (Wanted { family, key, slice: &page }, ticket.scratch());
+            let row = self.read_from(view, wanted, replicas.clone(), &mut scratch).await;
             if matches!(row, Err(CoordinatorError::TooLarge(_))) && at_a_time > FEWEST_COUNTED {
                 at_a_time = (at_a_time / 4).max(FEWEST_COUNTED);
                 continue;

@@ -35,6 +35,11 @@ impl RowCursor {
         new.saturating_add(self.repeated)
     }
 
+    /// Whether nothing was read yet.
+    pub fn is_at_start(&self) -> bool {
+        self.last.is_none()
+    }
+
     /// Whether there are no more.
     pub fn is_at_end(&self) -> bool {
         self.is_at_end

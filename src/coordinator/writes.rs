@@ -84,7 +84,7 @@ impl Coordinator {
             }
             return Ok(());
         }
-        let work = async { self.replica.apply(mutations).await.wait().await };
+        let work = async { Ok(self.replica.apply(mutations).await.wait().await?) };
         self.in_time(work).await
     }
 

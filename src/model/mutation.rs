@@ -74,6 +74,12 @@ impl RowMutation {
         &self.record
     }
 
+    /// Memory that it takes, in bytes.
+    pub fn memory(&self) -> usize {
+        let cells = |family: &FamilyMutation| size_of_val(&family.cells[..]);
+        self.record.len() + self.families.iter().map(cells).sum::<usize>()
+    }
+
     /// The keyspace of the row, as its record names it.
     pub fn keyspace(&self) -> Cow<'_, str> {
         let name = ByteReader::new(&self.record).prefixed();

@@ -155,6 +155,27 @@ async fn a_write_whose_sync_fails_is_not_acknowledged() {
 }
 
 #[tokio::test]
+async fn a_write_that_is_given_up_holds_its_memory_until_the_store_has_taken_it() {
+    let fixture = Fixture::new();
+    fixture.store.stall(true);
+    let write = tokio::spawn({
+        let (replica, mutation) = (Arc::clone(&fixture.replica), fixture.mutation("ada"));
+        async move { replica.apply(&[mutation]).await.wait().await }
+    });
+    while fixture.store.blocked.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    write.abort();
+    assert!(write.await.is_err());
+    assert!(fixture.replica.memory().used() > 0);
+    fixture.store.stall(false);
+    while fixture.replica.memory().used() > 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(fixture.read("ada").await.unwrap(), 1);
+}
+
+#[tokio::test]
 async fn after_shutdown_only_memory_answers() {
     let fixture = Fixture::new();
     fixture.replica.apply(&[fixture.mutation("ada")]).await.wait().await.unwrap();

@@ -10,7 +10,7 @@ use super::lane::Lane;
 use super::local_store::{Applied, LocalStore, LogPosition, WriteError};
 use super::ticket::Ticket;
 use super::workers::{Abandoned, PoolLoad, WorkerPool};
-use crate::base::budget::Budget;
+use crate::base::budget::{Budget, Charge};
 use crate::base::context::{CancelOnDrop, RequestContext};
 use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
@@ -203,11 +203,17 @@ impl Replica {
             Err(WriteError::WouldBlock) => {
                 let (store, mutations) = (Arc::clone(&self.store), mutations.to_vec());
                 let (sender, receiver) = oneshot::channel();
-                let job = move || match store.apply(&mutations, true) {
-                    Ok(Applied::Pending(position)) => {
-                        notify_when_durable(&*store, position, sender);
+                // The request may be given up long before a full store takes the write.
+                let mut held = Charge::new(Arc::clone(&self.memory));
+                held.set(mutations.iter().map(RowMutation::memory).sum());
+                let job = move || {
+                    match store.apply(&mutations, true) {
+                        Ok(Applied::Pending(position)) => {
+                            notify_when_durable(&*store, position, sender);
+                        }
+                        applied => acknowledge(sender, applied.map(drop)),
                     }
-                    applied => acknowledge(sender, applied.map(drop)),
+                    drop(held);
                 };
                 match self.writes.submit(job).await {
                     Ok(_) => Answer::Working(receiver),

@@ -5,6 +5,7 @@ use crate::base::clock::ManualClock;
 use crate::coordinator::tests::{Ring, start};
 use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
+use crate::replica::tests::MemoryStore;
 use crate::ring::{Partitioner, Token, TokenMetadata};
 use crate::wire::codec::{Decode, Reader};
 use crate::wire::service::{BatchMutateArgs, GetSliceArgs};
@@ -25,6 +26,7 @@ pub(super) struct Node {
     pub(super) partitioner: Partitioner,
     pub(super) token: Token,
     pub(super) authenticator: Authenticator,
+    pub(super) rpc_timeout: Duration,
 }
 
 impl Default for Node {
@@ -34,6 +36,7 @@ impl Default for Node {
             partitioner: Partitioner::OrderPreserving,
             token: Token::ordered(b"m".as_slice().into()),
             authenticator: Authenticator::AllowAll,
+            rpc_timeout: Duration::from_secs(30),
         }
     }
 }
@@ -41,16 +44,21 @@ impl Default for Node {
 impl Node {
     /// The API of the node, which holds no data yet.
     pub(super) fn api(self) -> Api {
+        self.api_and_store().0
+    }
+
+    /// The same, with the store of the node.
+    pub(super) fn api_and_store(self) -> (Api, Arc<MemoryStore>) {
         let schema = Arc::new(schema());
         let local = IpAddr::from(Ipv4Addr::LOCALHOST);
         let ring = Ring {
             partitioner: self.partitioner,
             members: TokenMetadata::single(self.token, local),
             replication_factor: 1,
-            rpc_timeout: Duration::from_secs(30),
+            rpc_timeout: self.rpc_timeout,
         };
-        let (coordinator, _store) = start(&schema, ring);
-        Api::new(ApiOptions {
+        let (coordinator, store) = start(&schema, ring);
+        let api = Api::new(ApiOptions {
             cluster_name: "Test Cluster".to_owned(),
             version: self.version,
             schema,
@@ -59,7 +67,8 @@ impl Node {
             authenticator: self.authenticator,
             clock: Arc::new(ManualClock::at_micros(1_300_000_000_000_000)),
             coordinator,
-        })
+        });
+        (api, store)
     }
 }
 

@@ -8,6 +8,8 @@ use crate::wire::service::{
 };
 use crate::wire::types::{ColumnOrSuperColumn, ColumnPath, KeyRange, KeySlice, SlicePredicate};
 use crate::wire::{ApiVersion, Failure, List, Map, Text};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// A node with two rows of super columns, one of them deleted in part.
 async fn with_super_columns() -> Api {
@@ -261,10 +263,42 @@ async fn a_long_range_has_each_row_once_and_in_order() {
     for number in 0..ROWS {
         mutate(&api, &[(&key(number), "Bytes", vec![set("c", 1)])]).await.unwrap();
     }
-    for count in [512, 513, ROWS - 1, ROWS, ROWS + 1] {
-        let (start_key, end_key) = (Some("".into()), Some("".into()));
-        let range = KeyRange { start_key, end_key, start_token: None, end_token: None, count };
+    for count in [512, 513, 1024, 1025, ROWS - 1, ROWS, ROWS + 1] {
         let expected = (0..count.min(ROWS)).map(|number| format!("{} c@1", key(number)));
-        assert_eq!(rows(&api, range, all()).await, expected.collect::<Vec<_>>());
+        assert!(rows(&api, first(count), all()).await.into_iter().eq(expected), "{count} rows");
     }
+}
+
+/// The first rows of a column family.
+fn first(count: i32) -> KeyRange<'static> {
+    let (start_key, end_key) = (Some("".into()), Some("".into()));
+    KeyRange { start_key, end_key, start_token: None, end_token: None, count }
+}
+
+/// The test node has one thread that reads, and so one permit.
+#[tokio::test]
+async fn large_answers_need_no_second_permit_of_their_lane() {
+    const ROWS: usize = 600;
+    const NAMES: [&str; 7] = ["c0", "c1", "c2", "c3", "c4", "c5", "c6"];
+    let node = Node { rpc_timeout: Duration::from_secs(5), ..Node::default() };
+    let (api, store) = node.api_and_store();
+    let key = |number: usize| format!("k{number:04}");
+    for number in 0..ROWS {
+        let mutations = NAMES.iter().map(|name| set(name, 1)).collect();
+        mutate(&api, &[(&key(number), "Bytes", mutations)]).await.unwrap();
+    }
+    store.blocks.store(true, Ordering::SeqCst);
+    let args = MultigetSliceArgs {
+        keyspace: "Blog".into(),
+        keys: (0..ROWS).map(|number| key(number).into()).collect(),
+        column_parent: parent("Bytes", None),
+        predicate: all(),
+        consistency_level: ONE,
+    };
+    let found: Map<Text<'static>, List<ColumnOrSuperColumn<'static>>> =
+        transfer(api.coordinator.in_time(reads::multiget_slice(&api, args)).await.unwrap());
+    assert_eq!(found.iter().map(|(_, columns)| columns.len()).sum::<usize>(), ROWS * NAMES.len());
+    let found =
+        api.coordinator.in_time(async { Ok::<_, Failure>(rows(&api, first(1000), all()).await) });
+    assert_eq!(found.await.unwrap().len(), ROWS);
 }
