@@ -12,7 +12,7 @@ use super::admission::{
 use super::endpoint_state::EndpointState;
 use super::event::GossipEvent;
 use super::failure_detector::FailureDetector;
-use super::first_question::FirstQuestion;
+use super::first_question::{Answerer, FirstQuestion};
 use super::forgotten::Forgotten;
 use super::message::{Digest, GossipMessage};
 use super::unheard::Unheard;
@@ -177,7 +177,8 @@ impl Gossiper {
 
     /// Asks others what they remember of this address before they hear of this start, see
     /// [`Self::remembered`]. To be called before [`Self::start`]. Ends by itself when another node
-    /// has answered that it remembers no token.
+    /// has answered that it remembers no token: a
+    /// seed, or one that has a place, can be asked by calls, or asks the same.
     pub fn ask_first(&mut self) {
         self.question.ask();
     }
@@ -185,6 +186,17 @@ impl Gossiper {
     /// Lets others hear of this start, whatever they remember.
     pub fn show(&mut self) {
         self.question.close();
+    }
+
+    /// Goes on asking although this node takes a place, since nobody was there to answer. Only
+    /// [`Self::show`] ends it then, or another node that hides its start as well.
+    pub fn keep_asking(&mut self) {
+        self.question.keep_asking();
+    }
+
+    /// Whether others have not heard of this start yet.
+    pub fn is_hidden(&self) -> bool {
+        self.question.is_open()
     }
 
     /// The token that this address owned before this start, and the node that remembers it. None
@@ -234,10 +246,10 @@ impl Gossiper {
                 if self.members.contains(&from) {
                     self.unheard.hear_digests(from, &digests);
                 }
-                let remembers = |it: &Digest| it.endpoint == self.local && it.generation > 0;
-                if !digests.iter().any(remembers) {
-                    self.question.end_answer();
-                }
+                self.question.hear_digests(from, &digests, self.local);
+                let is_hidden = |it: &Digest| it.endpoint == from && it.generation == 0;
+                let hidden = digests.iter().any(is_hidden).then_some(Answerer::Hidden);
+                self.end_answer(from, hidden);
                 let is_new = self.is_new_start(from, &digests);
                 let (wanted, states) = self.compare(from, &digests, now, &mut effects);
                 if self.has_room(self.briefings.len(), from) {
@@ -254,17 +266,16 @@ impl Gossiper {
                 if wanted.iter().any(is_own) {
                     self.accept_self(from, now);
                 }
+                let told = self.told(&states);
                 self.apply(from, states, now, &mut effects);
-                self.question.end_answer();
+                self.end_answer(from, told);
                 let states = self.wanted_states(&wanted);
                 effects.send(from, GossipMessage::Ack2 { states });
             }
             GossipMessage::Ack2 { states } => {
-                let is_answer = states.iter().any(|(endpoint, _)| *endpoint == self.local);
+                let told = self.told(&states);
                 self.apply(from, states, now, &mut effects);
-                if is_answer {
-                    self.question.end_answer();
-                }
+                self.end_answer(from, told);
                 self.briefings.entry(from).and_modify(|is_over| *is_over = true);
             }
         }
@@ -370,6 +381,27 @@ impl Gossiper {
     pub fn announces(&self, endpoint: IpAddr, extension: &str) -> bool {
         let list = self.state(endpoint).and_then(|state| state.value(EXTENSIONS_STATE));
         list.is_some_and(|list| list.split(',').any(|word| word.trim() == extension))
+    }
+
+    /// Whoever tells an earlier start of this node has told the token as well, if there was one.
+    fn told(&self, states: &[(IpAddr, EndpointState)]) -> Option<Answerer> {
+        let is_own = |(endpoint, state): &(IpAddr, EndpointState)| {
+            *endpoint == self.local && state.max_version() > 0
+        };
+        states.iter().any(is_own).then_some(Answerer::OfRing)
+    }
+
+    /// Another node has said all that it remembers of this address.
+    fn end_answer(&mut self, from: IpAddr, answerer: Option<Answerer>) {
+        if !self.question.is_open() {
+            return;
+        }
+        let is_of_ring = |state: &EndpointState| {
+            state.value(EXTENSIONS_STATE).is_some() || self.question.place(state).is_some()
+        };
+        let is_known = self.seeds.contains(&from) || self.state(from).is_some_and(is_of_ring);
+        let known = if is_known { Answerer::OfRing } else { Answerer::Stranger };
+        self.question.end_answer(from, answerer.unwrap_or(known));
     }
 
     /// A SYN with all that is known. Saved members of whom nothing was heard are in it as well, at

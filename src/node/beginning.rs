@@ -23,6 +23,10 @@ pub(super) fn begin(
     let (cluster, now) = (&settings.cluster_name, clock.now_secs());
     let identity = system::establish_identity(storage, cluster, now, wish.joins())?;
     let has_begun = place != SavedPlace::Joining(None) || identity.former.is_some();
+    let saved_token = match place {
+        SavedPlace::First => identity.former.clone(),
+        _ => identity.token.clone(),
+    };
     let beginning = Beginning::new(&identity, place, wish);
     if let Beginning::Join { .. } = beginning
         && !has_begun
@@ -30,7 +34,7 @@ pub(super) fn begin(
         // What is here was not collected by the last start.
         system::check_no_data(storage)?;
     }
-    match (&identity.token, &beginning) {
+    match (&saved_token, &beginning) {
         (Some(token), _) => {
             log::info!("Saved Token found: {}", settings.partitioner.display_token(token));
         }

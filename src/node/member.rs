@@ -45,7 +45,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
-use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
@@ -133,9 +132,6 @@ pub struct Member {
     /// The time of what was noted last of the ring, in milliseconds since 1970. Held while notes
     /// are written, so that they keep their order, and taken before that of gossip.
     last_note: Mutex<u64>,
-    /// The token that the address of this node owned before it took its first place alone, and the
-    /// node that has come since and remembers it.
-    displaced: watch::Sender<Option<(IpAddr, Token)>>,
     /// One lock for all, held while a message is worked on; nothing waits under it.
     gossip: Mutex<Gossip>,
 }
@@ -208,7 +204,6 @@ impl Member {
             readiness,
             blocking,
             last_note: Mutex::new(noted_millis),
-            displaced: watch::Sender::default(),
             gossip,
         }))
     }
@@ -351,17 +346,6 @@ impl Member {
         self.messenger.give_up_all();
     }
 
-    /// Waits until a node comes that knows this address as the owner of a token, whose data are not
-    /// here: this node had asked nobody when it became a member. Returns that node and the token.
-    pub async fn displaced(&self) -> (IpAddr, Token) {
-        let mut displaced = self.displaced.subscribe();
-        let found = displaced.wait_for(Option::is_some).await;
-        match found.ok().and_then(|found| found.clone()) {
-            Some(found) => found,
-            None => std::future::pending().await,
-        }
-    }
-
     /// Draws conclusions from what a snitch says now.
     pub fn refresh(&self) {
         self.publish(&self.lock());
@@ -466,11 +450,6 @@ impl Member {
         }
         for (to, message) in messages {
             self.send(to, &message);
-        }
-        if gossip.place.is_some()
-            && let Some(remembered) = gossip.gossiper.remembered()
-        {
-            self.displaced.send_replace(Some(remembered.clone()));
         }
     }
 

@@ -336,19 +336,20 @@ impl Node {
 async fn serve(
     server: Server,
     api: &Arc<Api>,
-    member: &Member,
+    member: &Arc<Member>,
     stop: CancellationToken,
 ) -> Result<(), NodeError> {
     let ends = stop.child_token();
     let serving = server.run_by(|version| api.of(version), ends.clone());
     tokio::pin!(serving);
-    let (by, token) = tokio::select! {
+    let (operations, host) = (member.operations(), Arc::clone(member) as _);
+    let refused = tokio::select! {
         ended = &mut serving => return ended.map_err(NodeError::Serving),
-        displaced = member.displaced() => displaced,
+        Err(refused) = operations.confirm_first_place(&host) => refused,
     };
     ends.cancel();
     serving.await.map_err(NodeError::Serving)?;
-    Err(member.operations().known_at(by, &token).into())
+    Err(refused.into())
 }
 
 /// Work that is given up at the end.

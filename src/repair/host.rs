@@ -26,6 +26,8 @@ pub struct RingLook {
     /// The token that the address of this node owned before this start, and the node that
     /// remembers it; none if others may have heard of this start.
     pub remembered: Option<(IpAddr, Token)>,
+    /// Whether others have not heard of this start yet.
+    pub is_hidden: bool,
     /// This node; none in a look at nothing.
     pub local: Option<IpAddr>,
 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! row Bootstrap   B        one byte, as 0.6 has it: 1 if the node has its data, 0 if it has left
-//!                 Place    "member", "joining", "arriving", "departing" or "left", of ours
+//!                 Place    "member", "first", "joining", "arriving", "departing" or "left", of ours
 //!                 Target   token bytes: where it joins, if that is known; of ours
 //!                 Replaced the address of the dead node that had the token, if any; of ours
 //! row L           Token    that of a member
@@ -31,6 +31,8 @@ const REPLACED: &[u8] = b"Replaced";
 pub enum SavedPlace {
     /// It owns its token, and has the data. Also what a node is taken for that has noted nothing.
     Member,
+    /// It owns its token, which it took before anybody could say whether its address had one.
+    First,
     /// It collects data, to join at this token or at one that is still to be chosen. What it has is
     /// incomplete.
     Joining(Option<Token>),
@@ -62,6 +64,7 @@ impl SavedPlace {
         let target = value(TARGET).filter(|it| !it.is_empty());
         let target = target.and_then(|it| storage.partitioner().token_from_bytes(&it).ok());
         Ok(match (value(PLACE).as_deref(), target) {
+            (Some(b"first"), _) => Self::First,
             (Some(b"joining"), target) => Self::Joining(target),
             (Some(b"arriving"), Some(token)) => {
                 let replaced = value(REPLACED).and_then(|it| String::from_utf8(it).ok());
@@ -82,6 +85,7 @@ impl SavedPlace {
         let family = location_info(storage);
         let (word, has_data, target): (&[u8], u8, _) = match self {
             Self::Member => (b"member", 1, None),
+            Self::First => (b"first", 1, None),
             Self::Joining(target) => (b"joining", 0, target.as_ref()),
             Self::Arriving { token, .. } => (b"arriving", 1, Some(token)),
             Self::Departing => (b"departing", 0, None),
@@ -136,6 +140,7 @@ mod tests {
             let storage = open_with(partitioner);
             assert_eq!(SavedPlace::read(&storage).unwrap(), SavedPlace::Member);
             for place in [
+                SavedPlace::First,
                 SavedPlace::Joining(None),
                 SavedPlace::Joining(Some(partitioner.token(b"a"))),
                 SavedPlace::Arriving {

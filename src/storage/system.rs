@@ -104,7 +104,10 @@ pub fn establish_identity(
         Ok::<i32, IdentityError>(i32::from_be_bytes(*last).saturating_add(1).max(now_secs))
     };
     let is_between = match place {
-        SavedPlace::Joining(_) | SavedPlace::Arriving { .. } | SavedPlace::Departing => true,
+        SavedPlace::First
+        | SavedPlace::Joining(_)
+        | SavedPlace::Arriving { .. }
+        | SavedPlace::Departing => true,
         SavedPlace::Member | SavedPlace::Left => false,
     };
     let identity = match (&saved.token, &saved.generation, is_between) {
@@ -309,6 +312,23 @@ pub(super) mod tests {
         assert_eq!(second, 1001);
         drop(storage);
         assert_eq!(establish(500).1, 1002);
+    }
+
+    #[test]
+    fn a_first_place_is_no_membership_until_others_have_answered() {
+        let fs = SimFileSystem::new(1);
+        let establish = || {
+            let storage = open(&fs, Partitioner::Random);
+            let identity = establish_identity(&storage, "c", 1000, false).unwrap();
+            (storage, identity.token, identity.former)
+        };
+        let token = Token::Random(5);
+        SavedPlace::First.save(&establish().0, Some(&token)).unwrap();
+        let (storage, own, former) = establish();
+        assert_eq!((own, former), (None, Some(token.clone())));
+        SavedPlace::Member.save(&storage, None).unwrap();
+        drop(storage);
+        assert_eq!(establish().1, Some(token));
     }
 
     #[test]

@@ -365,12 +365,36 @@ fn a_member_without_its_data_and_without_other_seeds_ends_when_others_come() {
     lose(&directory, &["data", "commitlog", "hints"]);
     let seeds = format!("<Seed>{}</Seed>", cluster.nodes[1].address);
     reconfigure(&directory, &Options::default().with("Seeds", &seeds));
-    let refusal = ended(&serve(&directory));
-    assert_eq!(refusal.exit_code, Some(3), "{}", refusal.text);
-    assert!(refusal.text.contains(&format!("-Dcassandra.replace_token={token}")));
+    // What the first start has saved changes nothing.
+    for start in 1..=2 {
+        let refusal = ended(&serve(&directory));
+        assert_eq!(refusal.exit_code, Some(3), "start {start}: {}", refusal.text);
+        assert!(refusal.text.contains(&format!("-Dcassandra.replace_token={token}")));
+    }
     for observer in [0, 2] {
         assert_eq!(token_at(&cluster, observer, 1), Some(token.clone()));
     }
+}
+
+#[test]
+fn a_member_without_its_data_that_is_first_after_an_outage_of_all_ends_when_others_come() {
+    let mut cluster = Cluster::start(3, replicated(2));
+    let token = cluster.token_of(1);
+    for number in 0..3 {
+        cluster.kill(number);
+    }
+    let directory = cluster.nodes[1].directory.clone();
+    lose(&directory, &["data", "commitlog", "hints"]);
+    let seeds = format!("<Seed>{}</Seed>", cluster.nodes[1].address);
+    reconfigure(&directory, &Options::default().with("Seeds", &seeds));
+    let refusal = thread::scope(|scope| {
+        let wiped = scope.spawn(|| ended(&serve(&directory)));
+        // They know it from their saved rings only.
+        cluster.launch(&[0, 2]);
+        wiped.join().unwrap()
+    });
+    assert_eq!(refusal.exit_code, Some(3), "{}", refusal.text);
+    assert!(refusal.text.contains(&format!("-Dcassandra.replace_token={token}")));
 }
 
 #[test]

@@ -138,6 +138,7 @@ fn a_newcomer_learns_all_in_the_round_trip_with_a_seed() {
 fn wiped(last: u8, seeds: &[u8]) -> Gossiper {
     let mut node = node_of("Test Cluster", last, seeds, 200);
     node.set_state(MOVE_STATE, "").unwrap();
+    node.set_state(EXTENSIONS_STATE, "calls").unwrap();
     node.ask_first();
     node
 }
@@ -197,6 +198,47 @@ fn a_node_of_which_nobody_remembers_a_token_is_known_after_one_round_trip() {
     round(&mut [&mut b, &mut a], secs(40));
     round(&mut [&mut b, &mut a], secs(41));
     assert_eq!((b.remembered(), a.state(ip(2)).unwrap().generation), (None, 400));
+}
+
+#[test]
+fn a_member_that_knows_the_address_from_its_saved_ring_has_not_answered() {
+    let mut a = node(1, &[1]);
+    a.preload([ip(1), ip(2)]);
+    let mut b = wiped(2, &[2]);
+    for time in 1..5 {
+        round(&mut [&mut a, &mut b], secs(time));
+        round(&mut [&mut b, &mut a], secs(time));
+    }
+    assert!(b.is_hidden() && b.is_alive(ip(1)), "the node asks by a call, and decides");
+    b.show();
+    round(&mut [&mut b, &mut a], secs(5));
+    assert_eq!(a.state(ip(2)).unwrap().generation, 200);
+}
+
+#[test]
+fn who_has_no_place_cannot_say_that_an_address_had_none() {
+    let mut stranger = node(1, &[2]);
+    stranger.set_state(MOVE_STATE, "").unwrap();
+    let mut b = wiped(2, &[2]);
+    for time in 1..5 {
+        round(&mut [&mut stranger, &mut b], secs(time));
+        round(&mut [&mut b, &mut stranger], secs(time));
+    }
+    assert!(b.is_hidden());
+    let mut a = node(3, &[2]);
+    round(&mut [&mut a, &mut b], secs(5));
+    assert!(!b.is_hidden());
+}
+
+#[test]
+fn new_nodes_show_themselves_to_each_other() {
+    let (mut a, mut b) = (wiped(1, &[1]), wiped(2, &[1]));
+    // The first has a place meanwhile, as nobody was there.
+    a.keep_asking();
+    round(&mut [&mut b, &mut a], secs(1));
+    assert!(!a.is_hidden() && !b.is_hidden());
+    round(&mut [&mut b, &mut a], secs(2));
+    assert!(a.state(ip(2)).is_some() && b.state(ip(1)).is_some());
 }
 
 #[test]

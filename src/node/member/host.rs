@@ -28,6 +28,7 @@ impl Host for Member {
             generations: gossiper.endpoints().map(|(it, state)| (it, state.generation)).collect(),
             given_up: membership.given_up(),
             remembered: gossiper.remembered().cloned(),
+            is_hidden: gossiper.is_hidden(),
             local: Some(self.local),
         }
     }
@@ -35,8 +36,9 @@ impl Host for Member {
     fn announce(&self, place: &Place) {
         let (own, plan) = self.spoken(place);
         let mut gossip = self.lock();
-        if !matches!(place, Place::First(_)) {
-            gossip.gossiper.show();
+        match place {
+            Place::First(_) => gossip.gossiper.keep_asking(),
+            _ => gossip.gossiper.show(),
         }
         if let Place::Joining(_) | Place::Replacing(_) = place
             && self.readiness.get() < Readiness::Complete

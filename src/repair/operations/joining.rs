@@ -76,7 +76,7 @@ impl Operations {
         let text = |token: &Token| partitioner.display_token(token);
         let is_agreed = match self.who_knows_it(host).await {
             // Others may come that remember its token.
-            Err(OperationError::NobodySeen) => false,
+            Err(OperationError::NobodySeen) => accepts_loss,
             Err(error) => return Err(error),
             Ok(None) => true,
             Ok(Some((by, token))) if !accepts_loss => return Err(self.known_at(by, &token)),
@@ -95,15 +95,48 @@ impl Operations {
         }
         let token = token.unwrap_or_else(|| self.steps.random_token());
         log::info!("Using token {}", text(&token));
-        self.save(SavedPlace::Member, Some(token.clone())).await?;
+        let place = if is_agreed { SavedPlace::Member } else { SavedPlace::First };
+        self.save(place, Some(token.clone())).await?;
         host.announce(&Place::First(token));
         host.serve_reads();
         self.wait_for_first_places(host).await;
         Ok(())
     }
 
+    /// Asks those who come whether they know this node as the owner of data, if it has taken its
+    /// first place alone, and notes that nobody does. Until then each start asks. Returns an error
+    /// if somebody knows it: it has to end.
+    pub async fn confirm_first_place(&self, host: &Arc<dyn Host>) -> Result<(), OperationError> {
+        let storage = Arc::clone(&self.storage);
+        let saved = self.blocking.run(move || SavedPlace::read(&storage)).await;
+        if !matches!(saved, Ok(Ok(SavedPlace::First))) {
+            return Ok(());
+        }
+        loop {
+            tokio::time::sleep(POLL).await;
+            let look = host.look();
+            if let Some((by, token)) = look.remembered {
+                return Err(self.known_at(by, &token));
+            }
+            // Others that are as new have heard of this node, and it of them.
+            let is_confirmed = !look.is_hidden
+                || match self.who_knows_it(host).await {
+                    Ok(Some((by, token))) => return Err(self.known_at(by, &token)),
+                    Ok(None) => true,
+                    Err(_) => false,
+                };
+            if is_confirmed {
+                // First, since what others hear of this start is what they know at the next one.
+                match self.save(SavedPlace::Member, None).await {
+                    Ok(()) => return Ok(host.be_placed()),
+                    Err(error) => log::warn!("the place of this node is not saved: {error}"),
+                }
+            }
+        }
+    }
+
     /// Why a node without data does not become a member: `by` knows it as the owner of a token.
-    pub fn known_at(&self, by: IpAddr, token: &Token) -> OperationError {
+    fn known_at(&self, by: IpAddr, token: &Token) -> OperationError {
         OperationError::KnownAt { by, token: self.steps.partitioner.display_token(token) }
     }
 
@@ -428,8 +461,9 @@ impl Operations {
         }
         // Nodes of 0.6 cannot be asked. They do not forget who was replaced at another address.
         let RingLook { remembered, members, live, .. } = host.look();
+        let has_member = live.iter().any(|it| *it != self.steps.local && members.is_member(*it));
         match remembered.filter(|(_, token)| members.ring.owner(token).is_none()) {
-            None if live.len() <= 1 => Err(OperationError::NobodySeen),
+            None if !has_member => Err(OperationError::NobodySeen),
             remembered => Ok(remembered),
         }
     }

@@ -70,6 +70,9 @@ impl Beginning {
                 Self::Arrive(token, None)
             }
             (_, Some(token), _) => Self::Replace(token),
+            (SavedPlace::First, None, token) => {
+                Self::First { token, accepts_loss: wish.accepts_loss }
+            }
             (SavedPlace::Joining(token @ Some(_)), None, former) => Self::Join { token, former },
             // It was about to go to where the most is to be done.
             (SavedPlace::Joining(None), None, former @ Some(_)) => {

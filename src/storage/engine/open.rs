@@ -20,7 +20,7 @@ use super::exchange;
 use super::flushes::is_shortage;
 use super::health::Shortages;
 use super::known_families;
-use super::replay::{open_log, replay};
+use super::replay::{is_expected, open_log, replay};
 use super::snapshots::Snapshots;
 use super::unconfigured::warn_of_unconfigured;
 use super::{Components, Shared, Storage};
@@ -191,7 +191,7 @@ impl Storage {
         let throughput = options.compaction.bytes_per_second;
         let compactor = Compactor::new(Arc::clone(&clock), throughput);
         let log = open_log(&fs, &clock, &options, &stores, &mut replayed)?;
-        mark_log(&*fs, &options, &log)?;
+        mark_log(&*fs, &options, &stores, &log)?;
         let has_replayed = !replayed.segments.is_empty();
         let memtables = |store: &Arc<Store>| store.view().memtables().map(Arc::downgrade).collect();
         let replayed_into = stores.iter().map(memtables).collect();
@@ -330,12 +330,18 @@ fn claim_archive(fs: &dyn FileSystem, options: &Options) -> Result<(), StorageEr
 }
 
 /// Says that from now on this log has to be there.
-fn mark_log(fs: &dyn FileSystem, options: &Options, log: &CommitLog) -> Result<(), StorageError> {
+fn mark_log(
+    fs: &dyn FileSystem,
+    options: &Options,
+    stores: &[Arc<Store>],
+    log: &CommitLog,
+) -> Result<(), StorageError> {
     let (data, directory) = (&options.data_directories, &options.commit_log_directory);
     let stored = LogMark::store(fs, data, log.position().segment, directory);
     match stored.map_err(ReadError::Io) {
-        // Reads are served on a full disk. An older mark says less, and nothing that is wrong.
-        Err(error) if is_shortage(&error) => {
+        // Reads are served on a full disk. An older mark says less, and nothing that is wrong; but
+        // without any the next start would refuse the log.
+        Err(error) if is_shortage(&error) && is_expected(fs, options, stores)? => {
             log::warn!("should {} get lost, nobody will notice: {error}", directory.display());
             Ok(())
         }

@@ -80,7 +80,7 @@ pub(super) fn replay(
 
 /// Whether the data directories know of a commit log: they have a mark of it, or SSTables that were
 /// written since it began. A server has marked its log before the first write.
-fn is_expected(
+pub(super) fn is_expected(
     fs: &dyn FileSystem,
     options: &Options,
     stores: &[Arc<Store>],
