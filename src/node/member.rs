@@ -119,6 +119,9 @@ pub struct Member {
     messenger: Arc<Messenger>,
     /// What gossip finds out, as others give reason for it.
     log: LimitedLog<IpAddr>,
+    /// Changes of this node itself, by their kind. Lines about what others send never crowd them
+    /// out.
+    own_log: LimitedLog<&'static str>,
     coordinator: Arc<Coordinator>,
     responder: Arc<Responder>,
     hints: Option<Arc<HintStore>>,
@@ -192,6 +195,7 @@ impl Member {
             seeds,
             storage,
             log: gossip_log(&clock),
+            own_log: gossip_log(&clock),
             clock,
             transport,
             messenger,
@@ -529,7 +533,7 @@ impl Member {
                 let saved = system::save_generation(&self.storage, *generation);
                 if let Err(error) = saved {
                     let line = format_args!("the generation {generation} is not saved: {error}");
-                    self.messenger.log(Level::Error, self.local, line);
+                    self.own_log.log(Level::Error, "generation", line);
                 }
                 true
             }
@@ -640,7 +644,7 @@ impl Member {
             is_self_removed: removal::is_told(gossiper, self.local),
         };
         if peers.is_self_removed != self.coordinator.peers().is_self_removed {
-            removal::log(&self.messenger, self.local, peers.is_self_removed);
+            removal::log(&self.own_log, peers.is_self_removed);
         }
         self.coordinator.set_ring(ring, peers);
     }
@@ -698,7 +702,7 @@ impl Member {
     }
 }
 
-fn gossip_log(clock: &Arc<dyn Clock>) -> LimitedLog<IpAddr> {
+fn gossip_log<S: Ord>(clock: &Arc<dyn Clock>) -> LimitedLog<S> {
     let log = LimitedLog::new("alexandra::gossip", Arc::clone(clock), LOG_INTERVAL);
     log.with_burst(LOG_BURST)
 }

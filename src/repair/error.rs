@@ -117,15 +117,11 @@ pub enum OperationError {
     #[error("the ring has changed meanwhile: do it again")]
     RingChanged,
     /// What is safe in one ring may not be so in another.
-    #[error(
-        "{by} does not say which members it knows, or does not agree with this node on {about:?}: \
-         do it again, and if that does not help remove who is dead of them at the node that still \
-         knows it"
-    )]
+    #[error("{}", other_ring(*.by, .about))]
     OtherRing {
         /// Who.
         by: IpAddr,
-        /// Of whom only one of both knows, or at another token.
+        /// Of whom only one of both knows, or at another token; none if it does not answer.
         about: Vec<IpAddr>,
     },
     /// Writes may be missing, however often data are collected.
@@ -192,4 +188,17 @@ pub enum OperationError {
     /// The node stops.
     #[error("the node is stopping")]
     Stopping,
+}
+
+fn other_ring(by: IpAddr, about: &[IpAddr]) -> String {
+    if about.is_empty() {
+        return format!(
+            "{by} counts as alive, and does not say which members it knows: see that it can be \
+             reached, or wait until it counts as down, and do it again"
+        );
+    }
+    format!(
+        "{by} does not agree with this node on {about:?}: do it again, and if that does not help \
+         remove who is dead of them at the node that still knows it"
+    )
 }

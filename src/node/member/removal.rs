@@ -1,7 +1,7 @@
 //! The removal of this node itself, by others that could not reach it.
 
+use crate::base::limited_log::LimitedLog;
 use crate::gossip::{Gossiper, REMOVED_STATE, names_removal};
-use crate::net::messenger::Messenger;
 use log::Level;
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ pub(super) fn is_told(gossiper: &Gossiper, local: IpAddr) -> bool {
 }
 
 /// Tells the operator that the others have removed this node, or have taken it back.
-pub(super) fn log(messenger: &Messenger, local: IpAddr, is_removed: bool) {
+pub(super) fn log(own_log: &LimitedLog<&'static str>, is_removed: bool) {
     let (level, line) = if is_removed {
         let line = "this node was removed from the ring, or replaced, while it was cut off: it \
                     serves nobody any more, and clients get UnavailableException. What it has may \
@@ -28,5 +28,5 @@ pub(super) fn log(messenger: &Messenger, local: IpAddr, is_removed: bool) {
         let line = "the other nodes have taken this node back into the ring: it serves again";
         (Level::Warn, line)
     };
-    messenger.log(level, local, format_args!("{line}"));
+    own_log.log(level, "removal", format_args!("{line}"));
 }

@@ -165,3 +165,14 @@ fn a_full_disk_is_no_reason_to_go_without_a_start_nor_a_mark_that_cannot_be_read
     refused(open(&without_segments(&killed)), &["/log holds no segment at all"]);
     assert!(has(&open(&killed).unwrap(), "ada"));
 }
+
+#[test]
+fn a_first_start_that_cannot_mark_its_log_fails_and_the_next_one_does_not() {
+    let fs = SimFileSystem::new(1);
+    fs.inject(Fault::next(FileOperation::Create, Errno::NOSPC).on(LOG_MARK_FILE));
+    assert!(open(&fs).is_err());
+    let storage = open(&fs).unwrap();
+    drop(storage);
+    fs.kill();
+    open(&fs).unwrap();
+}
