@@ -128,7 +128,10 @@ impl Operations {
             if is_confirmed {
                 // First, since what others hear of this start is what they know at the next one.
                 match self.save(SavedPlace::Member, None).await {
-                    Ok(()) => return Ok(host.be_placed()),
+                    Ok(()) => {
+                        host.be_placed();
+                        return Ok(());
+                    }
                     Err(error) => log::warn!("the place of this node is not saved: {error}"),
                 }
             }

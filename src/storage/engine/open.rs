@@ -337,8 +337,8 @@ fn mark_log(
     log: &CommitLog,
 ) -> Result<(), StorageError> {
     let (data, directory) = (&options.data_directories, &options.commit_log_directory);
-    let stored = LogMark::store(fs, data, log.position().segment, directory);
-    match stored.map_err(ReadError::Io) {
+    let marked = LogMark::store(fs, data, log.position().segment, directory);
+    match marked.map_err(ReadError::Io) {
         // Reads are served on a full disk. An older mark says less, and nothing that is wrong; but
         // without any the next start would refuse the log.
         Err(error) if is_shortage(&error) && is_expected(fs, options, stores)? => {
