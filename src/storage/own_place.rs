@@ -2,11 +2,11 @@
 //! `system`, so that a start goes on where the last one ended.
 //!
 //! ```text
-//! row Bootstrap   B        one byte, as 0.6 has it: 1 if the node has its data, 0 if it has left
-//!                 Place    "member", "first", "joining", "arriving", "departing" or "left", of ours
-//!                 Target   token bytes: where it joins, if that is known; of ours
-//!                 Replaced the address of the dead node that had the token, if any; of ours
-//! row L           Token    that of a member
+//! row Bootstrap  B        one byte, as 0.6 has it: 1 if the node has its data, 0 if it has left
+//!                Place    "member", "first", "joining", "arriving", "departing" or "left"; of ours
+//!                Target   token bytes: where it joins, if that is known; of ours
+//!                Replaced the address of the dead node that had the token, if any; of ours
+//! row L          Token    that of a member
 //! ```
 
 use super::engine::{Storage, WriteError};

@@ -2,10 +2,9 @@
 
 use crate::api::{Api, ApiOptions, Authenticator, reads, writes};
 use crate::base::clock::ManualClock;
-use crate::coordinator::tests::{Ring, start};
+use crate::coordinator::tests::{MemoryStore, Ring, start};
 use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
-use crate::replica::tests::MemoryStore;
 use crate::ring::{Partitioner, Token, TokenMetadata};
 use crate::wire::codec::{Decode, Reader};
 use crate::wire::service::{BatchMutateArgs, GetSliceArgs};
