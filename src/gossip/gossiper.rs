@@ -16,7 +16,7 @@ use super::first_question::{Answerer, FirstQuestion};
 use super::forgotten::Forgotten;
 use super::message::{Digest, GossipMessage};
 use super::unheard::Unheard;
-use super::{EXTENSIONS_STATE, LOAD_STATE, RING_DELAY};
+use super::{EXTENSIONS_STATE, LOAD_STATE, MOVE_STATE, RING_DELAY};
 use crate::base::java::TooLong;
 use crate::ring::{Partitioner, Token};
 use own_generation::{Acceptance, CLOCK_DIFFERENCE_SECS};
@@ -98,6 +98,8 @@ pub struct Gossiper {
     /// Who has said since the start which nodes it knows, and whether all that it knew better has
     /// come.
     briefings: BTreeMap<IpAddr, bool>,
+    /// Unknown endpoints, by the sender whose next ACK2 is to tell all of them.
+    asked: BTreeMap<IpAddr, BTreeSet<IpAddr>>,
     /// Messages that came from others.
     received: u64,
     /// Whether one of them was of this cluster.
@@ -147,6 +149,7 @@ impl Gossiper {
             quick_rounds: 0,
             greeted: BTreeSet::new(),
             briefings: BTreeMap::new(),
+            asked: BTreeMap::new(),
             received: 0,
             is_answered: false,
         }
@@ -255,6 +258,7 @@ impl Gossiper {
                 if self.has_room(self.briefings.len(), from) {
                     *self.briefings.entry(from).or_default() |= wanted.is_empty();
                 }
+                self.note_asked(from, &wanted);
                 effects.send(from, GossipMessage::Ack { wanted, states });
                 if is_new || !self.is_alive(from) {
                     self.greet(from, &mut effects);
@@ -267,14 +271,21 @@ impl Gossiper {
                     self.accept_self(from, now);
                 }
                 let told = self.told(&states);
-                self.apply(from, states, now, &mut effects);
+                // The SYN has asked for all of each saved member. An answer to a SYN of an earlier
+                // start lacks the place.
+                let is_whole = |(endpoint, state): &&(IpAddr, EndpointState)| {
+                    self.unheard.contains(*endpoint) && state.value(MOVE_STATE).is_some()
+                };
+                let whole = states.iter().filter(is_whole).map(|(endpoint, _)| *endpoint).collect();
+                self.apply(from, states, &whole, now, &mut effects);
                 self.end_answer(from, told);
                 let states = self.wanted_states(&wanted);
                 effects.send(from, GossipMessage::Ack2 { states });
             }
             GossipMessage::Ack2 { states } => {
                 let told = self.told(&states);
-                self.apply(from, states, now, &mut effects);
+                let asked = self.asked.remove(&from).unwrap_or_default();
+                self.apply(from, states, &asked, now, &mut effects);
                 self.end_answer(from, told);
                 self.briefings.entry(from).and_modify(|is_over| *is_over = true);
             }
@@ -560,10 +571,24 @@ impl Gossiper {
         secs.saturating_add(i64::try_from(running).unwrap_or(i64::MAX))
     }
 
+    /// Remembers of which unknown endpoints a node is asked to tell all.
+    fn note_asked(&mut self, from: IpAddr, wanted: &[Digest]) {
+        self.asked.remove(&from);
+        let unknown = wanted.iter().filter(|it| self.state(it.endpoint).is_none());
+        let unknown: BTreeSet<IpAddr> = unknown.map(|it| it.endpoint).collect();
+        let noted = self.asked.values().map(BTreeSet::len).sum();
+        if !unknown.is_empty() && self.has_room(noted, from) {
+            self.asked.insert(from, unknown);
+        }
+    }
+
+    /// Takes in states that `from` has sent. An unknown endpoint becomes known only if it is among
+    /// the `whole`, of which all is told.
     fn apply(
         &mut self,
         from: IpAddr,
         states: Vec<(IpAddr, EndpointState)>,
+        whole: &BTreeSet<IpAddr>,
         now: Duration,
         effects: &mut Effects,
     ) {
@@ -588,6 +613,11 @@ impl Gossiper {
             }
             if !is_known && let Err(refused) = self.admit(endpoint, &news, now) {
                 refuse(endpoint, from, refused, effects);
+                continue;
+            }
+            // A delta for an endpoint that was forgotten meanwhile may lack its place, and nobody
+            // would send that again.
+            if !is_known && !whole.contains(&endpoint) {
                 continue;
             }
             let known = self.peers.get(&endpoint).map(|peer| &peer.state);

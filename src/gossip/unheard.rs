@@ -31,6 +31,10 @@ impl Unheard {
         self.endpoints.retain(|endpoint, _| members.contains(endpoint));
     }
 
+    pub(super) fn contains(&self, endpoint: IpAddr) -> bool {
+        self.endpoints.contains_key(&endpoint)
+    }
+
     pub(super) fn endpoints(&self) -> impl Iterator<Item = IpAddr> {
         self.endpoints.keys().copied()
     }

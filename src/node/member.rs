@@ -650,13 +650,19 @@ impl Member {
     }
 
     /// Who collects the data of its place, and is not read from meanwhile. Nor is this node if
-    /// others take it for dead, and so do not send it what is written.
+    /// others take it for dead, and so do not send it what is written, or if it is not alone any
+    /// more and others have not said whether it had data.
     fn incomplete(&self, gossip: &Gossip) -> BTreeSet<IpAddr> {
         let gossiper = &gossip.gossiper;
         let others = gossiper.endpoints().map(|(endpoint, _)| endpoint);
         let others = others
             .filter(|it| *it != self.local && readiness::of(gossiper, *it) < Readiness::Complete);
-        let lacks_data = self.readiness.get() < Readiness::Complete || gossiper.is_refused();
+        let is_other = |it: &IpAddr| *it != self.local && gossiper.is_alive(*it);
+        let lacks_data = match self.readiness.get() {
+            Readiness::Unsure | Readiness::Placed => true,
+            Readiness::Alone => gossip.membership.members().endpoints().iter().any(is_other),
+            Readiness::Complete => gossiper.is_refused(),
+        };
         others.chain(lacks_data.then_some(self.local)).collect()
     }
 

@@ -9,6 +9,9 @@ pub enum Readiness {
     /// Others may know another node at its place. It acknowledges no writes: a coordinator that
     /// takes it for a replica by a ring of long ago must not count it for one.
     Unsure,
+    /// It has taken a first place, and no other node has confirmed yet that its address never owned
+    /// data. It serves its own clients only.
+    Alone,
     /// It has a place, or is to have it, on which all agree, and lacks data of it: it answers no
     /// reads.
     Placed,
@@ -30,7 +33,8 @@ impl OwnReadiness {
     pub fn get(&self) -> Readiness {
         match self.0.load(Ordering::Relaxed) {
             0 => Readiness::Unsure,
-            1 => Readiness::Placed,
+            1 => Readiness::Alone,
+            2 => Readiness::Placed,
             _ => Readiness::Complete,
         }
     }

@@ -220,7 +220,7 @@ impl Responder {
             if !is_answered {
                 return Ok(None);
             }
-            if readiness.get() == Readiness::Unsure {
+            if readiness.get() < Readiness::Placed {
                 return Err(Refusal::Unplaced);
             }
             let body = WriteResponse::encode(&mutation.keyspace(), &mutation.key)?;

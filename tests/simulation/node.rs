@@ -245,12 +245,15 @@ impl Node {
         let (why, joining_store) = (Arc::clone(&unjoined), Arc::clone(&store));
         joining_store.set_joining(!matches!(beginning, Beginning::Member));
         runtime.spawn(async move {
-            match join(&joining, beginning).await {
-                Ok(()) => {
-                    joining_store.set_joining(false);
-                    settled.store(true, Ordering::SeqCst);
-                }
-                Err(error) => *why.lock().unwrap() = Some(error),
+            let living = async {
+                join(&joining, beginning).await?;
+                joining_store.set_joining(false);
+                settled.store(true, Ordering::SeqCst);
+                let host: Arc<dyn Host> = Arc::clone(&joining) as _;
+                joining.operations().confirm_first_place(&host).await
+            };
+            if let Err(error) = living.await {
+                *why.lock().unwrap() = Some(error);
             }
         });
         drop(entered);

@@ -1,6 +1,7 @@
 //! A cluster of gossipers in one process, on a network that delays, loses, repeats and reorders
 //! messages by a seed.
 
+use crate::gossip::message::Digest;
 use crate::gossip::{
     Effects, EndpointState, GOSSIP_INTERVAL, GossipEvent, GossipMessage, Gossiper, GossiperOptions,
     MOVE_STATE, Members, Membership, MembershipChange, MessageKind, Move, RemovedNode,
@@ -164,9 +165,14 @@ impl Cluster {
 
     /// A node hears from an address beyond the ring that another node says this.
     pub(super) fn forge(&mut self, to: u8, about: u8, state: EndpointState) {
-        let message = GossipMessage::Ack2 { states: vec![(ip(about), state)] };
-        let (from, kind, body) = (99, message.kind(), message.encode().unwrap());
-        self.push(Duration::ZERO, Input::Message { from, to, kind, body });
+        let (generation, max_version) = state.age();
+        let digests = vec![Digest { endpoint: ip(about), generation, max_version }];
+        let cluster_name = "Test Cluster".to_owned();
+        let syn = GossipMessage::Syn { cluster_name, digests };
+        for message in [syn, GossipMessage::Ack2 { states: vec![(ip(about), state)] }] {
+            let (from, kind, body) = (99, message.kind(), message.encode().unwrap());
+            self.push(Duration::ZERO, Input::Message { from, to, kind, body });
+        }
     }
 
     /// A running node says where it is.

@@ -91,8 +91,28 @@ fn state(generation: i32, heartbeat: i32, states: &[(&str, &str)]) -> EndpointSt
 }
 
 fn tell(node: &mut Gossiper, about: u8, state: EndpointState, now: Duration) -> Vec<GossipEvent> {
-    let states = vec![(ip(about), state)];
-    node.receive(ip(9), GossipMessage::Ack2 { states }, now).events
+    tell_all(node, 9, vec![(ip(about), state)], now)
+}
+
+/// Sends states in an ACK2, after a SYN that lists those of unknown endpoints, so that they are
+/// asked for. Returns the events of the ACK2.
+fn tell_all(
+    node: &mut Gossiper,
+    from: u8,
+    states: Vec<(IpAddr, EndpointState)>,
+    now: Duration,
+) -> Vec<GossipEvent> {
+    let unknown = states.iter().filter(|(endpoint, _)| node.state(*endpoint).is_none());
+    let digests: Vec<Digest> = unknown.map(|(endpoint, state)| digest(*endpoint, state)).collect();
+    if !digests.is_empty() {
+        let cluster_name = "Test Cluster".to_owned();
+        node.receive(ip(from), GossipMessage::Syn { cluster_name, digests }, now);
+    }
+    node.receive(ip(from), GossipMessage::Ack2 { states }, now).events
+}
+
+fn digest(endpoint: IpAddr, state: &EndpointState) -> Digest {
+    Digest { endpoint, generation: state.generation, max_version: state.max_version() }
 }
 
 fn is_refused(event: &GossipEvent) -> bool {
@@ -449,6 +469,9 @@ fn a_generation_that_others_remember_is_exceeded_unless_nobody_can_have_accepted
 fn refused(accepted: bool) -> (Gossiper, Vec<GossipEvent>) {
     let mut a = node_of("Test Cluster", 1, &[], 2_000_000_000);
     let mut events = Vec::new();
+    for other in [2, 3] {
+        events.extend(tell(&mut a, other, state(100, 0, &[("X", "")]), secs(1)));
+    }
     for second in 1..15 {
         let now = secs(second);
         for other in [2, 3] {
@@ -560,13 +583,13 @@ fn bad_states_are_left_out_and_the_rest_is_processed() {
     let mut a = node(1, &[]);
     let bad = [(MOVE_STATE, "NORMAL"), (LOAD_STATE, "much"), ("X-NEW", "a,b"), ("Y", "")];
     let states = vec![(ip(2), state(100, 9, &bad)), (ip(3), state(100, 9, &[("Z", "z")]))];
-    let events = a.receive(ip(9), GossipMessage::Ack2 { states: states.clone() }, secs(1)).events;
+    let events = tell_all(&mut a, 9, states.clone(), secs(1));
     assert_eq!(events.iter().filter(|event| is_refused(event)).count(), 2);
     assert_eq!(events.len(), 2 + 2 + 3);
     let kept: Vec<&String> = a.state(ip(2)).unwrap().states.keys().collect();
     assert_eq!(kept, ["X-NEW", "Y"], "unknown states are passed on");
     assert!(a.state(ip(3)).is_some());
-    assert_eq!(a.receive(ip(8), GossipMessage::Ack2 { states }, secs(1)).events, []);
+    assert_eq!(tell_all(&mut a, 8, states, secs(1)), []);
 
     let long = "x".repeat(MAX_VALUE_LENGTH + 1);
     assert!(a.set_state("X", &long).is_err() && a.set_state(&long, "x").is_err());
@@ -586,12 +609,34 @@ fn a_message_causes_few_lines_however_many_states_it_has() {
 fn crowd(node: &mut Gossiper, net: u8, states: &[(&str, &str)]) -> Vec<Refusal> {
     let addresses = (0..5000u16).map(|n| IpAddr::from([10, net, (n >> 8) as u8, n as u8]));
     let states = addresses.map(|address| (address, state(1, 1, states))).collect();
-    let events = node.receive(ip(9), GossipMessage::Ack2 { states }, secs(1)).events;
+    let events = tell_all(node, 9, states, secs(1));
     let refusals = events.into_iter().filter_map(|event| match event {
         GossipEvent::Refused { refusal, .. } => Some(refusal),
         _ => None,
     });
     refusals.collect()
+}
+
+#[test]
+fn news_of_a_node_that_was_forgotten_meanwhile_do_not_make_it_known_without_its_place() {
+    let (mut a, mut b, mut c) = (node(1, &[1]), node(2, &[1]), node(3, &[1]));
+    round(&mut [&mut b, &mut a], secs(1));
+    round(&mut [&mut c, &mut a, &mut b], secs(1));
+    let mut asks = (2..10).flat_map(|time| a.tick(secs(time)).messages);
+    let (_, syn) = asks.find(|(to, _)| *to == ip(2)).unwrap();
+    drop(asks);
+    for time in 2..10 {
+        round(&mut [&mut c, &mut b], secs(time));
+    }
+    let (_, late) = b.receive(ip(1), syn, secs(10)).messages.remove(0);
+    assert!(matches!(&late, GossipMessage::Ack { states, .. } if !states.is_empty()));
+    a.forget(ip(3), secs(10));
+    a.receive(ip(2), late, secs(50));
+    assert!(a.state(ip(3)).is_none());
+    for time in 51..60 {
+        round(&mut [&mut b, &mut a], secs(time));
+    }
+    assert_eq!(a.state(ip(3)).unwrap().value(MOVE_STATE), Some("NORMAL,3"));
 }
 
 #[test]

@@ -37,7 +37,11 @@ impl Host for Member {
         let (own, plan) = self.spoken(place);
         let mut gossip = self.lock();
         match place {
-            Place::First(_) => gossip.gossiper.keep_asking(),
+            Place::First(_) => {
+                gossip.gossiper.keep_asking();
+                self.readiness.raise(Readiness::Alone);
+                self.announce_readiness(&mut gossip);
+            }
             _ => gossip.gossiper.show(),
         }
         if let Place::Joining(_) | Place::Replacing(_) = place

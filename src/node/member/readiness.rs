@@ -9,7 +9,8 @@ pub(super) fn text(readiness: Readiness) -> &'static str {
     match readiness {
         Readiness::Unsure => "unsure",
         Readiness::Placed => "refused",
-        Readiness::Complete => "",
+        // No other node hears of it as long as it is alone.
+        Readiness::Alone | Readiness::Complete => "",
     }
 }
 

@@ -5,7 +5,7 @@ use crate::base::budget::Budget;
 use crate::base::clock::ManualClock;
 use crate::base::events::Events;
 use crate::base::sim_fs::SimFileSystem;
-use crate::gossip::{EndpointState, MOVE_STATE, PLAN_STATE};
+use crate::gossip::{Digest, EndpointState, MOVE_STATE, PLAN_STATE};
 use crate::model::comparator::Comparator;
 use crate::model::mutation::MutationBuilder;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
@@ -374,9 +374,21 @@ fn hear(member: &Member, from: u8, states: Vec<(u8, EndpointState)>) {
     let states = states.into_iter().map(|(last, state)| (address(last), state)).collect();
     let mut gossip = member.lock();
     let now = member.clock.monotonic();
-    let effects = gossip.gossiper.receive(address(from), GossipMessage::Ack2 { states }, now);
-    member.act(&mut gossip, effects);
+    for message in asked_for(states) {
+        let effects = gossip.gossiper.receive(address(from), message, now);
+        member.act(&mut gossip, effects);
+    }
     member.write_notes(gossip);
+}
+
+/// An ACK2 with states, after a SYN that lists them.
+fn asked_for(states: Vec<(IpAddr, EndpointState)>) -> [GossipMessage; 2] {
+    let digest = |(endpoint, state): &(IpAddr, EndpointState)| {
+        let (generation, max_version) = state.age();
+        Digest { endpoint: *endpoint, generation, max_version }
+    };
+    let (cluster_name, digests) = ("Test".to_owned(), states.iter().map(digest).collect());
+    [GossipMessage::Syn { cluster_name, digests }, GossipMessage::Ack2 { states }]
 }
 
 fn is_member(member: &Member, last: u8) -> bool {
@@ -544,11 +556,7 @@ fn a_place_that_was_lost_for_a_while_is_announced_anew() {
         let place = Move::Normal { token, removed: None }.format(Partitioner::Random);
         let mut state = EndpointState::new(generation);
         state.set(MOVE_STATE, &place);
-        let message = GossipMessage::Ack2 { states: vec![(address(2), state)] };
-        let mut gossip = member.lock();
-        let effects = gossip.gossiper.receive(address(2), message, clock.clock.monotonic());
-        member.act(&mut gossip, effects);
-        member.write_notes(gossip);
+        hear(&member, 2, vec![(2, state)]);
     };
     let announced = || {
         member.with_gossip(|gossiper, membership| {
@@ -644,4 +652,22 @@ fn a_node_that_others_take_for_dead_for_its_generation_does_not_read_from_itself
     member.storage.close();
     drop(member);
     assert_eq!(establish(0), saved + 1, "it is saved");
+}
+
+#[test]
+fn a_node_that_took_its_place_alone_is_not_read_from_when_others_are_there() {
+    let (fs, wire) = (SimFileSystem::new(1), Arc::new(Wire::default()));
+    let (options, clock) = setup(&fs, 1, &wire, true);
+    let (member, clock) = start((MemberOptions { token: None, ..options }, clock));
+    member.begin();
+    let is_read_from = || !member.coordinator().peers().incomplete.contains(&address(1));
+    member.announce(&Place::First(Partitioner::Random.token(&[1])));
+    assert!(is_read_from(), "its own clients are served");
+    let place = format!("NORMAL,{}", token(2));
+    hear(&member, 2, vec![(2, said(100, &place))]);
+    clock.clock.advance(GOSSIP_INTERVAL);
+    assert!(!is_read_from(), "the other may know data of it");
+    member.serve_reads();
+    assert!(is_read_from());
+    member.storage.close();
 }

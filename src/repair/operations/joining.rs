@@ -98,7 +98,9 @@ impl Operations {
         let place = if is_agreed { SavedPlace::Member } else { SavedPlace::First };
         self.save(place, Some(token.clone())).await?;
         host.announce(&Place::First(token));
-        host.serve_reads();
+        if is_agreed {
+            host.serve_reads();
+        }
         self.wait_for_first_places(host).await;
         Ok(())
     }
@@ -130,6 +132,7 @@ impl Operations {
                 match self.save(SavedPlace::Member, None).await {
                     Ok(()) => {
                         host.be_placed();
+                        host.serve_reads();
                         return Ok(());
                     }
                     Err(error) => log::warn!("the place of this node is not saved: {error}"),

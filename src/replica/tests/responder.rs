@@ -247,8 +247,11 @@ async fn who_lacks_data_of_its_place_takes_writes_and_answers_no_reads() {
         builder.family(FAMILY).insert((b"", column.as_bytes()), b"v", 5);
         bodies::encode_mutation(&builder.finish(), &rig.schema).unwrap()
     };
-    rig.send(1, Verb::Mutation, Vec::new(), &write("a"));
     // Nobody may count it for a replica until all agree that it is one.
+    rig.send(1, Verb::Mutation, Vec::new(), &write("a"));
+    assert_eq!((rig.names().as_str(), rig.replies().len()), ("a", 0));
+    rig.responder.options.readiness.raise(Readiness::Alone);
+    rig.send(1, Verb::Mutation, Vec::new(), &write("a"));
     assert_eq!((rig.names().as_str(), rig.replies().len()), ("a", 0));
     rig.responder.options.readiness.raise(Readiness::Placed);
     rig.send(1, Verb::Mutation, Vec::new(), &write("b"));
