@@ -4,6 +4,7 @@
 //! Every rule is a function from the tree to what breaks it, so that each can be tried on a tree
 //! of a few lines: a rule that finds nothing there could not fail on ours either.
 
+mod census;
 mod documents;
 mod layers;
 mod modules;
@@ -40,6 +41,13 @@ fn layers_use_only_what_is_below_them() {
 #[test]
 fn files_are_short() {
     check(sizes::files);
+}
+
+/// `tests/count.sh` shows the table.
+#[test]
+fn folders_keep_their_budgets() {
+    println!("{}", census::table(&Tree::load()));
+    check(census::check);
 }
 
 #[test]

@@ -12,8 +12,10 @@ const SKIPPED: [&str; 4] = [".git", ".venv", "__pycache__", "target"];
 const SERVER_DATA: &str = "data";
 
 /// What is text and ours to write; recorded data in other formats is left alone.
-const TEXT: [&str; 13] =
-    ["rs", "md", "toml", "sh", "py", "rb", "yml", "yaml", "html", "css", "js", "thrift", "xml"];
+const TEXT: [&str; 14] = [
+    "rs", "md", "toml", "sh", "py", "rb", "yml", "yaml", "html", "css", "js", "thrift", "xml",
+    "csv",
+];
 
 /// Something that breaks a rule.
 #[derive(Debug, PartialEq, Eq)]
