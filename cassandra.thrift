@@ -1,8 +1,8 @@
 # The interface that clients of Apache Cassandra 0.6 were generated from: version 2.2.0, which
 # 0.6.4 to 0.6.13 speak. Generate a client from this file, or use one of the time.
 #
-# The structs kept their numbers and types from 0.4 on. `tests/idl.rs` holds the server's own tables
-# against this file.
+# The structs kept their numbers and types from 0.4 on. `tests/integration/idl.rs` holds the server's
+# own tables against this file.
 
 namespace java org.apache.cassandra.thrift
 namespace cpp org.apache.cassandra

@@ -1,0 +1,214 @@
+//! Backup and restore with the built program, by the commands of `docs/backup.md`.
+
+use crate::server::calls::{Path, STANDARD, first, plain_families};
+use crate::server::client::Client;
+use crate::server::{Options, Server, program};
+use std::path::Path as FilePath;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+const DOCUMENT: &str = include_str!("../../docs/backup.md");
+
+/// Twice as long as the log needs to note another time.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// What a command has printed, and whether it succeeded.
+#[derive(Debug)]
+struct Ended {
+    success: bool,
+    text: String,
+}
+
+/// Runs a command that the document has as it stands here, with its words in capitals replaced.
+fn run(directory: &FilePath, command: &str, replacements: &[(&str, &str)]) -> Ended {
+    let is_documented = DOCUMENT.lines().any(|line| line == command);
+    assert!(is_documented, "docs/backup.md lacks: {command}");
+    run_any(directory, command, replacements)
+}
+
+/// [`run`] for a command that is put together from what the document has.
+fn run_any(directory: &FilePath, command: &str, replacements: &[(&str, &str)]) -> Ended {
+    let mut words = command.split(' ');
+    assert_eq!(words.next(), Some("alexandra"));
+    let words = words.map(|word| match word {
+        "CONF" => directory.display().to_string(),
+        "ARCHIVE" => directory.join("archive").display().to_string(),
+        word => {
+            let found = replacements.iter().find(|(name, _)| *name == word);
+            found.map_or(word, |(_, value)| value).to_owned()
+        }
+    });
+    let mut command = Command::new(program());
+    let output = command.args(words).current_dir(directory).output().unwrap();
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.push_str(&String::from_utf8_lossy(&output.stderr));
+    Ended { success: output.status.success(), text }
+}
+
+#[track_caller]
+fn succeeds(directory: &FilePath, command: &str, replacements: &[(&str, &str)]) -> String {
+    let Ended { success, text } = run(directory, command, replacements);
+    assert!(success, "{command}: {text}");
+    text
+}
+
+fn insert(server: &Server, key: &str) {
+    let mut client = Client::connect(server.thrift_address());
+    client.insert(key, Path::column(STANDARD, b"name"), b"value", 1).unwrap();
+}
+
+fn remove(server: &Server, key: &str) {
+    let mut client = Client::connect(server.thrift_address());
+    client.remove(key, Path::column(STANDARD, b"name"), 2).unwrap();
+}
+
+#[track_caller]
+fn check(server: &Server, there: &[&str], gone: &[&str]) {
+    let mut client = Client::connect(server.thrift_address());
+    let mut is_there =
+        |key: &str| !client.get_slice(key, STANDARD, first(1, false)).unwrap().is_empty();
+    for key in there {
+        assert!(is_there(key), "{key} is not there");
+    }
+    for key in gone {
+        assert!(!is_there(key), "{key} is there");
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "the time of the server is that of the machine")]
+fn now_millis() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()
+}
+
+#[test]
+fn a_server_is_restored_by_the_commands_of_the_document() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let archive = path.join("archive").display().to_string();
+    let options: Options = plain_families()
+        .with("CommitLogArchiveDirectory", &archive)
+        .with("CommitLogRotationThresholdInMB", "1");
+    let mut server = Server::start(path, &options);
+    insert(&server, "old");
+    let plain = "alexandra restore --config CONF --snapshot nightly";
+    let until = "alexandra restore --config CONF --snapshot nightly --until TIME";
+    for command in [plain, "alexandra snapshot take --config CONF nightly"] {
+        let refused = run(path, command, &[]);
+        assert!(!refused.success && refused.text.contains("another server"), "{}", refused.text);
+    }
+    assert!(server.stop().success());
+    let listed = succeeds(path, "alexandra snapshot list --config CONF", &[]);
+    assert!(listed.contains("no snapshot"), "{listed}");
+    let taken = succeeds(path, "alexandra snapshot take --config CONF nightly", &[]);
+    assert!(taken.contains("-nightly") && taken.contains("system"), "{taken}");
+
+    server.restart();
+    insert(&server, "a");
+    thread::sleep(PAUSE);
+    let time = now_millis().to_string();
+    thread::sleep(PAUSE);
+    insert(&server, "b");
+    remove(&server, "a");
+    check(&server, &["old", "b"], &["a"]);
+    server.kill();
+
+    let dry = succeeds(path, &format!("{plain} --dry-run"), &[]);
+    assert!(dry.contains("nothing was changed") && dry.contains("Keyspace1"), "{dry}");
+    let done = succeeds(path, until, &[("TIME", &time)]);
+    assert!(done.contains("Replayed ") && done.contains("The server can be started"), "{done}");
+    server.restart();
+    check(&server, &["old", "a"], &["b"]);
+
+    // The new line goes on from there, over a kill and an end in order.
+    insert(&server, "c");
+    server.restart();
+    insert(&server, "d");
+    assert!(server.stop().success());
+    succeeds(path, &format!("{plain} --archive ARCHIVE"), &[]);
+    server.restart();
+    check(&server, &["old", "a", "c", "d"], &["b"]);
+
+    // Only what is asked for goes back; the node is the same as before.
+    server.kill();
+    succeeds(path, &format!("{plain} --keyspace Keyspace1"), &[]);
+    server.restart();
+    check(&server, &["old"], &["a", "b", "c", "d"]);
+    insert(&server, "e");
+    assert!(server.log().contains("Saved Token found"), "{}", server.log_end());
+    server.kill();
+    succeeds(path, plain, &[]);
+    server.restart();
+    check(&server, &["old"], &["a", "e"]);
+
+    let cleared = succeeds(path, "alexandra snapshot clear --config CONF --name nightly", &[]);
+    assert!(cleared.contains("-nightly"), "{cleared}");
+    assert!(server.stop().success());
+    let refused = run(path, plain, &[]);
+    assert!(refused.text.contains("no snapshot nightly"), "{}", refused.text);
+    let refused = run_any(path, &format!("{plain} --keyspace Elsewhere"), &[]);
+    assert!(refused.text.contains("Keyspace Elsewhere does not exist"), "{}", refused.text);
+}
+
+/// A keyspace goes back further than the others, which then go back to a time that it has left
+/// behind; and who wanted that time in the first place gets it after all.
+#[test]
+fn what_a_restore_has_left_behind_comes_back_only_on_demand() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let archive = path.join("archive").display().to_string();
+    let options: Options = plain_families().with("CommitLogArchiveDirectory", &archive);
+    let mut server = Server::start(path, &options);
+    insert(&server, "old");
+    assert!(server.stop().success());
+    succeeds(path, "alexandra snapshot take --config CONF nightly", &[]);
+    server.restart();
+    let time = || {
+        thread::sleep(PAUSE);
+        let time = now_millis().to_string();
+        thread::sleep(PAUSE);
+        time
+    };
+    insert(&server, "good");
+    let first = time();
+    insert(&server, "left");
+    let second = time();
+    insert(&server, "late");
+    assert!(server.stop().success());
+
+    let plain = "alexandra restore --config CONF --snapshot nightly";
+    let one = format!("{plain} --keyspace Keyspace1 --until TIME");
+    let done = run_any(path, &one, &[("TIME", &first)]);
+    assert!(done.success && !done.text.contains("LEFT OUT"), "{}", done.text);
+    server.restart();
+    check(&server, &["old", "good"], &["left", "late"]);
+    insert(&server, "x");
+    assert!(server.stop().success());
+
+    let until = format!("{plain} --until TIME");
+    let done = succeeds(path, &until, &[("TIME", &second)]);
+    assert!(done.contains("LEFT OUT 1 mutations of Keyspace1, written from "), "{done}");
+    server.restart();
+    check(&server, &["old", "good"], &["left", "late", "x"]);
+    insert(&server, "y");
+    assert!(server.stop().success());
+
+    let archived = format!("{plain} --archive ARCHIVE");
+    let done = succeeds(path, &archived, &[]);
+    assert!(done.contains("With --forget-restores they are replayed as well"), "{done}");
+    server.restart();
+    check(&server, &["old", "good", "y"], &["left", "late", "x"]);
+    assert!(server.stop().success());
+
+    let dry = run_any(path, &format!("{until} --dry-run"), &[("TIME", &second)]);
+    assert!(dry.success && dry.text.contains("WOULD LEAVE OUT 1 mutations"), "{}", dry.text);
+    let done = succeeds(path, &format!("{until} --forget-restores"), &[("TIME", &second)]);
+    assert!(!done.contains("LEFT OUT"), "{done}");
+    server.restart();
+    check(&server, &["old", "good", "left"], &["late", "x", "y"]);
+    insert(&server, "z");
+    assert!(server.stop().success());
+    succeeds(path, &archived, &[]);
+    server.restart();
+    check(&server, &["old", "good", "left", "z"], &["late", "x", "y"]);
+}

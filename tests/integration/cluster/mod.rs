@@ -1,0 +1,18 @@
+//! Several nodes as processes of their own, on loopback addresses of their own: what clients are
+//! promised while nodes are killed, paused, started again, and disagree.
+
+mod anti_entropy;
+mod damage;
+mod dev_cluster;
+mod disturbances;
+mod failures;
+mod forgeries;
+mod generations;
+mod interrupted;
+mod nodes;
+mod operators;
+mod repair;
+mod ring;
+mod scans;
+mod topology;
+mod word_count;

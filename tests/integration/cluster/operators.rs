@@ -1,0 +1,82 @@
+//! What operators and their scripts see of several nodes.
+
+use crate::cluster::nodes::{Cluster, replicated, wait_until};
+use crate::server::{Options, program, reconfigure};
+use std::os::unix::fs::symlink;
+use std::process::{Command, Output};
+
+/// What scripts of the time did with the output of `nodetool ring`: addresses of those who are up,
+/// how many are down, and the sum of shares.
+const SCRIPT: &str = r#"
+ring=$(nodetool -h "$1" ring) || { echo "UNKNOWN: no answer"; exit 3; }
+up=$(echo "$ring" | awk '$2 == "Up" {print $1}' | sort | tr '\n' ' ')
+down=$(echo "$ring" | awk '$2 == "Down" {print $1}' | sort | tr '\n' ' ')
+shares=$(echo "$ring" | sed -n 's/.* \([0-9.]*\)% .*/\1/p')
+owns=$(echo "$shares" | awk '{all += $1} END {printf "%d", all + 0.5}')
+rows=$(echo "$ring" | grep -E '^[0-9]+\.' | sed 's/ *|.*$//')
+tokens=$(echo "$rows" | awk '{print $NF}' | sort -u | wc -l)
+last=$(echo "$ring" | sed -n 2p | tr -d ' ')
+if [ -n "$down" ]; then echo "CRITICAL: down: $down"; exit 2; fi
+echo "OK: up: $up owns: $owns tokens: $tokens last: $last"
+"#;
+
+fn script(cluster: &Cluster, number: usize) -> Output {
+    let directory = tempfile::tempdir().unwrap();
+    symlink(program(), directory.path().join("nodetool")).unwrap();
+    let path = format!("{}:{}", directory.path().display(), std::env::var("PATH").unwrap());
+    let address = cluster.nodes[number].address.to_string();
+    let mut command = Command::new("sh");
+    command.args(["-c", SCRIPT, "check_ring", &address]).env("PATH", path).output().unwrap()
+}
+
+fn nodetool(cluster: &Cluster, number: usize, command: &str) -> (Option<i32>, String) {
+    let address = cluster.nodes[number].address.to_string();
+    let mut nodetool = Command::new(program());
+    let output = nodetool.args(["nodetool", "-h", &address, command]).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn scripts_of_the_time_read_the_ring_and_a_drained_node_is_down() {
+    let cluster = Cluster::start(3, replicated(3));
+    let address = |number: usize| cluster.nodes[number].address.to_string();
+    let text = |output: &Output| String::from_utf8(output.stdout.clone()).unwrap();
+    let output = script(&cluster, 0);
+    let last = 2 * ((1u128 << 127) / 3);
+    let all = format!(
+        "OK: up: {} {} {}  owns: 100 tokens: 3 last: {last}\n",
+        address(0),
+        address(1),
+        address(2)
+    );
+    assert_eq!((output.status.code(), text(&output)), (Some(0), all));
+    assert_eq!(nodetool(&cluster, 1, "status").0, Some(0));
+
+    cluster.nodetool(2, &["drain"]);
+    cluster.wait_until_seen(0, 2, false);
+    let output = script(&cluster, 0);
+    let down = format!("CRITICAL: down: {} \n", address(2));
+    assert_eq!((output.status.code(), text(&output)), (Some(2), down));
+    let (code, told) = nodetool(&cluster, 0, "status");
+    let look = format!("look at {} (Down, Normal)\n", address(2));
+    assert!(code == Some(1) && told.ends_with(&look), "{told}");
+}
+
+#[test]
+fn a_node_with_another_schema_is_named_and_warned_of() {
+    let mut cluster = Cluster::start(3, replicated(3));
+    let (code, told) = nodetool(&cluster, 0, "describecluster");
+    assert!(code == Some(0) && told.ends_with("All live nodes that tell agree\n"), "{told}");
+    cluster.stop(1);
+    let other = Options::default().with("GCGraceSeconds", "3600");
+    reconfigure(&cluster.nodes[1].directory, &other);
+    cluster.launch(&[1]);
+    cluster.wait_until_seen(0, 1, true);
+    wait_until("the node is named", || nodetool(&cluster, 0, "describecluster").0 == Some(1));
+    let (_, told) = nodetool(&cluster, 0, "describecluster");
+    let address = cluster.nodes[1].address;
+    assert!(told.ends_with(&format!(" in the storage-conf.xml of {address}\n")), "{told}");
+    let warning = format!("{address} is configured with another schema");
+    wait_until("it is warned of", || cluster.server(0).log().contains(&warning));
+    assert_eq!(cluster.server(0).log().matches(&warning).count(), 1);
+}

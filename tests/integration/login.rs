@@ -1,0 +1,189 @@
+//! Logins through `SimpleAuthenticator`, with the files and system properties of old.
+
+use crate::server::calls::{self, KEYSPACE, Path, STANDARD};
+use crate::server::client::{CallError, Client, Transport, Value};
+use crate::server::{Server, configure, program, serve};
+use std::fs;
+use std::process::Command;
+
+/// Fields of the exceptions: of `login`, and of the data calls.
+const AUTHENTICATION: i16 = 1;
+const AUTHORIZATION: i16 = 2;
+const INVALID_REQUEST: i16 = 1;
+
+const LOGIN_REQUIRED: &str = "Login is required before any other API calls";
+
+/// A server with two users; passwords stand in their file as the mode says.
+fn start(directory: &std::path::Path, mode: Option<&str>, passwords: &str) -> Server {
+    let options = calls::plain_families()
+        .with("Authenticator", "org.apache.cassandra.auth.SimpleAuthenticator");
+    let address = configure(directory, &options);
+    fs::write(directory.join("passwd"), passwords).unwrap();
+    fs::write(directory.join("access"), format!("{KEYSPACE}=jsmith,Elvis Presley\nOther=nobody\n"))
+        .unwrap();
+    let mut command = serve(directory);
+    for name in ["passwd", "access"] {
+        command.arg(format!("-D{name}.properties={}", directory.join(name).display()));
+    }
+    command.args(mode.map(|mode| format!("-Dpasswd.mode={mode}")));
+    Server::launch(directory, address, command)
+}
+
+fn credentials<'a>(user: &'a str, password: &'a str) -> [(&'a str, &'a str); 2] {
+    [("username", user), ("password", password)]
+}
+
+#[track_caller]
+fn assert_declared(result: Result<(), CallError>, expected: i16, text: &str) {
+    match result {
+        Err(CallError::Declared { field, why }) => {
+            assert_eq!((field, why.as_str()), (expected, text));
+        }
+        other => panic!("{other:?} instead of {text:?}"),
+    }
+}
+
+fn splits_of_everything(client: &mut Client) -> Result<Option<Value>, CallError> {
+    let tokens = [1, 2].map(|field| (field, Value::bytes("0")));
+    let arguments = tokens.into_iter().chain([(3, Value::I32(128))]);
+    client.call("describe_splits", arguments.collect())
+}
+
+/// Goes through the whole life of a connection. The users have the passwords `havebadpass` and
+/// `graceland4ever`.
+fn check(server: &Server, mode: &str, transport: Transport) {
+    let mut client = Client::connect_as(server.thrift_address(), transport);
+    let path = Path::column(STANDARD, b"column");
+    let insert = |client: &mut Client| client.insert("key", path, b"value", 1);
+    // What needs no login, and what does: its other faults do not matter before.
+    assert_eq!(client.describe_version().unwrap(), "2.2.0");
+    assert_declared(insert(&mut client), INVALID_REQUEST, LOGIN_REQUIRED);
+    assert_declared(client.insert("", path, b"", 1), INVALID_REQUEST, LOGIN_REQUIRED);
+    let slice = client.get_slice("key", "NoSuchFamily", calls::first(1, false));
+    assert_declared(slice.map(|_| ()), INVALID_REQUEST, LOGIN_REQUIRED);
+    // It can tell keys of rows, and declares no exception.
+    let splits = splits_of_everything(&mut client).unwrap_err();
+    assert!(matches!(splits, CallError::Application { .. }), "{splits}");
+    assert!(server.log().contains(LOGIN_REQUIRED));
+
+    let missing = |key| format!("Authentication request was missing the required key '{key}'");
+    let result = client.login(KEYSPACE, &[("password", "havebadpass")]);
+    assert_declared(result, AUTHENTICATION, &missing("username"));
+    let result = client.login(KEYSPACE, &[("username", "jsmith")]);
+    assert_declared(result, AUTHENTICATION, &missing("password"));
+    for (user, password) in [("jsmith", "wrong"), ("jsmith", ""), ("unknown", "havebadpass")] {
+        let text = format!(
+            "Given password in password mode {mode} could not be validated for user {user}"
+        );
+        let result = client.login(KEYSPACE, &credentials(user, password));
+        assert_declared(result, AUTHENTICATION, &text);
+    }
+    for keyspace in ["Other", "NotListed"] {
+        let text = format!("User jsmith could not be authorized to use keyspace {keyspace}");
+        let result = client.login(keyspace, &credentials("jsmith", "havebadpass"));
+        assert_declared(result, AUTHORIZATION, &text);
+    }
+    assert_declared(insert(&mut client), INVALID_REQUEST, LOGIN_REQUIRED);
+
+    client.login(KEYSPACE, &credentials("jsmith", "havebadpass")).unwrap();
+    insert(&mut client).unwrap();
+    splits_of_everything(&mut client).unwrap();
+    // A failed login later does not take the first away, as in 0.6.
+    client.login(KEYSPACE, &credentials("jsmith", "wrong")).unwrap_err();
+    insert(&mut client).unwrap();
+    client.login(KEYSPACE, &credentials("Elvis Presley", "graceland4ever")).unwrap();
+    // A login is good for its connection only.
+    let mut other = Client::connect_as(server.thrift_address(), transport);
+    assert_declared(insert(&mut other), INVALID_REQUEST, LOGIN_REQUIRED);
+}
+
+const PLAIN: &str = "jsmith=havebadpass\nElvis\\ Presley=graceland4ever\n";
+
+#[test]
+fn passwords_in_plain_text_are_the_default() {
+    for (mode, transport) in [(None, Transport::Unframed), (Some("PLAIN"), Transport::Framed)] {
+        let directory = tempfile::tempdir().unwrap();
+        let server = start(directory.path(), mode, PLAIN);
+        check(&server, "PLAIN", transport);
+    }
+}
+
+#[test]
+fn passwords_as_md5_in_either_case() {
+    let directory = tempfile::tempdir().unwrap();
+    let passwords = "jsmith=e1a31eee2136eb73e8e47f9e9d13ab0d\n\
+                     Elvis\\ Presley=1111515E9384B77D13FDA7C57867D1D6\n";
+    let server = start(directory.path(), Some("MD5"), passwords);
+    check(&server, "MD5", Transport::Unframed);
+    // The hash itself is no password.
+    let mut client = Client::connect(server.thrift_address());
+    client.login(KEYSPACE, &credentials("jsmith", "e1a31eee2136eb73e8e47f9e9d13ab0d")).unwrap_err();
+}
+
+#[test]
+fn the_files_are_read_at_every_login() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path(), None, PLAIN);
+    let mut client = Client::connect(server.thrift_address());
+    client.login(KEYSPACE, &credentials("jsmith", "changed")).unwrap_err();
+    fs::write(directory.path().join("passwd"), "jsmith=changed\n").unwrap();
+    client.login(KEYSPACE, &credentials("jsmith", "changed")).unwrap();
+    fs::remove_file(directory.path().join("passwd")).unwrap();
+    let missing = client.login(KEYSPACE, &credentials("jsmith", "changed"));
+    assert!(matches!(missing, Err(CallError::Application { kind: 6, .. })), "{missing:?}");
+    assert!(server.log().contains("passwd"), "the log names the file");
+}
+
+#[test]
+fn a_login_that_fails_is_logged_with_its_address() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path(), None, PLAIN);
+    let mut client = Client::connect(server.thrift_address());
+    let user = "jsmith\nERROR all is lost";
+    client.login(KEYSPACE, &credentials(user, "guessed")).unwrap_err();
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains("a login from")).unwrap();
+    let why = format!("a login from 127.0.0.1 for keyspace {KEYSPACE} failed: Given password");
+    assert!(line.contains(&why) && line.ends_with(r"user jsmith\nERROR all is lost"), "{line}");
+    assert!(!log.contains("guessed"), "no password is logged");
+}
+
+#[test]
+fn a_start_without_the_files_of_logins_explains_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = calls::plain_families()
+        .with("Authenticator", "org.apache.cassandra.auth.SimpleAuthenticator");
+    let address = configure(directory.path(), &options);
+    let mut command = serve(directory.path());
+    command.arg("-Dpasswd.properties=nowhere");
+    let server = Server::launch(directory.path(), address, command);
+    let log = server.log();
+    for why in ["cannot read nowhere: No such file", "logins are looked up in files, and no -Dacc"]
+    {
+        assert!(log.contains(&format!("every login will be refused: {why}")), "{log}");
+    }
+    let checked = Command::new(program()).arg("check-config").arg(directory.path()).output();
+    let checked = checked.unwrap();
+    let text = String::from_utf8_lossy(&checked.stderr);
+    assert!(checked.status.success() && text.contains("no -Dpasswd.properties=FILE"), "{text}");
+}
+
+#[test]
+fn an_unknown_password_mode_refuses_every_login() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path(), Some("md5"), PLAIN);
+    let mut client = Client::connect(server.thrift_address());
+    let text = "The requested password check mode 'md5' is not a valid mode.  Possible values are \
+                'PLAIN', 'MD5', or leave it unspecified.";
+    let result = client.login(KEYSPACE, &credentials("jsmith", "havebadpass"));
+    assert_declared(result, AUTHENTICATION, text);
+}
+
+#[test]
+fn without_an_authenticator_every_login_succeeds_and_none_is_needed() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &calls::plain_families());
+    let mut client = Client::connect(server.thrift_address());
+    client.insert("key", Path::column(STANDARD, b"column"), b"value", 1).unwrap();
+    client.login("NoSuchKeyspace", &[]).unwrap();
+}

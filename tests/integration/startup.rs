@@ -1,0 +1,760 @@
+//! How the server starts, refuses to start, and ends: exit codes, what it says, what it leaves.
+
+use crate::server::calls::{
+    self, KEYSPACE, Path as ColumnPath, STANDARD, families_with, plain_families,
+};
+use crate::server::client::Client;
+use crate::server::{Options, Refusal, Server, configure, program, reconfigure, refused, serve};
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::net::TcpListener;
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+fn insert(server: &Server, count: usize) {
+    let mut client = Client::connect(server.thrift_address());
+    for number in 0..count {
+        let (key, value) = (format!("row {number}"), [b'v'; 300]);
+        client.insert(&key, ColumnPath::column(STANDARD, b"column"), &value, 1).unwrap();
+    }
+}
+
+/// How many mutations each start has replayed that found a commit log.
+fn replayed(server: &Server) -> Vec<usize> {
+    let log = server.log();
+    let lines = log.lines().filter_map(|line| line.split_once("Log replay complete, "));
+    let count = |(_, rest): (&str, &str)| {
+        rest.strip_suffix(" replayed mutations").unwrap().parse().unwrap()
+    };
+    lines.map(count).collect()
+}
+
+/// How many of the rows of [`insert`] are there.
+fn count_rows(server: &Server) -> usize {
+    let rows = Client::connect(server.thrift_address()).scan(STANDARD).unwrap();
+    assert!(rows.iter().all(|(_, columns)| columns.len() == 1));
+    rows.len()
+}
+
+#[track_caller]
+fn assert_refused(refusal: &Refusal, exit_code: i32, texts: &[&str]) {
+    assert_eq!(refusal.exit_code, Some(exit_code), "{}", refusal.text);
+    for text in texts {
+        assert!(refusal.text.contains(text), "{text:?} is not in:\n{}", refusal.text);
+    }
+}
+
+/// Paths of all files below a directory.
+fn files_below(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut directories = vec![directory.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { directories.push(path) } else { found.push(path) }
+        }
+    }
+    found
+}
+
+/// A directory and everything below it, with permissions, times and content.
+fn tree(directory: &Path) -> BTreeMap<PathBuf, (u32, SystemTime, String)> {
+    let mut found = BTreeMap::new();
+    let mut left = vec![directory.to_owned()];
+    while let Some(path) = left.pop() {
+        let state = fs::metadata(&path).unwrap();
+        let mut content = String::new();
+        if state.is_dir() {
+            left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else {
+            content = String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned();
+        }
+        found.insert(path, (state.permissions().mode(), state.modified().unwrap(), content));
+    }
+    found
+}
+
+#[test]
+fn a_port_that_is_taken_is_named_and_no_data_are_touched() {
+    let directory = tempfile::tempdir().unwrap();
+    let address = configure(directory.path(), &Options::default());
+    let _taken = TcpListener::bind(address).unwrap();
+    let refusal = refused(&serve(directory.path()));
+    let text = format!("cannot listen for Thrift clients on {address}");
+    assert_refused(&refusal, 3, &[&text, "Exception encountered during startup."]);
+    assert!(
+        !directory.path().join("data").exists() && !directory.path().join("commitlog").exists()
+    );
+}
+
+/// How many keys each start has read into the row cache of the family of [`insert`].
+fn rows_loaded(server: &Server) -> Vec<String> {
+    let log = server.log();
+    let end = format!("row cache for {STANDARD} of {KEYSPACE}");
+    let lines = log.lines().filter(|line| line.ends_with(&end));
+    let count = |line: &str| line.split_once(" ms; ")?.1.split_once(" keys)").map(|it| it.0.into());
+    lines.filter_map(count).collect()
+}
+
+/// A server with a saved row cache that was started anew: ten rows are in a file now, from where
+/// reads fill the cache.
+fn restarted_with_rows(directory: &Path) -> Server {
+    let attributes = r#"RowsCached="100" RowCacheSavePeriodInSeconds="3600""#;
+    let mut server = Server::start(directory, &families_with(attributes));
+    insert(&server, 10);
+    server.stop();
+    server.restart();
+    server
+}
+
+#[test]
+fn the_caches_are_saved_at_the_end_and_filled_after_the_next_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = restarted_with_rows(directory.path());
+    let mut client = Client::connect(server.thrift_address());
+    for number in 0..7 {
+        let columns = client.get_slice(&format!("row {number}"), STANDARD, calls::first(9, false));
+        assert_eq!(columns.unwrap().len(), 1);
+    }
+    drop(client);
+    server.stop();
+    let saved = directory.path().join(format!("saved_caches/{KEYSPACE}-{STANDARD}-RowCache"));
+    assert!(saved.exists());
+    server.restart();
+    let mut waits = 0..200;
+    while rows_loaded(&server).is_empty() && waits.next().is_some() {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(rows_loaded(&server), ["7"], "{}", server.log());
+}
+
+#[test]
+fn new_data_are_for_the_user_of_the_server_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = restarted_with_rows(directory.path());
+    assert_eq!(count_rows(&server), 10);
+    // The end saves the cache.
+    server.stop();
+    for folder in ["data", "commitlog", "saved_caches"] {
+        let folder = directory.path().join(folder);
+        let files = files_below(&folder);
+        assert!(!files.is_empty(), "{}", folder.display());
+        let parents = files.iter().flat_map(|file| file.ancestors().skip(1));
+        for path in files.iter().map(PathBuf::as_path).chain(parents) {
+            if path.starts_with(&folder) {
+                let mode = fs::metadata(path).unwrap().permissions().mode();
+                assert_eq!(mode & 0o077, 0, "{}: {mode:o}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_second_server_on_the_same_directories_is_refused_and_the_first_goes_on() {
+    let [first, second] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let server = Server::start(first.path(), &plain_families());
+    for (element, folder) in [("DataFileDirectory", "data"), ("CommitLogDirectory", "commitlog")] {
+        let shared = first.path().join(folder).display().to_string();
+        configure(second.path(), &plain_families().with(element, &shared));
+        let refusal = refused(&serve(second.path()));
+        let text = format!("{shared} is used by another server");
+        assert_refused(&refusal, 3, &[&text, "Exception encountered during startup."]);
+    }
+    insert(&server, 1);
+    assert_eq!(count_rows(&server), 1);
+}
+
+#[test]
+fn configurations_that_cannot_be_end_with_the_exit_codes_of_old() {
+    let bad = "Bad configuration; unable to start server";
+    let hosts = "Unable to start with unknown hosts configured.  \
+                 Use IP addresses instead of hostnames.";
+    let startup = "Exception encountered during startup.";
+    let cases = [
+        ("CommitLogSync", "never", 1, bad, "either 'periodic' or 'batch'"),
+        ("Partitioner", "NoPartitioner", 1, bad, "Invalid partitioner class NoPartitioner"),
+        ("AutoBootstrap", "maybe", 1, bad, "Unrecognized value for AutoBootstrap."),
+        ("Keyspaces", "", 1, bad, "No keyspaces configured"),
+        ("Seed", "no-such-host.invalid", 2, hosts, "no-such-host.invalid"),
+        ("ThriftAddress", "no-such-host.invalid", 2, hosts, "no-such-host.invalid"),
+        ("ThriftPort", "many", 3, startup, "many"),
+        ("CommitLogSync", "", 3, startup, "CommitLogSync"),
+        ("ClusterName", "", 3, startup, "ClusterName"),
+    ];
+    for (element, text, exit_code, line, why) in cases {
+        let directory = tempfile::tempdir().unwrap();
+        configure(directory.path(), &Options::default().with(element, text));
+        let refusal = refused(&serve(directory.path()));
+        assert_refused(&refusal, exit_code, &[line, why, "storage-conf.xml:"]);
+        assert!(!directory.path().join("data").exists(), "{element}");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let missing = refused(&serve(directory.path()));
+    assert_refused(&missing, 3, &[startup, "Cannot locate storage-conf.xml"]);
+    fs::write(directory.path().join("storage-conf.xml"), "<Storage><ClusterName>").unwrap();
+    assert_refused(&refused(&serve(directory.path())), 3, &[startup, "storage-conf.xml:1:"]);
+}
+
+#[test]
+fn replicas_that_cannot_be_placed_stop_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let locator = "org.apache.cassandra.locator";
+    let keyspace = format!(
+        r#"<Keyspace Name="{KEYSPACE}">
+      <ColumnFamily Name="{STANDARD}"/>
+      <ReplicaPlacementStrategy>{locator}.DatacenterShardStategy</ReplicaPlacementStrategy>
+      <ReplicationFactor>1</ReplicationFactor>
+      <DatacenterReplicationFactor Datacenter="East">1</DatacenterReplicationFactor>
+      <EndPointSnitch>{locator}.PropertyFileEndPointSnitch</EndPointSnitch>
+    </Keyspace>"#
+    );
+    let address = configure(directory.path(), &Options::default().with("Keyspaces", &keyspace));
+    let racks = directory.path().join("racks");
+    let command = || {
+        let mut command = serve(directory.path());
+        command.arg(format!("-DrackFile={}", racks.display()));
+        command
+    };
+    fs::write(&racks, "127.0.0.1=West:R1\n").unwrap();
+    let refusal = refused(&command());
+    assert_refused(&refusal, 3, &["Exception encountered during startup.", "known: West"]);
+    assert!(!directory.path().join("data").exists());
+    fs::write(&racks, "127.0.0.1\\:7000=East:R1\n").unwrap();
+    let server = Server::launch(directory.path(), address, command());
+    insert(&server, 1);
+    assert_eq!(count_rows(&server), 1);
+}
+
+#[test]
+fn data_of_another_cluster_or_partitioner_are_refused_and_stay_as_they_are() {
+    for is_flushed in [true, false] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut server = Server::start(directory.path(), &plain_families());
+        insert(&server, 10);
+        if is_flushed {
+            assert!(server.stop().success());
+        }
+        server.kill();
+
+        let change = |element: &str, text: &str| {
+            reconfigure(directory.path(), &Options::default().with(element, text));
+        };
+        change("ClusterName", "Other");
+        let refusal = refused(&serve(directory.path()));
+        assert_refused(&refusal, 3, &["ClusterName mismatch: Tests != Other"]);
+        change("ClusterName", "Tests");
+        for partitioner in ["OrderPreservingPartitioner", "CollatingOrderPreservingPartitioner"] {
+            change("Partitioner", &format!("org.apache.cassandra.dht.{partitioner}"));
+            let refusal = refused(&serve(directory.path()));
+            assert_refused(&refusal, 100, &["Did you change the partitioner?"]);
+        }
+        change("Partitioner", "org.apache.cassandra.dht.RandomPartitioner");
+        server.restart();
+        assert_eq!(count_rows(&server), 10);
+    }
+}
+
+#[test]
+fn a_column_family_of_another_type_or_order_is_refused_and_stays_as_it_is() {
+    for is_flushed in [true, false] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut server = Server::start(directory.path(), &plain_families());
+        insert(&server, 10);
+        if is_flushed {
+            assert!(server.stop().success());
+        }
+        server.kill();
+
+        let file = directory.path().join("storage-conf.xml");
+        let original = fs::read_to_string(&file).unwrap();
+        let name = format!(r#"<ColumnFamily Name="{STANDARD}""#);
+        assert!(original.contains(&name));
+        for change in [r#"ColumnType="Super""#, r#"CompareWith="LongType""#] {
+            fs::write(&file, original.replace(&name, &format!("{name} {change}"))).unwrap();
+            let refusal = refused(&serve(directory.path()));
+            assert_refused(&refusal, 3, &[&format!("{}.{STANDARD}", calls::KEYSPACE), "back"]);
+        }
+        fs::write(&file, original).unwrap();
+        server.restart();
+        assert_eq!(count_rows(&server), 10);
+    }
+}
+
+#[test]
+fn data_of_a_column_family_that_is_not_configured_are_told_and_come_back_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Server::start(directory.path(), &plain_families());
+    insert(&server, 10);
+    let file = directory.path().join("storage-conf.xml");
+    let original = fs::read_to_string(&file).unwrap();
+    let name = |name: &str| format!(r#"<ColumnFamily Name="{name}""#);
+    let renamed = original.replace(&name(STANDARD), &name("StandardX"));
+    assert_ne!(renamed, original);
+
+    // First it is the commit log that holds the data.
+    server.kill();
+    fs::write(&file, &renamed).unwrap();
+    let refusal = refused(&serve(directory.path()));
+    let gone = format!("{KEYSPACE}.{STANDARD} is not configured");
+    let texts = [&gone[..], "Put it back into storage-conf.xml", "--accept-commitlog-loss"];
+    assert_refused(&refusal, 3, &texts);
+
+    fs::write(&file, &original).unwrap();
+    server.restart();
+    assert_eq!(count_rows(&server), 10);
+    assert!(server.stop().success());
+    assert!(!server.log().contains("is not configured"), "{}", server.log_end());
+    fs::write(&file, &renamed).unwrap();
+    server.restart();
+    let manifest = format!("data/{KEYSPACE}/{STANDARD}.manifest");
+    let log = server.log();
+    let told: Vec<_> = log.lines().filter(|line| line.contains("is not configured")).collect();
+    let [line] = told[..] else { panic!("{told:?}") };
+    for text in ["WARN", &manifest, &gone, "not served", "Put it back into storage-conf.xml"] {
+        assert!(line.contains(text), "{text}: {line}");
+    }
+    fs::write(&file, &original).unwrap();
+    server.restart();
+    assert_eq!(count_rows(&server), 10);
+}
+
+#[test]
+fn directories_of_the_original_are_refused_and_stay_as_they_are() {
+    let data_file = format!("data/{KEYSPACE}/{STANDARD}-7-Data.db");
+    let unconfigured = format!("data/{KEYSPACE}/Unconfigured-7-Data.db");
+    for (file, setting) in [
+        (data_file.as_str(), "DataFileDirectories"),
+        (&unconfigured, "DataFileDirectories"),
+        ("data/Unconfigured/Standard1-1-Index.db", "DataFileDirectories"),
+        ("commitlog/CommitLog-1290000000123.log", "CommitLogDirectory"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        configure(directory.path(), &plain_families());
+        for folder in ["data", "commitlog"] {
+            fs::create_dir(directory.path().join(folder)).unwrap();
+        }
+        let path = directory.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, b"of another server").unwrap();
+        let before = tree(directory.path());
+        let text = format!("{} is a", path.display());
+        let texts = [&text, "of Apache Cassandra, which", setting];
+        assert_refused(&refused(&serve(directory.path())), 3, &texts);
+        assert_eq!(tree(directory.path()), before, "{file}");
+        let commands: [(&[&str], i32); 3] = [
+            (&["restore", "--snapshot", "any"], 1),
+            (&["sstable", "verify"], 2),
+            (&["sstable", "import", "-K", KEYSPACE, "-c", STANDARD, "rows.json"], 2),
+        ];
+        for (arguments, exit_code) in commands {
+            let mut command = Command::new(program());
+            command.args(arguments).args(["--config", "."]).current_dir(directory.path());
+            assert_refused(&refused(&command), exit_code, &texts);
+            assert_eq!(tree(directory.path()), before, "{arguments:?} {file}");
+        }
+    }
+}
+
+#[test]
+fn sigterm_flushes_and_the_next_start_replays_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Server::start(directory.path(), &plain_families());
+    insert(&server, 100);
+    // A client at rest does not hold up the end.
+    let _at_rest = Client::connect(server.thrift_address());
+    let status = server.stop();
+    assert_eq!(status.code(), Some(0), "{status}\n{}", server.log_end());
+    assert!(server.log().contains("SIGTERM: stopping"));
+    server.restart();
+    assert_eq!(count_rows(&server), 100);
+    assert!(replayed(&server).is_empty(), "{}", server.log_end());
+    // After a kill there is something to replay: what was written since, the new generation, and
+    // the note that the column family has data.
+    insert(&server, 101);
+    server.restart();
+    assert_eq!(count_rows(&server), 101);
+    assert_eq!(replayed(&server), [103], "{}", server.log_end());
+    assert!(!server.log().contains("left alone"), "all files are our own: {}", server.log_end());
+}
+
+/// Where the commit log holds the key of a row, of the rows in the middle.
+fn place_of_key(directory: &Path, key: &str) -> (PathBuf, u64) {
+    let found = files_below(&directory.join("commitlog")).into_iter().find_map(|path| {
+        let content = fs::read(&path).unwrap();
+        let at = content.windows(key.len()).position(|bytes| bytes == key.as_bytes())?;
+        Some((path, at as u64))
+    });
+    found.expect("the commit log holds the row")
+}
+
+#[test]
+fn a_damaged_commit_log_stops_the_start_until_the_loss_is_accepted() {
+    let directory = tempfile::tempdir().unwrap();
+    // In batch mode all that is acknowledged has been synced: damage there is no torn end.
+    let options = plain_families()
+        .with("CommitLogSync", "batch")
+        .with("CommitLogSyncPeriodInMS", "")
+        .with("CommitLogSyncBatchWindowInMS", "1");
+    let mut server = Server::start(directory.path(), &options);
+    insert(&server, 100);
+    server.kill();
+    let (segment, offset) = place_of_key(directory.path(), "row 50");
+    let file = OpenOptions::new().write(true).open(&segment).unwrap();
+    file.write_all_at(b"rot", offset).unwrap();
+
+    let damaged = segment.display().to_string();
+    for _ in 0..2 {
+        let refusal = refused(&serve(directory.path()));
+        assert_refused(&refusal, 3, &[&damaged, "at offset", "--accept-commitlog-loss"]);
+    }
+    let mut accepting = serve(directory.path());
+    accepting.arg("--accept-commitlog-loss");
+    let address = server.thrift_address();
+    let server = Server::launch(directory.path(), address, accepting);
+    assert!(server.log().contains("loss accepted"), "{}", server.log_end());
+    assert_eq!(missing_rows(&server, 100), [50], "only the damaged record is lost");
+}
+
+/// Numbers below this one whose rows of [`insert`] are not there.
+fn missing_rows(server: &Server, count: usize) -> Vec<usize> {
+    let mut client = Client::connect(server.thrift_address());
+    let mut is_missing = |number: &usize| {
+        let key = format!("row {number}");
+        client.get_slice(&key, STANDARD, calls::first(1, false)).unwrap().is_empty()
+    };
+    (0..count).filter(|number| is_missing(number)).collect()
+}
+
+#[test]
+fn a_write_that_was_never_synced_and_is_torn_is_logged_and_what_follows_is_replayed() {
+    let directory = tempfile::tempdir().unwrap();
+    let hour = Duration::from_hours(1).as_millis().to_string();
+    let options = plain_families().with("CommitLogSyncPeriodInMS", &hour);
+    let mut server = Server::start(directory.path(), &options);
+    insert(&server, 100);
+    server.kill();
+    let (segment, offset) = place_of_key(directory.path(), "row 50");
+    let file = OpenOptions::new().write(true).open(&segment).unwrap();
+    file.write_all_at(&[0; 100], offset).unwrap();
+
+    server.restart();
+    let log = server.log();
+    let torn: Vec<_> = log.lines().filter(|line| line.contains("torn by a crash")).collect();
+    let [line] = torn[..] else { panic!("{torn:?}") };
+    for text in ["WARN", segment.to_str().unwrap(), "at offset ", " bytes)"] {
+        assert!(line.contains(text), "{text}: {line}");
+    }
+    assert_eq!(missing_rows(&server, 100), [50]);
+}
+
+#[test]
+fn a_commit_log_that_is_gone_stops_the_start_until_the_loss_is_accepted() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Server::start(directory.path(), &plain_families());
+    insert(&server, 100);
+    server.kill();
+    let [log, aside] = ["commitlog", "elsewhere"].map(|name| directory.path().join(name));
+    fs::rename(&log, &aside).unwrap();
+    let missing = format!("{} holds no segment from ", log.display());
+    for _ in 0..2 {
+        let refusal = refused(&serve(directory.path()));
+        assert_refused(&refusal, 3, &[&missing, "--accept-commitlog-loss"]);
+    }
+    // The directory that was made in its place goes, and the right one is there again.
+    fs::remove_dir_all(&log).unwrap();
+    fs::rename(&aside, &log).unwrap();
+    server.restart();
+    assert_eq!(count_rows(&server), 100);
+    assert!(server.stop().success());
+
+    // After an orderly stop the log holds nothing that anybody needs.
+    fs::remove_dir_all(&log).unwrap();
+    server.restart();
+    assert_eq!(count_rows(&server), 100);
+    Client::connect(server.thrift_address())
+        .insert("last", ColumnPath::column(STANDARD, b"column"), b"value", 1)
+        .unwrap();
+    server.kill();
+    fs::remove_dir_all(&log).unwrap();
+    let mut accepting = serve(directory.path());
+    accepting.arg("--accept-commitlog-loss");
+    let mut server = Server::launch(directory.path(), server.thrift_address(), accepting);
+    assert_eq!(count_rows(&server), 100);
+    assert!(server.log().contains("This loss is accepted"), "{}", server.log_end());
+    assert!(server.stop().success());
+    server.restart();
+}
+
+#[test]
+fn an_archive_of_another_server_is_refused_also_when_that_does_not_run() {
+    let [first, second] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let archive = first.path().join("archive");
+    let options = plain_families().with("CommitLogArchiveDirectory", archive.to_str().unwrap());
+    let mut server = Server::start(first.path(), &options);
+    insert(&server, 3);
+    assert!(server.stop().success());
+    configure(second.path(), &options);
+    let owner = archive.join("alexandra.archive");
+    let refusal = refused(&serve(second.path()));
+    assert_refused(&refusal, 3, &[owner.to_str().unwrap(), "belongs to another server"]);
+    server.restart();
+    assert_eq!(count_rows(&server), 3);
+}
+
+#[test]
+fn relative_directories_begin_where_the_server_was_started() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = plain_families()
+        .with("DataFileDirectory", "relative/data")
+        .with("CommitLogDirectory", "relative/commitlog")
+        .with("SavedCachesDirectory", "relative/saved_caches");
+    let address = configure(directory.path(), &options);
+    let working = directory.path().join("working");
+    fs::create_dir(&working).unwrap();
+    let mut command = serve(directory.path());
+    command.current_dir(&working);
+    let mut server = Server::launch(directory.path(), address, command);
+    insert(&server, 3);
+    assert!(server.stop().success());
+    let keyspace = working.join("relative/data").join(calls::KEYSPACE);
+    assert!(!files_below(&keyspace).is_empty() && working.join("relative/commitlog").is_dir());
+}
+
+#[test]
+fn all_data_directories_get_files_and_all_are_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = ["a", "b", "c"].map(|name| directory.path().join(name));
+    let element =
+        |path: &PathBuf| format!("<DataFileDirectory>{}</DataFileDirectory>", path.display());
+    let options =
+        plain_families().with("DataFileDirectories", &data.each_ref().map(element).concat());
+    let mut server = Server::start(directory.path(), &options);
+    // An orderly stop flushes. How often that happens by itself depends on how busy the machine is.
+    for _ in 0..6 {
+        insert(&server, 200);
+        assert!(server.stop().success());
+        server.restart();
+    }
+    assert_eq!(count_rows(&server), 200);
+    // Where flushes went; compactions have moved most of it since.
+    let log = server.log();
+    let flushes = data.map(|path| {
+        log.matches(&format!("Completed flushing {}/{}/", path.display(), calls::KEYSPACE)).count()
+    });
+    assert!(!flushes.contains(&0), "{flushes:?}");
+}
+
+#[test]
+fn the_options_of_the_old_start_script_work_under_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let address = configure(directory.path(), &plain_families());
+    let script = directory.path().join("cassandra");
+    symlink(program(), &script).unwrap();
+    let pid_file = directory.path().join("cassandra.pid");
+    let configuration = format!("-Dstorage-config={}", directory.path().display());
+    let pid_property = format!("-Dcassandra-pidfile={}", pid_file.display());
+    let by_option: &[&str] = &["-f", "-p", pid_file.to_str().unwrap(), &configuration];
+    let by_property: &[&str] = &["-D", "cassandra-foreground=yes", &pid_property, &configuration];
+    for arguments in [by_option, by_property] {
+        let mut command = Command::new(&script);
+        command.args(arguments).current_dir(directory.path());
+        let mut server = Server::launch(directory.path(), address, command);
+        let written: i32 = fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
+        assert_eq!(written, server.pid().as_raw_nonzero().get());
+        insert(&server, 1);
+        assert!(server.stop().success());
+        assert!(!pid_file.exists(), "the file goes with the process");
+    }
+}
+
+/// The exit code and standard error of a command whose standard output is this.
+fn run_into(directory: &Path, output: Stdio, arguments: &[&str]) -> (i32, String) {
+    let mut command = Command::new(program());
+    command.args(arguments).current_dir(directory).stdin(Stdio::null());
+    let process = command.stdout(output).stderr(Stdio::piped()).spawn().unwrap();
+    let ended = process.wait_with_output().unwrap();
+    (ended.status.code().unwrap(), String::from_utf8(ended.stderr).unwrap())
+}
+
+fn full() -> Stdio {
+    OpenOptions::new().write(true).open("/dev/full").unwrap().into()
+}
+
+fn closed() -> Stdio {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    writer.into()
+}
+
+#[test]
+fn a_command_that_cannot_print_does_its_work_and_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Server::start(directory.path(), &plain_families());
+    insert(&server, 10);
+    assert!(server.stop().success());
+    let snapshot = |arguments: &[&str], output| {
+        let all = [&["snapshot"], arguments, &["--config", "."]].concat();
+        run_into(directory.path(), output, &all)
+    };
+    let why = "not everything could be printed";
+    for (output, tag, is_told) in [(full(), "one", true), (closed(), "two", false)] {
+        let (exit_code, error) = snapshot(&["take", tag], output);
+        assert_eq!((exit_code, error.contains(why)), (0, is_told), "{error}");
+    }
+    let is_taken = |path: &PathBuf, tag: &str| path.to_str().unwrap().contains(tag);
+    let files = files_below(&directory.path().join("data"));
+    assert!(["-one/", "-two/"].iter().all(|tag| files.iter().any(|path| is_taken(path, tag))));
+    let telling: [(&[&str], i32); 5] = [
+        (&["version"], 1),
+        (&["check-config", "."], 1),
+        (&["snapshot", "list", "--config", "."], 1),
+        (&["restore", "--snapshot", "one", "--dry-run", "--config", "."], 1),
+        (&["sstable", "verify", "--config", "."], 2),
+    ];
+    for (arguments, failed) in telling {
+        let (exit_code, error) = run_into(directory.path(), full(), arguments);
+        assert_eq!((exit_code, error.contains(why)), (failed, true), "{arguments:?}: {error}");
+        let (exit_code, error) = run_into(directory.path(), closed(), arguments);
+        assert_eq!((exit_code, error.contains(why)), (0, false), "{arguments:?}: {error}");
+    }
+    for arguments in [["clear", "--name", "one"], ["clear", "--name", "two"]] {
+        assert_eq!(snapshot(&arguments, full()).0, 0);
+        let (exit_code, error) = snapshot(&arguments, closed());
+        assert_eq!((exit_code, error.contains("no snapshot ")), (1, true), "{error}");
+    }
+}
+
+/// Whether these tests were started by nohup, or the like.
+fn ignores_hangup() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = u64::from_str_radix(ignored.unwrap().trim(), 16).unwrap();
+    ignored & 1 != 0
+}
+
+#[test]
+fn a_server_serves_without_an_output_until_it_is_hung_up() {
+    for output in [full(), closed()] {
+        let directory = tempfile::tempdir().unwrap();
+        let address = configure(directory.path(), &plain_families());
+        let mut command = serve(directory.path());
+        let log = fs::File::create(directory.path().join("log")).unwrap();
+        let mut process = command.args(["-p", "pid"]).stdout(output).stderr(log).spawn().unwrap();
+        let mut waits = 0..600;
+        let pause = || std::thread::sleep(std::time::Duration::from_millis(50));
+        let pid_file = directory.path().join("pid");
+        while !pid_file.exists() && waits.next().is_some() {
+            pause();
+        }
+        Client::connect(address)
+            .insert("row", ColumnPath::column(STANDARD, b"column"), b"value", 1)
+            .unwrap();
+        // What ignores SIGHUP hands that down: nohup means that nothing is to be hung up.
+        let signal = if ignores_hangup() { Signal::TERM } else { Signal::HUP };
+        kill_process(Pid::from_child(&process), signal).unwrap();
+        while process.try_wait().unwrap().is_none() && waits.next().is_some() {
+            pause();
+        }
+        let _ = process.kill();
+        let status = process.wait().unwrap();
+        assert!(status.success(), "{status}");
+        assert!(!pid_file.exists());
+    }
+}
+
+#[test]
+fn arguments_that_make_no_sense_are_refused_with_a_hint() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = Command::new(program());
+    command.args(["serve", "--no-such-option"]).current_dir(directory.path());
+    assert_refused(&refused(&command), 1, &["--no-such-option", "Usage"]);
+    let help = Command::new(program()).arg("--help").stderr(Stdio::null()).output().unwrap();
+    assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("serve"));
+}
+
+/// Names and niceness of the threads of a server.
+fn threads(server: &Server) -> Vec<(String, i32)> {
+    let tasks = format!("/proc/{}/task", server.pid().as_raw_nonzero());
+    let thread = |task: std::io::Result<fs::DirEntry>| {
+        // A thread may have ended since.
+        let stat = fs::read_to_string(task.unwrap().path().join("stat")).ok()?;
+        let (name, fields) = stat.rsplit_once(')').unwrap();
+        let nice = fields.split_whitespace().nth(16).unwrap().parse().unwrap();
+        Some((name.split_once('(').unwrap().1.to_owned(), nice))
+    };
+    fs::read_dir(tasks).unwrap().filter_map(thread).collect()
+}
+
+#[test]
+fn compaction_and_long_requests_leave_the_processor_to_short_ones() {
+    const LONG: i32 = 5;
+    let own = rustix::process::getpriority_process(None).unwrap();
+    for (arguments, compaction) in [
+        (&[][..], 4),
+        (&["-Dcassandra.compaction.priority=5"], 0),
+        (&["-D", "cassandra.compaction.priority=3"], 2),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let address = configure(directory.path(), &plain_families());
+        let mut command = serve(directory.path());
+        command.args(arguments);
+        let server = Server::launch(directory.path(), address, command);
+        let expected = |name: &str| match name {
+            _ if name.starts_with("compaction") => compaction,
+            _ if name.starts_with("long-read") || name.starts_with("thrift-large") => LONG,
+            _ => 0,
+        };
+        let is_so = |threads: &[(String, i32)]| {
+            threads.iter().any(|(name, _)| name.starts_with("compaction"))
+                && threads.iter().all(|(name, nice)| nice - own == expected(name))
+        };
+        // A thread sets its niceness when it begins to run.
+        let mut last = threads(&server);
+        for _ in 0..500 {
+            if is_so(&last) {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            last = threads(&server);
+        }
+        assert!(is_so(&last), "{arguments:?}, niceness here {own}: {last:?}");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    configure(directory.path(), &plain_families());
+    let mut command = serve(directory.path());
+    command.arg("-Dcassandra.compaction.priority=11");
+    assert_refused(&refused(&command), 3, &["a number from 1 to 10 expected"]);
+}
+
+#[test]
+fn a_start_that_is_stopped_while_it_joins_does_not_say_that_it_listens() {
+    let directory = tempfile::tempdir().unwrap();
+    // Nobody answers there, which a start waits for.
+    let address = configure(directory.path(), &plain_families().with("Seed", "127.0.0.99"));
+    let mut server = Server::begin(directory.path(), address, serve(directory.path()));
+    let is_begun = (0..6000).any(|_| {
+        thread::sleep(Duration::from_millis(10));
+        server.log().contains("Saved Token not found")
+    });
+    assert!(is_begun, "{}", server.log());
+    assert!(server.stop().success());
+    assert!(!server.log().contains("listening"), "{}", server.log());
+}
+
+#[test]
+fn a_low_limit_of_open_files_is_told_at_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let thrift = configure(directory.path(), &calls::plain_families());
+    let serve = crate::server::serve(directory.path());
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 512; exec \"$@\"", "sh"]).arg(serve.get_program());
+    command.args(serve.get_args()).current_dir(directory.path());
+    let server = Server::launch(directory.path(), thrift, command);
+    let told = "512 files may be open at a time, of which 128 are kept for data";
+    assert!(server.log().contains(told), "{}", server.log_end());
+    assert!(server.log().contains("Raise `ulimit -n` or LimitNOFILE to 10256"));
+}
