@@ -20,7 +20,6 @@ use crate::model::schema::FamilyId;
 use crate::model::slice::Slice;
 use crate::ring::Partitioner;
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 const ROW: &str = "Families";
@@ -62,7 +61,7 @@ fn noted(partitioner: Partitioner, stores: &[Arc<Store>]) -> Result<BTreeSet<Fam
     Ok(stores.iter().filter(is_noted).map(|store| store.id()).collect())
 }
 
-fn is_of_users(store: &Store) -> bool {
+pub(super) fn is_of_users(store: &Store) -> bool {
     store.schema().keyspace != KEYSPACE
 }
 
@@ -75,9 +74,6 @@ impl Shared {
     /// Notes the families of users that have had data by now. Durable with the next sync of the
     /// commit log; a failure is told, and made up for at the next flush or start.
     pub(super) fn note_families(&self) {
-        if self.stopping.load(Ordering::Relaxed) {
-            return;
-        }
         let mut noted = self.noted_families.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = |store: &&Arc<Store>| {
             is_of_users(store) && has_files(store) && !noted.contains(&store.id())
@@ -116,7 +112,7 @@ impl Shared {
         for family in families {
             write(&mut row, self.store(*family).schema().to_string().as_bytes(), millis);
         }
-        let written = self.apply_with_memory(&[row.finish()], true);
+        let written = self.apply_note(row.finish());
         if let Err(error) = &written {
             log::warn!("it is not noted which column families have data: {error}");
         }

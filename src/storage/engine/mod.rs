@@ -548,7 +548,10 @@ impl Storage {
         }
         // Rows that are written to disk leave the row cache.
         self.shared.save_caches_at_end();
-        for store in &self.shared.stores {
+        // Those of users first: that they have data now is noted in one of the others.
+        let mut stores: Vec<&Arc<Store>> = self.shared.stores.iter().collect();
+        stores.sort_by_key(|store| !known_families::is_of_users(store));
+        for store in stores {
             if let Err(error) = self.shared.flush_once(store, FlushCause::Shutdown) {
                 log::warn!("{} stays in the commit log: {error}", store.schema());
             }

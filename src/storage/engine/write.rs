@@ -50,6 +50,21 @@ impl Shared {
         if self.stopping.load(Ordering::Relaxed) {
             return Err(WriteError::Closed);
         }
+        self.apply_behind(gate, mutations, may_block)
+    }
+
+    /// Writes a note of the node itself, also while it stops.
+    pub(super) fn apply_note(&self, note: RowMutation) -> Result<Applied, WriteError> {
+        let gate = self.enter_gate(true)?;
+        self.apply_behind(gate, &[note], true)
+    }
+
+    fn apply_behind(
+        &self,
+        gate: RwLockReadGuard<'_, ()>,
+        mutations: &[RowMutation],
+        may_block: bool,
+    ) -> Result<Applied, WriteError> {
         let records = mutations.iter().map(|m| (m.record(), m.family_numbers()));
         let position = match self.log.append_all(records, may_block) {
             Err(LogError::WouldBlock) => return Err(WriteError::WouldBlock),

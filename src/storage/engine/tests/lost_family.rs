@@ -49,6 +49,17 @@ fn a_family_that_had_data_is_missed_when_its_files_are_gone() {
 }
 
 #[test]
+fn a_family_is_missed_whose_first_files_were_written_at_the_end() {
+    let fs = SimFileSystem::new(1);
+    let storage = open(&fs, false).unwrap();
+    write(&storage, ENTRIES, "ada").unwrap();
+    drop(storage);
+    lose_files(&fs);
+    let error = open(&fs, false).unwrap_err();
+    assert!(matches!(error, StorageError::LostFamily { .. }), "{error}");
+}
+
+#[test]
 fn a_family_without_data_is_not_missed() {
     let fs = SimFileSystem::new(1);
     let storage = open(&fs, false).unwrap();
