@@ -641,7 +641,7 @@ impl Member {
             incomplete: self.incomplete(gossip),
             unsure: known.iter().copied().filter(|it| !takes_writes(gossiper, *it)).collect(),
             removed: gossip.membership.turned_away().collect(),
-            is_self_removed: removal::is_told(gossiper, self.local),
+            is_self_removed: removal::is_told(gossiper, members, self.local),
         };
         if peers.is_self_removed != self.coordinator.peers().is_self_removed {
             removal::log(&self.own_log, peers.is_self_removed);

@@ -1,15 +1,16 @@
 //! The removal of this node itself, by others that could not reach it.
 
 use crate::base::limited_log::LimitedLog;
-use crate::gossip::{Gossiper, REMOVED_STATE, names_removal};
+use crate::gossip::{Gossiper, Members, REMOVED_STATE, names_removal};
 use log::Level;
 use std::net::IpAddr;
 
-/// Whether another node says that this start of this node was removed. A node that is silent now
-/// counts as well: this node stays removed if it is cut off again.
-pub(super) fn is_told(gossiper: &Gossiper, local: IpAddr) -> bool {
+/// Whether a member says that this start of this node was removed. One that is silent now counts as
+/// well: this node stays removed if it is cut off again. Endpoints without a place have no say.
+pub(super) fn is_told(gossiper: &Gossiper, members: &Members, local: IpAddr) -> bool {
     let own = gossiper.generation();
-    let others = gossiper.endpoints().filter(|(endpoint, _)| *endpoint != local);
+    let is_other = |it: IpAddr| it != local && members.is_member(it);
+    let others = gossiper.endpoints().filter(|(endpoint, _)| is_other(*endpoint));
     others
         .filter_map(|(_, state)| state.value(REMOVED_STATE))
         .any(|removed| names_removal(removed, local, own))

@@ -470,6 +470,21 @@ fn a_removal_is_told_until_another_node_has_the_token() {
 }
 
 #[test]
+fn a_node_is_removed_by_the_word_of_members_alone() {
+    let (member, _) = member(1, &Arc::new(Wire::default()));
+    member.begin();
+    let says = |place: &str| {
+        let mut state = said(100, place);
+        state.set(REMOVED_STATE, &format!("{},{}", address(1), i32::MAX));
+        hear(&member, 3, vec![(3, state)]);
+        member.coordinator().peers().is_self_removed
+    };
+    assert!(!says(&format!("BOOT,{}", token(30))));
+    hear(&member, 3, vec![(3, said(200, &format!("NORMAL,{}", token(30))))]);
+    assert!(!member.coordinator().peers().is_self_removed);
+}
+
+#[test]
 fn a_removed_node_that_may_return_does_so_and_stays_over_restarts() {
     for is_early in [true, false] {
         removed_and_taken_back(is_early);
