@@ -2,8 +2,8 @@
 //! manifests and the commit log are frozen: a change of any of them needs another version number,
 //! and code that still reads the old one.
 //!
-//! `cargo test --test integration format -- --ignored` writes `tests/data/format-2.gz` again, which is
-//! right only as long as nobody has data of this version.
+//! `cargo test --test integration format -- --ignored` writes `tests/data/format-2.gz` again, which
+//! is right only as long as nobody has data of this version.
 //!
 //! In format 2 a manifest has version 2, and names its column family and node. All else is as in
 //! format 1.
