@@ -38,9 +38,9 @@ pub(crate) fn count(tree: &Tree) -> BTreeMap<String, usize> {
 pub(crate) fn table(tree: &Tree) -> String {
     let counts = count(tree);
     let mut text = format!("{:<20}{:>8}{:>8}{:>8}\n", "", "now", "budget", "goal");
-    for Budget { what, budget, goal } in budgets(tree) {
+    for Budget { what, allowed, goal } in budgets(tree) {
         let now = counts.get(&what).copied().unwrap_or_default();
-        writeln!(text, "{what:<20}{now:>8}{budget:>8}{goal:>8}").expect("a string takes all");
+        writeln!(text, "{what:<20}{now:>8}{allowed:>8}{goal:>8}").expect("a string takes all");
     }
     text
 }
@@ -53,9 +53,8 @@ pub(crate) fn check(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (what, now) in &counts {
         match budgets.iter().find(|it| it.what == *what) {
-            Some(it) if *now > it.budget => {
-                let budget = it.budget;
-                let text = format!("`{what}`: {now}, {budget} are allowed: remove, or raise it");
+            Some(Budget { allowed, .. }) if now > allowed => {
+                let text = format!("`{what}`: {now}, {allowed} are allowed: remove, or raise it");
                 found.push(violation(text));
             }
             Some(_) => {}
@@ -71,7 +70,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Violation> {
 /// A row of the table.
 struct Budget {
     what: String,
-    budget: usize,
+    allowed: usize,
     goal: usize,
 }
 
@@ -82,7 +81,7 @@ fn budgets(tree: &Tree) -> Vec<Budget> {
         let mut fields = row.split(',').map(str::trim);
         let what = fields.next().expect("a row has a name").to_owned();
         let mut number = || fields.next().and_then(|it| it.parse().ok()).expect("name,budget,goal");
-        Budget { what, budget: number(), goal: number() }
+        Budget { what, allowed: number(), goal: number() }
     };
     rows.filter(|it| !it.is_empty()).map(row).collect()
 }
