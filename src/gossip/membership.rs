@@ -34,8 +34,16 @@ struct Removal {
     generation: i32,
     /// The last start at which it claimed the place again, and did not get it.
     refused: i32,
+    /// The last start by which it has had another place.
+    placed: Option<i32>,
     /// Whether an operator wants it back.
     may_return: bool,
+}
+
+impl Removal {
+    fn new(generation: i32, may_return: bool) -> Self {
+        Self { generation, refused: generation, placed: None, may_return }
+    }
 }
 
 /// Follows what nodes say of their places.
@@ -135,7 +143,7 @@ impl Membership {
     ) -> Self {
         let removed = removed.into_iter().map(|node| {
             let RemovedNode { endpoint, token, generation, may_return } = node;
-            ((endpoint, token), Removal { generation, refused: generation, may_return })
+            ((endpoint, token), Removal::new(generation, may_return))
         });
         Self {
             partitioner,
@@ -226,6 +234,7 @@ impl Membership {
         removals.filter(|(endpoint, removal)| {
             !removal.may_return
                 && self.claims.get(*endpoint).is_none()
+                && removal.placed != Some(self.generation(*endpoint))
                 && !self.replaces_since(*endpoint, removal)
         })
     }
@@ -363,8 +372,9 @@ impl Membership {
             Move::Boot(token) => self.boot(endpoint, token, changes),
             Move::Normal { token, removed } => {
                 self.normal(endpoint, token, changes);
-                if let Some(token) = removed {
-                    self.remove(token, endpoint, version, changes);
+                match removed {
+                    Some(token) => self.remove(token, endpoint, version, changes),
+                    None => self.take_back(endpoint, token),
                 }
             }
             Move::Leaving(token) => self.leaving(endpoint, token, changes),
@@ -374,7 +384,19 @@ impl Membership {
                     let notice = MembershipNotice::Mismatch { endpoint, word: "left" };
                     changes.push(MembershipChange::Notice(notice));
                 }
+                self.note_place(endpoint);
                 self.update(endpoint, None, changes);
+            }
+        }
+    }
+
+    /// A node has a place, or has left one as it should. Started after it was removed from another
+    /// one it is not what was removed, also when it has left.
+    fn note_place(&mut self, endpoint: IpAddr) {
+        let own = self.generation(endpoint);
+        for ((removed, _), removal) in &mut self.removed {
+            if *removed == endpoint && own > removal.generation.max(removal.refused) {
+                removal.placed = Some(own);
             }
         }
     }
@@ -436,6 +458,21 @@ impl Membership {
         self.ignored.insert((endpoint, token.clone()), said);
     }
 
+    /// A node says no more that another one was removed, and owns this token.
+    fn take_back(&mut self, by: IpAddr, own: &Token) {
+        let is_taken_back = |endpoint: IpAddr, token: &Token, said: &(IpAddr, i32)| {
+            said.0 == by && token != own && !self.names(by, endpoint)
+        };
+        let ignored = self.ignored.iter();
+        let taken_back: Vec<(IpAddr, Token)> = ignored
+            .filter(|((endpoint, token), said)| is_taken_back(*endpoint, token, said))
+            .map(|(removal, _)| removal.clone())
+            .collect();
+        for removal in taken_back {
+            self.ignored.remove(&removal);
+        }
+    }
+
     /// A node is dead that others took for dead before: what they had it removed for is done now,
     /// unless it was started since.
     fn reconsider(&mut self, endpoint: IpAddr, changes: &mut Vec<MembershipChange>) {
@@ -490,6 +527,7 @@ impl Membership {
         if !self.may_return(endpoint, token, changes) {
             return;
         }
+        self.note_place(endpoint);
         let known = self.members.ring.token(endpoint);
         let was_leaving = self.members.leaving.contains(&endpoint);
         if known.is_some_and(|known| known != token || was_leaving) {
@@ -571,8 +609,7 @@ impl Membership {
             self.removed.pop_first();
         }
         let may_return = false;
-        let removal = Removal { generation, refused: generation, may_return };
-        self.removed.insert((endpoint, token.clone()), removal);
+        self.removed.insert((endpoint, token.clone()), Removal::new(generation, may_return));
         self.update(endpoint, None, changes);
         let node = RemovedNode { endpoint, token: token.clone(), generation, may_return };
         changes.push(MembershipChange::Removed(node));

@@ -329,6 +329,35 @@ fn a_removed_node_may_replace_another_at_the_same_token() {
     assert_eq!(m.removed().count(), 0);
 }
 
+#[test]
+fn a_removed_node_that_has_had_another_place_since_is_not_turned_away_when_it_leaves() {
+    let leaves = |generation| {
+        let (mut m, _) = after_removal();
+        m.follow(&said(2, generation, 1, "NORMAL,21"));
+        m.follow(&said(2, generation, 2, "LEAVING,21"));
+        m.follow(&said(2, generation, 3, "LEFT,21"));
+        m
+    };
+    let m = leaves(200);
+    assert_eq!((m.turned_away().count(), m.removed_state()), (0, String::new()));
+    assert_eq!(m.removed().count(), 1, "its old data stay away from the former place");
+    let m = leaves(100);
+    assert!(m.turned_away().eq([ip(2)]), "that was before it was removed");
+
+    // It claims its former place, and does not get it.
+    let (mut m, _) = after_removal();
+    m.follow(&said(2, 200, 1, "NORMAL,20"));
+    m.follow(&said(2, 200, 2, "LEFT,20"));
+    assert!(m.turned_away().eq([ip(2)]));
+    // A node that was started since knows it as one that has left.
+    let (mut m, _) = after_removal();
+    m.follow(&said(2, 200, 3, "LEFT,21"));
+    assert_eq!(m.turned_away().count(), 0);
+    // Its next start may have the old data again.
+    m.follow(&said(2, 300, 1, "NORMAL,20"));
+    assert!(m.turned_away().eq([ip(2)]));
+}
+
 /// Others give it the data of the place, for it says nothing of its former one.
 #[test]
 fn a_removed_node_that_replaces_another_at_another_token_is_not_turned_away() {
@@ -408,6 +437,32 @@ fn an_old_removal_does_not_hit_who_took_the_place() {
     let own = Move::Normal { token: token(1), removed: Some(token(50)) };
     let changes = m.announce(&own);
     assert!(matches!(changes[..], [_, _, MembershipChange::Removed(_)]), "{changes:?}");
+}
+
+#[test]
+fn a_removal_that_is_taken_back_is_not_done_later() {
+    for (taken_back, left) in [(true, vec![(20, 2), (30, 3)]), (false, vec![(30, 3)])] {
+        let mut m = membership();
+        says(&mut m, 2, "NORMAL,20");
+        m.follow(&GossipEvent::Up { endpoint: ip(2) });
+        m.follow(&said(3, 100, 50, "NORMAL,30,remove,20"));
+        if taken_back {
+            m.follow(&said(3, 100, 52, "NORMAL,30"));
+        }
+        m.follow(&GossipEvent::Down { endpoint: ip(2) });
+        assert_eq!(ring(&m), left);
+    }
+    // Who still names the node means it.
+    let mut m = membership();
+    says(&mut m, 2, "NORMAL,20");
+    m.follow(&GossipEvent::Up { endpoint: ip(2) });
+    m.follow(&said(3, 100, 50, "NORMAL,30,remove,20"));
+    let state = VersionedValue { value: format!("{},100", ip(2)), version: 51 };
+    let (endpoint, name) = (ip(3), REMOVED_STATE.to_owned());
+    m.follow(&GossipEvent::StateChanged { endpoint, generation: 100, name, state });
+    m.follow(&said(3, 200, 1, "NORMAL,30"));
+    m.follow(&GossipEvent::Down { endpoint: ip(2) });
+    assert_eq!(ring(&m), [(30, 3)]);
 }
 
 #[test]

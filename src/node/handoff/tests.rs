@@ -86,12 +86,16 @@ impl Rig {
     }
 
     fn with(blocking: Blocking) -> Self {
-        let schema = Arc::new(Schema::new([Arc::new(ColumnFamilySchema {
-            keyspace: "Blog".to_owned(),
-            name: "Authors".to_owned(),
-            kind: ColumnFamilyKind::Standard { columns: Comparator::Bytes },
-            comment: None,
-        })]));
+        let family = |(keyspace, name): (&str, &str)| {
+            Arc::new(ColumnFamilySchema {
+                keyspace: keyspace.to_owned(),
+                name: name.to_owned(),
+                kind: ColumnFamilyKind::Standard { columns: Comparator::Bytes },
+                comment: None,
+            })
+        };
+        let families = [("Blog", "Authors"), ("system", "LocationInfo")];
+        let schema = Arc::new(Schema::new(families.map(family)));
         let (clock, day) = (Arc::new(Watch::default()), Duration::from_secs(86400));
         let options = HintOptions {
             directory: "/hints".into(),

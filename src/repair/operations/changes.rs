@@ -88,7 +88,15 @@ impl Operations {
                 _ => "Bootstrapping",
             });
             self.collect(announced, audience, heirs, host, operation).await?;
-            let is_same = host.look().members.ring == *before;
+            let look = host.look();
+            // It takes writes again. Who takes it for alive would not do what is said now, and do it
+            // when it is silent for a moment.
+            if let Some(endpoint) = gone.filter(|it| *it != self.steps.local)
+                && look.live.contains(&endpoint)
+            {
+                return Err(OperationError::Alive(endpoint));
+            }
+            let is_same = look.members.ring == *before;
             if is_same { Ok(()) } else { Err(OperationError::RingChanged) }
         };
         let prepared = prepared.await;

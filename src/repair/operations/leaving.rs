@@ -120,6 +120,11 @@ impl Operations {
         };
         self.prepare(change, host, operation).await?;
         let removed = self.steps.tell(host, &Place::Removed(own, token.clone())).await;
+        if host.look().members.ring.token(endpoint) == Some(token) {
+            // It has come back in this very moment.
+            host.announce(&back);
+            return Err(OperationError::Alive(endpoint));
+        }
         if let Err(error) = self.steps.be_heard(host, removed).await {
             // They will, sooner or later: it is said until the next start.
             log::warn!("{error}");
@@ -131,5 +136,119 @@ impl Operations {
             ),
         };
         Ok(format!("{endpoint} is removed from the ring{lost}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::sim_fs::SimFileSystem;
+    use crate::gossip::{Members, NodePlace};
+    use crate::repair::host::{Announced, RingLook};
+    use crate::repair::tests::network::{self, Network, RuntimeClock};
+    use crate::ring::{Partitioner, TokenMetadata};
+    use std::collections::BTreeSet;
+    use std::net::IpAddr;
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    const LOCAL: [u8; 4] = [10, 0, 0, 1];
+
+    const DEAD: [u8; 4] = [10, 0, 0, 2];
+
+    /// A ring of two nodes. The other one is dead until this one says `returns_at`.
+    #[derive(Debug)]
+    struct Pair {
+        returns_at: Option<fn(&Place) -> bool>,
+        look: Mutex<RingLook>,
+        said: Mutex<Vec<Place>>,
+    }
+
+    impl Host for Pair {
+        fn look(&self) -> RingLook {
+            self.look.lock().unwrap().clone()
+        }
+
+        fn announce(&self, place: &Place) {
+            let mut look = self.look.lock().unwrap();
+            if self.returns_at.is_some_and(|is_it| is_it(place)) {
+                look.live.insert(DEAD.into());
+            }
+            if matches!(place, Place::Removed(..)) && !look.live.contains(&IpAddr::from(DEAD)) {
+                look.members.ring.remove(DEAD.into());
+            }
+            self.said.lock().unwrap().push(place.clone());
+        }
+
+        fn learn(&self, _: &[NodePlace]) {}
+
+        fn be_placed(&self) {}
+
+        fn serve_reads(&self) {}
+
+        fn settle(&self) {}
+
+        fn said(&self) -> Announced {
+            Announced { generation: 1, version: 1 }
+        }
+
+        fn has_heard(&self, _of: IpAddr, _announced: Announced) -> bool {
+            true
+        }
+
+        fn turns_away(&self, _from: IpAddr) -> Option<&'static str> {
+            None
+        }
+
+        fn is_quiet(&self) -> bool {
+            true
+        }
+    }
+
+    /// How a removal ends, and what was said of it last.
+    async fn removal(
+        returns_at: Option<fn(&Place) -> bool>,
+    ) -> (Result<String, OperationError>, Place) {
+        let (clock, network) = (RuntimeClock::start(), Arc::new(Network::default()));
+        let storage = network::open(&SimFileSystem::new(1), Partitioner::Random, []);
+        let messenger = network::messenger(LOCAL.into(), &network, &clock);
+        let operations = network::operations(&storage, &messenger, 1, &clock, 1);
+        let mut ring = TokenMetadata::default();
+        let (own, dead) = (Token::Random(1), Token::Random(2));
+        ring.insert(own.clone(), LOCAL.into());
+        ring.insert(dead.clone(), DEAD.into());
+        let pair = Arc::new(Pair {
+            returns_at,
+            look: Mutex::new(RingLook {
+                members: Members { ring, ..Members::default() },
+                live: BTreeSet::from([LOCAL.into()]),
+                callable: BTreeSet::from([LOCAL.into()]),
+                local: Some(LOCAL.into()),
+                ..RingLook::default()
+            }),
+            said: Mutex::default(),
+        });
+        let host: Arc<dyn Host> = Arc::clone(&pair) as _;
+        let operation = Operation::new(OperationKind::Removetoken, Duration::ZERO);
+        let ended = operations.remove(&dead, false, &host, &operation).await;
+        let said = pair.said.lock().unwrap().last().unwrap().clone();
+        (ended, said)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_comes_back_while_it_is_removed_is_not_removed() {
+        let (own, dead) = (Token::Random(1), Token::Random(2));
+        let (ended, said) = removal(None).await;
+        assert_eq!(ended.unwrap(), "10.0.0.2 is removed from the ring");
+        assert_eq!(said, Place::Removed(own.clone(), dead));
+        let moments: [fn(&Place) -> bool; 2] = [
+            |place| matches!(place, Place::Removing(..)),
+            |place| matches!(place, Place::Removed(..)),
+        ];
+        for moment in moments {
+            let (ended, said) = removal(Some(moment)).await;
+            assert!(matches!(ended, Err(OperationError::Alive(it)) if it == IpAddr::from(DEAD)));
+            assert_eq!(said, Place::Normal(own.clone()), "others are not to do it later");
+        }
     }
 }
