@@ -1,6 +1,7 @@
 //! The gossiper: what a node knows of itself and all others, and how it tells and learns.
 
 mod own_generation;
+mod peer;
 mod targets;
 
 pub use own_generation::GenerationConflict;
@@ -9,7 +10,7 @@ use super::admission::{
     Admission, MAX_ENDPOINTS, MAX_NAME_LENGTH, MAX_STRANGERS, MAX_VALUE_LENGTH, Refusal,
     is_of_a_node, parse_load,
 };
-use super::endpoint_state::EndpointState;
+use super::endpoint_state::{EndpointState, VersionedValue};
 use super::event::GossipEvent;
 use super::failure_detector::FailureDetector;
 use super::first_question::{Answerer, FirstQuestion};
@@ -20,6 +21,7 @@ use super::{EXTENSIONS_STATE, LOAD_STATE, MOVE_STATE, RING_DELAY};
 use crate::base::java::TooLong;
 use crate::ring::{Partitioner, Token};
 use own_generation::{Acceptance, CLOCK_DIFFERENCE_SECS};
+use peer::Peer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -104,17 +106,6 @@ pub struct Gossiper {
     received: u64,
     /// Whether one of them was of this cluster.
     is_answered: bool,
-}
-
-/// What is known of another endpoint.
-#[derive(Debug)]
-struct Peer {
-    state: EndpointState,
-    is_alive: bool,
-    /// The newest generation and version that a digest has listed.
-    listed: (i32, i32),
-    /// When there were news last.
-    updated: Duration,
 }
 
 impl Effects {
@@ -214,6 +205,9 @@ impl Gossiper {
         self.detector.observe(now);
         self.greeted.clear();
         self.own.beat();
+        for peer in self.peers.values_mut() {
+            peer.end_round();
+        }
         let targets = self.targets(now);
         if !targets.is_empty() {
             let syn = self.syn();
@@ -420,7 +414,7 @@ impl Gossiper {
     fn syn(&mut self) -> GossipMessage {
         let digest =
             |endpoint, (generation, max_version)| Digest { endpoint, generation, max_version };
-        let heard = self.peers.iter().map(|(&endpoint, peer)| digest(endpoint, peer.state.age()));
+        let heard = self.peers.iter().map(|(&endpoint, peer)| digest(endpoint, peer.known_age()));
         let unheard = self.unheard.endpoints().map(|endpoint| digest(endpoint, (0, 0)));
         let mut digests: Vec<Digest> = heard.chain(unheard).collect();
         self.rng.shuffle(&mut digests);
@@ -492,8 +486,8 @@ impl Gossiper {
             }
             match self.state(endpoint) {
                 Some(known) if age > known.age() && endpoint != self.local => {
-                    let is_same = generation == known.generation;
-                    wanted.push(want(if is_same { known.max_version() } else { 0 }));
+                    let (last, version) = self.known_age(endpoint);
+                    wanted.push(want(if generation == last { version } else { 0 }));
                 }
                 Some(known) => {
                     states.extend(known.newer_than_age(age).map(|state| (endpoint, state)));
@@ -528,6 +522,11 @@ impl Gossiper {
             least.remove(&self.local);
         }
         least.into_iter().filter_map(newer).collect()
+    }
+
+    /// Up to which generation and version all is known of an endpoint.
+    fn known_age(&self, endpoint: IpAddr) -> (i32, i32) {
+        self.peers.get(&endpoint).map_or((0, 0), Peer::known_age)
     }
 
     /// Tells the detector that a digest lists news of a known endpoint. Only the first digest that
@@ -606,11 +605,12 @@ impl Gossiper {
                 refuse(endpoint, from, refused, effects);
                 continue;
             }
-            let known = self.peers.get(&endpoint).map(|peer| &peer.state);
+            let known = self.peers.get(&endpoint);
             let is_known = known.is_some();
-            if known.is_some_and(|known| news.age() <= known.age()) {
+            if known.is_some_and(|known| !known.lacks(&news)) {
                 continue;
             }
+            let is_new = known.is_none_or(|known| news.age() > known.state.age());
             if !is_known && let Err(refused) = self.admit(endpoint, &news, now) {
                 refuse(endpoint, from, refused, effects);
                 continue;
@@ -623,11 +623,13 @@ impl Gossiper {
             let known = self.peers.get(&endpoint).map(|peer| &peer.state);
             let refusals = self.admission.states(endpoint, &mut news, known);
             refuse(endpoint, from, refusals, effects);
-            if is_known {
+            if !is_known {
+                self.insert(endpoint, from, news, now, effects);
+            } else if is_new {
                 self.hear(endpoint, now);
                 self.apply_to_known(endpoint, news, now, effects);
             } else {
-                self.insert(endpoint, from, news, now, effects);
+                self.fill_gaps(endpoint, &news, effects);
             }
         }
     }
@@ -684,8 +686,13 @@ impl Gossiper {
         }
         self.forgotten.remove(endpoint);
         self.unheard.remove(endpoint);
-        let listed = state.age();
-        self.peers.insert(endpoint, Peer { state, is_alive, listed, updated: now });
+        self.peers.insert(endpoint, Peer::new(state, is_alive, now));
+    }
+
+    /// Takes over the states that news of a known endpoint have and this node lacks.
+    fn fill_gaps(&mut self, endpoint: IpAddr, news: &EndpointState, effects: &mut Effects) {
+        let Some(peer) = self.peers.get_mut(&endpoint) else { return };
+        state_changes(endpoint, news.generation, peer.merge(news), effects);
     }
 
     /// There are news of a known endpoint, which is alive by that.
@@ -706,9 +713,7 @@ impl Gossiper {
             peer.state = news;
             return;
         }
-        for (name, state) in peer.state.merge(&news) {
-            effects.events.push(GossipEvent::StateChanged { endpoint, generation, name, state });
-        }
+        state_changes(endpoint, generation, peer.merge(&news), effects);
         if !was_alive {
             effects.events.push(GossipEvent::Up { endpoint });
         }
@@ -744,11 +749,19 @@ impl Gossiper {
 
 /// All that an endpoint says, in the order in which it said it.
 fn changes(endpoint: IpAddr, state: &EndpointState, effects: &mut Effects) {
-    let generation = state.generation;
-    for (name, state) in state.in_version_order() {
-        let (name, state) = (name.to_owned(), state.clone());
-        effects.events.push(GossipEvent::StateChanged { endpoint, generation, name, state });
-    }
+    let states = state.in_version_order().into_iter();
+    let states = states.map(|(name, state)| (name.to_owned(), state.clone()));
+    state_changes(endpoint, state.generation, states, effects);
+}
+
+fn state_changes(
+    endpoint: IpAddr,
+    generation: i32,
+    states: impl IntoIterator<Item = (String, VersionedValue)>,
+    effects: &mut Effects,
+) {
+    let changed = |(name, state)| GossipEvent::StateChanged { endpoint, generation, name, state };
+    effects.events.extend(states.into_iter().map(changed));
 }
 
 fn refuse(

@@ -329,7 +329,8 @@ fn a_greater_generation_replaces_all_and_a_smaller_one_counts_for_nothing() {
 #[test]
 fn duplicates_in_digests_and_requests_are_answered_once() {
     let mut a = node(1, &[]);
-    tell(&mut a, 2, state(100, 5, &[]), secs(1));
+    let known = state(100, 5, &[(EXTENSIONS_STATE, "calls")]);
+    tell(&mut a, 2, known.clone(), secs(1));
     let digest = |last, max_version| Digest { endpoint: ip(last), generation: 100, max_version };
     let digests = vec![digest(3, 7), digest(2, 4), digest(2, 9), digest(3, 7), digest(1, 0)];
     let syn = GossipMessage::Syn { cluster_name: "Test Cluster".to_owned(), digests };
@@ -345,7 +346,7 @@ fn duplicates_in_digests_and_requests_are_answered_once() {
 
     let wanted = vec![digest(2, 3), digest(2, 3), digest(4, 0)];
     let effects = a.receive(ip(3), GossipMessage::Ack { wanted, states: Vec::new() }, secs(2));
-    let states = vec![(ip(2), state(100, 5, &[]))];
+    let states = vec![(ip(2), known.newer_than(3).unwrap())];
     assert_eq!(effects.messages, [(ip(3), GossipMessage::Ack2 { states })]);
 }
 
@@ -633,10 +634,53 @@ fn news_of_a_node_that_was_forgotten_meanwhile_do_not_make_it_known_without_its_
     a.forget(ip(3), secs(10));
     a.receive(ip(2), late, secs(50));
     assert!(a.state(ip(3)).is_none());
-    for time in 51..60 {
+    for time in 51..70 {
         round(&mut [&mut b, &mut a], secs(time));
     }
     assert_eq!(a.state(ip(3)).unwrap().value(MOVE_STATE), Some("NORMAL,3"));
+}
+
+/// A node of which nodes 2 and 3 know only what an answer to an earlier start of it left over: node
+/// 2, what it had sent last, and what it asks for at its new start.
+fn misled() -> (Gossiper, Gossiper, GossipMessage) {
+    let (mut a, mut b, mut c) = (node(1, &[2]), node(2, &[2]), node(3, &[2]));
+    c.set_state(EXTENSIONS_STATE, "calls").unwrap();
+    b.set_state(EXTENSIONS_STATE, "calls").unwrap();
+    for time in 1..4 {
+        round(&mut [&mut c, &mut b], secs(time));
+    }
+    let syn = GossipMessage::Syn { cluster_name: "Test Cluster".to_owned(), digests: b_knows(&b) };
+    let (_, asks) = a.receive(ip(2), syn, secs(4)).messages.remove(0);
+    let last = |node: &Gossiper, last: u8| {
+        let state = node.state(ip(last)).unwrap();
+        (ip(last), EndpointState { states: [].into(), ..state.clone() })
+    };
+    let late = GossipMessage::Ack2 { states: vec![last(&b, 2), last(&b, 3)] };
+    a.receive(ip(2), late, secs(4));
+    assert!(a.state(ip(3)).is_none_or(|state| state.states.is_empty()));
+    (a, b, asks)
+}
+
+fn b_knows(b: &Gossiper) -> Vec<Digest> {
+    b.endpoints().map(|(endpoint, state)| digest(endpoint, state)).collect()
+}
+
+#[test]
+fn a_late_answer_to_an_earlier_start_leaves_no_gap() {
+    let is_whole = |node: &Gossiper, last: u8| {
+        let place = format!("NORMAL,{last}");
+        node.state(ip(last)).is_some_and(|it| it.value(MOVE_STATE) == Some(&place))
+    };
+    let (mut a, mut b, asks) = misled();
+    for (to, message) in b.receive(ip(1), asks, secs(4)).messages {
+        assert_eq!(to, ip(1));
+        a.receive(ip(2), message, secs(4));
+    }
+    assert!(is_whole(&a, 2) && is_whole(&a, 3), "the answer to this start fills it");
+
+    let (mut a, mut b, _) = misled();
+    round(&mut [&mut a, &mut b], secs(5));
+    assert!(is_whole(&a, 2) && is_whole(&a, 3), "it is asked for again if that is lost");
 }
 
 #[test]
