@@ -4,8 +4,8 @@ use super::super::EXTENSIONS_STATE;
 use super::super::endpoint_state::{EndpointState, VersionedValue};
 use std::time::Duration;
 
-/// In so many rounds all is asked for of an endpoint that does not say what it understands: it is an
-/// original, or what made it known was an answer to an earlier start of this node.
+/// Rounds in which all is asked for of an endpoint that does not say what it understands. It is an
+/// original, or an answer to an earlier start of this node made it known.
 const DOUBTFUL_ROUNDS: u32 = 10;
 
 /// What is known of another endpoint.
@@ -17,7 +17,7 @@ pub(super) struct Peer {
     pub(super) listed: (i32, i32),
     /// When there were news last.
     pub(super) updated: Duration,
-    /// In how many more rounds all of it is asked for again.
+    /// Rounds in which all of it is still asked for again.
     doubts: u32,
 }
 

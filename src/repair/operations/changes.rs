@@ -89,8 +89,8 @@ impl Operations {
             });
             self.collect(announced, audience, heirs, host, operation).await?;
             let look = host.look();
-            // It takes writes again. Who takes it for alive would not do what is said now, and do it
-            // when it is silent for a moment.
+            // It takes writes again. Nodes that take it for alive would not act on the removal now,
+            // but later, when it is silent for a moment.
             if let Some(endpoint) = gone.filter(|it| *it != self.steps.local)
                 && look.live.contains(&endpoint)
             {
