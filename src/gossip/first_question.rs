@@ -77,6 +77,13 @@ impl FirstQuestion {
         }
     }
 
+    /// Another node knows this address as a member of its saved ring.
+    pub(super) fn hear_of_member(&mut self, from: IpAddr) {
+        if self.is_open {
+            self.aware.insert(from);
+        }
+    }
+
     /// Another node tells what it remembers of this address.
     pub(super) fn hear(&mut self, from: IpAddr, state: &EndpointState) {
         if !self.is_open {

@@ -264,6 +264,9 @@ impl Gossiper {
                 if wanted.iter().any(is_own) {
                     self.accept_self(from, now);
                 }
+                if wanted.iter().any(|it| (it.endpoint, it.generation) == (self.local, 0)) {
+                    self.question.hear_of_member(from);
+                }
                 let told = self.told(&states);
                 // The SYN has asked for all of each saved member. An answer to a SYN of an earlier
                 // start lacks the place.
@@ -492,14 +495,17 @@ impl Gossiper {
                 Some(known) => {
                     states.extend(known.newer_than_age(age).map(|state| (endpoint, state)));
                 }
+                // It asks what is remembered of its place. To ask for its state says that it is a
+                // member of the saved ring.
+                None if endpoint == from && generation == 0 => {
+                    wanted.extend(self.members.contains(&from).then(|| want(0)));
+                }
                 None if self.forgotten.may_return(endpoint, Some(age), now)
                     && (room > 0 || endpoint == from || self.members.contains(&endpoint)) =>
                 {
                     room = room.saturating_sub(1);
                     wanted.push(want(0));
                 }
-                // It asks what is remembered of a place, and has none any more.
-                None if endpoint == from && generation == 0 => {}
                 None => {
                     let known = self.forgotten.newer_than(endpoint, age);
                     states.extend(known.map(|state| (endpoint, state)));

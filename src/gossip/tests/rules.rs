@@ -236,6 +236,19 @@ fn a_member_that_knows_the_address_from_its_saved_ring_has_not_answered() {
 }
 
 #[test]
+fn a_member_that_knows_the_address_from_its_saved_ring_says_so_in_its_first_answer() {
+    for (saved, is_answer) in [(vec![ip(2)], false), (vec![], true)] {
+        let mut a = node(1, &[1]);
+        a.preload(saved);
+        let mut b = wiped(2, &[1]);
+        let (_, syn) = b.start(secs(1)).messages.remove(0);
+        let (_, ack) = a.receive(ip(2), syn, secs(1)).messages.remove(0);
+        b.receive(ip(1), ack, secs(1));
+        assert_eq!(!b.is_hidden(), is_answer);
+    }
+}
+
+#[test]
 fn who_has_no_place_cannot_say_that_an_address_had_none() {
     let mut stranger = node(1, &[2]);
     stranger.set_state(MOVE_STATE, "").unwrap();
