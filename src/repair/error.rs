@@ -54,6 +54,19 @@ pub enum OperationError {
         /// Whose it is.
         owner: IpAddr,
     },
+    /// The first token of a node without data belongs to another node.
+    #[error(
+        "{owner} has the token {token}, whose data are not here: give this node another \
+         InitialToken or, if {owner} is gone for good, start it with \
+         -Dcassandra.replace_token={token} to collect them from the other replicas. If they are \
+         given up, -Dcassandra.accept_data_loss=true starts it without them"
+    )]
+    ForeignToken {
+        /// The token.
+        token: String,
+        /// Whose it is.
+        owner: IpAddr,
+    },
     /// The token of a move belongs to another node.
     #[error("target token {token} is already owned by another node: {owner}")]
     OwnedToken {

@@ -90,10 +90,14 @@ impl Operations {
                 true
             }
         };
+        let token = token.unwrap_or_else(|| self.steps.random_token());
+        let owner = host.look().members.ring.owner(&token);
+        if let Some(owner) = owner.filter(|owner| *owner != self.steps.local && !accepts_loss) {
+            return Err(OperationError::ForeignToken { token: text(&token), owner });
+        }
         if is_agreed {
             host.be_placed();
         }
-        let token = token.unwrap_or_else(|| self.steps.random_token());
         log::info!("Using token {}", text(&token));
         let place = if is_agreed { SavedPlace::Member } else { SavedPlace::First };
         self.save(place, Some(token.clone())).await?;

@@ -356,6 +356,24 @@ fn a_member_without_its_data_does_not_serve_emptiness() {
 }
 
 #[test]
+fn a_node_without_data_does_not_take_the_token_of_another() {
+    let mut cluster = Cluster::start(2, replicated(2));
+    let token = cluster.token_of(1);
+    let new = cluster.add(&Options::default().with("InitialToken", &token));
+    let is_refused = |cluster: &Cluster| {
+        let refusal = refused(&serve(&cluster.nodes[new].directory));
+        assert_eq!(refusal.exit_code, Some(3), "{}", refusal.text);
+        let advice = format!("-Dcassandra.replace_token={token}");
+        assert!(refusal.text.contains(&advice), "{}", refusal.text);
+        assert_eq!(token_at(cluster, 0, 1).as_ref(), Some(&token));
+    };
+    is_refused(&cluster);
+    cluster.kill(1);
+    cluster.wait_until_seen(0, 1, false);
+    is_refused(&cluster);
+}
+
+#[test]
 fn a_member_without_its_data_and_without_other_seeds_ends_when_others_come() {
     let mut cluster = Cluster::start(3, replicated(2));
     let token = cluster.token_of(1);
