@@ -65,9 +65,11 @@ pub(super) fn is_of_users(store: &Store) -> bool {
     store.schema().keyspace != KEYSPACE
 }
 
-/// Whether a family has SSTables, or had some that were all purged.
+/// Whether a family has SSTables, or had some that were purged or given up by an operator.
 fn has_files(store: &Store) -> bool {
-    store.flushed_position() > Position::default() || !store.view().tables.is_empty()
+    store.has_manifest()
+        || store.flushed_position() > Position::default()
+        || !store.view().tables.is_empty()
 }
 
 impl Shared {

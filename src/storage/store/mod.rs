@@ -240,6 +240,11 @@ impl Store {
         self.manifest.lock().unwrap_or_else(PoisonError::into_inner).flushed
     }
 
+    /// Whether a manifest has been stored, of format version 2 or later.
+    pub fn has_manifest(&self) -> bool {
+        self.manifest.lock().unwrap_or_else(PoisonError::into_inner).sequence > 0
+    }
+
     /// The SSTables that count, on disk and for readers, at one moment.
     pub fn capture(&self) -> Captured {
         // Whoever changes either holds this lock until both have changed.
