@@ -381,6 +381,19 @@ fn sigterm_flushes_and_the_next_start_replays_nothing() {
     assert!(!server.log().contains("left alone"), "all files are our own: {}", server.log_end());
 }
 
+#[test]
+fn a_lone_node_keeps_its_data_at_another_address() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Server::start(directory.path(), &plain_families());
+    insert(&server, 10);
+    server.stop();
+    // The saved ring has its token at the former address.
+    let moved = Options::default().with("ListenAddress", "127.0.0.87");
+    reconfigure(directory.path(), &moved);
+    server.restart();
+    assert_eq!(count_rows(&server), 10);
+}
+
 /// Where the commit log holds the key of a row, of the rows in the middle.
 fn place_of_key(directory: &Path, key: &str) -> (PathBuf, u64) {
     let found = files_below(&directory.join("commitlog")).into_iter().find_map(|path| {

@@ -48,8 +48,8 @@ impl Operations {
     ) -> Result<(), OperationError> {
         match beginning {
             Beginning::Member => Ok(()),
-            Beginning::First { token, accepts_loss } => {
-                self.take_first_place(token.clone(), *accepts_loss, host).await
+            Beginning::First { token, is_taken, accepts_loss } => {
+                self.take_first_place(token.clone(), *is_taken, *accepts_loss, host).await
             }
             Beginning::Join { token, former } => {
                 if let Some(former) = former
@@ -69,6 +69,7 @@ impl Operations {
     async fn take_first_place(
         &self,
         token: Option<Token>,
+        is_taken: bool,
         accepts_loss: bool,
         host: &Arc<dyn Host>,
     ) -> Result<(), OperationError> {
@@ -92,7 +93,10 @@ impl Operations {
         };
         let token = token.unwrap_or_else(|| self.steps.random_token());
         let owner = host.look().members.ring.owner(&token);
-        if let Some(owner) = owner.filter(|owner| *owner != self.steps.local && !accepts_loss) {
+        if let Some(owner) = owner.filter(|owner| *owner != self.steps.local)
+            && !is_taken
+            && !accepts_loss
+        {
             return Err(OperationError::ForeignToken { token: text(&token), owner });
         }
         if is_agreed {

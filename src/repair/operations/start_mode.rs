@@ -15,6 +15,9 @@ pub enum Beginning {
     First {
         /// At this token, or at a random one.
         token: Option<Token>,
+        /// Whether an earlier start has taken the token already: its data are here, also if the
+        /// address of the node is another now.
+        is_taken: bool,
         /// Whether also if others know it as a member, whose data are not here.
         accepts_loss: bool,
     },
@@ -71,7 +74,7 @@ impl Beginning {
             }
             (_, Some(token), _) => Self::Replace(token),
             (SavedPlace::First, None, token) => {
-                Self::First { token, accepts_loss: wish.accepts_loss }
+                Self::First { token, is_taken: true, accepts_loss: wish.accepts_loss }
             }
             (SavedPlace::Joining(token @ Some(_)), None, former) => Self::Join { token, former },
             // It was about to go to where the most is to be done.
@@ -79,7 +82,10 @@ impl Beginning {
                 Self::Join { token: None, former }
             }
             (_, None, former) if wish.bootstraps => Self::Join { token: wish.token, former },
-            _ => Self::First { token: wish.token, accepts_loss: wish.accepts_loss },
+            _ => {
+                let StartWish { token, accepts_loss, .. } = wish;
+                Self::First { token, is_taken: false, accepts_loss }
+            }
         }
     }
 
