@@ -51,13 +51,17 @@ impl Operations {
             Beginning::First { token, is_taken, accepts_loss } => {
                 self.take_first_place(token.clone(), *is_taken, *accepts_loss, host).await
             }
-            Beginning::Join { token, former } => {
+            Beginning::Join { token, is_saved, former } => {
                 if let Some(former) = former
                     && self.who_knows_it_at(former, host).await?.is_some()
                 {
                     return self.stay(former, host).await;
                 }
-                self.bootstrap(token.clone(), host).await
+                let token = match token {
+                    Some(token) if *is_saved => self.unless_taken(token, host).await?,
+                    token => token.clone(),
+                };
+                self.bootstrap(token, host).await
             }
             Beginning::Depart(token) => self.depart(token, host).await,
             Beginning::Arrive(token, replaced) => self.arrive(token, *replaced, host).await,
@@ -187,6 +191,24 @@ impl Operations {
         .map(|_| ())
     }
 
+    /// Returns a token that an earlier start has chosen; none if another node has taken it since.
+    async fn unless_taken(
+        &self,
+        token: &Token,
+        host: &Arc<dyn Host>,
+    ) -> Result<Option<Token>, OperationError> {
+        let look = self.settled(None, host).await?;
+        let owner = look.members.ring.owner(token).filter(|owner| *owner != self.steps.local);
+        if let Some(owner) = owner {
+            let text = self.steps.partitioner.display_token(token);
+            log::warn!(
+                "{owner} has taken the token {text}, at which this node was to join: another one \
+                 is chosen"
+            );
+        }
+        Ok(owner.is_none().then(|| token.clone()))
+    }
+
     /// Takes the place of the dead owner of a token, with the data that it had. That may be this
     /// node itself, whose data are lost.
     async fn replace(&self, token: &Token, host: &Arc<dyn Host>) -> Result<(), OperationError> {
@@ -218,7 +240,8 @@ impl Operations {
                 // It was about to take the place of that one.
                 return self.replace(token, host).await;
             }
-            return self.bootstrap(Some(token.clone()), host).await;
+            let token = self.unless_taken(token, host).await?;
+            return self.bootstrap(token, host).await;
         }
         let operation = self.enlist(OperationKind::Bootstrap)?;
         let former = replaced.map_or(Former::Others, Former::Dead);

@@ -25,6 +25,9 @@ pub enum Beginning {
     Join {
         /// At this token, or at one that is to be chosen.
         token: Option<Token>,
+        /// Whether an earlier start has saved the token, and the operator does not name it: if
+        /// another node has taken it since, another one is chosen.
+        is_saved: bool,
         /// The token that it has left, or was about to leave.
         former: Option<Token>,
     },
@@ -76,12 +79,16 @@ impl Beginning {
             (SavedPlace::First, None, token) => {
                 Self::First { token, is_taken: true, accepts_loss: wish.accepts_loss }
             }
-            (SavedPlace::Joining(token @ Some(_)), None, former) => Self::Join { token, former },
+            (SavedPlace::Joining(token @ Some(_)), None, former) => {
+                Self::Join { is_saved: token != wish.token, token, former }
+            }
             // It was about to go to where the most is to be done.
             (SavedPlace::Joining(None), None, former @ Some(_)) => {
-                Self::Join { token: None, former }
+                Self::Join { token: None, is_saved: false, former }
             }
-            (_, None, former) if wish.bootstraps => Self::Join { token: wish.token, former },
+            (_, None, former) if wish.bootstraps => {
+                Self::Join { token: wish.token, is_saved: false, former }
+            }
             _ => {
                 let StartWish { token, accepts_loss, .. } = wish;
                 Self::First { token, is_taken: false, accepts_loss }

@@ -7,7 +7,6 @@
 //! ```
 
 use super::super::commitlog::Position;
-use super::super::error::ReadError;
 use super::super::sstable::Access;
 use super::super::store::Store;
 use super::super::system::{KEYSPACE, LOCATION_INFO};
@@ -30,15 +29,15 @@ pub(super) fn without_files(stores: &[Arc<Store>]) -> BTreeSet<FamilyId> {
     stores.map(|store| store.id()).collect()
 }
 
-/// Fails if one of these families has had data; if that loss is accepted, returns those.
+/// Fails if one of these families is noted as one that has had data; if that loss is accepted,
+/// returns those.
 pub(super) fn check(
-    partitioner: Partitioner,
     stores: &[Arc<Store>],
+    noted: &BTreeSet<FamilyId>,
     without_files: &BTreeSet<FamilyId>,
     accepts_loss: bool,
 ) -> Result<Vec<FamilyId>, StorageError> {
-    let noted = noted(partitioner, stores).map_err(StorageError::Families)?;
-    let lost: Vec<FamilyId> = without_files.intersection(&noted).copied().collect();
+    let lost: Vec<FamilyId> = without_files.intersection(noted).copied().collect();
     match lost.first() {
         Some(family) if !accepts_loss => {
             let family = stores[family.0 as usize].schema().to_string();
@@ -48,12 +47,16 @@ pub(super) fn check(
     }
 }
 
-/// The families that have had data.
-fn noted(partitioner: Partitioner, stores: &[Arc<Store>]) -> Result<BTreeSet<FamilyId>, ReadError> {
+/// Returns the families that earlier starts have noted.
+pub(super) fn noted(
+    partitioner: Partitioner,
+    stores: &[Arc<Store>],
+) -> Result<BTreeSet<FamilyId>, StorageError> {
     let is_info = |store: &&Arc<Store>| !is_of_users(store) && store.schema().name == LOCATION_INFO;
     let Some(info) = stores.iter().find(is_info) else { return Ok(BTreeSet::new()) };
     let (key, all) = (partitioner.decorate(RowKey::from(ROW)), Slice::all(None));
-    let row = info.read(&key, &all, &RequestContext::default(), Access::Cached)?;
+    let row = info.read(&key, &all, &RequestContext::default(), Access::Cached);
+    let row = row.map_err(StorageError::Families)?;
     let is_noted = |store: &&Arc<Store>| {
         let name = store.schema().to_string();
         row.cells.iter().any(|cell| cell.name() == name.as_bytes())
@@ -92,6 +95,9 @@ impl Shared {
 
     /// Forgets that these families have had data.
     pub(super) fn forget_families(&self, lost: &[FamilyId]) {
+        let mut noted = self.noted_families.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.retain(|family| !lost.contains(family));
+        drop(noted);
         self.write_families(lost, |row, name, millis| {
             let secs = i32::try_from(millis / 1000).unwrap_or(i32::MAX);
             row.delete_column((b"", name), Deletion::at(millis, secs));

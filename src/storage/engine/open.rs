@@ -187,7 +187,8 @@ impl Storage {
         let without_files = known_families::without_files(&stores);
         let mut replayed = replay(&*fs, &options, &schema, &environment, &stores)?;
         let accepts_loss = options.accept_data_loss;
-        let lost = known_families::check(partitioner, &stores, &without_files, accepts_loss)?;
+        let noted = known_families::noted(partitioner, &stores)?;
+        let lost = known_families::check(&stores, &noted, &without_files, accepts_loss)?;
         let throughput = options.compaction.bytes_per_second;
         let compactor = Compactor::new(Arc::clone(&clock), throughput);
         let log = open_log(&fs, &clock, &options, &stores, &mut replayed)?;
@@ -219,7 +220,7 @@ impl Storage {
             memory_freed: (Mutex::new(()), Condvar::new()),
             shortages: Shortages::default(),
             stopping: AtomicBool::new(false),
-            noted_families: Mutex::default(),
+            noted_families: Mutex::new(noted),
             _locks: locks,
         });
         if has_replayed {
