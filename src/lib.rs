@@ -36,6 +36,8 @@
 //!   `wire`
 //! - [`base`]: what knows nothing of a database: clock, file system, events, byte readers
 
+#![cfg_attr(not(test), deny(clippy::disallowed_types))]
+
 pub mod admin;
 pub mod api;
 pub mod base;

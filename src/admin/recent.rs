@@ -2,18 +2,18 @@
 //!
 //! (0.6 reports the mean since somebody asked last, so that two who ask take it from each other.)
 
+use crate::base::lock::{Mutex, rank};
 use crate::model::schema::FamilyId;
 use crate::storage::caches::CacheStats;
 use crate::storage::store::{Histogram, Operation, Operations, StoreStatistics};
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
 /// Looks that are kept. The recent operations are those since the oldest of them.
 const LOOKS: usize = 2;
 
 /// Earlier looks at the counters.
 #[derive(Debug, Default)]
-pub(super) struct Recent(Mutex<VecDeque<Look>>);
+pub(super) struct Recent(Mutex<rank::RecentStatistics, VecDeque<Look>>);
 
 /// The counters at one moment.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Recent {
         histograms: Vec<Histograms>,
         blocks: CacheStats,
     ) {
-        let mut looks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looks = self.0.lock();
         looks.truncate(LOOKS - 1);
         looks.push_front(Look { families, histograms, blocks });
     }
@@ -70,20 +70,20 @@ impl Recent {
     /// How long the operations of the column family had taken at the oldest look; all is new
     /// before the first.
     pub(super) fn earlier_histograms(&self, family: FamilyId) -> Histograms {
-        let looks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let looks = self.0.lock();
         let found = looks.back().and_then(|look| look.histograms.get(family.0 as usize));
         found.cloned().unwrap_or_default()
     }
 
     /// The column family at the oldest look; `None` before the first.
     pub(super) fn earlier(&self, family: FamilyId) -> Option<StoreStatistics> {
-        let looks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let looks = self.0.lock();
         looks.back()?.families.get(family.0 as usize).cloned()
     }
 
     /// The block cache at the oldest look.
     pub(super) fn earlier_blocks(&self) -> CacheStats {
-        let looks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let looks = self.0.lock();
         looks.back().map(|look| look.blocks).unwrap_or_default()
     }
 }

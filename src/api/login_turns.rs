@@ -1,8 +1,9 @@
 //! Logins of one address, one at a time, with a pause after each that failed.
 
+use crate::base::lock::{Mutex, rank};
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 
@@ -21,7 +22,7 @@ const MOST_IDLE: usize = 1024;
 #[derive(Debug, Default)]
 pub(super) struct LoginTurns {
     /// By address, locked by the login under way. Lock: held for a lookup only.
-    turns: Mutex<HashMap<IpAddr, Arc<tokio::sync::Mutex<()>>>>,
+    turns: Mutex<rank::LoginTurns, HashMap<IpAddr, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 /// The turn of one login. The next one of its address waits until it is dropped.
@@ -32,7 +33,7 @@ impl LoginTurns {
     /// Waits for the turn of an address, without a thread; `None` if that takes too long.
     pub(super) async fn wait(&self, address: IpAddr) -> Option<Turn> {
         let turn = {
-            let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut turns = self.turns.lock();
             if turns.len() >= MOST_IDLE {
                 turns.retain(|_, turn| Arc::strong_count(turn) > 1);
             }
@@ -113,6 +114,6 @@ mod tests {
         for address in 0..10_000u32 {
             drop(turns.wait(std::net::Ipv4Addr::from_bits(address).into()).await);
         }
-        assert!(turns.turns.lock().unwrap().len() <= MOST_IDLE);
+        assert!(turns.turns.lock().len() <= MOST_IDLE);
     }
 }

@@ -1,8 +1,9 @@
 //! Memory that many holders share: each takes some of it, and is refused when it is used up.
 
+use crate::base::lock::{Mutex, rank};
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -35,7 +36,7 @@ struct Loan {
     own: usize,
     lent: AtomicUsize,
     /// Held while the lender changes its size.
-    changes: Mutex<()>,
+    changes: Mutex<rank::BudgetLoan, ()>,
 }
 
 /// What a part is a part of.
@@ -149,7 +150,7 @@ impl Budget {
         if wanted() == lent.load(Ordering::Relaxed) {
             return;
         }
-        let _changing = changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changing = changes.lock();
         let bytes = wanted();
         if lent.swap(bytes, Ordering::Relaxed) != bytes {
             lender.lend(bytes);

@@ -1,10 +1,11 @@
 //! Log lines that a client or a peer can cause: clear, and never more than a few.
 
 use super::clock::Clock;
+use crate::base::lock::{Mutex, rank};
 use log::Level;
 use std::collections::BTreeMap;
 use std::fmt::Arguments;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Most subjects that are remembered. Lines about others have only the limit for all.
@@ -21,7 +22,7 @@ pub struct LimitedLog<S> {
     clock: Arc<dyn Clock>,
     /// The limit for one subject.
     limit: Limit,
-    allowances: Mutex<Allowances<S>>,
+    allowances: Mutex<rank::LogLimits, Allowances<S>>,
 }
 
 /// The number of lines that may be written at once, and the time until one more may be.
@@ -86,7 +87,7 @@ impl<S: Ord> LimitedLog<S> {
     /// The number of lines that were left out before this one; `None` if it is to be as well.
     fn due(&self, about: S) -> Option<u64> {
         let now = self.clock.monotonic();
-        let mut allowances = self.allowances.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut allowances = self.allowances.lock();
         let Allowances { by_subject, of_all, tidy_at } = &mut *allowances;
         if by_subject.len() >= MOST_SUBJECTS && now >= *tidy_at {
             by_subject.retain(|_, allowance| allowance.full_at > now);
@@ -150,7 +151,7 @@ mod tests {
         let (clock, log) = limited(1);
         let lines = || (0..100_000).filter(|subject| log.due(*subject).is_some()).count();
         assert_eq!(lines(), OF_ALL.burst as usize);
-        assert!(log.allowances.lock().unwrap().by_subject.len() <= MOST_SUBJECTS);
+        assert!(log.allowances.lock().by_subject.len() <= MOST_SUBJECTS);
         clock.advance(OF_ALL.interval * 10);
         assert_eq!(lines(), 10);
     }

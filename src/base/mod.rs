@@ -9,6 +9,7 @@ pub mod fs;
 pub mod intake;
 pub mod java;
 pub mod limited_log;
+pub mod lock;
 pub mod machine;
 pub mod seats;
 pub mod shared_bytes;

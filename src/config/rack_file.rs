@@ -1,11 +1,12 @@
 //! The file of `PropertyFileEndPointSnitch`, read at start and again when it has changed.
 
 use super::java_properties::{self, JavaPropertiesError, MAX_FILE_BYTES};
+use crate::base::lock::{Mutex, rank};
 use crate::ring::{RackFile, Racks};
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// Why a rack file cannot be used.
@@ -35,7 +36,7 @@ pub struct RackFileSource {
     path: PathBuf,
     racks: Arc<Racks>,
     /// How the file looked when it was read last. Lock: also held while it is read.
-    seen: Mutex<Option<Look>>,
+    seen: Mutex<rank::RackFile, Option<Look>>,
 }
 
 /// By what a change of a file is noticed.
@@ -68,14 +69,14 @@ impl RackFileSource {
     /// Reads the file again. Returns whether it says anything new. A file that is gone or cannot
     /// be used leaves the earlier one in force.
     pub fn reload(&self) -> Result<bool, RackFileError> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         self.reload_as(&mut seen, look(&self.path))
     }
 
     /// Reads the file again if it looks changed. Returns whether it says anything new. To be
     /// called now and then; what is wrong with the file goes to the log once for each change.
     pub fn reload_if_changed(&self) -> bool {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         let now = look(&self.path);
         if *seen == now {
             return false;

@@ -1,16 +1,17 @@
 //! Several futures at once, on one task.
 
+use crate::base::lock::{Mutex, rank};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 /// Which futures want to be polled. Only those are: there may be thousands, all of which wait for
 /// other nodes.
 struct Woken {
-    numbers: Mutex<Vec<usize>>,
+    numbers: Mutex<rank::Wakers, Vec<usize>>,
     /// Wakes the task.
-    task: Mutex<Waker>,
+    task: Mutex<rank::Wakers, Waker>,
 }
 
 /// Wakes one future.
@@ -27,8 +28,10 @@ impl Wake for Slot {
 
     fn wake_by_ref(self: &Arc<Self>) {
         if !self.is_woken.swap(true, Ordering::AcqRel) {
-            lock(&self.woken.numbers).push(self.number);
-            lock(&self.woken.task).wake_by_ref();
+            self.woken.numbers.lock().push(self.number);
+            // Not under the lock: the task may be one of several as well.
+            let task = self.woken.task.lock().clone();
+            task.wake();
         }
     }
 }
@@ -52,10 +55,10 @@ pub(super) async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::O
     let mut running: Vec<Option<Running<F>>> = futures.enumerate().map(begin).collect();
     let mut results: Vec<Option<F::Output>> = running.iter().map(|_| None).collect();
     let mut left = running.len();
-    lock(&woken.numbers).extend(0..left);
+    woken.numbers.lock().extend(0..left);
     std::future::poll_fn(|context| {
-        lock(&woken.task).clone_from(context.waker());
-        let numbers = std::mem::take(&mut *lock(&woken.numbers));
+        woken.task.lock().clone_from(context.waker());
+        let numbers = std::mem::take(&mut *woken.numbers.lock());
         for number in numbers {
             let Some(Running { future, slot, waker }) = &mut running[number] else { continue };
             slot.is_woken.store(false, Ordering::Release);
@@ -69,11 +72,6 @@ pub(super) async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::O
     })
     .await;
     results.into_iter().flatten().collect()
-}
-
-/// What is guarded here is never left half changed, so a panic elsewhere does not matter.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use super::own_reads::poll_once;
 use super::own_writes::OwnWrites;
 use super::unacknowledged::{MAX_UNACKNOWLEDGED, Unacknowledged};
 use super::view::{Peers, View};
+use crate::base::lock::{Mutex, RwLock, rank};
 use crate::model::mutation::RowMutation;
 use crate::model::schema::{FamilyId, Schema};
 use crate::net::messenger::Messenger;
@@ -17,7 +18,7 @@ use std::net::IpAddr;
 use std::num::NonZero;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -82,9 +83,9 @@ pub struct Coordinator {
     /// By number of column family, so that the hot path looks no name up.
     families: Vec<FamilyReads>,
     /// Replaced as a whole when the ring changes.
-    view: RwLock<Arc<View>>,
+    view: RwLock<rank::RingView, Arc<View>>,
     /// The writes of former views that may be under way.
-    former_writes: Mutex<Vec<Weak<()>>>,
+    former_writes: Mutex<rank::RingView, Vec<Weak<()>>>,
     pub(super) local: IpAddr,
     pub(super) rpc_timeout: Duration,
     pub(super) replica: Arc<Replica>,
@@ -236,10 +237,10 @@ impl Coordinator {
         let placements = self.placements.iter().map(|(_, placement)| placement);
         let dynamic_snitch = self.latencies.dynamic_snitch().cloned();
         let view = View::new(Arc::new(ring), placements, peers, self.local, dynamic_snitch);
-        let mut current = self.view.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.view.write();
         let former = std::mem::replace(&mut *current, Arc::new(view));
         drop(current);
-        let mut writes = self.former_writes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writes = self.former_writes.lock();
         writes.retain(|writes| writes.strong_count() > 0);
         writes.push(Arc::downgrade(&former.writes));
     }
@@ -247,7 +248,7 @@ impl Coordinator {
     /// Whether no write is under way any more that began before the ring was set last: all were
     /// acknowledged by all their replicas, or have been given up and have become hints.
     pub fn is_quiet(&self) -> bool {
-        let mut writes = self.former_writes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writes = self.former_writes.lock();
         writes.retain(|writes| writes.strong_count() > 0);
         writes.is_empty()
     }
@@ -320,7 +321,7 @@ impl Coordinator {
     }
 
     pub(super) fn view(&self) -> Arc<View> {
-        Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.view.read())
     }
 
     /// The number of the keyspace of a column family; `None` if each node keeps it for itself.

@@ -7,6 +7,7 @@ use super::requirement::Requirement;
 use super::row_read::Resolved;
 use super::view::{Endpoints, ReadReplicas, View};
 use super::write_request::Acknowledgements;
+use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::model::cell::Cell;
 use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
@@ -16,8 +17,8 @@ use crate::net::{Verb, bodies};
 use crate::replica::ReplicaError;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
@@ -31,7 +32,7 @@ struct RepairRequest {
     requirement: Requirement,
     /// All who may come to count.
     endpoints: Endpoints,
-    state: Mutex<RepairState>,
+    state: Mutex<rank::Request, RepairState>,
 }
 
 #[derive(Debug)]
@@ -84,7 +85,7 @@ impl RepairRequest {
     }
 
     fn lock(&self) -> MutexGuard<'_, RepairState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -1,10 +1,10 @@
 //! How much of what was written other nodes have not acknowledged yet.
 
+use crate::base::lock::{RwLock, rank};
 use crate::model::mutation::RowMutation;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{PoisonError, RwLock};
 
 /// Bytes of mutations for one node that may wait for its acknowledgement. They are kept in memory,
 /// since they become hints when the time is over: without a bound a silent node would cost as much
@@ -23,7 +23,7 @@ const CELL_OVERHEAD: usize = 48;
 pub(super) struct Unacknowledged {
     limit: usize,
     /// Of each node to which anything was sent: as many as the ring has.
-    nodes: RwLock<BTreeMap<IpAddr, AtomicUsize>>,
+    nodes: RwLock<rank::Unacknowledged, BTreeMap<IpAddr, AtomicUsize>>,
 }
 
 impl Unacknowledged {
@@ -40,16 +40,16 @@ impl Unacknowledged {
         let add = |count: &AtomicUsize| {
             count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
         };
-        let known = self.nodes.read().unwrap_or_else(PoisonError::into_inner).get(&node).map(add);
+        let known = self.nodes.read().get(&node).map(add);
         known.unwrap_or_else(|| {
-            let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
+            let mut nodes = self.nodes.write();
             add(nodes.entry(node).or_default())
         })
     }
 
     /// A mutation that was counted waits no more.
     pub(super) fn settle(&self, node: IpAddr, mutation: &RowMutation) {
-        let nodes = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
+        let nodes = self.nodes.read();
         if let Some(count) = nodes.get(&node) {
             count.fetch_sub(cost(mutation), Ordering::Relaxed);
         }

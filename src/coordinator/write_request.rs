@@ -4,11 +4,12 @@ use super::hinting::Hinting;
 use super::requirement::Requirement;
 use super::unacknowledged::Unacknowledged;
 use super::view::Endpoints;
+use crate::base::lock::{Mutex, rank};
 use crate::model::mutation::RowMutation;
 use crate::net::messenger::Replies;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -57,7 +58,7 @@ pub(super) struct WriteRequest {
     /// Shows that it is under way, to who waits for the writes of a ring that was.
     #[expect(dead_code, reason = "that it lives is what it is for")]
     under_way: Arc<()>,
-    state: Mutex<State>,
+    state: Mutex<rank::Request, State>,
 }
 
 struct State {
@@ -112,7 +113,7 @@ impl WriteRequest {
     }
 
     fn update(&self, change: impl FnOnce(&mut State)) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         change(&mut state);
         if state.unmet == 0
             && let Some(done) = state.done.take()

@@ -5,8 +5,9 @@ use super::message::Header;
 use super::messenger::{BodyTooLarge, Messenger, Replies, Request};
 use super::verb::Verb;
 use crate::base::java::TooLong;
+use crate::base::lock::{Mutex, rank};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -70,14 +71,14 @@ impl Caller {
 
 /// Hands the first answer over.
 #[derive(Debug)]
-struct Answer(Mutex<Option<oneshot::Sender<Answered>>>);
+struct Answer(Mutex<rank::Call, Option<oneshot::Sender<Answered>>>);
 
 /// The body of an answer, or why there is none.
 type Answered = Result<Vec<u8>, CallError>;
 
 impl Answer {
     fn give(&self, answer: Answered) {
-        let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let sender = self.0.lock().take();
         if let Some(sender) = sender {
             // Who has called may have given up.
             let _ = sender.send(answer);

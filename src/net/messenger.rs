@@ -12,12 +12,13 @@ use super::{LOG_BURST, LOG_INTERVAL};
 use crate::base::clock::Clock;
 use crate::base::java::TooLong;
 use crate::base::limited_log::LimitedLog;
+use crate::base::lock::{Mutex, MutexGuard, rank};
 use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Who waits for the replies to a request.
@@ -75,7 +76,7 @@ pub struct Messenger {
     transport: Arc<dyn Transport>,
     reporter: LimitedLog<IpAddr>,
     next_id: AtomicU64,
-    shards: [Mutex<Shard>; SHARDS],
+    shards: [Mutex<rank::Replies, Shard>; SHARDS],
 }
 
 /// Requests that are under way.
@@ -243,7 +244,7 @@ impl Messenger {
     fn expire_until(&self, now: Duration) {
         for shard in &self.shards {
             let mut expired = Vec::new();
-            let mut guard = lock(shard);
+            let mut guard = shard.lock();
             while let Some((_, id)) = guard.deadlines.pop_front_if(|(at, _)| *at <= now) {
                 expired.extend(guard.by_id.remove(&id));
             }
@@ -274,12 +275,12 @@ impl Messenger {
 
     /// How many requests are under way.
     pub fn pending(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).by_id.len()).sum()
+        self.shards.iter().map(|shard| shard.lock().by_id.len()).sum()
     }
 
     /// How many replies came in time, since the start.
     pub fn answers(&self) -> u64 {
-        self.shards.iter().map(|shard| lock(shard).answers).sum()
+        self.shards.iter().map(|shard| shard.lock().answers).sum()
     }
 
     /// How long replies are waited for.
@@ -304,11 +305,6 @@ impl Messenger {
     }
 
     fn shard(&self, id: u64) -> MutexGuard<'_, Shard> {
-        lock(&self.shards[(id % SHARDS as u64) as usize])
+        self.shards[(id % SHARDS as u64) as usize].lock()
     }
-}
-
-/// What is guarded here is never left half changed, so a panic elsewhere does not matter.
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,6 +4,7 @@ mod delivery;
 mod places;
 
 use self::delivery::{Delivery, Ended};
+use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::model::schema::{FamilyId, Schema};
 use crate::net::messenger::Messenger;
 use crate::replica::{Blocking, HintStore};
@@ -11,7 +12,7 @@ use crate::ring::TokenMetadata;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -46,7 +47,7 @@ pub struct HandoffOptions {
 #[derive(Debug)]
 pub struct Handoff {
     options: HandoffOptions,
-    state: Mutex<State>,
+    state: Mutex<rank::HintDelivery, State>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -229,7 +230,7 @@ impl Handoff {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

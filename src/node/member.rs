@@ -23,6 +23,7 @@ use known::Gossip;
 use super::handoff::{Handoff, HandoffOptions, HandoffState};
 use crate::base::clock::Clock;
 use crate::base::limited_log::LimitedLog;
+use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::coordinator::{Coordinator, CoordinatorOptions, Hinting, Peers, ReadOptions};
 use crate::gossip::{
     EXTENSIONS_STATE, Effects, GOSSIP_INTERVAL, GossipEvent, GossipMessage, Gossiper, LOAD_STATE,
@@ -43,7 +44,7 @@ use crate::storage::system::{self, IdentityError};
 use log::Level;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -134,9 +135,9 @@ pub struct Member {
     blocking: Blocking,
     /// The time of what was noted last of the ring, in milliseconds since 1970. Held while notes
     /// are written, so that they keep their order, and taken before that of gossip.
-    last_note: Mutex<u64>,
+    last_note: Mutex<rank::RingNotes, u64>,
     /// One lock for all, held while a message is worked on; nothing waits under it.
-    gossip: Mutex<Gossip>,
+    gossip: Mutex<rank::Gossip, Gossip>,
 }
 
 impl Member {
@@ -584,7 +585,7 @@ impl Member {
         if !is_any {
             return;
         }
-        let mut last = self.last_note.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last_note.lock();
         let notes = std::mem::take(&mut self.lock().notes);
         // A ring that is saved without a node does not say who has taken its place: that comes
         // first.
@@ -704,7 +705,7 @@ impl Member {
     }
 
     fn lock(&self) -> MutexGuard<'_, Gossip> {
-        self.gossip.lock().unwrap_or_else(PoisonError::into_inner)
+        self.gossip.lock()
     }
 }
 

@@ -12,6 +12,7 @@ use super::progress::Progress;
 use super::throttle::Throttle;
 use super::traffic::{Stream, Traffic};
 use crate::base::clock::Clock;
+use crate::base::lock::{Mutex, rank};
 use crate::model::key::RowKey;
 use crate::model::position::RowPosition;
 use crate::model::schema::FamilyId;
@@ -25,7 +26,7 @@ use crate::storage::engine::{Ingest, IngestError};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Bytes that are asked for at a time, at first.
@@ -143,10 +144,10 @@ impl Fetcher {
         let of_originals = by_source(wanted, &look);
         progress.expect(lanes.iter().map(|lane| lane.units.len()).sum());
         progress.expect(of_originals.values().map(BTreeMap::len).sum());
-        let waiting = Mutex::new(VecDeque::from(lanes));
-        let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        let originals = Mutex::new(of_originals);
-        let next_original = || originals.lock().unwrap_or_else(PoisonError::into_inner).pop_first();
+        let waiting = Mutex::<rank::RepairProgress, _>::new(VecDeque::from(lanes));
+        let next = || waiting.lock().pop_front();
+        let originals = Mutex::<rank::RepairProgress, _>::new(of_originals);
+        let next_original = || originals.lock().pop_first();
         let work = async || {
             while let Some(lane) = next() {
                 self.fetch_lane(lane, host, progress).await?;

@@ -3,9 +3,10 @@
 use super::anti_entropy::{FamilyRepair, Hashing, RowsHashed};
 use super::progress::Fetched;
 use super::transition::HandOver;
+use crate::base::lock::{Mutex, MutexGuard, rank};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What an operator may want.
@@ -57,7 +58,7 @@ pub(super) struct Operation {
     pub(super) hand_over: Arc<HandOver>,
     /// How far replicas are with hashes that it asked for.
     pub(super) hashing: Arc<Hashing>,
-    state: Mutex<State>,
+    state: Mutex<rank::Operation, State>,
 }
 
 #[derive(Debug)]
@@ -129,6 +130,6 @@ impl Operation {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }

@@ -21,6 +21,7 @@ use super::throttle::Throttle;
 use super::traffic::Stream;
 use super::transition::Steps;
 use crate::base::clock::Clock;
+use crate::base::lock::{Mutex, rank};
 use crate::gossip::NodePlace;
 use crate::model::schema::FamilyId;
 use crate::net::IncomingFile;
@@ -32,7 +33,7 @@ use crate::ring::{ReplicaPlacement, Token, TokenMetadata};
 use crate::storage::Storage;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// What operations work with.
 #[derive(Debug)]
@@ -102,7 +103,7 @@ pub struct Operations {
     anti_entropy: Arc<AntiEntropy>,
     originals: Arc<Originals>,
     /// The last one that was begun.
-    last: Mutex<Option<Arc<Operation>>>,
+    last: Mutex<rank::LastOperation, Option<Arc<Operation>>>,
 }
 
 impl Operations {
@@ -209,13 +210,13 @@ impl Operations {
 
     /// The operation that was begun last.
     pub fn report(&self) -> Option<OperationReport> {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.last.lock();
         last.as_ref().map(|operation| operation.report(self.clock.monotonic()))
     }
 
     /// What the node is about, and which data move between it and others.
     pub fn streams(&self, host: &dyn Host) -> StreamsNow {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let last = self.last.lock().clone();
         let running = last.filter(|operation| operation.is_running());
         let mode = match running {
             Some(operation) => operation.report(self.clock.monotonic()).mode,
@@ -278,7 +279,7 @@ impl Operations {
 
     /// Makes a new operation the last one.
     fn enlist(&self, kind: OperationKind) -> Result<Arc<Operation>, OperationError> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         if let Some(running) = last.as_ref().filter(|last| last.is_running()) {
             return Err(OperationError::Busy(running.kind.name()));
         }

@@ -6,12 +6,13 @@ use super::fetch::{FetchError, Fetcher};
 use super::host::Host;
 use super::progress::Progress;
 use crate::base::clock::Clock;
+use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::model::key::RowKey;
 use crate::model::schema::FamilyId;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -23,7 +24,7 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 pub(super) struct Orders {
     clock: Arc<dyn Clock>,
-    by_number: Mutex<BTreeMap<u64, Order>>,
+    by_number: Mutex<rank::RepairProgress, BTreeMap<u64, Order>>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -169,6 +170,6 @@ impl Orders {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Order>> {
-        self.by_number.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_number.lock()
     }
 }

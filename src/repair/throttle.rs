@@ -1,7 +1,8 @@
 //! Keeps what is fetched from other nodes from taking the network and their disks for itself.
 
 use crate::base::clock::Clock;
-use std::sync::{Arc, Mutex, PoisonError};
+use crate::base::lock::{Mutex, rank};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Holds all fetching of a node together to a number of bytes per second
@@ -12,7 +13,7 @@ pub(super) struct Throttle {
     /// `None` for no limit.
     bytes_per_second: Option<u64>,
     /// When all that has come would have come at that pace, on the monotonic clock.
-    due: Mutex<Duration>,
+    due: Mutex<rank::Throttle, Duration>,
 }
 
 impl Throttle {
@@ -32,7 +33,7 @@ impl Throttle {
     fn pause(&self, bytes: usize) -> Duration {
         let Some(rate) = self.bytes_per_second else { return Duration::ZERO };
         let now = self.clock.monotonic();
-        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut due = self.due.lock();
         *due = (*due).max(now) + Duration::from_secs_f64(bytes as f64 / rate as f64);
         due.saturating_sub(now)
     }

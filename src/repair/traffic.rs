@@ -1,10 +1,11 @@
 //! Which data move between this node and others, for operators.
 
 use crate::base::clock::Clock;
+use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::model::schema::FamilyId;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A stream of which nothing was heard for so long is over.
@@ -25,9 +26,11 @@ pub struct Stream {
 #[derive(Debug)]
 pub(super) struct Traffic {
     clock: Arc<dyn Clock>,
-    /// Bytes, and when there were some last.
-    streams: Mutex<BTreeMap<(IpAddr, FamilyId), (u64, Duration)>>,
+    streams: Mutex<rank::RepairProgress, Streams>,
 }
+
+/// Bytes, and when there were some last.
+type Streams = BTreeMap<(IpAddr, FamilyId), (u64, Duration)>;
 
 impl Traffic {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
@@ -52,11 +55,8 @@ impl Traffic {
         streams.iter().map(stream).collect()
     }
 
-    fn current(
-        &self,
-        now: Duration,
-    ) -> MutexGuard<'_, BTreeMap<(IpAddr, FamilyId), (u64, Duration)>> {
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+    fn current(&self, now: Duration) -> MutexGuard<'_, Streams> {
+        let mut streams = self.streams.lock();
         streams.retain(|_, (_, last)| now.saturating_sub(*last) < OVER_AFTER);
         streams
     }

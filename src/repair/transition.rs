@@ -20,12 +20,13 @@ use super::host::{Announced, Host, Place, RingLook};
 use super::original::{Load, PushError, is_pushed};
 use super::plan;
 use super::progress::{Fetched, Progress};
+use crate::base::lock::{Mutex, rank};
 use crate::gossip::RING_DELAY;
 use crate::net::caller::Caller;
 use crate::ring::{Partitioner, ReplicaPlacement, Token, TokenMetadata, TokenRange};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -47,7 +48,7 @@ pub(super) struct Steps {
     pub(super) placements: BTreeMap<String, ReplicaPlacement>,
     pub(super) caller: Caller,
     pub(super) fetcher: Arc<Fetcher>,
-    pub(super) rng: Mutex<fastrand::Rng>,
+    pub(super) rng: Mutex<rank::Random, fastrand::Rng>,
 }
 
 /// What each node collects that becomes a replica.
@@ -101,27 +102,26 @@ impl Audience {
 /// How far each node is that collects data.
 #[derive(Debug, Default)]
 pub(super) struct HandOver {
-    heirs: Mutex<BTreeMap<IpAddr, Arc<Progress>>>,
-    others: Mutex<BTreeMap<IpAddr, Fetched>>,
+    heirs: Mutex<rank::RepairProgress, BTreeMap<IpAddr, Arc<Progress>>>,
+    others: Mutex<rank::RepairProgress, BTreeMap<IpAddr, Fetched>>,
 }
 
 impl HandOver {
     /// By the node that collects.
     pub(super) fn now(&self) -> BTreeMap<IpAddr, Fetched> {
-        let own = self.heirs.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all: BTreeMap<IpAddr, Fetched> =
-            own.iter().map(|(heir, progress)| (*heir, progress.now())).collect();
-        all.extend(self.others.lock().unwrap_or_else(PoisonError::into_inner).iter());
+            self.heirs.lock().iter().map(|(heir, progress)| (*heir, progress.now())).collect();
+        all.extend(self.others.lock().iter());
         all
     }
 
     fn own(&self, local: IpAddr) -> Arc<Progress> {
-        let mut heirs = self.heirs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut heirs = self.heirs.lock();
         Arc::clone(heirs.entry(local).or_default())
     }
 
     fn note(&self, heir: IpAddr, fetched: Fetched) {
-        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut others = self.others.lock();
         others.insert(heir, fetched);
     }
 }
@@ -185,7 +185,7 @@ impl Steps {
 
     /// A token of a node that does not care which.
     pub(super) fn random_token(&self) -> Token {
-        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rng = self.rng.lock();
         self.partitioner.random_token(&mut rng)
     }
 
@@ -294,7 +294,7 @@ impl Steps {
         ranges: Vec<WantedRange>,
         progress: &HandOver,
     ) -> Result<(), OperationError> {
-        let order = self.rng.lock().unwrap_or_else(PoisonError::into_inner).u64(..);
+        let order = self.rng.lock().u64(..);
         let collect = Collect { order, ranges };
         let mut heard = Instant::now();
         let mut is_known = false;

@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use crate::base::lock::{Condvar, Mutex, rank};
 use crate::base::machine::{set_thread_niceness, thread_niceness};
 
 /// Jobs that may wait for each thread of a pool. Whoever has one more waits until there is room,
@@ -70,12 +71,12 @@ pub struct WorkerPool {
     room: Arc<Semaphore>,
     /// Those for whose job there is no room yet.
     without_room: Waiters,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<rank::Threads, Vec<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
 struct Queue {
-    state: Mutex<QueueState>,
+    state: Mutex<rank::ReplicaJobs, QueueState>,
     changed: Condvar,
 }
 
@@ -114,7 +115,7 @@ impl WorkerPool {
                 }
                 queue.work(name);
             })?;
-            lock(&pool.threads).push(thread);
+            pool.threads.lock().push(thread);
         }
         Ok(pool)
     }
@@ -155,7 +156,7 @@ impl WorkerPool {
 
     /// What it does now.
     pub fn load(&self) -> PoolLoad {
-        let state = lock(&self.queue.state);
+        let state = self.queue.state.lock();
         let waiting = state.jobs.len() + self.without_room.count();
         PoolLoad { active: state.active, waiting }
     }
@@ -164,7 +165,7 @@ impl WorkerPool {
     pub fn shutdown(&self) {
         self.room.close();
         self.queue.close();
-        let threads = std::mem::take(&mut *lock(&self.threads));
+        let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
             if thread.join().is_err() {
                 log::error!("a thread of the pool {} panicked outside of a job", self.name);
@@ -191,7 +192,7 @@ impl fmt::Debug for WorkerPool {
 
 impl Queue {
     fn push(&self, job: Job) -> Result<(), Abandoned> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.closed {
             return Err(Abandoned);
         }
@@ -202,14 +203,14 @@ impl Queue {
     }
 
     fn close(&self) {
-        lock(&self.state).closed = true;
+        self.state.lock().closed = true;
         self.changed.notify_all();
     }
 
     /// The next job, for a thread that has ended one or begins; `None` when there are none and none
     /// will come.
     fn next(&self, has_ended: bool) -> Option<Job> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.active -= usize::from(has_ended);
         loop {
             if let Some(job) = state.jobs.pop_front() {
@@ -219,7 +220,7 @@ impl Queue {
             if state.closed {
                 return None;
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut state);
         }
     }
 
@@ -234,11 +235,6 @@ impl Queue {
             }
         }
     }
-}
-
-/// What is guarded here is never left half changed, so a panic elsewhere does not matter.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -322,10 +318,10 @@ mod tests {
         let pool = WorkerPool::start("test", 1, 0).unwrap();
         let (go_on, gate) = mpsc::channel::<()>();
         let first = pool.ask(move || gate.recv().unwrap()).await.unwrap();
-        let done = Arc::new(Mutex::new(Vec::new()));
+        let done = Arc::new(std::sync::Mutex::new(Vec::new()));
         let note = |name: &'static str| {
             let done = Arc::clone(&done);
-            move || lock(&done).push(name)
+            move || done.lock().unwrap().push(name)
         };
         drop(pool.ask(note("a read that was given up")).await.unwrap());
         drop(pool.submit(note("a write that was given up")).await.unwrap());
@@ -333,7 +329,7 @@ mod tests {
         go_on.send(()).unwrap();
         first.await.unwrap();
         last.await.unwrap();
-        assert_eq!(*lock(&done), ["a write that was given up", "a read"]);
+        assert_eq!(*done.lock().unwrap(), ["a write that was given up", "a read"]);
     }
 
     #[tokio::test]

@@ -5,10 +5,11 @@
 //! answers; so one for all keyspaces is the same.
 
 use super::snitch::Topology;
+use crate::base::lock::{Mutex, RwLock, rank};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 /// Answers of one endpoint that count: the last ones.
@@ -31,12 +32,12 @@ const SENTINEL_MILLIS: f64 = 0.0001;
 /// a pointer; the scores, likewise; the time of the last forgetting, held during an update.
 #[derive(Debug, Default)]
 pub struct DynamicSnitch {
-    windows: RwLock<Arc<BTreeMap<IpAddr, Arc<Window>>>>,
-    scores: RwLock<Arc<BTreeMap<IpAddr, f64>>>,
+    windows: RwLock<rank::SnitchWindows, Arc<BTreeMap<IpAddr, Arc<Window>>>>,
+    scores: RwLock<rank::SnitchScores, Arc<BTreeMap<IpAddr, f64>>>,
     /// How many answers have been recorded since the last update.
     recorded: AtomicUsize,
     /// When everything was forgotten last; before the first update `None`.
-    forgotten: Mutex<Option<Duration>>,
+    forgotten: Mutex<rank::SnitchUpdate, Option<Duration>>,
 }
 
 /// The last answers of an endpoint.
@@ -59,7 +60,7 @@ impl DynamicSnitch {
             return;
         }
         self.recorded.fetch_add(1, Ordering::Relaxed);
-        let windows = Arc::clone(&self.windows.read().unwrap_or_else(PoisonError::into_inner));
+        let windows = Arc::clone(&self.windows.read());
         match windows.get(&endpoint) {
             Some(window) => window.push(latency),
             None => self.new_window(endpoint).push(latency),
@@ -69,9 +70,9 @@ impl DynamicSnitch {
     /// Computes the scores from what has been recorded, and forgets everything when it is time.
     /// `now` is a monotonic time.
     pub fn update(&self, now: Duration) {
-        let mut forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut forgotten = self.forgotten.lock();
         let since = now.saturating_sub(*forgotten.get_or_insert(now));
-        let mut windows = self.windows.write().unwrap_or_else(PoisonError::into_inner);
+        let mut windows = self.windows.write();
         if since >= FORGOTTEN_AFTER {
             *forgotten = Some(now);
             *windows = Arc::default();
@@ -81,13 +82,13 @@ impl DynamicSnitch {
         let score =
             |(&endpoint, window): (&IpAddr, &Arc<Window>)| Some((endpoint, window.score()?));
         let scores: BTreeMap<IpAddr, f64> = known.iter().filter_map(score).collect();
-        *self.scores.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(scores);
+        *self.scores.write() = Arc::new(scores);
         self.recorded.store(0, Ordering::Relaxed);
     }
 
     /// The scores of the last update; the least is the best.
     pub fn scores(&self) -> Arc<BTreeMap<IpAddr, f64>> {
-        Arc::clone(&self.scores.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.scores.read())
     }
 
     /// Sorts endpoints as the wrapped snitch does, then those that have a score by it. The others
@@ -108,13 +109,13 @@ impl DynamicSnitch {
     /// What is known of an endpoint, in no particular order: the operation `dumpTimings` of the
     /// original.
     pub fn latencies(&self, endpoint: IpAddr) -> Vec<Duration> {
-        let windows = Arc::clone(&self.windows.read().unwrap_or_else(PoisonError::into_inner));
+        let windows = Arc::clone(&self.windows.read());
         let micros = windows.get(&endpoint).into_iter().flat_map(|window| window.micros());
         micros.map(|micros| Duration::from_micros(micros.into())).collect()
     }
 
     fn new_window(&self, endpoint: IpAddr) -> Arc<Window> {
-        let mut windows = self.windows.write().unwrap_or_else(PoisonError::into_inner);
+        let mut windows = self.windows.write();
         let window = Arc::make_mut(&mut windows).entry(endpoint).or_default();
         Arc::clone(window)
     }

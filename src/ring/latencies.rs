@@ -1,7 +1,7 @@
 //! How long answers took lately, as a histogram that percentiles can be read from.
 
+use crate::base::lock::{Mutex, rank};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Buckets for each doubling, as a power of two: a percentile is right within an eighth.
@@ -23,7 +23,7 @@ pub struct RecentLatencies {
     buckets: [AtomicU32; BUCKETS],
     /// When the counts were halved last; `None` before the first look at the time. Lock: held
     /// while they are halved.
-    halved: Mutex<Option<Duration>>,
+    halved: Mutex<rank::LatencyDecay, Option<Duration>>,
 }
 
 impl RecentLatencies {
@@ -37,7 +37,7 @@ impl RecentLatencies {
     /// Lets earlier answers count less, by the time that has passed since the last call. `now` is
     /// a monotonic time. To be called every few seconds.
     pub fn decay(&self, now: Duration) {
-        let mut halved = self.halved.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut halved = self.halved.lock();
         let last = halved.get_or_insert(now);
         let times = now.saturating_sub(*last).as_nanos() / HALF_LIFE.as_nanos();
         let times = u32::try_from(times).unwrap_or(u32::MAX);

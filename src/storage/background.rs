@@ -7,9 +7,9 @@
 //! is written waits until that is done.
 
 use crate::base::events::FlushCause;
+use crate::base::lock::{Condvar, Mutex, MutexGuard, rank};
 use crate::model::schema::FamilyId;
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// What the flush thread is asked for.
@@ -60,7 +60,7 @@ pub enum Next {
 /// Work that waits for a thread.
 #[derive(Debug, Default)]
 pub struct WorkQueue {
-    state: Mutex<State>,
+    state: Mutex<rank::FlushQueue, State>,
     changed: Condvar,
 }
 
@@ -164,12 +164,10 @@ impl WorkQueue {
     pub fn next(&self, patience: Duration) -> Next {
         let mut state = self.lock();
         if !state.has_free() && !state.closed {
-            let (mut waited, timeout) =
-                self.changed.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner);
-            if timeout.timed_out() {
-                waited.retry();
+            let is_notified = self.changed.wait_for(&mut state, patience);
+            if !is_notified {
+                state.retry();
             }
-            state = waited;
         }
         if state.closed {
             return Next::Closed;
@@ -215,7 +213,7 @@ impl WorkQueue {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

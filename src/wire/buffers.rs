@@ -1,8 +1,9 @@
 //! Memory for bytes under way. Connections hold it only while there are any.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use crate::base::intake::{Intake, Unfinished};
+use crate::base::lock::{Mutex, rank};
 
 /// Capacity of a buffer of the pool: what one read takes at most from a connection at rest.
 const BUFFER_BYTES: usize = 16 << 10;
@@ -19,13 +20,13 @@ const SMALL_BYTES: usize = 4 << 10;
 /// Buffers of one worker. The lock is never contended: only the worker's own tasks take it.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
-    free: Mutex<Vec<Vec<u8>>>,
+    free: Mutex<rank::WireBuffers, Vec<Vec<u8>>>,
 }
 
 impl Pool {
     /// An empty buffer.
     pub(super) fn take(&self) -> Vec<u8> {
-        let free = self.free.lock().expect("no code panics while it holds the lock").pop();
+        let free = self.free.lock().pop();
         free.unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES))
     }
 
@@ -35,7 +36,7 @@ impl Pool {
             return;
         }
         buffer.clear();
-        let mut free = self.free.lock().expect("no code panics while it holds the lock");
+        let mut free = self.free.lock();
         if free.len() < MAX_POOLED {
             free.push(buffer);
         }

@@ -16,9 +16,10 @@ mod sstable;
 #[cfg(test)]
 mod tests;
 
+use crate::base::lock::{Condvar, Mutex, MutexGuard, rank};
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use cache::{CacheEvent, CacheKind};
@@ -92,7 +93,7 @@ impl Listener for LogListener {
 /// Keeps the events it hears, so that a test can look at them or wait for one.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    heard: Mutex<VecDeque<Event>>,
+    heard: Mutex<rank::Events, VecDeque<Event>>,
     arrived: Condvar,
 }
 
@@ -112,16 +113,14 @@ impl Recorder {
 
     /// The first recorded event that `wanted` accepts, waiting for it up to `timeout`.
     pub fn wait_for(&self, timeout: Duration, wanted: impl Fn(&Event) -> bool) -> Option<Event> {
-        let (heard, _) = self
-            .arrived
-            .wait_timeout_while(self.lock(), timeout, |heard| !heard.iter().any(&wanted))
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut heard = self.lock();
+        let is_missing = |heard: &mut VecDeque<Event>| !heard.iter().any(&wanted);
+        self.arrived.wait_while_for(&mut heard, is_missing, timeout);
         heard.iter().find(|event| wanted(event)).cloned()
     }
 
-    /// A test thread that panicked while it held the lock left a whole list behind.
     fn lock(&self) -> MutexGuard<'_, VecDeque<Event>> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+        self.heard.lock()
     }
 }
 

@@ -32,10 +32,11 @@ mod faults;
 #[cfg(test)]
 mod tests;
 
+use crate::base::lock::{Mutex, MutexGuard, rank};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use fastrand::Rng;
 use rustix::io::Errno;
@@ -58,7 +59,7 @@ pub enum Survival {
 /// A file system in memory. A clone is the same disk.
 #[derive(Clone)]
 pub struct SimFileSystem {
-    disk: Arc<Mutex<Disk>>,
+    disk: Arc<Mutex<rank::SimulatedDisk, Disk>>,
 }
 
 impl SimFileSystem {
@@ -145,7 +146,7 @@ impl SimFileSystem {
 
     /// A test thread that panicked while it held the lock is a test that has failed already.
     fn lock_disk(&self) -> MutexGuard<'_, Disk> {
-        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
+        self.disk.lock()
     }
 
     fn handle(&self, disk: &mut Disk, node: NodeId, path: &Path) -> Arc<dyn File> {

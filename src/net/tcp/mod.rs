@@ -32,13 +32,14 @@ use crate::base::budget::Budget;
 use crate::base::clock::Clock;
 use crate::base::intake::Intake;
 use crate::base::limited_log::LimitedLog;
+use crate::base::lock::{Mutex, rank};
 use crate::config::networks::PeerNetworks;
 use peer::{Peer, Peers};
 use queue::Pushed;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
@@ -142,7 +143,7 @@ pub struct TcpTransport {
     address: SocketAddr,
     workers: Workers,
     /// Until [`TcpTransport::serve`].
-    listener: Mutex<Option<TcpListener>>,
+    listener: Mutex<rank::Listener, Option<TcpListener>>,
 }
 
 impl TcpTransport {
@@ -179,7 +180,7 @@ impl TcpTransport {
 
     /// Begins to accept connections. Only the first call does something.
     pub fn serve(&self, inbound: Arc<dyn Inbound>) {
-        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let listener = self.listener.lock().take();
         if let Some(listener) = listener {
             let (shared, workers) = (Arc::clone(&self.shared), self.workers.clone());
             self.workers.spawn_first(listener::accept(listener, shared, workers, inbound));
@@ -196,7 +197,7 @@ impl TcpTransport {
     /// task.
     pub fn shutdown(&self) {
         self.shared.stop.cancel();
-        self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.listener.lock().take();
         self.workers.join();
     }
 

@@ -3,14 +3,15 @@
 use super::Shared;
 use super::queue::{Pushed, Queue, QueueLimits, Queued};
 use crate::base::budget::Budget;
+use crate::base::lock::{RwLock, rank};
 use crate::net::frame::MAX_MESSAGE_BYTES;
 use crate::net::message::Message;
 use crate::net::transport::PeerStats;
 use crate::net::verb::Channel;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 /// A counter that only grows.
@@ -136,7 +137,7 @@ fn too_large(message: &[u8], to: IpAddr) -> String {
 /// All peers by their addresses. When there are too many, those go to which nothing is open.
 #[derive(Debug)]
 pub(super) struct Peers {
-    by_address: RwLock<BTreeMap<IpAddr, Arc<Peer>>>,
+    by_address: RwLock<rank::Peers, BTreeMap<IpAddr, Arc<Peer>>>,
     most: usize,
     /// Memory for all queues.
     queued: Arc<Budget>,
@@ -149,7 +150,7 @@ impl Peers {
 
     /// The peer of this address, if there is one.
     pub(super) fn find(&self, address: IpAddr) -> Option<Arc<Peer>> {
-        let peers = self.by_address.read().unwrap_or_else(PoisonError::into_inner);
+        let peers = self.by_address.read();
         peers.get(&address).cloned()
     }
 
@@ -159,7 +160,7 @@ impl Peers {
         if found.is_some() {
             return found;
         }
-        let mut peers = self.by_address.write().unwrap_or_else(PoisonError::into_inner);
+        let mut peers = self.by_address.write();
         if peers.len() >= self.most && !peers.contains_key(&address) {
             let idle = peers.extract_if(.., |_, peer| peer.is_idle());
             for (_, peer) in idle {
@@ -178,7 +179,7 @@ impl Peers {
 
     /// All peers in the order of their addresses.
     pub(super) fn all(&self) -> Vec<Arc<Peer>> {
-        let peers = self.by_address.read().unwrap_or_else(PoisonError::into_inner);
+        let peers = self.by_address.read();
         peers.values().cloned().collect()
     }
 }

@@ -2,8 +2,9 @@
 
 use super::batch::{BATCH_BYTES, Batch};
 use crate::base::budget::{Budget, Charge};
+use crate::base::lock::{Mutex, MutexGuard, rank};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
@@ -53,7 +54,7 @@ pub(super) enum Pushed {
 /// nothing is left to write, whoever queues a message may send it: that saves waking the writer.
 #[derive(Debug)]
 pub(super) struct Queue {
-    state: Mutex<State>,
+    state: Mutex<rank::PeerQueue, State>,
     /// Wakes the writer.
     wake: Notify,
     /// How often the connection was to be closed.
@@ -105,7 +106,7 @@ impl Queue {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Queues a message. When there is no room, first those at the front go whose time is over;

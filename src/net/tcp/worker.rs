@@ -1,10 +1,11 @@
 //! The threads that carry connections.
 
+use crate::base::lock::{Mutex, rank};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
@@ -18,7 +19,7 @@ type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 #[derive(Debug, Clone)]
 pub(super) struct Workers {
     workers: Arc<[Worker]>,
-    threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
+    threads: Arc<Mutex<rank::Threads, Vec<JoinHandle<()>>>>,
 }
 
 #[derive(Debug)]
@@ -82,8 +83,7 @@ impl Workers {
 
     /// Waits for the threads to end.
     pub(super) fn join(&self) {
-        let threads =
-            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
             if thread.join().is_err() {
                 log::error!("a thread for connections to other nodes panicked");

@@ -13,6 +13,7 @@ use crate::net::message::Message;
 use crate::net::{Channel, Transport};
 use crate::replica::{HINT_SEGMENT_BYTES, HintOptions};
 use crate::ring::Partitioner;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::ThreadId;
 

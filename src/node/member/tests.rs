@@ -20,7 +20,7 @@ use crate::storage::engine::Components;
 use crate::storage::options::{FamilyOptions, Options};
 use crate::storage::saved_ring::SavedRing;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Weak, mpsc};
+use std::sync::{Mutex, Weak, mpsc};
 use std::thread::ThreadId;
 
 /// Keeps what is sent until the test delivers it.
@@ -58,7 +58,7 @@ impl Clock for Watch {
 
     fn coarse_millis(&self) -> u64 {
         if let Some(member) = self.member.lock().unwrap().upgrade() {
-            self.notes.lock().unwrap().push(member.gossip.try_lock().is_ok());
+            self.notes.lock().unwrap().push(member.gossip.try_lock().is_some());
         }
         self.millis.load(Ordering::Relaxed)
     }

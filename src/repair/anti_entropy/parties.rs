@@ -1,6 +1,7 @@
 //! Those that take part in a repair: replicas, of which this node may be one.
 
 use super::calls::{CollectRows, Findings, Forget, Validated};
+use crate::base::lock::{Mutex, rank};
 use crate::net::caller::Caller;
 use crate::repair::calls::{Accepted, Call, HowFar, Standing, Withdraw, ask};
 use crate::repair::error::OperationError;
@@ -8,7 +9,7 @@ use crate::repair::host::Host;
 use crate::repair::service::Service;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -35,17 +36,17 @@ pub(super) struct Parties {
 
 /// How far replicas are with the hashes of leaves: rows that each has read, and of about how many.
 #[derive(Debug, Default)]
-pub(in crate::repair) struct Hashing(Mutex<BTreeMap<IpAddr, (u64, u64)>>);
+pub(in crate::repair) struct Hashing(Mutex<rank::RepairProgress, BTreeMap<IpAddr, (u64, u64)>>);
 
 impl Hashing {
     pub(super) fn note(&self, replica: IpAddr, rows: u64, of: u64) {
-        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = self.0.lock();
         noted.insert(replica, (rows, of));
     }
 
     /// All together.
     pub(in crate::repair) fn now(&self) -> RowsHashed {
-        let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let noted = self.0.lock();
         let add = |sum: RowsHashed, it: &(u64, u64)| RowsHashed {
             rows: sum.rows.saturating_add(it.0),
             of: sum.of.saturating_add(it.1),
@@ -54,7 +55,7 @@ impl Hashing {
     }
 
     pub(super) fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.0.lock().clear();
     }
 }
 

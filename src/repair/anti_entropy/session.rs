@@ -5,6 +5,7 @@ use super::compare::{Differing, Listed, Listing, compare_rows, differing};
 use super::leaves::{Leaves, Shape};
 use super::parties::{MOST_LOSSES, Parties};
 use super::plan::{RepairScope, ranges_by_replicas, shape, still_fits};
+use crate::base::lock::{Mutex, rank};
 use crate::model::schema::FamilyId;
 use crate::net::caller::Caller;
 use crate::repair::error::OperationError;
@@ -20,7 +21,7 @@ use crate::storage::error::ReadError;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::iter;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use tokio::task::JoinSet;
 
 /// Leaves whose rows are listed at a time.
@@ -61,7 +62,7 @@ pub(in crate::repair) struct AntiEntropy {
     service: Arc<Service>,
     /// Repairs with nodes of 0.6.
     originals: Arc<Originals>,
-    rng: Mutex<fastrand::Rng>,
+    rng: Mutex<rank::Random, fastrand::Rng>,
 }
 
 /// Ranges of a column family that the same replicas have.
@@ -418,7 +419,7 @@ impl AntiEntropy {
     }
 
     fn number(&self) -> u64 {
-        self.rng.lock().unwrap_or_else(PoisonError::into_inner).u64(..)
+        self.rng.lock().u64(..)
     }
 }
 

@@ -6,6 +6,7 @@ use super::hashing::{COLUMN_INDEX_BYTES, LeafSink, ListSink, ListedRow};
 use super::leaves::{Leaves, Shape, row_ranges};
 use super::remembered::{Division, Known, MAX_BYTES, Remembered, Tables};
 use crate::base::clock::Clock;
+use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::model::key::RowKey;
 use crate::model::schema::FamilyId;
 use crate::repair::merkle::HashError;
@@ -17,8 +18,8 @@ use crate::storage::engine::ValidationSet;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -39,8 +40,8 @@ pub(in crate::repair) struct Validations {
     storage: Arc<Storage>,
     blocking: Blocking,
     clock: Arc<dyn Clock>,
-    sessions: Mutex<BTreeMap<u64, Session>>,
-    remembered: Mutex<Remembered>,
+    sessions: Mutex<rank::RepairProgress, BTreeMap<u64, Session>>,
+    remembered: Mutex<rank::RowHashes, Remembered>,
     /// One column family is read at a time, as it was on the one compaction thread of 0.6; lists of
     /// rows, which are short, do not wait for that.
     scan: Arc<Semaphore>,
@@ -373,11 +374,11 @@ impl Validations {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Session>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sessions.lock()
     }
 
     fn remembered(&self) -> MutexGuard<'_, Remembered> {
-        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
+        self.remembered.lock()
     }
 }
 

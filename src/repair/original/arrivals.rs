@@ -1,11 +1,12 @@
 //! Which files were announced, by the nodes that they come from.
 
+use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::model::schema::FamilyId;
 use crate::storage::engine::TakenIn;
 use crate::storage::files::OriginalPart;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -31,7 +32,7 @@ pub(super) struct Expected {
 pub(super) struct Session {
     pub(super) source: IpAddr,
     pub(super) keyspace: String,
-    state: Mutex<SessionState>,
+    state: Mutex<rank::LegacySession, SessionState>,
     changed: Notify,
 }
 
@@ -51,7 +52,7 @@ impl Session {
     }
 
     fn state(&self) -> MutexGuard<'_, SessionState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Something has come.
@@ -124,7 +125,7 @@ pub(super) enum Failed {
 
 /// All that comes from nodes of 0.6.
 #[derive(Debug, Default)]
-pub(super) struct Arrivals(Mutex<BTreeMap<IpAddr, Source>>);
+pub(super) struct Arrivals(Mutex<rank::LegacyStreams, BTreeMap<IpAddr, Source>>);
 
 impl Arrivals {
     /// A session will be announced for what this node asks a source for.
@@ -257,7 +258,7 @@ impl Arrivals {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<IpAddr, Source>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -1,9 +1,10 @@
 //! Who waits for what a node of 0.6 says of the files that go to it.
 
+use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::net::bodies::StreamFinished;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use tokio::sync::{Mutex as TurnMutex, OwnedMutexGuard, mpsc};
 
 /// What a target has said, and nobody has looked at yet. More it does not say in a session.
@@ -27,7 +28,7 @@ struct Target {
 
 /// All that goes to nodes of 0.6.
 #[derive(Debug, Default)]
-pub(super) struct Departures(Mutex<BTreeMap<IpAddr, Target>>);
+pub(super) struct Departures(Mutex<rank::LegacyPeers, BTreeMap<IpAddr, Target>>);
 
 /// The turn of a session with a target.
 #[derive(Debug)]
@@ -59,7 +60,7 @@ impl Departures {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<IpAddr, Target>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

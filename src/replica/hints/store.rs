@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use log::warn;
 
 use crate::base::clock::Clock;
 use crate::base::fs::FileSystem;
+use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::model::mutation::RowMutation;
 use crate::model::schema::{FamilyId, Schema};
 use crate::storage::directory::{self, DirectorySync};
@@ -64,13 +65,13 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     /// Makes the names of files durable.
     pub(super) names: DirectorySync,
-    rng: Mutex<fastrand::Rng>,
+    rng: Mutex<rank::Random, fastrand::Rng>,
 }
 
 impl Shared {
     /// A salt.
     pub(super) fn draw(&self) -> u64 {
-        self.rng.lock().expect("nothing panics while it draws a number").u64(..)
+        self.rng.lock().u64(..)
     }
 }
 
@@ -80,7 +81,7 @@ impl Shared {
 pub struct HintStore {
     shared: Arc<Shared>,
     /// The logs of all targets that there were hints for. An empty one has no files.
-    logs: Mutex<BTreeMap<IpAddr, Arc<TargetLog>>>,
+    logs: Mutex<rank::HintLogs, BTreeMap<IpAddr, Arc<TargetLog>>>,
 }
 
 impl HintStore {
@@ -258,7 +259,7 @@ impl HintStore {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<IpAddr, Arc<TargetLog>>> {
-        self.logs.lock().expect("nothing panics while it holds the logs of hints")
+        self.logs.lock()
     }
 
     fn warn_now_and_then(&self, log: &TargetLog, error: &HintError) {

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use log::warn;
 
 use crate::base::fs::{File, FileSystem};
+use crate::base::lock::{Mutex, MutexGuard, rank};
 
 use super::error::HintError;
 use super::files;
@@ -47,8 +48,8 @@ pub(super) struct TargetLog {
     pub(super) folder: PathBuf,
     /// Held by who syncs or removes files; taken before the state. Who may not wait for a disk must
     /// not ask for it.
-    pub(super) upkeep: Mutex<()>,
-    state: Mutex<State>,
+    pub(super) upkeep: Mutex<rank::HintUpkeep, ()>,
+    state: Mutex<rank::HintLog, State>,
 }
 
 /// One file of hints.
@@ -115,7 +116,7 @@ impl TargetLog {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nothing panics while it holds a log of hints")
+        self.state.lock()
     }
 
     pub(super) fn fs(&self) -> &dyn FileSystem {

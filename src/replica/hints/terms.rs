@@ -1,12 +1,13 @@
 //! Which hints may still be delivered.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use log::warn;
 
 use super::error::HintError;
+use crate::base::lock::{Mutex, rank};
 use crate::model::mutation::{DecodeError, RowMutation};
 use crate::model::schema::{FamilyId, Schema};
 use crate::net::bodies;
@@ -22,7 +23,7 @@ pub(super) struct Terms {
     max_age: Duration,
     gc_grace: BTreeMap<FamilyId, Duration>,
     /// Families that a warning was written about.
-    warned: Mutex<BTreeSet<(String, String)>>,
+    warned: Mutex<rank::HintWarnings, BTreeSet<(String, String)>>,
 }
 
 /// What is to be done with a hint.
@@ -101,7 +102,7 @@ impl Terms {
         else {
             return;
         };
-        let mut warned = self.warned.lock().expect("nothing panics while it holds the warnings");
+        let mut warned = self.warned.lock();
         if warned.len() < MAX_WARNINGS && warned.insert((keyspace.clone(), family.clone())) {
             warn!("hints for {keyspace}.{family} are not delivered: {error}");
         }

@@ -62,7 +62,7 @@ impl TargetLog {
     /// Makes everything durable that is there now, tells who waited, and removes what was
     /// delivered. Returns the first failure and does the rest all the same.
     pub(super) fn sync(&self) -> Result<(), HintError> {
-        let turn = self.upkeep.lock().expect("nothing panics while it syncs hints");
+        let turn = self.upkeep.lock();
         let heir = self.write_heir();
         let (unsynced, names_made) = self.unsynced();
         let (mut result, mut answers) = (Ok(()), Answers::default());

@@ -1,14 +1,15 @@
 //! The rack file that is in force.
 
 use super::rack_file::RackFile;
+use crate::base::lock::{RwLock, rank};
 use std::fmt::Write;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 /// A rack file that may be replaced while others look at it. Lock: the pointer to the file, held
 /// for copying or swapping it.
 #[derive(Debug)]
 pub struct Racks {
-    current: RwLock<Option<Arc<RackFile>>>,
+    current: RwLock<rank::Racks, Option<Arc<RackFile>>>,
 }
 
 impl Racks {
@@ -19,12 +20,12 @@ impl Racks {
 
     /// The file in force.
     pub fn current(&self) -> Option<Arc<RackFile>> {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current.read().clone()
     }
 
     /// Puts a file in force. Returns whether it says anything else than the one before.
     pub fn replace(&self, file: RackFile) -> bool {
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.write();
         let differs = current.as_deref() != Some(&file);
         *current = Some(Arc::new(file));
         differs

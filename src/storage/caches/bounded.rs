@@ -3,6 +3,7 @@
 
 use super::CacheStats;
 use super::budget::{ByteBudget, Member};
+use crate::base::lock::{Mutex, MutexGuard, rank};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{Equivalent, UnitWeighter};
 use std::collections::hash_map::RandomState;
@@ -10,7 +11,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 /// What an entry costs besides key and value, about: its place in the cache, and bookkeeping.
 const ENTRY_OVERHEAD: u64 = 128;
@@ -29,7 +30,7 @@ pub(super) struct BoundedCache<K, V>(Arc<Inner<K, V>>);
 #[derive(Debug)]
 struct Inner<K, V> {
     entries: Cache<K, Arc<Charged<V>>, UnitWeighter, RandomState>,
-    bounds: Mutex<Bounds>,
+    bounds: Mutex<rank::CacheBounds, Bounds>,
     meter: Arc<Meter>,
     /// Misses of reads that have begun anew, and miss again.
     repeated: AtomicU64,
@@ -174,7 +175,7 @@ where
 
 impl<K, V> Inner<K, V> {
     fn bounds(&self) -> MutexGuard<'_, Bounds> {
-        self.bounds.lock().unwrap_or_else(PoisonError::into_inner)
+        self.bounds.lock()
     }
 }
 

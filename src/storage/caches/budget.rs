@@ -1,8 +1,9 @@
 //! The bytes that all caches of one kind may take together.
 
+use crate::base::lock::{Mutex, rank};
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Weak};
 
 /// When the budget is used up, so much of it, as a divisor, is freed at once: the work of finding
 /// out who has most is shared by many insertions.
@@ -31,7 +32,7 @@ pub struct ByteBudget {
     used: AtomicU64,
     /// Whether a cache is smaller than its operator allows.
     squeezed: AtomicBool,
-    members: Mutex<Vec<Weak<dyn Member>>>,
+    members: Mutex<rank::CacheBudget, Vec<Weak<dyn Member>>>,
 }
 
 impl ByteBudget {
@@ -61,7 +62,7 @@ impl ByteBudget {
     }
 
     pub(super) fn join(&self, member: Weak<dyn Member>) {
-        let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut members = self.members.lock();
         members.retain(|member| member.strong_count() > 0);
         members.push(member);
     }
@@ -87,12 +88,8 @@ impl ByteBudget {
     }
 
     /// The members, unless another thread is already seeing to the bound.
-    fn members(&self) -> Option<(impl Drop + '_, Vec<Arc<dyn Member>>)> {
-        let guard = match self.members.try_lock() {
-            Ok(guard) => guard,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
+    fn members(&self) -> Option<(impl Sized, Vec<Arc<dyn Member>>)> {
+        let guard = self.members.try_lock()?;
         let members = guard.iter().filter_map(Weak::upgrade).collect();
         Some((guard, members))
     }

@@ -4,7 +4,8 @@
 //! takes milliseconds on a virtual machine. A background thread does that ahead of the reads that
 //! fill the block cache.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use crate::base::lock::{Condvar, Mutex, MutexGuard, rank};
+use std::sync::Arc;
 
 /// Bytes of a buffer. With the counters of the `Arc` it is 20 KiB, a size class of the allocator:
 /// blocks of the usual 16 KiB would occupy as much on their own.
@@ -20,7 +21,7 @@ const READY: usize = 256;
 /// Buffers of one size that are ready to be written to.
 #[derive(Debug, Default)]
 pub struct ReadyBuffers {
-    state: Mutex<State>,
+    state: Mutex<rank::ReadyBuffers, State>,
     changed: Condvar,
 }
 
@@ -54,7 +55,7 @@ impl ReadyBuffers {
             let mut state = self.state();
             state.is_resting = state.buffers.len() >= READY;
             while state.is_resting && !state.is_closed {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                self.changed.wait(&mut state);
             }
             if state.is_closed {
                 return;
@@ -78,7 +79,7 @@ impl ReadyBuffers {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

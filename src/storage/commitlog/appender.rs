@@ -9,7 +9,7 @@
 //! bound of its own: each caller waits for its records, so that it is one batch per thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::sync::{Arc, mpsc};
 
 use log::info;
 
@@ -22,6 +22,7 @@ use super::live::{LiveSegments, Obsolete};
 use super::segment::{SMALL_SEGMENT_BYTES, Segment, SegmentMaker};
 use super::signal::{SyncCallback, SyncSignal};
 use crate::base::clock::Clock;
+use crate::base::lock::{Mutex, MutexGuard, rank};
 
 /// Buffers that have grown above this are given back after use.
 const KEPT_BUFFER_BYTES: usize = 1 << 20;
@@ -46,8 +47,8 @@ pub(super) struct Appender {
     /// Where the sync thread is told what to do.
     pub(super) signal: SyncSignal,
     clock: Arc<dyn Clock>,
-    queue: Mutex<Queue>,
-    writer: Mutex<Writer>,
+    queue: Mutex<rank::CommitLogQueue, Queue>,
+    writer: Mutex<rank::CommitLogWriter, Writer>,
     /// How many records the operating system has.
     written: AtomicU64,
 }
@@ -167,8 +168,10 @@ impl Queue {
         self.begin_time(now_millis);
     }
 
-    /// Moves what is pending into `buffer`, which must be empty.
+    /// Moves what is pending into `buffer`.
     fn take(&mut self, buffer: &mut Vec<u8>) -> Chunk {
+        // What follows a gap would be lost at replay.
+        assert!(buffer.is_empty(), "a write to the commit log was broken off by a panic");
         let start = self.start;
         self.start = self.end();
         std::mem::swap(&mut self.pending, buffer);
@@ -585,10 +588,10 @@ impl Appender {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().expect("nothing panics while it holds the queue")
+        self.queue.lock()
     }
 
     fn writer(&self) -> MutexGuard<'_, Writer> {
-        self.writer.lock().expect("nothing panics while it holds the writer")
+        self.writer.lock()
     }
 }

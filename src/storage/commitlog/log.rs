@@ -1,7 +1,7 @@
 //! The commit log as the store sees it.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use log::{error, info, warn};
 
 use crate::base::clock::Clock;
 use crate::base::fs::FileSystem;
+use crate::base::lock::{Mutex, rank};
 use crate::storage::directory;
 
 use super::Position;
@@ -60,7 +61,7 @@ pub struct LogOptions {
 pub struct CommitLog {
     pub(super) appender: Arc<Appender>,
     archiver: Option<Arc<Archiver>>,
-    threads: Mutex<Option<Threads>>,
+    threads: Mutex<rank::Threads, Option<Threads>>,
 }
 
 /// What works in the background until the log is closed.
@@ -201,7 +202,7 @@ impl CommitLog {
     /// Makes everything durable, seals the log and ends the sync thread. Later appends get
     /// [`LogError::Closed`]. The second and later calls do nothing.
     pub fn close(&self) -> Result<(), LogError> {
-        let threads = self.threads.lock().expect("nothing panics while it holds this").take();
+        let threads = self.threads.lock().take();
         let Some(Threads { sync, archive }) = threads else { return Ok(()) };
         if let (Some(archiver), Some(archive)) = (&self.archiver, archive) {
             // The log still has to work for what the archive gets now to be removed. A log that has

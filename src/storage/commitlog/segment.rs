@@ -3,11 +3,12 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use log::warn;
 
 use crate::base::fs::{DirEntry, File, FileSystem, is_disk_full};
+use crate::base::lock::{Mutex, MutexGuard, rank};
 
 use super::error::LogError;
 use super::files;
@@ -55,7 +56,7 @@ pub(super) struct SegmentMaker {
     previous: u64,
     /// Preallocated size of an ordinary segment.
     segment_bytes: u64,
-    next: Mutex<Next>,
+    next: Mutex<rank::CommitLogSegments, Next>,
 }
 
 #[derive(Debug)]
@@ -91,7 +92,7 @@ impl SegmentMaker {
 
     /// Whether a segment is ready. False also while one is being made.
     pub(super) fn is_ready(&self) -> bool {
-        self.next.try_lock().is_ok_and(|next| next.ready.is_some())
+        self.next.try_lock().is_some_and(|next| next.ready.is_some())
     }
 
     /// The next segment, with room for at least `capacity` bytes. After an error the same id is
@@ -212,6 +213,6 @@ impl SegmentMaker {
     }
 
     fn lock(&self) -> MutexGuard<'_, Next> {
-        self.next.lock().expect("nothing panics while it holds the segment maker")
+        self.next.lock()
     }
 }

@@ -1,10 +1,10 @@
 //! What callers and the sync thread tell each other.
 
 use std::fmt;
-use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use crate::base::clock::Clock;
+use crate::base::lock::{Condvar, Mutex, MutexGuard, rank};
 
 use super::error::LogError;
 use super::{Position, SyncPolicy};
@@ -19,7 +19,7 @@ pub type SyncCallback = Box<dyn FnOnce(Result<(), LogError>) + Send>;
 /// The mailbox of the sync thread.
 #[derive(Debug)]
 pub(super) struct SyncSignal {
-    state: Mutex<State>,
+    state: Mutex<rank::CommitLogSync, State>,
     wake: Condvar,
 }
 
@@ -77,7 +77,7 @@ impl SyncSignal {
             closing: false,
             ended: None,
         };
-        Self { state: Mutex::new(state), wake: Condvar::new() }
+        Self { state: Mutex::new(state), wake: Condvar::default() }
     }
 
     /// Calls back when everything before `position` is durable.
@@ -169,39 +169,32 @@ impl SyncSignal {
             if std::mem::take(&mut state.spare_wanted) {
                 return Task::Prepare;
             }
-            state = match policy {
-                SyncPolicy::Batch { .. } if state.waiters.is_empty() => {
-                    self.wake.wait(state).expect(NO_PANIC)
-                }
+            match policy {
+                SyncPolicy::Batch { .. } if state.waiters.is_empty() => self.wake.wait(&mut state),
                 SyncPolicy::Batch { window } => {
                     if !window.is_zero() {
                         // Others who come in this time share the sync.
                         let gather = |state: &mut State| !state.is_hurried();
-                        let waited = self.wake.wait_timeout_while(state, window, gather);
-                        state = waited.expect(NO_PANIC).0;
+                        self.wake.wait_while_for(&mut state, gather, window);
                     }
                     if !state.is_hurried() {
                         return Task::Sync { force: true };
                     }
-                    state
                 }
                 SyncPolicy::Periodic { every } => {
                     let passed = clock.monotonic().saturating_sub(*last_sync);
                     let left = every.max(MIN_PERIOD).saturating_sub(passed);
-                    let (state, woken) = self.wake.wait_timeout(state, left).expect(NO_PANIC);
-                    if (left.is_zero() || woken.timed_out()) && !state.is_hurried() {
+                    let is_over = !self.wake.wait_for(&mut state, left);
+                    if is_over && !state.is_hurried() {
                         *last_sync = clock.monotonic();
                         return Task::Sync { force: !state.waiters.is_empty() };
                     }
-                    state
                 }
-            };
+            }
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect(NO_PANIC)
+        self.state.lock()
     }
 }
-
-const NO_PANIC: &str = "nothing panics while it holds the sync state, callbacks run without it";

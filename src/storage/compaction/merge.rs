@@ -6,6 +6,7 @@ use super::strategy::Plan;
 use super::throttle::Throttle;
 use crate::base::clock::Clock;
 use crate::base::events::{CompactionEvent, CompactionKind};
+use crate::base::lock::{Mutex, rank};
 use crate::model::slice::CellRange;
 use crate::ring::{DecoratedKey, RowRange};
 use crate::storage::error::{FileError, ReadError};
@@ -16,8 +17,8 @@ use crate::storage::sstable::{Access, Blocks, SsTable, SsTableWriter, filter};
 use crate::storage::store::{Claim, MergeNotes, NewTable, OutputShape, Outputs, Store, View};
 use std::ops::{Bound, RangeBounds};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Bytes after which a compaction looks at its pace: small enough not to be felt as a burst.
@@ -67,7 +68,7 @@ pub struct Compactor {
     pub(super) board: Board,
     /// Held from the look at the room on the disk until the compaction stands on the board: two
     /// that begin at once must not both count on the same room.
-    admission: Mutex<()>,
+    admission: Mutex<rank::CompactionAdmission, ()>,
 }
 
 impl Compactor {
@@ -182,7 +183,7 @@ impl Compactor {
         kind: CompactionKind,
         started: Duration,
     ) -> Result<Running<'_>, CompactionError> {
-        let _one_at_a_time = self.admission.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.admission.lock();
         self.fit(claim)?;
         Ok(self.board.begin(CompactionProgress {
             id: 0,

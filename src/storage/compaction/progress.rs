@@ -1,9 +1,10 @@
 //! Which compactions are running and how far they are; what all of them did since the start.
 
 use crate::base::events::{CompactionKind, Family};
+use crate::base::lock::{Mutex, MutexGuard, rank};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// A compaction that is running.
@@ -46,7 +47,7 @@ pub struct CompactionTotals {
 #[derive(Debug, Default)]
 pub(super) struct Board {
     next_id: AtomicU64,
-    running: Mutex<Vec<Arc<Task>>>,
+    running: Mutex<rank::RunningCompactions, Vec<Arc<Task>>>,
     completed: AtomicU64,
     failed: AtomicU64,
     bytes_in: AtomicU64,
@@ -125,7 +126,7 @@ impl Board {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Task>>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock()
     }
 }
 

@@ -1,8 +1,9 @@
 //! Keeps compactions from taking the disk for themselves.
 
 use crate::base::clock::Clock;
+use crate::base::lock::{Mutex, rank};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Longest pause at a time, so that a stopping node is not kept waiting, and a loosened throttle
@@ -17,7 +18,7 @@ pub(super) struct Throttle {
     bytes_per_second: Option<u64>,
     /// So many times the limit are allowed at the moment, as the bits of an `f64`.
     haste: AtomicU64,
-    debt: Mutex<Debt>,
+    debt: Mutex<rank::Throttle, Debt>,
 }
 
 /// Bytes that went through too early.
@@ -53,7 +54,7 @@ impl Throttle {
     /// Adds to the debt, and says how long it will last.
     fn owe(&self, bytes: u64) -> Duration {
         let haste = f64::from_bits(self.haste.load(Ordering::Relaxed));
-        let mut debt = self.debt.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut debt = self.debt.lock();
         let now = self.clock.monotonic();
         let rate = match self.bytes_per_second {
             Some(rate) if haste.is_finite() => rate as f64 * haste,

@@ -11,11 +11,11 @@ use super::super::error::FileContext;
 use super::super::store::Store;
 use super::{Shared, Storage};
 use crate::base::events::{CacheEvent, CacheKind};
+use crate::base::lock::{Mutex, rank};
 use crate::model::key::RowKey;
 use crate::ring::DecoratedKey;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// How often the thread looks whether a cache is to be saved.
@@ -30,7 +30,7 @@ pub(super) struct SavedCaches {
     ticks: WorkQueue,
     directory: Option<PathBuf>,
     /// Held while the file of a cache is written.
-    saving: Mutex<()>,
+    saving: Mutex<rank::SavedCaches, ()>,
     /// What was saved before the start has been read.
     are_filled: AtomicBool,
 }
@@ -115,7 +115,7 @@ impl Shared {
         let Some(keys) = store.cached_keys(kind) else { return };
         let (fs, clock) = (&*self.environment.fs, &self.environment.clock);
         let begun = clock.monotonic();
-        let _one_at_a_time = self.caches.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.caches.saving.lock();
         let folder = path.parent().unwrap_or(Path::new("."));
         let written = directory::create(fs, folder)
             .context("create", folder)

@@ -7,7 +7,7 @@ use crate::base::events::{CompactionEvent, CompactionKind, FlushCause};
 use crate::model::schema::FamilyId;
 use crate::ring::RowRange;
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// What a cleanup has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -158,7 +158,7 @@ impl Shared {
         drop(claim_all()?);
         let _one_at_a_time = store.flush_lock();
         let claim = claim_all()?;
-        let gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let gate = self.gate.write();
         let position = self.log.position();
         let switched = store.switch_memtable(position);
         drop(gate);

@@ -12,10 +12,10 @@ use super::super::store::{Choosable, Claim, Store};
 use super::Shared;
 use super::flushes::is_shortage;
 use crate::base::events::CompactionEvent;
+use crate::base::lock::{Condvar, Mutex, MutexGuard, rank};
 use crate::base::machine::set_thread_niceness;
 use crate::model::schema::FamilyId;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// A compaction that reads more bytes is long: more than the first merge of flushed memtables.
@@ -57,7 +57,7 @@ impl Takes {
 /// Families in which a compaction may be due.
 #[derive(Debug, Default)]
 pub(super) struct CompactionQueue {
-    state: Mutex<QueueState>,
+    state: Mutex<rank::CompactionQueue, QueueState>,
     changed: Condvar,
     /// Woken when the storage is closed.
     ended: Condvar,
@@ -96,7 +96,7 @@ impl CompactionQueue {
     pub(super) fn take_due(&self, seen: &mut u64, now: Duration) -> Option<Vec<FamilyId>> {
         let mut state = self.lock();
         while state.version == *seen && !state.closed {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut state);
         }
         *seen = state.version;
         if state.closed {
@@ -153,9 +153,9 @@ impl CompactionQueue {
 
     /// Waits; false when the storage is closed.
     pub(super) fn rest(&self, pause: Duration) -> bool {
-        let state = self.lock();
-        let waited = self.ended.wait_timeout_while(state, pause, |state| !state.closed);
-        !waited.unwrap_or_else(PoisonError::into_inner).0.closed
+        let mut state = self.lock();
+        self.ended.wait_while_for(&mut state, |state| !state.closed, pause);
+        !state.closed
     }
 
     /// Hands out no more work and wakes who waits.
@@ -168,7 +168,7 @@ impl CompactionQueue {
     }
 
     fn lock(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

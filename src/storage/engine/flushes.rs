@@ -8,8 +8,8 @@ use super::super::store::Store;
 use super::Shared;
 use crate::base::events::{FlushCause, FlushEvent};
 use crate::base::fs::is_disk_full;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 /// How often flush threads look for memtables that have become too old.
@@ -63,7 +63,7 @@ impl Shared {
         for memtable in left_over {
             self.write_memtable(store, &memtable)?;
         }
-        let gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let gate = self.gate.write();
         let position = self.log.position();
         let switched = store.switch_memtable(position);
         drop(gate);

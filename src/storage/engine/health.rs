@@ -1,6 +1,7 @@
 //! Reasons for which a node does not serve as it should, as far as its storage knows them.
 
 use super::Storage;
+use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::model::schema::FamilyId;
 use crate::storage::commitlog::LogError;
 use crate::storage::error::ReadError;
@@ -9,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A reason for which a node does not serve as it should.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,12 +60,12 @@ impl fmt::Display for Trouble {
 pub(super) struct Shortages {
     /// Whether the commit log has one. Writers look at this alone.
     is_log_full: AtomicBool,
-    reasons: Mutex<BTreeMap<Option<FamilyId>, String>>,
+    reasons: Mutex<rank::Shortages, BTreeMap<Option<FamilyId>, String>>,
 }
 
 impl Shortages {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Option<FamilyId>, String>> {
-        self.reasons.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reasons.lock()
     }
 
     /// Notes a shortage, and logs it if it is new.

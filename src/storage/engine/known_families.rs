@@ -19,7 +19,7 @@ use crate::model::schema::FamilyId;
 use crate::model::slice::Slice;
 use crate::ring::Partitioner;
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 const ROW: &str = "Families";
 
@@ -79,7 +79,7 @@ impl Shared {
     /// Notes the families of users that have had data by now. Durable with the next sync of the
     /// commit log; a failure is told, and made up for at the next flush or start.
     pub(super) fn note_families(&self) {
-        let mut noted = self.noted_families.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = self.noted_families.lock();
         let is_new = |store: &&Arc<Store>| {
             is_of_users(store) && has_files(store) && !noted.contains(&store.id())
         };
@@ -95,7 +95,7 @@ impl Shared {
 
     /// Forgets that these families have had data.
     pub(super) fn forget_families(&self, lost: &[FamilyId]) {
-        let mut noted = self.noted_families.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = self.noted_families.lock();
         noted.retain(|family| !lost.contains(family));
         drop(noted);
         self.write_families(lost, |row, name, millis| {

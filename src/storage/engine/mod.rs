@@ -68,6 +68,7 @@ use crate::base::clock::Clock;
 use crate::base::context::RequestContext;
 use crate::base::events::{Events, FlushCause};
 use crate::base::fs::{FileSystem, Lock};
+use crate::base::lock::{Condvar, Mutex, RwLock, rank};
 use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
 use crate::model::position::RowPosition;
@@ -81,7 +82,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -132,7 +133,7 @@ pub enum Applied {
 #[derive(Debug)]
 pub struct Storage {
     shared: Arc<Shared>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<rank::Threads, Vec<JoinHandle<()>>>,
     closed: AtomicBool,
 }
 
@@ -152,7 +153,7 @@ struct Shared {
     waits_for_sync: bool,
     /// Shared by writers, exclusive for who switches a memtable: a position of the log then tells
     /// what the old memtable holds.
-    gate: RwLock<()>,
+    gate: RwLock<rank::Gate, ()>,
     flushes: WorkQueue,
     /// The memtables of each family that hold what was replayed: the segments that it came from may
     /// go when none of them is read any more.
@@ -168,12 +169,12 @@ struct Shared {
     memtable_budget: u64,
     snapshots: Snapshots,
     /// Woken when a flush has freed memory.
-    memory_freed: (Mutex<()>, Condvar),
+    memory_freed: (Mutex<rank::MemtableRoom, ()>, Condvar),
     shortages: Shortages,
     stopping: AtomicBool,
     /// The families of users that are noted as having had data. Taken after the lock of a flush,
     /// and before the gate.
-    noted_families: Mutex<BTreeSet<FamilyId>>,
+    noted_families: Mutex<rank::FamilyNotes, BTreeSet<FamilyId>>,
     /// Keep other servers out of the directories.
     _locks: Vec<Box<dyn Lock>>,
 }
@@ -541,7 +542,7 @@ impl Storage {
         self.shared.compactions.close();
         self.shared.caches.end();
         self.shared.environment.cache.buffers().close();
-        for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for thread in self.threads.lock().drain(..) {
             if thread.join().is_err() {
                 log::error!("a background thread of the storage ended by a panic");
             }

@@ -26,6 +26,7 @@ use super::unconfigured::warn_of_unconfigured;
 use super::{Components, Shared, Storage};
 use crate::base::events::FlushCause;
 use crate::base::fs::{FileSystem, Lock};
+use crate::base::lock::{Condvar, Mutex, RwLock};
 use crate::base::machine;
 use crate::model::schema::{ColumnFamilySchema, FamilyId, Schema};
 use crate::ring::Partitioner;
@@ -33,8 +34,8 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -217,7 +218,7 @@ impl Storage {
             caches: SavedCaches::new(options.caches.saved_directory),
             memtable_budget: options.memtable_budget_bytes,
             snapshots,
-            memory_freed: (Mutex::new(()), Condvar::new()),
+            memory_freed: (Mutex::new(()), Condvar::default()),
             shortages: Shortages::default(),
             stopping: AtomicBool::new(false),
             noted_families: Mutex::new(noted),
@@ -249,7 +250,7 @@ impl Storage {
                 keep_going(name, || run(&shared), rest);
             };
             let thread = spawn(name, Box::new(body)).map_err(StorageError::Thread)?;
-            self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+            self.threads.lock().push(thread);
             Ok::<_, StorageError>(())
         };
         start("housekeeper", Shared::keep_house)?;

@@ -8,10 +8,11 @@ use super::super::store::Store;
 use super::Shared;
 use crate::base::events::{FlushCause, SnapshotEvent};
 use crate::base::fs::FileSystem;
+use crate::base::lock::{Mutex, rank};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a snapshot that was taken before a compaction is called, before the column family, as in
 /// 0.6.
@@ -23,7 +24,7 @@ pub(super) struct Snapshots {
     data_directories: Vec<PathBuf>,
     before_compaction: bool,
     /// Held by an operator's call: snapshots are taken and cleared one after the other.
-    one_at_a_time: Mutex<()>,
+    one_at_a_time: Mutex<rank::Snapshots, ()>,
     /// Time of the newest one, in milliseconds: no two have the same.
     newest: AtomicU64,
 }
@@ -53,7 +54,7 @@ impl Shared {
         name: Option<&str>,
     ) -> Result<Vec<Snapshot>, FileError> {
         let lock = &self.snapshots.one_at_a_time;
-        let _one_at_a_time = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = lock.lock();
         let directories = &self.snapshots.data_directories;
         let cleared = snapshot::clear(&*self.environment.fs, directories, keyspace, name)?;
         for Snapshot { keyspace, name, .. } in &cleared {
@@ -73,7 +74,7 @@ impl Shared {
             return Err(SnapshotError::UnknownKeyspace(unknown.to_owned()));
         }
         let lock = &self.snapshots.one_at_a_time;
-        let _one_at_a_time = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = lock.lock();
         let is_meant = |store: &&Arc<Store>| keyspace.is_none_or(|k| store.schema().keyspace == k);
         let stores: Vec<_> = self.stores.iter().filter(is_meant).collect();
         let (millis, captured) = self.flush_and_capture(&stores)?;
@@ -127,7 +128,7 @@ impl Shared {
                 self.flush_for_snapshot(store, &memtable)?;
             }
         }
-        let gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let gate = self.gate.write();
         let position = self.log.position();
         let millis = self.snapshot_millis();
         let switch =

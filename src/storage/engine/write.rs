@@ -6,9 +6,9 @@ use super::super::store::Store;
 use super::flushes::RETRY_PAUSE;
 use super::{Applied, Shared, WriteError};
 use crate::base::events::FlushCause;
+use crate::base::lock::RwLockReadGuard;
 use crate::model::mutation::RowMutation;
 use std::sync::atomic::Ordering;
-use std::sync::{PoisonError, RwLockReadGuard, TryLockError};
 use std::time::Duration;
 
 /// Before memtables take up this part of the budget, none is flushed for memory unless a writer
@@ -104,13 +104,9 @@ impl Shared {
     /// for the disk.
     fn enter_gate(&self, may_block: bool) -> Result<RwLockReadGuard<'_, ()>, WriteError> {
         if may_block {
-            return Ok(self.gate.read().unwrap_or_else(PoisonError::into_inner));
+            return Ok(self.gate.read());
         }
-        match self.gate.try_read() {
-            Ok(gate) => Ok(gate),
-            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => Err(WriteError::WouldBlock),
-        }
+        self.gate.try_read().ok_or(WriteError::WouldBlock)
     }
 
     /// Memtables being full is no reason to fail: writers go as fast as the disk does.
@@ -124,7 +120,7 @@ impl Shared {
             return Err(WriteError::WouldBlock);
         }
         let (lock, freed) = &self.memory_freed;
-        let mut guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = lock.lock();
         while used() > self.memtable_budget {
             if self.stopping.load(Ordering::Relaxed) {
                 return Err(WriteError::Closed);
@@ -135,8 +131,7 @@ impl Shared {
                 return Err(refusal);
             }
             self.request_largest();
-            guard =
-                freed.wait_timeout(guard, RETRY_PAUSE).unwrap_or_else(PoisonError::into_inner).0;
+            freed.wait_for(&mut guard, RETRY_PAUSE);
         }
         Ok(())
     }
@@ -145,7 +140,7 @@ impl Shared {
     pub(super) fn wake_writers(&self) {
         let (lock, freed) = &self.memory_freed;
         // Taken, so that a writer between its look and its wait is not missed.
-        drop(lock.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(lock.lock());
         freed.notify_all();
     }
 

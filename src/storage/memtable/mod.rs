@@ -14,6 +14,7 @@ pub use tree::{CellTree, TreeCursor};
 pub use walk::MemtableWalk;
 
 use super::commitlog::Position;
+use crate::base::lock::{Mutex, RwLock, rank};
 use crate::model::deletion::Deletion;
 use crate::model::mutation::FamilyMutation;
 use crate::model::schema::ColumnFamilySchema;
@@ -22,7 +23,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Shards of a memtable. More than the machine has cores, few enough that scans can merge them.
@@ -37,16 +38,28 @@ const QUICK_CELLS: usize = 16;
 /// Memory of a cell besides names and value: the cell itself and its share of the mutation.
 const CELL_OVERHEAD: u64 = 80;
 
+/// A row that may change. A panic in the middle of a mutation leaves the tree sound: every step of
+/// an insertion does. The mutation may be there in part, as if the server had been stopped; its
+/// client got no acknowledgement.
+type Row = Mutex<rank::MemtableRow, MemtableRow>;
+
 /// The rows of a shard.
-type Rows = BTreeMap<DecoratedKey, Mutex<MemtableRow>>;
+type Rows = BTreeMap<DecoratedKey, Row>;
 
 /// Rows of some keys.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shard {
-    rows: RwLock<Rows>,
+    rows: RwLock<rank::MemtableShard, Rows>,
     /// Whether the last mutation made a row, as the next one is likely to do: then it is not looked
     /// for first.
     grows: AtomicBool,
+}
+
+impl Shard {
+    fn new(index: usize) -> Self {
+        let rows = RwLock::numbered(index as u64, Rows::new());
+        Self { rows, grows: AtomicBool::new(false) }
+    }
 }
 
 /// The recent writes of one column family.
@@ -85,7 +98,7 @@ impl Memtable {
     pub fn new(family: Arc<ColumnFamilySchema>, created_at: Duration) -> Self {
         Self {
             family,
-            shards: std::array::from_fn(|_| Shard::default()),
+            shards: std::array::from_fn(Shard::new),
             created_at,
             weight: AtomicU64::new(0),
             operations: AtomicU64::new(0),
@@ -127,15 +140,15 @@ impl Memtable {
         // Readers of the shard would wait for a large one.
         let is_quick = mutation.cells.len() <= QUICK_CELLS;
         if !(is_quick && shard.grows.load(Ordering::Relaxed))
-            && let Some(row) = read_lock(shard).get(key)
+            && let Some(row) = shard.rows.read().get(key)
         {
             self.change(row, mutation);
             return false;
         }
-        let mut rows = shard.rows.write().unwrap_or_else(PoisonError::into_inner);
+        let mut rows = shard.rows.write();
         let (row, is_new) = match rows.entry(key.clone()) {
             Entry::Occupied(row) => (row.into_mut(), false),
-            Entry::Vacant(place) => (place.insert(Mutex::default()), true),
+            Entry::Vacant(place) => (place.insert(Row::default()), true),
         };
         self.change(row, mutation);
         shard.grows.store(is_new, Ordering::Relaxed);
@@ -153,8 +166,8 @@ impl Memtable {
         }
     }
 
-    fn change(&self, row: &Mutex<MemtableRow>, mutation: &FamilyMutation) {
-        let mut row = row.lock().unwrap_or_else(PoisonError::into_inner);
+    fn change(&self, row: &Row, mutation: &FamilyMutation) {
+        let mut row = row.lock();
         row.deletion = row.deletion.merge(mutation.deletion);
         for cell in &mutation.cells {
             row.cells.insert(&self.family, cell.clone());
@@ -163,18 +176,18 @@ impl Memtable {
 
     /// The row as it is now.
     pub fn row(&self, key: &DecoratedKey) -> Option<MemtableRow> {
-        read_lock(self.shard(key)).get(key).map(snapshot)
+        self.shard(key).rows.read().get(key).map(snapshot)
     }
 
     /// Whether anything was written to the row.
     pub fn contains(&self, key: &DecoratedKey) -> bool {
-        read_lock(self.shard(key)).contains_key(key)
+        self.shard(key).rows.read().contains_key(key)
     }
 
     /// Calls for the key of each row, in no order. A shard is locked against new rows meanwhile.
     pub fn for_each_key(&self, mut visit: impl FnMut(&DecoratedKey)) {
         for shard in &self.shards {
-            read_lock(shard).keys().for_each(&mut visit);
+            shard.rows.read().keys().for_each(&mut visit);
         }
     }
 
@@ -185,7 +198,7 @@ impl Memtable {
         // The rows of a sample are neighbours among those of their shard only.
         let interval = (interval / SHARDS).max(1);
         for shard in &self.shards {
-            let rows = read_lock(shard);
+            let rows = shard.rows.read();
             for (number, first) in rows.keys().step_by(interval).enumerate() {
                 let in_sample = interval.min(rows.len() - number * interval);
                 visit(first.token(), in_sample as u64);
@@ -204,7 +217,7 @@ impl Memtable {
         &self,
         mut visit: impl FnMut(&DecoratedKey, &MemtableRow) -> Result<(), E>,
     ) -> Result<(), E> {
-        let shards = self.shards.each_ref().map(read_lock);
+        let shards = self.shards.each_ref().map(|shard| shard.rows.read());
         let mut rows = Vec::with_capacity(shards.iter().map(|shard| shard.len()).sum());
         for shard in &shards {
             rows.extend(shard.iter());
@@ -216,7 +229,7 @@ impl Memtable {
 
     /// Number of rows.
     pub fn row_count(&self) -> usize {
-        self.shards.iter().map(|shard| read_lock(shard).len()).sum()
+        self.shards.iter().map(|shard| shard.rows.read().len()).sum()
     }
 
     /// Whether nothing was written.
@@ -261,13 +274,6 @@ impl Memtable {
     }
 }
 
-/// A panic of another thread in the middle of a mutation leaves the tree sound: every step of an
-/// insertion does. The mutation may be there in part, as if the server had been stopped; its
-/// client got no acknowledgement.
-fn read_lock(shard: &Shard) -> RwLockReadGuard<'_, Rows> {
-    shard.rows.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn snapshot(row: &Mutex<MemtableRow>) -> MemtableRow {
-    row.lock().unwrap_or_else(PoisonError::into_inner).clone()
+fn snapshot(row: &Row) -> MemtableRow {
+    row.lock().clone()
 }

@@ -1,6 +1,6 @@
 //! A walk over the rows of a memtable that may be written to meanwhile.
 
-use super::{Memtable, MemtableRow, SHARDS, Shard, read_lock, snapshot};
+use super::{Memtable, MemtableRow, SHARDS, Shard, snapshot};
 use crate::ring::DecoratedKey;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -33,7 +33,7 @@ struct ShardWalk<'a> {
 impl ShardWalk<'_> {
     /// Takes rows of the shard from a place on.
     fn fill(&mut self, from: Bound<&DecoratedKey>) {
-        let rows = read_lock(self.shard);
+        let rows = self.shard.rows.read();
         let rows = rows.range((from, Bound::Unbounded)).take(self.batch);
         self.rows.extend(rows.map(|(key, row)| (key.clone(), snapshot(row))));
         self.batch = (self.batch * 2).min(MAX_BATCH);

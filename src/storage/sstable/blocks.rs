@@ -3,10 +3,10 @@
 use super::block::{self, Block, BlockHandle, BlockKind};
 use super::reader::SsTable;
 use crate::base::bytes::Malformed;
+use crate::base::lock::{Mutex, rank};
 use crate::storage::caches::KeyCache;
 use crate::storage::error::{Corrupt, ReadError};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// Where a reader may take blocks from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,9 +65,9 @@ pub struct Blocks<'a> {
     pub(super) keys: Option<&'a KeyCache>,
     /// Whether the last data block stays at hand.
     keeps_last: bool,
-    last: Mutex<Option<(u64, Block)>>,
+    last: Mutex<rank::BlockReader, Option<(u64, Block)>>,
     /// What was read ahead, for who reads the whole file.
-    ahead: Mutex<ReadAhead>,
+    ahead: Mutex<rank::BlockReader, ReadAhead>,
     /// Counts the bytes of the blocks that were handed out, as they are on disk.
     passed: Option<&'a AtomicU64>,
 }
@@ -113,7 +113,7 @@ impl<'a> Blocks<'a> {
     pub(super) fn block(&self, handle: BlockHandle, kind: BlockKind) -> Result<Block, ReadError> {
         let keeps = self.keeps_last && kind == BlockKind::Data;
         if keeps {
-            let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            let last = self.last.lock();
             if let Some((offset, block)) = &*last
                 && *offset == handle.offset
             {
@@ -122,7 +122,7 @@ impl<'a> Blocks<'a> {
         }
         let block = self.fetch(handle, kind)?;
         if keeps {
-            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut last = self.last.lock();
             *last = Some((handle.offset, block.clone()));
         }
         Ok(block)
@@ -144,7 +144,7 @@ impl<'a> Blocks<'a> {
             return Err(table.malformed(handle, Malformed(0)));
         }
         if self.access == Access::Bypass {
-            let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut ahead = self.ahead.lock();
             return match ahead.bytes(table, handle) {
                 Some(sealed) => block::open(sealed, handle.offset, kind)
                     .map_err(|reason| Corrupt::new(&table.path, handle.offset, reason).into()),

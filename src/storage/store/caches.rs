@@ -4,6 +4,7 @@
 use super::{Cause, Store, View};
 use crate::base::context::RequestContext;
 use crate::base::events::CacheKind;
+use crate::base::lock::MutexGuard;
 use crate::config::settings::CacheSize;
 use crate::model::key::RowKey;
 use crate::ring::DecoratedKey;
@@ -14,7 +15,7 @@ use crate::storage::memtable::{Memtable, MemtableRow};
 use crate::storage::row::{Budget, FoundRow, RowReader};
 use crate::storage::sstable::{Access, Blocks, SsTable, filter};
 use std::collections::BTreeSet;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// How large the caches of a column family are to be.
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +55,7 @@ impl Store {
     }
 
     fn cache_sizes(&self) -> MutexGuard<'_, CacheSizes> {
-        self.cache_sizes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cache_sizes.lock()
     }
 
     fn resize(&self, sizes: CacheSizes) {
@@ -231,7 +232,7 @@ impl Store {
 
     /// Puts a row into the cache, unless SSTables have gained content since the view was taken.
     fn keep_row(&self, rows: &RowCache, view: &View, key: &DecoratedKey, row: LoadedRow) {
-        let current = self.view.read().unwrap_or_else(PoisonError::into_inner);
+        let current = self.view.read();
         if current.epoch == view.epoch {
             rows.insert(key, row);
         }

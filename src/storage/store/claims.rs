@@ -1,11 +1,12 @@
 //! Which SSTables are being compacted: each is the input of one compaction at a time.
 
 use super::Store;
+use crate::base::lock::{Condvar, Mutex, MutexGuard, rank};
 use crate::storage::compaction::CompactionError;
 use crate::storage::sstable::SsTable;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How often who waits for all SSTables looks whether the node is stopping.
@@ -14,7 +15,7 @@ const STOP_CHECK: Duration = Duration::from_millis(100);
 /// The SSTables of a store that are being compacted.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    state: Mutex<State>,
+    state: Mutex<rank::CompactionClaims, State>,
     released: Condvar,
 }
 
@@ -60,8 +61,7 @@ impl Store {
         let mut state = self.claims.lock();
         state.waiting_for_all += 1;
         while !state.generations.is_empty() && !stop.load(Ordering::Relaxed) {
-            let waited = self.claims.released.wait_timeout(state, STOP_CHECK);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.claims.released.wait_for(&mut state, STOP_CHECK);
         }
         state.waiting_for_all -= 1;
         if stop.load(Ordering::Relaxed) {
@@ -87,8 +87,7 @@ impl Store {
             if !tables.claimed.iter().any(|table| is_wanted(table)) {
                 return Ok(None);
             }
-            let waited = self.claims.released.wait_timeout(state, STOP_CHECK);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.claims.released.wait_for(&mut state, STOP_CHECK);
         }
         Err(CompactionError::Stopped)
     }
@@ -118,9 +117,8 @@ impl Store {
 }
 
 impl Claims {
-    /// A panic under the lock leaves a whole set behind.
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn release<'a>(&self, tables: impl Iterator<Item = &'a Arc<SsTable>>) {

@@ -2,6 +2,7 @@
 //! still holds.
 
 use super::{NewTable, Store};
+use crate::base::lock::MutexGuard;
 use crate::ring::{DecoratedKey, Token};
 use crate::storage::error::{FileContext, FileError};
 use crate::storage::manifest::TableIdentity;
@@ -9,7 +10,7 @@ use crate::storage::row::{RowSource, RowSources};
 use crate::storage::sstable::SsTable;
 use crate::storage::{files, small_file};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Most merges that are kept in mind, and most rows that they name.
 const MOST_KEPT: usize = 256;
@@ -111,7 +112,7 @@ impl Store {
     /// The SSTables that count.
     pub fn tables_now(&self) -> TablesNow {
         // Whoever changes either holds this lock until both have changed.
-        let _manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
+        let _manifest = self.manifest.lock();
         let merges = self.lock_merges().last.iter().cloned().collect();
         TablesNow { tables: self.view().tables.clone(), merges }
     }
@@ -159,7 +160,7 @@ impl Store {
     }
 
     fn lock_merges(&self) -> MutexGuard<'_, Merges> {
-        self.merges.lock().unwrap_or_else(PoisonError::into_inner)
+        self.merges.lock()
     }
 }
 

@@ -46,6 +46,7 @@ use super::sstable::{SsTable, WriterOptions};
 use crate::base::clock::Clock;
 use crate::base::events::{Events, Family, FlushCause};
 use crate::base::fs::FileSystem;
+use crate::base::lock::{Mutex, MutexGuard, RwLock, rank};
 use crate::model::mutation::FamilyMutation;
 use crate::model::schema::{ColumnFamilySchema, FamilyId};
 use crate::ring::{DecoratedKey, Partitioner};
@@ -54,7 +55,7 @@ use claims::Claims;
 use merges::Merges;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
 /// What all stores of a node share.
 #[derive(Debug)]
@@ -122,19 +123,19 @@ pub struct Store {
     environment: Arc<Environment>,
     /// The folder of the keyspace in each data directory.
     folders: Vec<PathBuf>,
-    manifest: Mutex<Manifest>,
-    view: RwLock<Arc<View>>,
+    manifest: Mutex<rank::Manifest, Manifest>,
+    view: RwLock<rank::View, Arc<View>>,
     next_generation: AtomicU64,
-    flushing: Mutex<()>,
+    flushing: Mutex<rank::Flush, ()>,
     claims: Claims,
     thresholds: AtomicThresholds,
     /// How far compaction is behind.
     pressure: Pressure,
     /// SSTables that were replaced. Whoever lets go of one last removes its file, which takes
     /// time; a reader never is the last, since they stay here until nobody else has them.
-    replaced: Mutex<Vec<Arc<SsTable>>>,
-    merges: Mutex<Merges>,
-    cache_sizes: Mutex<CacheSizes>,
+    replaced: Mutex<rank::ReplacedTables, Vec<Arc<SsTable>>>,
+    merges: Mutex<rank::Merges, Merges>,
+    cache_sizes: Mutex<rank::CacheSizes, CacheSizes>,
     /// Set once, when something went wrong after which writing on could lose data.
     failure: OnceLock<String>,
     operations: Operations,
@@ -174,11 +175,11 @@ impl Store {
 
     /// Everything that there is to read, at this moment.
     pub fn view(&self) -> Arc<View> {
-        Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.view.read())
     }
 
     fn publish(&self, change: impl FnOnce(&mut View)) {
-        let mut slot = self.view.write().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.view.write();
         let mut view = View::clone(&slot);
         change(&mut view);
         *slot = Arc::new(view);
@@ -186,7 +187,7 @@ impl Store {
 
     /// Writes to the active memtable. The caller holds the gate that keeps it active.
     pub fn apply(&self, key: &DecoratedKey, mutation: &FamilyMutation) {
-        let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
+        let view = self.view.read();
         let memory = view.active.apply(key, mutation);
         self.environment.memtable_memory.fetch_add(memory, Ordering::Relaxed);
     }
@@ -212,7 +213,7 @@ impl Store {
 
     /// Held during a flush: memtables are written in the order in which they became full.
     pub fn flush_lock(&self) -> MutexGuard<'_, ()> {
-        self.flushing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.flushing.lock()
     }
 
     /// How many SSTables of similar size are merged, and at most so many at once.
@@ -237,18 +238,18 @@ impl Store {
 
     /// Everything that the commit log holds of the family up to here is in SSTables.
     pub fn flushed_position(&self) -> Position {
-        self.manifest.lock().unwrap_or_else(PoisonError::into_inner).flushed
+        self.manifest.lock().flushed
     }
 
     /// Whether a manifest has been stored, of format version 2 or later.
     pub fn has_manifest(&self) -> bool {
-        self.manifest.lock().unwrap_or_else(PoisonError::into_inner).sequence > 0
+        self.manifest.lock().sequence > 0
     }
 
     /// The SSTables that count, on disk and for readers, at one moment.
     pub fn capture(&self) -> Captured {
         // Whoever changes either holds this lock until both have changed.
-        let manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
+        let manifest = self.manifest.lock();
         Captured {
             family: self.schema.name.clone(),
             manifest_folder: self.folders[0].clone(),
@@ -259,7 +260,7 @@ impl Store {
 
     /// Why the active memtable should be flushed, if it should.
     pub fn full_cause(&self) -> Option<FlushCause> {
-        let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
+        let view = self.view.read();
         if view.active.weight() >= self.options.memtable_bytes {
             Some(FlushCause::Throughput)
         } else if view.active.operations() >= self.options.memtable_operations {
@@ -339,7 +340,7 @@ impl Store {
         cause: Cause<'_>,
     ) -> Result<(), ReadError> {
         let fs = &*self.environment.fs;
-        let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut manifest = self.manifest.lock();
         let mut next = self.next_version(&manifest);
         let prepared = self.open_new(new).and_then(|opened| {
             self.forget_removed(&mut next)?;
@@ -389,7 +390,7 @@ impl Store {
         for table in old {
             table.mark_obsolete();
         }
-        let mut replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut replaced = self.replaced.lock();
         replaced.extend(old.iter().cloned());
         drop((replaced, manifest));
         self.settle_rows(change);
@@ -401,7 +402,7 @@ impl Store {
     /// Notes, durably, that everything that the commit log holds up to here is in SSTables, or is
     /// not to be.
     pub fn advance_flushed(&self, position: Position) -> Result<(), FileError> {
-        let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut manifest = self.manifest.lock();
         let mut next = self.next_version(&manifest);
         next.flushed = next.flushed.max(position);
         next.store(&*self.environment.fs, &self.manifest_path())?;
@@ -418,7 +419,7 @@ impl Store {
     /// Removes the files of SSTables that were replaced and are not read any more. Returns how many
     /// are read still.
     pub fn remove_replaced(&self) -> usize {
-        let mut replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut replaced = self.replaced.lock();
         // No view holds them: once nobody else does, nobody will.
         let unused: Vec<_> =
             replaced.extract_if(.., |table| Arc::strong_count(table) == 1).collect();

@@ -5,6 +5,7 @@ use super::claims::Claims;
 use super::{Environment, Operations, Store, View, discard};
 use crate::base::events::SSTableEvent;
 use crate::base::fs::FileSystem;
+use crate::base::lock::{Mutex, RwLock};
 use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilySchema, FamilyId};
 use crate::storage::caches::FamilyCaches;
@@ -19,7 +20,7 @@ use crate::storage::sstable::SsTable;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::sync::{Arc, OnceLock};
 
 /// Why a column family cannot be opened.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -366,7 +367,7 @@ impl Store {
             manifest: Mutex::new(manifest.clone()),
             view: RwLock::new(Arc::new(view)),
             next_generation: AtomicU64::new(newest + 1),
-            flushing: Mutex::new(()),
+            flushing: Mutex::numbered(id.0.into(), ()),
             claims: Claims::default(),
             thresholds: AtomicThresholds::new(thresholds),
             pressure: Pressure::default(),

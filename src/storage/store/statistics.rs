@@ -3,7 +3,6 @@
 use super::super::caches::FamilyCacheStats;
 use super::Store;
 use super::operations::{Operation, Totals};
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 /// What a column family takes up and has done, at one moment. Sizes are in bytes.
@@ -65,7 +64,7 @@ impl Store {
     pub fn statistics(&self) -> StoreStatistics {
         let view = self.view();
         let live_bytes = view.tables.iter().map(|table| table.size()).sum();
-        let replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
+        let replaced = self.replaced.lock();
         let replaced_bytes: u64 = replaced.iter().map(|table| table.size()).sum();
         drop(replaced);
         let properties = || view.tables.iter().map(|table| table.properties());

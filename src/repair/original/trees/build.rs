@@ -3,6 +3,7 @@
 use super::Originals;
 use super::pairs::Side;
 use crate::base::java::TooLong;
+use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
 use crate::model::schema::FamilyId;
@@ -17,8 +18,8 @@ use crate::storage::original::can_have_key;
 use log::Level;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Fewest and most leaves of a tree; 0.6 has up to as many.
@@ -46,7 +47,9 @@ struct Wanted {
 
 /// The trees that are wanted; those that are being built are empty.
 #[derive(Debug, Default)]
-pub(in crate::repair::original) struct TreeBuilds(Mutex<BTreeMap<FamilyId, Wanted>>);
+pub(in crate::repair::original) struct TreeBuilds(
+    Mutex<rank::LegacyPeers, BTreeMap<FamilyId, Wanted>>,
+);
 
 impl TreeBuilds {
     /// Notes who wants a tree. Whether nobody builds it yet.
@@ -77,7 +80,7 @@ impl TreeBuilds {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<FamilyId, Wanted>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

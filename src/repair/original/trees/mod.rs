@@ -25,6 +25,7 @@ pub(super) use compare::Compared;
 pub(super) use pairs::Pairs;
 
 use super::Originals;
+use crate::base::lock::{Mutex, rank};
 use crate::model::schema::FamilyId;
 use crate::net::bodies::{TreeRequest, TreeResponse};
 use crate::net::message::Message;
@@ -35,7 +36,7 @@ use log::Level;
 use pairs::Side;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use tokio::sync::oneshot;
 
 /// What came of a comparison, or why nothing did.
@@ -43,19 +44,21 @@ pub(super) type Outcome = Result<Compared, String>;
 
 /// Who waits for what comes of comparisons.
 #[derive(Debug, Default)]
-pub(super) struct Waiters(Mutex<BTreeMap<(FamilyId, IpAddr), oneshot::Sender<Outcome>>>);
+pub(super) struct Waiters(
+    Mutex<rank::LegacyPeers, BTreeMap<(FamilyId, IpAddr), oneshot::Sender<Outcome>>>,
+);
 
 impl Waiters {
     /// Waits for the next comparison with a node.
     fn wait(&self, family: FamilyId, other: IpAddr) -> oneshot::Receiver<Outcome> {
         let (sender, outcome) = oneshot::channel();
-        let mut waiters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiters = self.0.lock();
         waiters.insert((family, other), sender);
         outcome
     }
 
     fn tell(&self, family: FamilyId, other: IpAddr, outcome: Outcome) {
-        let mut waiters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiters = self.0.lock();
         if let Some(sender) = waiters.remove(&(family, other)) {
             // Who has waited may have given up.
             let _ = sender.send(outcome);

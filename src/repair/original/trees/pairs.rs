@@ -1,10 +1,11 @@
 //! Which trees wait for which.
 
+use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::model::schema::FamilyId;
 use crate::repair::merkle::MerkleTree;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A tree says nothing any more of rows that were written since. The other one may take hours.
@@ -31,7 +32,7 @@ type ByPair = BTreeMap<(FamilyId, IpAddr), Waiting>;
 
 /// The trees that wait, at most one for each neighbour and column family.
 #[derive(Debug, Default)]
-pub(in crate::repair::original) struct Pairs(Mutex<ByPair>);
+pub(in crate::repair::original) struct Pairs(Mutex<rank::LegacyPeers, ByPair>);
 
 impl Pairs {
     /// There is a tree of one side: that of the other, if it has waited; else this one waits.
@@ -62,7 +63,7 @@ impl Pairs {
     }
 
     fn lock(&self, now: Duration) -> MutexGuard<'_, ByPair> {
-        let mut pairs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pairs = self.0.lock();
         pairs.retain(|_, waiting| now.saturating_sub(waiting.since) < STALE);
         pairs
     }

@@ -66,7 +66,7 @@ fn an_acknowledgement_waits_for_no_sync() {
     let store = rig.open();
     store_all(&store, ada(), 0..40);
     let log = store.log(ada()).unwrap();
-    let syncing = log.upkeep.lock().unwrap();
+    let syncing = log.upkeep.lock();
     thread::scope(|scope| {
         let (sender, done) = mpsc::channel();
         let store = &store;

@@ -4,9 +4,10 @@ use super::super::appender::Appender;
 use super::super::error::LogError;
 use super::copy::{Archive, ArchiveError};
 use crate::base::clock::Clock;
+use crate::base::lock::{Condvar, Mutex, MutexGuard, rank};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How soon a segment is tried again that could not be archived.
@@ -27,7 +28,7 @@ pub(in super::super) struct Archiver {
     archive: Archive,
     appender: Arc<Appender>,
     clock: Arc<dyn Clock>,
-    mailbox: Mutex<Mailbox>,
+    mailbox: Mutex<rank::ArchiveQueue, Mailbox>,
     wake: Condvar,
 }
 
@@ -46,7 +47,7 @@ impl Archiver {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let mailbox = Mutex::default();
-        Self { archive, appender, clock, mailbox, wake: Condvar::new() }
+        Self { archive, appender, clock, mailbox, wake: Condvar::default() }
     }
 
     /// Hands in a segment that is complete and durable.
@@ -107,13 +108,13 @@ impl Archiver {
 
     /// Waits for something to do, and takes what was handed in. Whether this is the last time.
     fn collect(&self, waiting: &mut BTreeMap<u64, PathBuf>) -> bool {
-        let mailbox = self.mailbox();
+        let mut mailbox = self.mailbox();
         let is_idle = |mailbox: &mut Mailbox| mailbox.offered.is_empty() && !mailbox.closing;
-        let mut mailbox = if waiting.is_empty() {
-            self.wake.wait_while(mailbox, is_idle).expect(NO_PANIC)
+        if waiting.is_empty() {
+            self.wake.wait_while(&mut mailbox, is_idle);
         } else {
-            self.wake.wait_timeout_while(mailbox, RETRY_PAUSE, is_idle).expect(NO_PANIC).0
-        };
+            self.wake.wait_while_for(&mut mailbox, is_idle, RETRY_PAUSE);
+        }
         waiting.append(&mut mailbox.offered);
         mailbox.closing
     }
@@ -152,13 +153,11 @@ impl Archiver {
         if !is_behind {
             let pause = Duration::from_secs_f64(bytes as f64 / COPY_BYTES_PER_SECOND as f64);
             let is_open = |mailbox: &mut Mailbox| !mailbox.closing;
-            drop(self.wake.wait_timeout_while(self.mailbox(), pause, is_open).expect(NO_PANIC));
+            self.wake.wait_while_for(&mut self.mailbox(), is_open, pause);
         }
     }
 
     fn mailbox(&self) -> MutexGuard<'_, Mailbox> {
-        self.mailbox.lock().expect(NO_PANIC)
+        self.mailbox.lock()
     }
 }
-
-const NO_PANIC: &str = "nothing panics while it holds the archiver's mailbox";
