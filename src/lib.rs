@@ -38,6 +38,14 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_types))]
 
+// The kit below `tests/` names the library as the test binaries do.
+#[cfg(test)]
+extern crate self as alexandra;
+
+#[cfg(test)]
+#[path = "../tests/kit/mod.rs"]
+mod kit;
+
 pub mod admin;
 pub mod api;
 pub mod base;

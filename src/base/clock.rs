@@ -2,7 +2,6 @@
 
 use rustix::time::{ClockId, clock_gettime};
 use std::fmt;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Where a component takes the time from.
@@ -64,37 +63,10 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves only when it is told to.
-#[derive(Debug, Default)]
-pub struct ManualClock {
-    micros: AtomicI64,
-}
-
-impl ManualClock {
-    /// A clock that stands at this many microseconds since the Unix epoch.
-    pub fn at_micros(micros: i64) -> Self {
-        Self { micros: AtomicI64::new(micros) }
-    }
-
-    /// Moves the clock forward.
-    pub fn advance(&self, by: Duration) {
-        self.micros.fetch_add(by.as_micros() as i64, Ordering::SeqCst);
-    }
-}
-
-impl Clock for ManualClock {
-    fn now_micros(&self) -> i64 {
-        self.micros.load(Ordering::SeqCst)
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::from_micros(self.micros.load(Ordering::SeqCst).max(0) as u64)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kit::clock::ManualClock;
 
     #[test]
     fn the_coarse_time_is_the_time() {

@@ -116,7 +116,7 @@ impl Allowance {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::clock::ManualClock;
+    use crate::kit::clock::ManualClock;
 
     const INTERVAL: Duration = Duration::from_secs(5);
 

@@ -13,5 +13,4 @@ pub mod lock;
 pub mod machine;
 pub mod seats;
 pub mod shared_bytes;
-pub mod sim_fs;
 pub mod utc;

@@ -198,7 +198,7 @@ fn micros(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::clock::ManualClock;
+    use crate::kit::clock::ManualClock;
 
     const SECOND: Duration = Duration::from_secs(1);
 

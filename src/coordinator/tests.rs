@@ -8,7 +8,7 @@ pub(crate) use crate::replica::tests::MemoryStore;
 
 use super::*;
 use crate::base::budget::Budget;
-use crate::base::clock::ManualClock;
+use crate::kit::clock::ManualClock;
 use crate::model::comparator::Comparator;
 use crate::model::key::RowKey;
 use crate::model::mutation::{MutationBuilder, RowMutation};

@@ -42,7 +42,7 @@ impl Throttle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::clock::ManualClock;
+    use crate::kit::clock::ManualClock;
 
     #[test]
     fn all_together_get_so_many_bytes_per_second() {

@@ -65,7 +65,7 @@ impl Traffic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::clock::ManualClock;
+    use crate::kit::clock::ManualClock;
 
     #[test]
     fn what_moves_is_told_until_it_is_over() {

@@ -141,7 +141,7 @@ fn parse(content: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::sim_fs::SimFileSystem;
+    use crate::kit::disk::SimFileSystem;
 
     #[test]
     fn an_archive_has_one_owner() {

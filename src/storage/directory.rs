@@ -57,7 +57,7 @@ fn lasting(error: io::Error) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::sim_fs::{Fault, Operation, SimFileSystem};
+    use crate::kit::disk::{Fault, Operation, SimFileSystem};
     use rustix::io::Errno;
 
     #[test]

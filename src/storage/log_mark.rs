@@ -145,7 +145,7 @@ impl LogMark {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::sim_fs::SimFileSystem;
+    use crate::kit::disk::SimFileSystem;
 
     fn directories() -> Vec<PathBuf> {
         vec!["/a".into(), "/b".into()]

@@ -183,9 +183,9 @@ mod tests {
     use super::super::options::{FamilyOptions, Options};
     use super::super::system::LOCATION_INFO;
     use super::*;
-    use crate::base::clock::ManualClock;
     use crate::base::events::Events;
-    use crate::base::sim_fs::SimFileSystem;
+    use crate::kit::clock::ManualClock;
+    use crate::kit::disk::SimFileSystem;
     use crate::model::comparator::Comparator;
     use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
     use crate::ring::Partitioner;

@@ -25,8 +25,11 @@ mod generations;
 mod hostile;
 mod idl;
 mod isolation;
+#[path = "../kit/mod.rs"]
+mod kit;
 mod login;
 mod server;
+mod simulated_disk;
 mod sstable_tools;
 mod startup;
 mod storage_model;

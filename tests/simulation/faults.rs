@@ -1,9 +1,9 @@
 //! What goes wrong, and when: by chance, and put right again after a while.
 
 use crate::cluster::{Cluster, Profile, addresses};
+use crate::kit::disk::Survival;
 use crate::network::Weather;
 use crate::node::Life;
-use alexandra::base::sim_fs::Survival;
 use alexandra::model::schema::FamilyId;
 use std::collections::BTreeMap;
 

@@ -25,6 +25,8 @@ mod cluster;
 mod defects;
 mod faults;
 mod history;
+#[path = "../kit/mod.rs"]
+mod kit;
 mod network;
 mod node;
 mod operator;

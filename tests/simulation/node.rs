@@ -4,13 +4,13 @@
 use crate::clock::NodeClock;
 use crate::cluster::Setup;
 use crate::defects::Defect;
+use crate::kit::disk::{SimFileSystem, Survival};
 use crate::network::{Network, SimTransport, with_large_id};
 use crate::store::SimStore;
 use alexandra::base::budget::Budget;
 use alexandra::base::clock::Clock;
 use alexandra::base::events::Events;
 use alexandra::base::fs::FileSystem;
-use alexandra::base::sim_fs::{SimFileSystem, Survival};
 use alexandra::coordinator::{Coordinator, ReadOptions};
 use alexandra::model::schema::{FamilyId, Schema};
 use alexandra::net::Inbound;

@@ -84,11 +84,25 @@ fn children(file: &File) -> Vec<String> {
         let behind = file.code[offset + 3..].trim_start();
         let name = identifier(behind);
         if !name.is_empty() && behind[name.len()..].trim_start().starts_with(';') {
+            found.extend(path_attribute(file, offset));
             found.push(format!("{folder}/{name}.rs"));
             found.push(format!("{folder}/{name}/mod.rs"));
         }
     }
     found
+}
+
+/// Where `#[path = "…"]` before a `mod` leads.
+fn path_attribute(file: &File, offset: usize) -> Option<String> {
+    let attribute = file.text[..offset].trim_end().lines().last()?.trim();
+    let path = attribute.strip_prefix("#[path = \"")?.strip_suffix("\"]")?;
+    let (mut folder, _) = file.path.rsplit_once('/')?;
+    let mut below = path;
+    while let Some(rest) = below.strip_prefix("../") {
+        folder = folder.rsplit_once('/').map_or("", |(parent, _)| parent);
+        below = rest;
+    }
+    Some(if folder.is_empty() { below.to_owned() } else { format!("{folder}/{below}") })
 }
 
 #[cfg(test)]
@@ -112,8 +126,9 @@ mod tests {
             ("src/inline.rs", ""),
             ("tests/one.rs", "mod server;"),
             ("tests/server/mod.rs", ""),
-            ("tests/two/main.rs", "mod part;"),
+            ("tests/two/main.rs", "mod part;\n#[path = \"../kit/mod.rs\"]\nmod kit;"),
             ("tests/two/part.rs", ""),
+            ("tests/kit/mod.rs", ""),
             ("tests/two/dead.rs", ""),
             ("clients/rust/src/lib.rs", ""),
         ]);

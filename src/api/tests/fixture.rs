@@ -1,8 +1,8 @@
 //! A node with its API; requests in few words, and answers as text.
 
 use crate::api::{Api, ApiOptions, Authenticator, reads, writes};
-use crate::base::clock::ManualClock;
 use crate::coordinator::tests::{MemoryStore, Ring, start};
+use crate::kit::clock::ManualClock;
 use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
 use crate::ring::{Partitioner, Token, TokenMetadata};

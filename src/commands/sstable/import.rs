@@ -186,7 +186,7 @@ pub(super) fn tell(imported: &Imported, names: &[PathBuf]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::sim_fs::SimFileSystem;
+    use crate::kit::disk::SimFileSystem;
 
     #[test]
     fn a_file_that_has_come_meanwhile_is_not_replaced() {

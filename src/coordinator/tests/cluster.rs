@@ -4,11 +4,11 @@
 use super::MemoryStore;
 use crate::base::budget::Budget;
 use crate::base::clock::Clock;
-use crate::base::sim_fs::SimFileSystem;
 use crate::coordinator::{
     ConsistencyLevel, Coordinator, CoordinatorError, CoordinatorOptions, Hinting, Peers,
     ReadOptions,
 };
+use crate::kit::disk::SimFileSystem;
 use crate::model::cell::Cell;
 use crate::model::comparator::Comparator;
 use crate::model::key::RowKey;

@@ -2,8 +2,8 @@
 //! test has addresses of its own there.
 
 use super::*;
-use crate::base::clock::ManualClock;
 use crate::config::networks::Network;
+use crate::kit::clock::ManualClock;
 use crate::net::frame::{Frame, FrameReader, put_frame};
 use crate::net::transport::IncomingFile;
 use std::io::{Read, Write};

@@ -1,9 +1,10 @@
 //! Deliveries to a target that answers as a test wants.
 
 use super::*;
-use crate::base::clock::{Clock, ManualClock};
+use crate::base::clock::Clock;
 use crate::base::context::RequestContext;
-use crate::base::sim_fs::SimFileSystem;
+use crate::kit::clock::ManualClock;
+use crate::kit::disk::SimFileSystem;
 use crate::model::comparator::Comparator;
 use crate::model::mutation::{MutationBuilder, RowMutation};
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId};

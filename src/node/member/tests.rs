@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::base::budget::Budget;
-use crate::base::clock::ManualClock;
 use crate::base::events::Events;
-use crate::base::sim_fs::SimFileSystem;
 use crate::gossip::{Digest, EndpointState, MOVE_STATE, PLAN_STATE};
+use crate::kit::clock::ManualClock;
+use crate::kit::disk::SimFileSystem;
 use crate::model::comparator::Comparator;
 use crate::model::mutation::MutationBuilder;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};

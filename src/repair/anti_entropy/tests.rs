@@ -2,7 +2,7 @@
 
 use super::{FamilyRepair, RepairScope};
 use crate::base::clock::Clock;
-use crate::base::sim_fs::SimFileSystem;
+use crate::kit::disk::SimFileSystem;
 use crate::model::comparator::Comparator;
 use crate::model::deletion::Deletion;
 use crate::model::mutation::MutationBuilder;

@@ -142,8 +142,8 @@ impl Operations {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::sim_fs::SimFileSystem;
     use crate::gossip::{Members, NodePlace};
+    use crate::kit::disk::SimFileSystem;
     use crate::repair::host::{Announced, RingLook};
     use crate::repair::tests::network::{self, Network, RuntimeClock};
     use crate::ring::{Partitioner, TokenMetadata};

@@ -6,7 +6,7 @@ mod outgoing;
 mod trees;
 
 use crate::base::fs::FileSystem;
-use crate::base::sim_fs::SimFileSystem;
+use crate::kit::disk::SimFileSystem;
 use crate::model::mutation::MutationBuilder;
 use crate::model::schema::FamilyId;
 use crate::net::bodies::{StreamFile, StreamFinished};

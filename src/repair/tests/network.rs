@@ -1,9 +1,10 @@
 //! What tests of several nodes stand on: a network within the process, storages on disks that are
 //! not there, and a time that moves only when all wait.
 
-use crate::base::clock::{Clock, ManualClock};
+use crate::base::clock::Clock;
 use crate::base::events::Events;
-use crate::base::sim_fs::SimFileSystem;
+use crate::kit::clock::ManualClock;
+use crate::kit::disk::SimFileSystem;
 use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
 use crate::net::messenger::Messenger;

@@ -66,7 +66,7 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::sim_fs::SimFileSystem;
+    use crate::kit::disk::SimFileSystem;
 
     #[test]
     fn it_comes_back_and_no_changed_byte_passes() {

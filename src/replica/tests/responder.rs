@@ -2,8 +2,8 @@
 
 use super::MemoryStore;
 use crate::base::budget::Budget;
-use crate::base::clock::ManualClock;
-use crate::base::sim_fs::SimFileSystem;
+use crate::kit::clock::ManualClock;
+use crate::kit::disk::SimFileSystem;
 use crate::model::comparator::Comparator;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;

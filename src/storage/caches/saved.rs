@@ -273,7 +273,7 @@ impl Read for Sequential<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::sim_fs::SimFileSystem;
+    use crate::kit::disk::SimFileSystem;
     use proptest::prelude::*;
 
     fn path() -> &'static Path {

@@ -73,7 +73,7 @@ impl Throttle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::clock::ManualClock;
+    use crate::kit::clock::ManualClock;
 
     fn throttle(rate: Option<u64>) -> (Arc<ManualClock>, Throttle) {
         let clock = Arc::new(ManualClock::default());

@@ -433,7 +433,7 @@ pub(in crate::storage) fn prepare_directories(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::sim_fs::SimFileSystem;
+    use crate::kit::disk::SimFileSystem;
     use std::path::Path;
 
     #[test]

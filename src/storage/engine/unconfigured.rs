@@ -78,7 +78,7 @@ impl fmt::Display for Unconfigured {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::sim_fs::SimFileSystem;
+    use crate::kit::disk::SimFileSystem;
     use crate::model::comparator::Comparator;
     use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema};
     use crate::storage::manifest::TableIdentity;

@@ -134,7 +134,7 @@ impl fmt::Debug for Spool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::sim_fs::SimFileSystem;
+    use crate::kit::disk::SimFileSystem;
     use std::path::Path;
 
     #[test]

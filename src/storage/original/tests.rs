@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::base::fs::FileSystem;
-use crate::base::sim_fs::{Fault, Operation, SimFileSystem};
+use crate::kit::disk::{Fault, Operation, SimFileSystem};
 use crate::model::cell::{Cell, CellState};
 use crate::model::comparator::{Comparator, hex};
 use crate::model::deletion::Deletion;

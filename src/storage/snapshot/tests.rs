@@ -1,6 +1,6 @@
 use super::{BadTag, SnapshotName, Tag, clear, find, list, tidy};
 use crate::base::fs::FileSystem;
-use crate::base::sim_fs::SimFileSystem;
+use crate::kit::disk::SimFileSystem;
 use std::path::{Path, PathBuf};
 
 fn tag(text: &str) -> Tag {

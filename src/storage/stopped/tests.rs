@@ -1,5 +1,5 @@
 use super::*;
-use crate::base::sim_fs::SimFileSystem;
+use crate::kit::disk::SimFileSystem;
 use crate::model::schema::ColumnFamilySchema;
 use crate::ring::Partitioner;
 use crate::storage::sstable::WrittenFile;

@@ -306,9 +306,9 @@ impl View {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::clock::ManualClock;
     use crate::base::events::Events;
-    use crate::base::sim_fs::SimFileSystem;
+    use crate::kit::clock::ManualClock;
+    use crate::kit::disk::SimFileSystem;
     use crate::model::comparator::Comparator;
     use crate::model::deletion::Deletion;
     use crate::model::mutation::MutationBuilder;

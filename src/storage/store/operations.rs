@@ -191,7 +191,7 @@ impl Hasher for ThreadNumber {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::clock::ManualClock;
+    use crate::kit::clock::ManualClock;
 
     #[test]
     fn every_operation_is_counted_and_some_are_timed() {

@@ -1,9 +1,9 @@
 //! Key and row caches: what they answer, what they forget in time, and what is saved of them.
 
+use crate::kit::disk::{Fault, Operation, Survival};
 use crate::storage_model::rig::{KEYSPACE, Rig, SAVED_CACHES, Setup};
 use alexandra::base::events::{CacheEvent, CacheKind, Event};
 use alexandra::base::fs::FileSystem;
-use alexandra::base::sim_fs::{Fault, Operation, Survival};
 use alexandra::config::settings::CacheSize;
 use alexandra::model::key::RowKey;
 use alexandra::model::schema::FamilyId;

@@ -1,11 +1,11 @@
 //! Compactions: several at once, without room, behind the writers; what they purge and free.
 
+use crate::kit::disk::{Fault, Operation};
 use crate::storage_model::model::{Target, Write};
 use crate::storage_model::rig::{PERIODIC, Rig, Setup, insertion, schema};
 use alexandra::base::clock::{Clock, SystemClock};
 use alexandra::base::events::{CompactionEvent, CompactionKind, Event, Events, Listener};
 use alexandra::base::fs::{FileSystem, OsFileSystem};
-use alexandra::base::sim_fs::{Fault, Operation};
 use alexandra::model::mutation::MutationBuilder;
 use alexandra::model::schema::FamilyId;
 use alexandra::ring::Partitioner;

@@ -1,8 +1,8 @@
 //! A fixed scenario whose power fails after each single change to the disk.
 
+use crate::kit::disk::Survival;
 use crate::storage_model::rig::{BATCH, Outcome, PERIODIC, Rig, Setup, insertion};
 use crate::storage_model::scenario::{Ended, Scenario};
-use alexandra::base::sim_fs::Survival;
 use fastrand::Rng;
 
 /// Runs the scenario with a power failure after each number of changes, until it ends before.

@@ -1,8 +1,8 @@
 //! A thousand column families share one budget of memory.
 
-use alexandra::base::clock::ManualClock;
+use crate::kit::clock::ManualClock;
+use crate::kit::disk::SimFileSystem;
 use alexandra::base::events::{Event, Events, FlushEvent};
-use alexandra::base::sim_fs::SimFileSystem;
 use alexandra::model::comparator::Comparator;
 use alexandra::model::key::RowKey;
 use alexandra::model::mutation::MutationBuilder;

@@ -1,10 +1,10 @@
 //! A disk that refuses: each operation fails once, the disk is full, a bit flips.
 
+use crate::kit::disk::{Fault, Operation, Survival};
 use crate::storage_model::rig::{BATCH, Outcome, PERIODIC, Rig, Setup, insertion};
 use crate::storage_model::scenario::{Ended, Scenario};
 use alexandra::base::events::{CompactionEvent, Event, FlushCause, FlushEvent};
 use alexandra::base::fs::FileSystem;
-use alexandra::base::sim_fs::{Fault, Operation, Survival};
 use alexandra::model::schema::FamilyId;
 use alexandra::storage::compaction::CompactionError;
 use alexandra::storage::engine::WriteError;

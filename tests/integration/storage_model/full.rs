@@ -1,10 +1,10 @@
 //! Partitions that are full: that of the commit log, that of the data, while the node runs and when
 //! it starts.
 
+use crate::kit::disk::{Fault, Operation, Survival};
 use crate::storage_model::rig::{ARCHIVE, LOG, Outcome, Rig, Setup, insertion};
 use alexandra::base::events::{Event, FlushCause, FlushEvent};
 use alexandra::base::fs::FileSystem;
-use alexandra::base::sim_fs::{Fault, Operation, Survival};
 use alexandra::model::schema::FamilyId;
 use fastrand::Rng;
 use rustix::io::Errno;

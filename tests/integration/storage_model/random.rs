@@ -1,10 +1,10 @@
 //! Random operations.
 
+use crate::kit::disk::Survival;
 use crate::storage_model::model::{Filter, Model, Query, Row, Target, Write};
 use crate::storage_model::rig::{ARCHIVE, BATCH, FAMILIES, Outcome, PERIODIC, Rig, Setup, visible};
 use alexandra::base::clock::Clock;
 use alexandra::base::context::RequestContext;
-use alexandra::base::sim_fs::Survival;
 use alexandra::config::settings::CacheSize;
 use alexandra::model::key::RowKey;
 use alexandra::model::schema::FamilyId;

@@ -1,8 +1,8 @@
 //! What the other tests have found, each in the fewest steps that show it.
 
+use crate::kit::disk::{Fault, Operation, Survival};
 use crate::storage_model::rig::{BATCH, PERIODIC, Rig, Setup, insertion};
 use alexandra::base::fs::FileSystem;
-use alexandra::base::sim_fs::{Fault, Operation, Survival};
 use alexandra::model::schema::FamilyId;
 use alexandra::model::slice::Slice;
 use alexandra::ring::RowRange;

@@ -1,11 +1,12 @@
 //! A storage core on a simulated disk, with small thresholds, so that a few writes make files.
 
+use crate::kit::clock::ManualClock;
+use crate::kit::disk::{SimFileSystem, Survival};
 use crate::storage_model::model::{Family, Filter, Order, Query, Target, Visible, Write};
 use crate::storage_model::uneven::Uneven;
-use alexandra::base::clock::{Clock, ManualClock};
+use alexandra::base::clock::Clock;
 use alexandra::base::events::{Events, Listener, Recorder};
 use alexandra::base::fs::FileSystem;
-use alexandra::base::sim_fs::{SimFileSystem, Survival};
 use alexandra::config::settings::CacheSize;
 use alexandra::model::comparator::Comparator;
 use alexandra::model::deletion::Deletion;

@@ -1,10 +1,10 @@
 //! Snapshots, the archive of the commit log, and restores.
 
+use crate::kit::disk::{Fault, Operation, Survival};
 use crate::storage_model::rig::{
     ARCHIVE, BATCH, KEYSPACE, LOG, Outcome, PERIODIC, Rig, Setup, insertion,
 };
 use alexandra::base::fs::FileSystem;
-use alexandra::base::sim_fs::{Fault, Operation, Survival};
 use alexandra::model::schema::FamilyId;
 use alexandra::storage::engine::StorageError;
 use alexandra::storage::restore::{Request, RestoreError};

@@ -1,8 +1,8 @@
 //! The simulated disk as several data directories see it that fill up in turns.
 
+use crate::kit::disk::SimFileSystem;
 use crate::storage_model::rig::LOG;
 use alexandra::base::fs::{DirEntry, File, FileSystem, Lock};
-use alexandra::base::sim_fs::SimFileSystem;
 use rustix::io::Errno;
 use std::io;
 use std::path::Path;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use alexandra::base::clock::ManualClock;
+use crate::kit::clock::ManualClock;
 use alexandra::wire::{Server, ServerOptions};
 use thrift::protocol::{TBinaryInputProtocol, TInputProtocol, TMessageType, TType};
 use thrift::transport::TFramedReadTransport;

@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::kit::clock::ManualClock;
 use alexandra::base::budget::Budget;
-use alexandra::base::clock::ManualClock;
 use alexandra::wire::encode::encode_field;
 use alexandra::wire::service::*;
 use alexandra::wire::types::*;

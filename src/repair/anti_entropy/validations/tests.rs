@@ -2,10 +2,10 @@
 
 use super::super::calls::text_ranges;
 use super::*;
-use crate::base::clock::ManualClock;
 use crate::base::events::Events;
 use crate::base::fs::FileSystem;
-use crate::base::sim_fs::SimFileSystem;
+use crate::kit::clock::ManualClock;
+use crate::kit::disk::SimFileSystem;
 use crate::model::comparator::Comparator;
 use crate::model::deletion::Deletion;
 use crate::model::mutation::MutationBuilder;

@@ -1,7 +1,7 @@
 //! Hints that are put aside: they come last, as old as they were, and are on disk all the time.
 
 use super::*;
-use crate::base::sim_fs::{Fault, Operation};
+use crate::kit::disk::{Fault, Operation};
 use proptest::prelude::*;
 use rustix::io::Errno;
 

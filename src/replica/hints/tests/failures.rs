@@ -1,5 +1,5 @@
 use super::*;
-use crate::base::sim_fs::{Fault, Operation, Survival};
+use crate::kit::disk::{Fault, Operation, Survival};
 use crate::net::message::MAX_BODY_BYTES;
 use rustix::io::Errno;
 use std::sync::Mutex;

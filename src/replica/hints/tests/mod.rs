@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::clock::ManualClock;
 use crate::base::fs::FileSystem;
-use crate::base::sim_fs::SimFileSystem;
+use crate::kit::clock::ManualClock;
+use crate::kit::disk::SimFileSystem;
 use crate::model::comparator::Comparator;
 use crate::model::deletion::Deletion;
 use crate::model::mutation::{MutationBuilder, RowMutation};

@@ -168,7 +168,7 @@ fn unescape(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::sim_fs::SimFileSystem;
+    use crate::kit::disk::SimFileSystem;
 
     fn at(segment: u64, offset: u64) -> Position {
         Position { segment, offset }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use crate::base::fs::FileSystem;
-use crate::base::sim_fs::{Fault, Operation, SimFileSystem, Survival};
+use crate::kit::disk::{Fault, Operation, SimFileSystem, Survival};
 
 use super::super::archive::{ArchiveReplay, History, Restored, Wanted, segment_ids};
 use super::appending::wait_until;

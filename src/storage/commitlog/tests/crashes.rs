@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use crate::base::fs::FileSystem;
-use crate::base::sim_fs::SimFileSystem;
+use crate::kit::disk::SimFileSystem;
 
 use super::*;
 

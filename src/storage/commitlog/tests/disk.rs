@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::dir;
 use crate::base::fs::{DirEntry, File, FileSystem, Lock};
-use crate::base::sim_fs::{Fault, Operation, SimFileSystem};
+use crate::kit::disk::{Fault, Operation, SimFileSystem};
 
 /// The disk, with the directory of the log. Clones share it.
 #[derive(Debug, Clone)]

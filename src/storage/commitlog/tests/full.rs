@@ -1,7 +1,7 @@
 //! Disks that fill up to the last byte, and get room again.
 
 use crate::base::fs::FileSystem;
-use crate::base::sim_fs::SimFileSystem;
+use crate::kit::disk::SimFileSystem;
 
 use super::super::archive::segment_ids;
 use super::*;

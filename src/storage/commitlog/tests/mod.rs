@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::clock::ManualClock;
+use crate::kit::clock::ManualClock;
 
 use super::*;
 use disk::Disk;

@@ -1,7 +1,7 @@
 //! A commit log that is not where it should be, and the power failing at each step of what says so.
 
 use super::*;
-use crate::base::sim_fs::Survival;
+use crate::kit::disk::Survival;
 use crate::storage::commitlog::archive::segment_files;
 use crate::storage::files::LOG_MARK_FILE;
 use fastrand::Rng;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::base::fs::FileSystem;
-use crate::base::sim_fs::SimFileSystem;
+use crate::kit::disk::SimFileSystem;
 use crate::model::cell::Cell;
 use crate::model::comparator::ComparatorRegistry;
 use crate::model::deletion::Deletion;

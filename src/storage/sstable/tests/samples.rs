@@ -1,7 +1,7 @@
 //! SSTables for tests: small, and with everything that a file can have in it.
 
 use crate::base::fs::FileSystem;
-use crate::base::sim_fs::SimFileSystem;
+use crate::kit::disk::SimFileSystem;
 use crate::model::cell::Cell;
 use crate::model::comparator::Comparator;
 use crate::model::deletion::Deletion;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::base::sim_fs::{Fault, Operation, SimFileSystem};
+use crate::kit::disk::{Fault, Operation, SimFileSystem};
 use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;

@@ -3,7 +3,7 @@
 use super::ingest::{files, seen};
 use super::pieces::KEYS;
 use super::*;
-use crate::base::sim_fs::Survival;
+use crate::kit::disk::Survival;
 use crate::model::deletion::Deletion;
 use crate::ring::TokenRange;
 use fastrand::Rng;

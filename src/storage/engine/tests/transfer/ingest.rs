@@ -2,7 +2,7 @@
 
 use super::pieces::{KEYS, Steps, any_steps, read_all, take};
 use super::*;
-use crate::base::sim_fs::Survival;
+use crate::kit::disk::Survival;
 use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
 use crate::storage::sstable::filter;

@@ -1,3 +1,5 @@
+//! The simulated disk keeps what it promises, and takes away what it may.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -5,8 +7,8 @@ use std::path::{Path, PathBuf};
 use fastrand::Rng;
 use rustix::io::Errno;
 
-use super::{Fault, Operation, SimFileSystem, Survival};
-use crate::base::fs::{FileSystem, OsFileSystem};
+use crate::kit::disk::{Fault, Operation, SimFileSystem, Survival};
+use alexandra::base::fs::{FileSystem, OsFileSystem};
 
 /// Enough seeds that every outcome of a small scene comes up.
 const SEEDS: u64 = 400;

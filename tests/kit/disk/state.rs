@@ -1,5 +1,6 @@
 //! The simulated disk: what is visible, what is durable, and what happens in between.
 
+use alexandra::base::fs::DirEntry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::mem;
@@ -10,7 +11,6 @@ use rustix::io::Errno;
 
 use super::faults::{Gate, Refusal};
 use super::{SimFileSystem, Survival};
-use crate::base::fs::DirEntry;
 
 /// Files and directories go by number, so that a rename does not touch what is renamed.
 pub(super) type NodeId = u64;

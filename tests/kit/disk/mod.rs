@@ -27,27 +27,25 @@
 //! Everything is decided by seeds: the same calls with the same seeds give the same disk. Threads
 //! may share it; each operation is atomic.
 
-mod disk;
 mod faults;
-#[cfg(test)]
-mod tests;
+mod state;
 
-use crate::base::lock::{Mutex, MutexGuard, rank};
+use alexandra::base::fs::{DirEntry, File, FileSystem, Lock};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fastrand::Rng;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
-use super::fs::{DirEntry, File, FileSystem, Lock};
-use disk::{Disk, NodeId};
-pub use faults::{Fault, Operation};
+pub(crate) use faults::{Fault, Operation};
+use state::{Disk, NodeId};
 
 /// What a crash leaves of the changes that were not synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Survival {
+pub(crate) enum Survival {
     /// None of them.
     Nothing,
     /// All of them: the system had written everything back in time.
@@ -58,23 +56,23 @@ pub enum Survival {
 
 /// A file system in memory. A clone is the same disk.
 #[derive(Clone)]
-pub struct SimFileSystem {
-    disk: Arc<Mutex<rank::SimulatedDisk, Disk>>,
+pub(crate) struct SimFileSystem {
+    disk: Arc<Mutex<Disk>>,
 }
 
 impl SimFileSystem {
     /// Files cannot be larger than this many bytes (`EFBIG`), so that a wild offset does not eat
     /// the machine's memory.
-    pub const MAX_FILE_SIZE: u64 = 1 << 30;
+    pub(crate) const MAX_FILE_SIZE: u64 = 1 << 30;
 
     /// An empty disk without limit of space. The seed decides what failing writes and syncs leave.
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self { disk: Arc::new(Mutex::new(Disk::new(seed))) }
     }
 
     /// The machine loses power and comes back. The chance passed in decides how much survives, from
     /// nothing to everything. Planned faults are forgotten, the capacity stays.
-    pub fn crash(&self, rng: &mut Rng) {
+    pub(crate) fn crash(&self, rng: &mut Rng) {
         let survival = match rng.u8(..4) {
             0 => Survival::Nothing,
             1 => Survival::Everything,
@@ -84,61 +82,61 @@ impl SimFileSystem {
     }
 
     /// As [`Self::crash`], with a say in how much survives.
-    pub fn crash_keeping(&self, survival: Survival, rng: &mut Rng) {
+    pub(crate) fn crash_keeping(&self, survival: Survival, rng: &mut Rng) {
         self.lock_disk().crash(survival, rng);
     }
 
     /// The process is killed and the machine runs on: nothing written is lost, handles and locks
     /// are gone.
-    pub fn kill(&self) {
+    pub(crate) fn kill(&self) {
         self.lock_disk().end_process();
     }
 
     /// From now on every operation fails with `EIO`, until the crash. A test that crashes a
     /// component with threads of its own stops it in between.
-    pub fn power_off(&self) {
+    pub(crate) fn power_off(&self) {
         self.lock_disk().gate.power_off();
     }
 
     /// Power fails when this many further changes have happened (see [`Operation::is_change`]).
-    pub fn power_off_after(&self, changes: u64) {
+    pub(crate) fn power_off_after(&self, changes: u64) {
         self.lock_disk().gate.power_off_after(changes);
     }
 
     /// How many changes have happened so far: the crash points between them can all be visited.
-    pub fn changes(&self) -> u64 {
+    pub(crate) fn changes(&self) -> u64 {
         self.lock_disk().gate.changes()
     }
 
     /// How many operations of a kind were asked for so far, failed ones included.
-    pub fn count(&self, operation: Operation) -> u64 {
+    pub(crate) fn count(&self, operation: Operation) -> u64 {
         self.lock_disk().gate.count(operation)
     }
 
     /// Plans a failure.
-    pub fn inject(&self, fault: Fault) {
+    pub(crate) fn inject(&self, fault: Fault) {
         self.lock_disk().gate.inject(fault);
     }
 
     /// Limits the sum of the sizes of all files to so many bytes; `None` lifts the limit.
-    pub fn set_capacity(&self, bytes: Option<u64>) {
+    pub(crate) fn set_capacity(&self, bytes: Option<u64>) {
         self.lock_disk().capacity = bytes;
     }
 
     /// Makes everything durable, as a clean unmount does. Cannot fail, and counts as no operation.
-    pub fn sync_everything(&self) {
+    pub(crate) fn sync_everything(&self) {
         self.lock_disk().sync_everything();
     }
 
     /// Silently changes one byte of a file on the disk, as failing hardware does.
-    pub fn corrupt(&self, path: &Path, offset: u64, xor: u8) -> io::Result<()> {
+    pub(crate) fn corrupt(&self, path: &Path, offset: u64, xor: u8) -> io::Result<()> {
         self.lock_disk().corrupt(path, offset, xor)
     }
 
     /// A second disk with the same content, synced or not, without handles and locks: one moment
     /// can be crashed in many ways.
     #[must_use]
-    pub fn fork(&self) -> Self {
+    pub(crate) fn fork(&self) -> Self {
         let mut disk = self.lock_disk().clone();
         disk.end_process();
         Self { disk: Arc::new(Mutex::new(disk)) }

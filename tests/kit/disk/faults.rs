@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 /// The kinds of operations, for planning faults and for counting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Operation {
+pub(crate) enum Operation {
     /// `FileSystem::create`.
     Create,
     /// `FileSystem::open`.
@@ -48,14 +48,14 @@ impl Operation {
     const KINDS: usize = Self::SetSize as usize + 1;
 
     /// Whether a crash before and after the operation can leave different disks.
-    pub fn is_change(self) -> bool {
+    pub(crate) fn is_change(self) -> bool {
         !matches!(self, Self::Open | Self::Exists | Self::List | Self::Read | Self::Size)
     }
 }
 
 /// A planned failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub(crate) struct Fault {
     /// What fails.
     pub operation: Operation,
     /// Only where the path contains this text; empty for everywhere. A file goes by the path by
@@ -71,18 +71,18 @@ pub struct Fault {
 
 impl Fault {
     /// The next operation of that kind fails, once.
-    pub fn next(operation: Operation, errno: Errno) -> Self {
+    pub(crate) fn next(operation: Operation, errno: Errno) -> Self {
         Self::nth(operation, 0, errno)
     }
 
     /// After `skip` more operations of that kind, one fails.
-    pub fn nth(operation: Operation, skip: u64, errno: Errno) -> Self {
+    pub(crate) fn nth(operation: Operation, skip: u64, errno: Errno) -> Self {
         Self { operation, path_contains: String::new(), skip, times: 1, errno }
     }
 
     /// The same fault, only for paths that contain this text.
     #[must_use]
-    pub fn on(self, path_contains: &str) -> Self {
+    pub(crate) fn on(self, path_contains: &str) -> Self {
         Self { path_contains: path_contains.into(), ..self }
     }
 

@@ -1,0 +1,7 @@
+//! Doubles of what a node gets from outside: a disk, a clock. The unit tests of the library and the
+//! test binaries share them.
+
+#![allow(dead_code, reason = "each of them needs a part")]
+
+pub(crate) mod clock;
+pub(crate) mod disk;
