@@ -1,5 +1,5 @@
-//! Several nodes in one process, on a network that does to messages what a test wants: each has a
-//! coordinator, answers the others, and keeps its rows in memory. Time is that of the runtime.
+//! Several nodes in one process: each has a coordinator, answers the others, and keeps its rows in
+//! memory.
 
 use super::MemoryStore;
 use crate::base::budget::Budget;
@@ -9,6 +9,7 @@ use crate::coordinator::{
     ReadOptions,
 };
 use crate::kit::disk::SimFileSystem;
+use crate::kit::network::{Arrivals, Network, RuntimeClock};
 use crate::model::cell::Cell;
 use crate::model::comparator::Comparator;
 use crate::model::key::RowKey;
@@ -17,7 +18,7 @@ use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schem
 use crate::model::slice::{RowSlice, Slice};
 use crate::net::message::Message;
 use crate::net::messenger::Messenger;
-use crate::net::{Channel, Drops, Transport, Verb};
+use crate::net::{Drops, Verb};
 use crate::replica::{
     HINT_SEGMENT_BYTES, HintOptions, HintStore, LocalStore, OwnReadiness, Readiness, Replica,
     ReplicaOptions, Responder, ResponderOptions,
@@ -26,12 +27,9 @@ use crate::ring::{
     Partitioner, ReplicaPlacement, ReplicationStrategy, RowRange, Snitch, Token, TokenMetadata,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
-use tokio::time::Instant;
 
 /// The standard column family.
 pub(super) const ROWS: FamilyId = FamilyId(0);
@@ -41,105 +39,6 @@ pub(super) const SUPERS: FamilyId = FamilyId(1);
 
 /// `RpcTimeoutInMillis` of all nodes.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The time of the runtime, which a test may have stopped.
-#[derive(Debug)]
-struct RuntimeClock(Instant);
-
-impl Clock for RuntimeClock {
-    fn now_micros(&self) -> i64 {
-        1_600_000_000_000_000 + self.0.elapsed().as_micros() as i64
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.0.elapsed()
-    }
-}
-
-/// A message on its way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Sent {
-    pub(super) from: IpAddr,
-    pub(super) to: IpAddr,
-    pub(super) verb: Verb,
-}
-
-/// What becomes of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
-    Arrives,
-    IsLost,
-    ArrivesAfter(Duration),
-    ArrivesTwice,
-}
-
-type Rule = Box<dyn Fn(Sent) -> Fate + Send>;
-
-/// The network.
-pub(super) struct Network {
-    inboxes: Mutex<BTreeMap<IpAddr, mpsc::UnboundedSender<Arc<[u8]>>>>,
-    rule: Mutex<Rule>,
-    sent: Mutex<Vec<Sent>>,
-}
-
-impl fmt::Debug for Network {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Network").finish_non_exhaustive()
-    }
-}
-
-impl Network {
-    /// From now on this decides about messages.
-    pub(super) fn rule(&self, rule: impl Fn(Sent) -> Fate + Send + 'static) {
-        *self.rule.lock().unwrap() = Box::new(rule);
-    }
-
-    /// What was sent since the last call.
-    pub(super) fn take_sent(&self) -> Vec<Sent> {
-        std::mem::take(&mut self.sent.lock().unwrap())
-    }
-
-    fn deliver(&self, to: IpAddr, message: Arc<[u8]>) {
-        let _ = self.inboxes.lock().unwrap()[&to].send(message);
-    }
-}
-
-/// The end of the network at one node.
-#[derive(Debug)]
-struct Port {
-    network: Arc<Network>,
-    max_body_bytes: usize,
-}
-
-impl Transport for Port {
-    fn send(&self, to: IpAddr, channel: Channel, message: Arc<[u8]>, _deadline: Duration) {
-        let decoded = Message::decode(&message).unwrap();
-        assert_eq!(decoded.verb.channel(), channel);
-        assert!(decoded.body.len() <= self.max_body_bytes, "{decoded:?} is too large");
-        let sent = Sent { from: decoded.from, to, verb: decoded.verb };
-        self.network.sent.lock().unwrap().push(sent);
-        let fate = self.network.rule.lock().unwrap()(sent);
-        match fate {
-            Fate::Arrives => self.network.deliver(to, message),
-            Fate::IsLost => {}
-            Fate::ArrivesAfter(delay) => {
-                let network = Arc::clone(&self.network);
-                tokio::spawn(async move {
-                    tokio::time::sleep(delay).await;
-                    network.deliver(to, message);
-                });
-            }
-            Fate::ArrivesTwice => {
-                self.network.deliver(to, Arc::clone(&message));
-                self.network.deliver(to, message);
-            }
-        }
-    }
-
-    fn disconnect(&self, _peer: IpAddr) {}
-
-    fn set_checksums(&self, _peer: IpAddr, _checksums: bool) {}
-}
 
 /// One node.
 pub(super) struct ClusterNode {
@@ -204,12 +103,8 @@ impl Cluster {
         for place in 0..count {
             ring.insert(Token::ordered([b'b' + place as u8].as_slice().into()), address(place));
         }
-        let network = Arc::new(Network {
-            inboxes: Mutex::default(),
-            rule: Mutex::new(Box::new(|_| Fate::Arrives)),
-            sent: Mutex::default(),
-        });
-        let clock: Arc<dyn Clock> = Arc::new(RuntimeClock(Instant::now()));
+        let network = Arc::new(Network::with_max_body(options.max_body_bytes));
+        let clock = RuntimeClock::start();
         let node = |place| start_node(place, &schema, &ring, &network, &clock, options);
         let nodes = (0..count).map(node).collect();
         let cluster = Self { schema, network, ring, nodes, refuses: true };
@@ -350,9 +245,7 @@ fn start_node(
         runs_inline: options.runs_inline,
     };
     let replica = Arc::new(Replica::start(Arc::clone(&store) as _, replica_options).unwrap());
-    let transport =
-        Arc::new(Port { network: Arc::clone(network), max_body_bytes: options.max_body_bytes });
-    let messenger = Messenger::new(local, TIMEOUT, Arc::clone(clock), transport);
+    let messenger = Messenger::new(local, TIMEOUT, Arc::clone(clock), Arc::clone(network) as _);
     let messenger = messenger.starting_at(place as i32 + 1).with_max_body(options.max_body_bytes);
     let messenger = Arc::new(messenger);
     let hints = open_hints(schema, clock);
@@ -388,15 +281,14 @@ fn start_node(
         drops: Arc::new(Drops::default()),
         readiness: Arc::new(OwnReadiness::new(Readiness::Complete)),
     });
-    let (inbox, arrivals) = mpsc::unbounded_channel();
-    network.inboxes.lock().unwrap().insert(local, inbox);
+    let arrivals = network.messages_to(&[local]);
     tokio::spawn(receive(arrivals, Arc::clone(&messenger), responder));
     tokio::spawn(keep_up(Arc::clone(&coordinator), Arc::clone(clock)));
     ClusterNode { coordinator, store, messenger, hints }
 }
 
 async fn receive(
-    mut arrivals: mpsc::UnboundedReceiver<Arc<[u8]>>,
+    mut arrivals: Arrivals<Arc<[u8]>>,
     messenger: Arc<Messenger>,
     responder: Arc<Responder>,
 ) {

@@ -1,8 +1,9 @@
 //! Coordinators that need each other.
 
-use super::cluster::{Cluster, ClusterOptions, Fate, ROWS, Sent, TIMEOUT, address};
+use super::cluster::{Cluster, ClusterOptions, ROWS, TIMEOUT, address};
 use crate::coordinator::unacknowledged::MAX_UNACKNOWLEDGED;
 use crate::coordinator::{ConsistencyLevel, CoordinatorError};
+use crate::kit::network::{Delivery, Sent};
 use crate::model::key::RowKey;
 use crate::model::mutation::MutationBuilder;
 use crate::model::slice::Slice;
@@ -14,8 +15,8 @@ use tokio::time::Instant;
 
 use ConsistencyLevel::{All, Any, One, Quorum};
 
-fn lose_all_to(place: usize) -> impl Fn(Sent) -> Fate {
-    move |sent| if sent.to == address(place) { Fate::IsLost } else { Fate::Arrives }
+fn lose_all_to(place: usize) -> impl Fn(Sent) -> Delivery {
+    move |sent| if sent.to == address(place) { Delivery::Never } else { Delivery::Once }
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,7 +77,7 @@ async fn what_a_silent_replica_has_to_acknowledge_is_bounded() {
     assert!(matches!(written, Err(CoordinatorError::TimedOut)), "a hint does not count");
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(cluster.hints(0, 2), 6, "the time of the others is over as well");
-    cluster.network.rule(|_| Fate::Arrives);
+    cluster.network.rule(|_| Delivery::Once);
     cluster.write(0, "e", 3, All).await.unwrap();
     assert_eq!(cluster.columns(2), "e=3");
 }
@@ -94,9 +95,9 @@ async fn a_hint_is_enough_for_any() {
 async fn replies_that_come_twice_count_once() {
     let cluster = Cluster::start(3, &ClusterOptions::default());
     cluster.network.rule(|sent| match sent {
-        Sent { from, .. } if from == address(2) => Fate::IsLost,
-        Sent { verb: Verb::ReadResponse, .. } => Fate::ArrivesTwice,
-        _ => Fate::Arrives,
+        Sent { from, .. } if from == address(2) => Delivery::Never,
+        Sent { verb: Verb::ReadResponse, .. } => Delivery::Twice,
+        _ => Delivery::Once,
     });
     assert!(matches!(cluster.write(0, "c", 1, All).await, Err(CoordinatorError::TimedOut)));
     assert_eq!(cluster.columns(2), "c=1");
@@ -276,7 +277,7 @@ async fn a_slow_replica_does_not_show_as_long_as_there_are_others() {
     for place in 0..3 {
         cluster.network.rule(move |sent| {
             let is_slow = sent.from == address(place) && sent.verb == Verb::ReadResponse;
-            if is_slow { Fate::ArrivesAfter(slow) } else { Fate::Arrives }
+            if is_slow { Delivery::After(slow) } else { Delivery::Once }
         });
         let began = Instant::now();
         for level in [One, Quorum] {
@@ -300,9 +301,9 @@ async fn whoever_is_silent_in_the_second_round_is_replaced() {
         let (began, latency) = (Instant::now(), Duration::from_secs(1));
         // The first round is so slow that everybody is asked, and two answer it.
         cluster.network.rule(move |sent| match sent {
-            _ if began.elapsed() < latency => Fate::ArrivesAfter(latency / 2),
-            Sent { to, verb: Verb::Read, .. } if to == address(silent) => Fate::IsLost,
-            _ => Fate::Arrives,
+            _ if began.elapsed() < latency => Delivery::After(latency / 2),
+            Sent { to, verb: Verb::Read, .. } if to == address(silent) => Delivery::Never,
+            _ => Delivery::Once,
         });
         cluster.read(3, "a", &Slice::all(None), Quorum).await.unwrap();
         assert!(began.elapsed() < latency * 2, "{silent}");
@@ -317,7 +318,7 @@ async fn a_scan_repairs_its_rows_at_once() {
         cluster.put(0, &cluster.insert(&format!("a{row:03}"), "c", 1));
     }
     let latency = Duration::from_millis(50);
-    cluster.network.rule(move |_| Fate::ArrivesAfter(latency));
+    cluster.network.rule(move |_| Delivery::After(latency));
     let began = Instant::now();
     let scanned = cluster.scan(0, rows, Quorum).await.unwrap();
     assert_eq!(scanned.len(), rows);
@@ -376,8 +377,8 @@ async fn pieces_that_are_too_large_together_are_read_one_by_one() {
     cluster.write_all(0, &rows, All).await.unwrap();
     // What is wanted comes last.
     cluster.network.rule(|sent| match sent {
-        Sent { from, .. } if from == address(2) => Fate::ArrivesAfter(Duration::from_secs(1)),
-        _ => Fate::Arrives,
+        Sent { from, .. } if from == address(2) => Delivery::After(Duration::from_secs(1)),
+        _ => Delivery::Once,
     });
     let scanned = cluster.scan(0, 4, One).await.unwrap();
     assert!(scanned.iter().zip(keys).all(|(row, key)| row.starts_with(key)));

@@ -3,6 +3,7 @@
 use super::{FamilyRepair, RepairScope};
 use crate::base::clock::Clock;
 use crate::kit::disk::SimFileSystem;
+use crate::kit::network::{Arrivals, Network, RuntimeClock};
 use crate::model::comparator::Comparator;
 use crate::model::deletion::Deletion;
 use crate::model::mutation::MutationBuilder;
@@ -11,7 +12,7 @@ use crate::model::version::RowVersion;
 use crate::net::Verb;
 use crate::net::message::Message;
 use crate::net::messenger::Messenger;
-use crate::repair::tests::network::{self, Arrivals, Known, Network, RuntimeClock, standard};
+use crate::repair::tests::network::{self, Known, standard};
 use crate::repair::{Host, OperationError, Operations, Wish};
 use crate::ring::{Partitioner, RowRange, Token};
 use crate::storage::Storage;
@@ -136,7 +137,7 @@ impl Cluster {
         for node in &self.nodes {
             node.host.0.lock().unwrap().live.remove(&address(place));
         }
-        *self.network.cut_off.lock().unwrap() = Some(address(place));
+        self.network.cut_off(address(place));
     }
 }
 
@@ -311,7 +312,7 @@ async fn lost_messages_and_restarts_delay_it() {
     for one_of in [3, 5] {
         let cluster = Cluster::start(Partitioner::Random);
         fill(&cluster);
-        *cluster.network.loses_one_of.lock().unwrap() = Some(one_of);
+        cluster.network.lose_one_of(one_of);
         repair_through_restarts(&cluster, 5, Duration::from_secs(3), &[2]).await;
     }
 }
@@ -322,7 +323,7 @@ async fn a_dead_replica_is_named() {
     fill(&cluster);
     // In the middle: it has not answered yet.
     let dies = async {
-        *cluster.network.cut_off.lock().unwrap() = Some(address(2));
+        cluster.network.cut_off(address(2));
         tokio::time::sleep(Duration::from_secs(1)).await;
         cluster.set_dead(2);
     };
@@ -363,7 +364,7 @@ async fn hashes_that_a_restart_has_lost_are_worked_out_again() {
     fill(&cluster);
     fill_leaves(&cluster);
     // Leaves come in several answers, and some have come when the others are lost.
-    *cluster.network.loses_one_of.lock().unwrap() = Some(7);
+    cluster.network.lose_one_of(7);
     repair_through_restarts(&cluster, 12, Duration::from_millis(7100), &[1, 2]).await;
 }
 

@@ -144,8 +144,9 @@ mod tests {
     use super::*;
     use crate::gossip::{Members, NodePlace};
     use crate::kit::disk::SimFileSystem;
+    use crate::kit::network::{Network, RuntimeClock};
     use crate::repair::host::{Announced, RingLook};
-    use crate::repair::tests::network::{self, Network, RuntimeClock};
+    use crate::repair::tests::network;
     use crate::ring::{Partitioner, TokenMetadata};
     use std::collections::BTreeSet;
     use std::net::IpAddr;

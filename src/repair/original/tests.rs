@@ -7,6 +7,7 @@ mod trees;
 
 use crate::base::fs::FileSystem;
 use crate::kit::disk::SimFileSystem;
+use crate::kit::network::{Arrivals, Network, RuntimeClock};
 use crate::model::mutation::MutationBuilder;
 use crate::model::schema::FamilyId;
 use crate::net::bodies::{StreamFile, StreamFinished};
@@ -15,7 +16,7 @@ use crate::net::messenger::Messenger;
 use crate::net::{IncomingFile, Verb};
 use crate::repair::Operations;
 use crate::repair::host::Host;
-use crate::repair::tests::network::{self, Arrivals, Known, Network, RuntimeClock, standard};
+use crate::repair::tests::network::{self, Known, standard};
 use crate::ring::{Partitioner, RowRange, Token};
 use crate::storage::Storage;
 use crate::storage::engine::OutgoingTable;

@@ -1,14 +1,13 @@
-//! What tests of several nodes stand on: a network within the process, storages on disks that are
-//! not there, and a time that moves only when all wait.
+//! Parts of nodes for tests of several: storages on disks in memory, messengers, operations.
 
 use crate::base::clock::Clock;
 use crate::base::events::Events;
 use crate::kit::clock::ManualClock;
 use crate::kit::disk::SimFileSystem;
+use crate::kit::network::Network;
 use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
 use crate::net::messenger::Messenger;
-use crate::net::{Channel, Doing, FileConnection, Transport};
 use crate::repair::{Announced, Host, Operations, OperationsOptions, Place, RingLook};
 use crate::replica::Blocking;
 use crate::ring::{
@@ -17,96 +16,10 @@ use crate::ring::{
 use crate::storage::Storage;
 use crate::storage::engine::Components;
 use crate::storage::options::{FamilyOptions, Options};
-use std::collections::{BTreeMap, BTreeSet};
-use std::io;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::io::DuplexStream;
-use tokio::sync::mpsc;
-use tokio::time::Instant;
-
-/// The time of the runtime, which moves only when all wait.
-#[derive(Debug)]
-pub(in crate::repair) struct RuntimeClock(Instant);
-
-impl RuntimeClock {
-    pub(in crate::repair) fn start() -> Arc<dyn Clock> {
-        Arc::new(Self(Instant::now()))
-    }
-}
-
-impl Clock for RuntimeClock {
-    fn now_micros(&self) -> i64 {
-        self.0.elapsed().as_micros() as i64
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.0.elapsed()
-    }
-}
-
-/// What arrives at a node, in order.
-pub(in crate::repair) type Arrivals<T> = mpsc::UnboundedReceiver<T>;
-
-/// Where messages go, and one of so many that is lost.
-#[derive(Debug, Default)]
-pub(in crate::repair) struct Network {
-    inboxes: Mutex<BTreeMap<IpAddr, mpsc::UnboundedSender<Arc<[u8]>>>>,
-    /// Who gets connections for files. Without it they are refused.
-    files: Mutex<Option<mpsc::UnboundedSender<DuplexStream>>>,
-    sent: Mutex<usize>,
-    pub(in crate::repair) loses_one_of: Mutex<Option<usize>>,
-    /// Gets nothing.
-    pub(in crate::repair) cut_off: Mutex<Option<IpAddr>>,
-}
-
-impl Network {
-    /// What comes for these nodes from now on.
-    pub(in crate::repair) fn messages_to(&self, nodes: &[IpAddr]) -> Arrivals<Arc<[u8]>> {
-        let (inbox, arrivals) = mpsc::unbounded_channel();
-        self.inboxes.lock().unwrap().extend(nodes.iter().map(|node| (*node, inbox.clone())));
-        arrivals
-    }
-
-    /// Connections for files from now on, to whomever.
-    pub(in crate::repair) fn take_files(&self) -> Arrivals<DuplexStream> {
-        let (sender, files) = mpsc::unbounded_channel();
-        *self.files.lock().unwrap() = Some(sender);
-        files
-    }
-
-    pub(in crate::repair) fn refuse_files(&self) {
-        *self.files.lock().unwrap() = None;
-    }
-}
-
-impl Transport for Network {
-    fn send(&self, to: IpAddr, _channel: Channel, message: Arc<[u8]>, _deadline: Duration) {
-        let mut sent = self.sent.lock().unwrap();
-        *sent += 1;
-        let is_lost = self.loses_one_of.lock().unwrap().is_some_and(|of| sent.is_multiple_of(of));
-        if !is_lost && *self.cut_off.lock().unwrap() != Some(to) {
-            self.inboxes.lock().unwrap()[&to].send(message).unwrap();
-        }
-    }
-
-    fn disconnect(&self, _peer: IpAddr) {}
-
-    fn set_checksums(&self, _peer: IpAddr, _checksums: bool) {}
-
-    fn dial_for_file(&self, _to: IpAddr) -> Doing<'_, io::Result<FileConnection>> {
-        Box::pin(async {
-            let files = self.files.lock().unwrap();
-            let Some(files) = &*files else {
-                return Err(io::ErrorKind::ConnectionRefused.into());
-            };
-            let (ours, theirs) = tokio::io::duplex(4096);
-            files.send(theirs).unwrap();
-            Ok(Box::pin(ours) as FileConnection)
-        })
-    }
-}
 
 /// What a node knows of the others.
 #[derive(Debug)]
