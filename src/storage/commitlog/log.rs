@@ -175,6 +175,14 @@ impl CommitLog {
         self.appender.failure()
     }
 
+    /// Makes the next segment ready if it is not yet.
+    ///
+    /// # Errors
+    /// [`LogError::NoSpace`] where the machine has no room for it.
+    pub fn prepare_segment(&self) -> Result<(), LogError> {
+        self.appender.maker.prepare()
+    }
+
     /// Bytes written into all segments that are needed, those of earlier runs included.
     pub fn total_bytes(&self) -> u64 {
         self.appender.with_live(LiveSegments::total_bytes)

@@ -88,7 +88,7 @@ impl Shared {
         let flushed = store.flush(memtable);
         match &flushed {
             Ok(()) => self.shortages.end(Some(store.id())),
-            Err(error) if is_shortage(error) => self.shortages.begin(Some(store.id()), error),
+            Err(error) if is_shortage(error) => self.shortages.flush_waits(store, error),
             Err(_) => {}
         }
         flushed
@@ -141,6 +141,7 @@ impl Shared {
             }
             self.request_oldest();
             self.request_what_pins_the_log();
+            self.look_for_room();
         }
     }
 
@@ -148,7 +149,6 @@ impl Shared {
     /// other failure stops writing to the family.
     pub(super) fn note_failed_flush(&self, store: &Store, cause: FlushCause, error: &ReadError) {
         if is_shortage(error) {
-            log::error!("{}: its memtable waits to be written: {error}", store.schema());
             self.flushes.put_off(Work::Flush(store.id(), cause));
         } else {
             store.fail(format!("its memtable cannot be written to disk: {error}"));

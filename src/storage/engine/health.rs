@@ -1,6 +1,6 @@
 //! Reasons for which a node does not serve as it should, as far as its storage knows them.
 
-use super::Storage;
+use super::{Shared, Storage};
 use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::model::schema::FamilyId;
 use crate::storage::commitlog::LogError;
@@ -9,7 +9,7 @@ use crate::storage::store::Store;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 /// A reason for which a node does not serve as it should.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +36,9 @@ pub enum TroubleKind {
     /// A memtable cannot be written for lack of room or of file handles. Writes go on until the
     /// memory for memtables is used up.
     FlushWaits,
+    /// The memory for memtables is used up, and none of them can be written: writes wait, and fail
+    /// after their timeout.
+    MemoryFull,
     /// A column family takes no writes until the next start.
     FamilyFailed,
     /// An SSTable has a damaged block. Reads of the rows in it fail.
@@ -58,8 +61,6 @@ impl fmt::Display for Trouble {
 /// Shortages that are not over: of the commit log, which has no column family, or of a flush.
 #[derive(Debug, Default)]
 pub(super) struct Shortages {
-    /// Whether the commit log has one. Writers look at this alone.
-    is_log_full: AtomicBool,
     reasons: Mutex<rank::Shortages, BTreeMap<Option<FamilyId>, String>>,
 }
 
@@ -68,35 +69,28 @@ impl Shortages {
         self.reasons.lock()
     }
 
-    /// Notes a shortage, and logs it if it is new.
-    pub(super) fn begin(&self, family: Option<FamilyId>, reason: &dyn fmt::Display) {
-        let mut reasons = self.lock();
-        if family.is_none() {
-            self.is_log_full.store(true, Ordering::Relaxed);
-        }
-        reasons.entry(family).or_insert_with(|| {
-            let reason = reason.to_string();
-            if family.is_none() {
-                log::error!("writes are refused until there is room: {reason}");
-            }
-            reason
+    /// Notes a shortage of the commit log, and logs it if it is new.
+    pub(super) fn log_is_full(&self, reason: &dyn fmt::Display) {
+        self.begin(None, "writes are refused until there is room", reason);
+    }
+
+    /// Notes that a memtable waits to be written, and logs it if that is new.
+    pub(super) fn flush_waits(&self, store: &Store, reason: &dyn fmt::Display) {
+        let what = format!("{}: its memtable waits to be written", store.schema());
+        self.begin(Some(store.id()), &what, reason);
+    }
+
+    fn begin(&self, family: Option<FamilyId>, what: &str, reason: &dyn fmt::Display) {
+        self.lock().entry(family).or_insert_with(|| {
+            log::error!("{what}: {reason}");
+            reason.to_string()
         });
     }
 
     /// Notes that there is none any more, and logs it if there was one.
     pub(super) fn end(&self, family: Option<FamilyId>) {
-        if family.is_none() && !self.is_log_full.swap(false, Ordering::Relaxed) {
-            return;
-        }
         if let Some(reason) = self.lock().remove(&family) {
             log::info!("this is over: {reason}");
-        }
-    }
-
-    /// The same for the commit log, for each write: mostly one look at a flag.
-    pub(super) fn log_has_room(&self) {
-        if self.is_log_full.load(Ordering::Relaxed) {
-            self.end(None);
         }
     }
 }
@@ -109,6 +103,24 @@ pub(super) fn note_damage(store: &Store, error: &ReadError) {
     for table in concerned.filter(|table| !table.is_damaged()) {
         table.mark_damaged();
         log::error!("{}: {error}", store.schema());
+    }
+}
+
+impl Shared {
+    /// Ends the shortage of a commit log for which a segment can be made again. Free space does
+    /// not tell, as there are quotas and limits, nor does a write that fits into the last segment.
+    pub(super) fn look_for_room(&self) {
+        let is_log_full = self.shortages.lock().contains_key(&None);
+        if is_log_full && self.log.prepare_segment().is_ok() {
+            self.shortages.end(None);
+        }
+    }
+
+    /// Whether writes wait for memory that no flush can free.
+    fn waits_for_memory(&self) -> bool {
+        let used = self.environment.memtable_memory.load(Ordering::Relaxed);
+        let waits = self.shortages.lock().keys().any(Option::is_some);
+        waits && used > self.memtable_budget
     }
 }
 
@@ -126,10 +138,9 @@ impl Storage {
         if let Some(failure) = self.log_failure().filter(|it| !matches!(it, LogError::Closed)) {
             add(TroubleKind::LogStopped, format!("takes no writes: {failure}"));
         }
-        // Without writes nothing else notices that there is room again.
-        let room = shared.environment.fs.available_space(&shared.log_directory);
-        if room.is_ok_and(|room| room > 2 * shared.segment_bytes) {
-            shared.shortages.log_has_room();
+        if shared.waits_for_memory() {
+            let text = "takes no writes: the memory for memtables is used up";
+            add(TroubleKind::MemoryFull, text.to_owned());
         }
         for (family, reason) in &*shared.shortages.lock() {
             match family {

@@ -405,7 +405,13 @@ fn a_full_disk_is_a_trouble_until_there_is_room_even_if_nobody_writes() {
     let refused = (0..10_000).find_map(|_| write(&storage, FAMILIES[0], "ada").err());
     assert!(matches!(refused, Some(WriteError::Log(LogError::NoSpace { .. }))), "{refused:?}");
     assert_eq!(kinds(&storage), [TroubleKind::NoRoom]);
+    // There is room, but not for this: a quota, or a limit on the size of files.
     fs.set_capacity(None);
+    fs.inject(Fault::next(FileOperation::Allocate, Errno::DQUOT).on("CommitLog-"));
+    storage.shared.look_for_room();
+    assert_eq!(kinds(&storage), [TroubleKind::NoRoom]);
+    assert_eq!(kinds(&storage), [TroubleKind::NoRoom], "to ask changes nothing");
+    storage.shared.look_for_room();
     assert_eq!(kinds(&storage), []);
     storage.stop_writes();
     assert_eq!(kinds(&storage), [TroubleKind::Drained]);

@@ -71,12 +71,11 @@ impl Shared {
             Err(full @ LogError::NoSpace { .. }) => {
                 // A log that is smaller than it may grow must not wait until memtables are old.
                 self.request_what_pins_the_oldest_segment();
-                self.shortages.begin(None, &full);
+                self.shortages.log_is_full(&full);
                 return Err(full.into());
             }
             appended => appended?,
         };
-        self.shortages.log_has_room();
         for mutation in mutations {
             let key = self.environment.partitioner.decorate(mutation.key.clone());
             for family in &mutation.families {

@@ -27,7 +27,8 @@ fn assert_told(node: &Node, kind: &str, takes_writes: bool, text: &str) {
     assert_eq!((code, &health["takes_writes"]), (ready, &json!(takes_writes)), "{health}");
     assert_eq!(health["troubles"][0]["kind"], kind, "{health}");
     let (_, metrics) = node.request(&["GET /metrics HTTP/1.1", "Host: localhost"], "");
-    assert!(metrics.contains("\nalexandra_troubles 1\n"), "{metrics}");
+    let troubles = health["troubles"].as_array().unwrap().len();
+    assert!(metrics.contains(&format!("\nalexandra_troubles {troubles}\n")), "{metrics}");
     let drained = u8::from(kind == "Drained");
     assert!(metrics.contains(&format!("\nalexandra_drained {drained}\n")), "{metrics}");
     let failed = u8::from(!takes_writes && kind != "Drained");
@@ -125,6 +126,38 @@ fn a_commit_log_that_has_stopped_is_told() {
 }
 
 #[test]
+fn a_segment_that_may_not_be_made_is_told_until_it_may() {
+    let node = Node::start(&plain_families().with("CommitLogRotationThresholdInMB", "4"));
+    assert!(insert(&node, 0, 3 << 19));
+    limit_file_size(&node, Some(3 << 20));
+    // It does not fit into the segment, and the next one is larger than the limit.
+    assert!(!insert(&node, 1, 3 << 20));
+    for _ in 0..2 {
+        assert_told(&node, "NoRoom", false, "takes no writes");
+    }
+    limit_file_size(&node, None);
+    wait_until("there is room", || node.change("GET /api/v1/health", "").0 == 200);
+    assert_well(&node);
+    assert!(insert(&node, 1, 3 << 20));
+}
+
+#[test]
+fn memtables_that_fill_their_memory_and_cannot_be_written_are_told() {
+    let node = Node::start(
+        &plain_families()
+            .with("CommitLogRotationThresholdInMB", "1")
+            .with("MemoryBudgetInMB", "64")
+            .with("RpcTimeoutInMillis", "500"),
+    );
+    limit_file_size(&node, Some(2 << 20));
+    assert!((0..200).any(|row| !insert(&node, row, 512 << 10)), "the memory is used up");
+    assert_told(&node, "MemoryFull", false, "the memory for memtables is used up");
+    limit_file_size(&node, None);
+    wait_until("all is written", || node.change("GET /api/v1/health", "").0 == 200);
+    assert!(node.server.log().matches("its memtable waits to be written").count() < 3);
+}
+
+#[test]
 fn a_full_disk_is_told_until_there_is_room() {
     let own_mounts = || {
         let mut command = Command::new("unshare");
@@ -160,6 +193,7 @@ fn a_full_disk_is_told_until_there_is_room() {
     assert_told(&node, "NoRoom", false, "takes no writes");
     assert!(node.server.log().contains("writes are refused until there is room"));
     fs::remove_file(&filler).unwrap();
-    wait_until("there is room", || insert(&node, 0, 1));
+    wait_until("there is room", || node.change("GET /api/v1/health", "").0 == 200);
     assert_well(&node);
+    assert!(insert(&node, 0, 1));
 }
