@@ -11,33 +11,49 @@ use std::time::Duration;
 /// cut off, which then comes back with old news.
 const MEMORY: Duration = Duration::from_secs(3 * 24 * 3600);
 
-/// Who was forgotten, and when. For [`RING_DELAY`] nothing is heard of them, while all nodes
-/// forget. An original takes them back after that from whoever has not forgotten; here they need
-/// news of their own, newer than what was forgotten. Who turns out to know less of one than was
-/// forgotten is told: a part of the cluster may have missed that it left.
+/// Forgotten endpoints. Of one that was removed nothing is heard for [`RING_DELAY`], while all nodes
+/// forget. An original takes it back after that from whoever has not forgotten; here it needs news of
+/// its own, newer than what was forgotten. Who turns out to know less of one than was forgotten is
+/// told: a part of the cluster may have missed that it left.
+///
+/// One that was only silent comes back with its next news, by whomever: it may have been this node
+/// that was cut off, and a coordinator that does not hear who joins writes past it.
 #[derive(Debug, Default)]
 pub(super) struct Forgotten {
-    /// When, and what was known of it.
-    endpoints: BTreeMap<IpAddr, (Duration, Option<EndpointState>)>,
+    endpoints: BTreeMap<IpAddr, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    at: Duration,
+    was_removed: bool,
+    known: Option<EndpointState>,
 }
 
 impl Forgotten {
-    /// Remembers that this endpoint was forgotten, and what was known of it. If there are too many,
-    /// the one longest forgotten is dropped, those that never had a place first.
-    pub(super) fn insert(&mut self, endpoint: IpAddr, known: Option<EndpointState>, now: Duration) {
+    /// Remembers that this endpoint was forgotten, whether since it was removed, and what was known
+    /// of it. If there are too many, the one longest forgotten is dropped, those that never had a
+    /// place first.
+    pub(super) fn insert(
+        &mut self,
+        endpoint: IpAddr,
+        was_removed: bool,
+        known: Option<EndpointState>,
+        at: Duration,
+    ) {
         if self.endpoints.len() >= MAX_ENDPOINTS
             && let Some(dropped) = self.first_to_drop()
         {
             self.endpoints.remove(&dropped);
         }
-        self.endpoints.insert(endpoint, (now, known));
+        self.endpoints.insert(endpoint, Entry { at, was_removed, known });
     }
 
     fn first_to_drop(&self) -> Option<IpAddr> {
         let had_place = |known: &Option<EndpointState>| {
             known.as_ref().is_some_and(EndpointState::tells_of_place)
         };
-        let oldest = self.endpoints.iter().min_by_key(|(_, (at, known))| (had_place(known), *at));
+        let oldest = self.endpoints.iter().min_by_key(|(_, it)| (had_place(&it.known), it.at));
         oldest.map(|(endpoint, _)| *endpoint)
     }
 
@@ -59,22 +75,25 @@ impl Forgotten {
         age: Option<(i32, i32)>,
         now: Duration,
     ) -> bool {
-        let Some((at, known)) = self.endpoints.get(&endpoint) else { return true };
+        let Some(Entry { at, was_removed, known }) = self.endpoints.get(&endpoint) else {
+            return true;
+        };
         let is_news = match (age, known) {
             (Some(age), Some(known)) => age > known.age(),
             _ => true,
         };
-        now.saturating_sub(*at) > RING_DELAY && is_news
+        let is_over = !was_removed || now.saturating_sub(*at) > RING_DELAY;
+        is_over && is_news
     }
 
     /// What was known of an endpoint beyond this age.
     pub(super) fn newer_than(&self, endpoint: IpAddr, age: (i32, i32)) -> Option<EndpointState> {
-        let (_, known) = self.endpoints.get(&endpoint)?;
+        let known = &self.endpoints.get(&endpoint)?.known;
         known.as_ref().filter(|known| known.age() > age)?.newer_than_age(age)
     }
 
     /// Drops what was forgotten long ago.
     pub(super) fn expire(&mut self, now: Duration) {
-        self.endpoints.retain(|_, (at, _)| now.saturating_sub(*at) <= MEMORY);
+        self.endpoints.retain(|_, it| now.saturating_sub(it.at) <= MEMORY);
     }
 }

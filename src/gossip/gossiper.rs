@@ -309,10 +309,14 @@ impl Gossiper {
     /// Forgets an endpoint that was removed from the ring. For 30 s it is not taken back, and after
     /// that only with news of itself.
     pub fn forget(&mut self, endpoint: IpAddr, now: Duration) {
+        self.drop_peer(endpoint, true, now);
+    }
+
+    fn drop_peer(&mut self, endpoint: IpAddr, was_removed: bool, now: Duration) {
         self.unheard.remove(endpoint);
         self.detector.forget(endpoint);
         let known = self.peers.remove(&endpoint).map(|peer| peer.state);
-        self.forgotten.insert(endpoint, known, now);
+        self.forgotten.insert(endpoint, was_removed, known, now);
     }
 
     /// Convicts endpoints above this phi from now on.
@@ -739,7 +743,7 @@ impl Gossiper {
             }
         }
         for endpoint in silent {
-            self.forget(endpoint, now);
+            self.drop_peer(endpoint, false, now);
             let silence = FAT_CLIENT_SILENCE;
             effects.events.push(GossipEvent::Forgotten { endpoint, silence });
         }
