@@ -15,8 +15,10 @@ mod sstable;
 
 use clap::{Parser, Subcommand};
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Exit code for arguments that make no sense.
 const USAGE: u8 = 1;
@@ -49,9 +51,20 @@ enum Command {
     Version,
 }
 
+/// Has writes at the limit of `ulimit -f` fail, as on a full disk, instead of ending the process.
+/// The handler stays when the runtime is gone.
+fn survive_file_limits() -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _context = runtime.enter();
+    let kind = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
+    signal(kind).map(drop)
+}
+
 /// Runs the command that these arguments, the name of the program first, stand for.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();
+    // Without it a command works all the same, on files below the limit.
+    let _ = survive_file_limits();
     // Under the name of a script of the original it is that script.
     let name = arguments.first().map(Path::new).and_then(Path::file_stem);
     if let Some(tool) = name.and_then(sstable::OldTool::of_name) {

@@ -199,9 +199,6 @@ fn stop_on_signals(stop: CancellationToken) -> io::Result<tokio::task::JoinHandl
     let mut interrupt = signal(SignalKind::interrupt())?;
     // Under nohup the server outlives its terminal.
     let hangup = (!ignores_hangup()).then(|| signal(SignalKind::hangup())).transpose()?;
-    // A file at the limit of `ulimit -f` would end the process. With a handler the write fails
-    // instead, and the node treats that as a full disk.
-    drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
     Ok(tokio::spawn(async move {
         let name = tokio::select! {
             _ = terminate.recv() => "SIGTERM",

@@ -7,13 +7,15 @@
 //! any log will do: that of a directory that is new, or was brought here by hand.
 //!
 //! ```text
-//! alexandra commit log 1
+//! alexandra commit log 2
+//! log <identity>             which all of its segments carry, in hexadecimal; not in version 1
 //! segment <id>               the first one of the run: at least one that is not older is there
 //! directory <path>           where it was, for people to read
 //! crc <CRC32 of all lines before, in hexadecimal>
 //! ```
 
 use super::commitlog::archive::segment_ids;
+use super::commitlog::{KnownLog, Position};
 use super::error::{FileContext, FileError};
 use super::files::LOG_MARK_FILE;
 use super::small_file;
@@ -21,11 +23,14 @@ use crate::base::fs::FileSystem;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-const HEAD: &str = "alexandra commit log 1";
+const HEAD: &str = "alexandra commit log 2";
+const NAMELESS_HEAD: &str = "alexandra commit log 1";
 
 /// That a commit log exists which may hold what no SSTable does.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LogMark {
+    /// Identity of the log, unless an older version has written the mark or it is damaged.
+    pub log: Option<u64>,
     /// At least one segment is there that is not older. 0 if the file is damaged: then it is not
     /// known which.
     pub segment: u64,
@@ -79,7 +84,7 @@ impl LogMark {
             if mark.is_none() {
                 log::warn!("{} cannot be read, and is written anew", path.display());
             }
-            let mark = mark.unwrap_or(Self { segment: 0, directory: String::new() });
+            let mark = mark.unwrap_or_default();
             if found.as_ref().is_none_or(|found| found.segment < mark.segment) {
                 found = Some(mark);
             }
@@ -99,17 +104,36 @@ impl LogMark {
         Ok(is_lost.then(|| LostLog { directory: log_directory.to_owned(), mark }))
     }
 
-    /// Says durably that there is a log in this directory that begins with this segment.
-    pub fn store(
+    /// A mark of a log of this identity, whose present run begins with this segment.
+    pub fn new(log: u64, segment: u64, log_directory: &Path) -> Self {
+        let directory = small_file::on_one_line(&log_directory.display().to_string());
+        Self { log: Some(log), segment, directory }
+    }
+
+    /// What these data directories know of the log, by how far each column family is flushed.
+    pub fn known_log(
         fs: &dyn FileSystem,
         data_directories: &[PathBuf],
-        segment: u64,
-        log_directory: &Path,
+        flushed: impl Iterator<Item = Position> + Clone,
+    ) -> Result<KnownLog, FileError> {
+        // An offset that no file has stands for a whole segment, however long it is.
+        let is_place = |position: &Position| position.offset < u64::MAX;
+        Ok(KnownLog {
+            flushed: flushed.clone().min().unwrap_or_default(),
+            synced: flushed.filter(is_place).max().unwrap_or_default(),
+            identity: Self::find(fs, data_directories)?.and_then(|mark| mark.log),
+        })
+    }
+
+    /// Says durably that there is this log.
+    pub fn store(
+        &self,
+        fs: &dyn FileSystem,
+        data_directories: &[PathBuf],
     ) -> Result<(), FileError> {
-        let directory = small_file::on_one_line(&log_directory.display().to_string());
         let (first, others) =
             data_directories.split_first().expect("a server has a data directory");
-        let text = Self { segment, directory }.render();
+        let text = self.render();
         small_file::replace(fs, &first.join(LOG_MARK_FILE), text.as_bytes())?;
         // The directories may have changed places.
         Self::remove(fs, others)
@@ -128,14 +152,26 @@ impl LogMark {
     }
 
     fn render(&self) -> String {
-        let Self { segment, directory } = self;
-        small_file::seal(&format!("{HEAD}\nsegment {segment}\ndirectory {directory}\n"))
+        let Self { log, segment, directory } = self;
+        let head = match log {
+            Some(log) => format!("{HEAD}\nlog {log:016x}"),
+            None => NAMELESS_HEAD.to_owned(),
+        };
+        small_file::seal(&format!("{head}\nsegment {segment}\ndirectory {directory}\n"))
     }
 
     fn parse(content: &[u8]) -> Option<Self> {
         let lines: Vec<_> = small_file::unseal(content).ok()?.lines().collect();
-        let [HEAD, segment, directory] = lines[..] else { return None };
+        let (log, segment, directory) = match lines[..] {
+            [NAMELESS_HEAD, segment, directory] => (None, segment, directory),
+            [HEAD, log, segment, directory] => {
+                let log = u64::from_str_radix(log.strip_prefix("log ")?, 16).ok()?;
+                (Some(log), segment, directory)
+            }
+            _ => return None,
+        };
         Some(Self {
+            log,
             segment: segment.strip_prefix("segment ")?.parse().ok()?,
             directory: directory.strip_prefix("directory ")?.to_owned(),
         })
@@ -164,11 +200,11 @@ mod tests {
         let (fs, mut directories) = (disk(), directories());
         assert_eq!(LogMark::find(&fs, &directories).unwrap(), None);
         for segment in [5, 3] {
-            LogMark::store(&fs, &directories, segment, Path::new("/log\nwith a break")).unwrap();
+            let mark = LogMark::new(7, segment, Path::new("/log\nwith a break"));
+            mark.store(&fs, &directories).unwrap();
+            assert_eq!(mark.directory, "/log\u{fffd}with a break");
             directories.reverse();
-            let directory = "/log\u{fffd}with a break".to_owned();
-            let found = LogMark::find(&fs, &directories).unwrap();
-            assert_eq!(found, Some(LogMark { segment, directory }));
+            assert_eq!(LogMark::find(&fs, &directories).unwrap(), Some(mark));
         }
         LogMark::remove(&fs, &directories).unwrap();
         assert_eq!(LogMark::find(&fs, &directories).unwrap(), None);
@@ -176,7 +212,9 @@ mod tests {
 
     #[test]
     fn every_changed_bit_is_noticed_and_leaves_a_mark() {
-        let mark = LogMark { segment: 17, directory: "/log".to_owned() };
+        let mark = LogMark::new(u64::MAX / 3, 17, Path::new("/log"));
+        let nameless = LogMark { log: None, ..mark.clone() };
+        assert_eq!(LogMark::parse(nameless.render().as_bytes()), Some(nameless));
         let whole = mark.render().into_bytes();
         assert_eq!(LogMark::parse(&whole), Some(mark));
         for at in 0..whole.len() {

@@ -414,6 +414,19 @@ fn export_and_import_give_the_same_rows_again() {
 }
 
 #[test]
+fn a_limit_on_the_size_of_files_is_told_and_leaves_nothing() {
+    let stopped = Stopped::new();
+    let before = stopped.files(STANDARD);
+    fs::write(stopped.path().join("rows.json"), stopped.export(STANDARD)).unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -S -f 4 && exec \"$@\"", "sh"]).arg(program());
+    command.args(["sstable", "import", "--config", ".", "-K", KEYSPACE, "-c", STANDARD]);
+    let output = run(command.arg("rows.json").current_dir(stopped.path()));
+    expect(&output, 2, &["File too large"]);
+    assert_eq!(stopped.files(STANDARD), before);
+}
+
+#[test]
 fn import_refuses_what_is_no_such_json() {
     let stopped = Stopped::new();
     let before = stopped.export(STANDARD);

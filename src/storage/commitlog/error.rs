@@ -111,6 +111,17 @@ pub enum ReplayError<E> {
         version: u32,
     },
 
+    /// The segment is of another log: the directory, or the file, is that of another server.
+    #[error(
+        "{} belongs to the commit log of another server, whose writes are not to be mixed with \
+         those of this one. Set CommitLogDirectory back, or move the file out of it",
+        file.display()
+    )]
+    OtherLog {
+        /// The segment.
+        file: PathBuf,
+    },
+
     /// The log could not be read, or not be made durable before it is replayed.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {

@@ -4,10 +4,11 @@
 //! segment   header | record | record | ... | zeroes up to the preallocated size
 //!
 //! header     0  8  magic "AlexCLog"
-//!            8  4  version, 0
+//!            8  4  version, 2
 //!           12  8  segment id
 //!           20  8  run: id of the first segment that this start of the program has written
-//!           28  8  salt, drawn anew for each segment
+//!           28  8  identity of the log, drawn when it begins, and the salt of its records; in
+//!                  version 1 another number for each segment
 //!           36  8  preallocated size: a file that is shorter and not sealed was truncated
 //!           44  8  previous: the last segment that is known of the runs before, 0 for none
 //!           52  4  CRC32 of bytes 0..52
@@ -46,7 +47,10 @@ pub(super) const SEAL_BYTES: u64 = HEAD_BYTES + 9;
 pub(super) const TIME_BYTES: u64 = HEAD_BYTES + 9;
 
 const MAGIC: [u8; 8] = *b"AlexCLog";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+
+/// The version whose segments do not say to which log they belong.
+const NAMELESS_VERSION: u32 = 1;
 const CONTROL_BIT: u32 = 1 << 31;
 
 // Written to disk: do not change.
@@ -90,6 +94,8 @@ pub(super) struct Header {
     pub(super) run: u64,
     /// The random number behind its [`Salt`].
     pub(super) random: u64,
+    /// Whether that number is the identity of the log.
+    pub(super) is_named: bool,
     /// Bytes that were preallocated.
     pub(super) capacity: u64,
     /// Id of the last segment that is known of the runs before, 0 for none: who reads the log of
@@ -107,11 +113,17 @@ pub(super) enum BadHeader {
 }
 
 impl Header {
+    /// The identity of the log to which the segment belongs, if it says so.
+    pub(super) fn log(&self) -> Option<u64> {
+        self.is_named.then_some(self.random)
+    }
+
     /// The bytes of the header.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES as usize);
         bytes.extend_from_slice(&MAGIC);
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        let version = if self.is_named { VERSION } else { NAMELESS_VERSION };
+        bytes.extend_from_slice(&version.to_le_bytes());
         for number in [self.id, self.run, self.random, self.capacity, self.previous] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
@@ -130,15 +142,18 @@ impl Header {
             return Err(invalid);
         }
         let version = take_u32(rest).ok_or(invalid)?;
-        if version != VERSION {
-            return Err(BadHeader::Version(version));
-        }
+        let is_named = match version {
+            VERSION => true,
+            NAMELESS_VERSION => false,
+            other => return Err(BadHeader::Version(other)),
+        };
         let mut numbers = rest.get(4..).ok_or(invalid)?.chunks_exact(8).filter_map(take_u64);
         let mut next = || numbers.next().ok_or(invalid);
         Ok(Self {
             id: next()?,
             run: next()?,
             random: next()?,
+            is_named,
             capacity: next()?,
             previous: next()?,
         })
@@ -282,9 +297,13 @@ mod tests {
     #[test]
     fn a_header_comes_back_and_no_flipped_bit_passes() {
         let random = 0x0123_4567_89AB_CDEF;
-        let header = Header { id: 7, run: 5, random, capacity: 1 << 27, previous: 4 };
-        let bytes: [u8; HEADER_BYTES as usize] = header.encode().try_into().unwrap();
+        let (id, run, capacity, previous) = (7, 5, 1 << 27, 4);
+        let nameless = Header { id, run, random, is_named: false, capacity, previous };
+        let header = Header { is_named: true, ..nameless };
+        let [nameless_bytes, bytes] = [nameless, header].map(|it| it.encode().try_into().unwrap());
+        assert_eq!(Header::decode(&nameless_bytes), Ok(nameless));
         assert_eq!(Header::decode(&bytes), Ok(header));
+        let bytes: [u8; HEADER_BYTES as usize] = bytes;
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes;
             flipped[bit / 8] ^= 1 << (bit % 8);
@@ -294,7 +313,9 @@ mod tests {
 
     #[test]
     fn a_sound_header_of_another_version_says_so() {
-        let mut bytes = Header { id: 7, run: 5, random: 1, capacity: 99, previous: 0 }.encode();
+        let (random, is_named) = (1, true);
+        let mut bytes =
+            Header { id: 7, run: 5, random, is_named, capacity: 99, previous: 0 }.encode();
         bytes[8] = 3;
         let crc = crc32fast::hash(&bytes[..52]);
         bytes[52..].copy_from_slice(&crc.to_le_bytes());

@@ -74,11 +74,11 @@ struct Threads {
 impl CommitLog {
     /// Opens the log behind what [`super::replay()`] has found. Never writes to an old segment;
     /// they stay until [`CommitLog::delete_replayed`]. Removes the files that replay had no use
-    /// for. `rng` salts the segments.
+    /// for. `rng` draws the identity of a log that begins.
     pub fn open(
         fs: Arc<dyn FileSystem>,
         clock: Arc<dyn Clock>,
-        rng: fastrand::Rng,
+        mut rng: fastrand::Rng,
         options: LogOptions,
         replayed: Replayed,
     ) -> Result<Self, LogError> {
@@ -95,8 +95,9 @@ impl CommitLog {
         for segment in &replayed.segments {
             live.add_replayed(segment.id, segment.path.clone(), segment.bytes);
         }
-        let maker =
-            SegmentMaker::new(Arc::clone(&fs), dir.clone(), (previous, run), segment_bytes, rng);
+        let identity = replayed.identity.unwrap_or_else(|| rng.u64(..));
+        let ids = (previous, run);
+        let maker = SegmentMaker::new(Arc::clone(&fs), dir.clone(), ids, segment_bytes, identity);
         for path in &replayed.leftovers {
             // The newest list leaves them out, and replay has made it durable.
             info!("Discarding unused commit log file {}", path.display());
@@ -162,12 +163,22 @@ impl CommitLog {
 
     /// Makes everything that has been appended durable now, whatever the policy.
     pub fn sync_now(&self) -> Result<(), LogError> {
-        self.appender.wait(self.appender.written_position(), true)
+        self.appender.wait(self.appender.written_position(), true)?;
+        // What a failed write was to append is not durable, whatever was before.
+        match self.failure() {
+            Some(failed @ LogError::Failed { .. }) => Err(failed),
+            _ => Ok(()),
+        }
     }
 
     /// Where the last record ends: what is appended from now on has a greater position.
     pub fn position(&self) -> Position {
         self.appender.position()
+    }
+
+    /// The number by which the segments of this log are told from those of others.
+    pub fn identity(&self) -> u64 {
+        self.appender.maker.identity()
     }
 
     /// What has stopped the log, if something has: it takes nothing any more until the next start.

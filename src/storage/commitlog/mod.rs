@@ -100,7 +100,7 @@ pub use self::error::{Damage, LogError, Reason, ReplayError};
 pub use self::files::{holds_segments, segment_of_the_original};
 pub use self::live::OldestDirty;
 pub use self::log::{CommitLog, LogOptions, SyncPolicy};
-pub use self::replay::{Apply, Replayed, ReplayedSegment, replay};
+pub use self::replay::{Apply, KnownLog, Replayed, ReplayedSegment, replay};
 pub use self::signal::SyncCallback;
 
 /// A place in the log. That of a record is where it ends, so that `position <= synced` says that

@@ -36,6 +36,8 @@ pub struct Replayed {
     pub foreign: Vec<PathBuf>,
     /// Greatest id that a file has.
     pub(super) newest_id: u64,
+    /// The number by which the segments of this log are told from those of others.
+    pub(super) identity: Option<u64>,
 }
 
 impl Replayed {
@@ -67,6 +69,18 @@ pub struct ReplayedSegment {
     pub bytes: u64,
 }
 
+/// What the data directories know of the log.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct KnownLog {
+    /// All column families are flushed up to here: a segment that ends before it may be missing.
+    pub flushed: Position,
+    /// One of them is flushed up to here, for which the log was synced first: what cannot be read
+    /// before it was not torn by a crash.
+    pub synced: Position,
+    /// The number by which its segments are told from those of other logs.
+    pub identity: Option<u64>,
+}
+
 /// Takes a record and its position.
 pub type Apply<'a, E> = dyn FnMut(Position, &[u8]) -> Result<(), E> + 'a;
 
@@ -75,9 +89,10 @@ pub type Apply<'a, E> = dyn FnMut(Position, &[u8]) -> Result<(), E> + 'a;
 ///
 /// All segments are examined first, so that `apply` is not called at all if something that had
 /// been synced cannot be read. With `accept_loss` such parts are reported in [`Replayed::lost`]
-/// instead, and everything around them is replayed. A directory that does not exist is empty. The
-/// caller has flushed everything up to `flushed`: a segment that ends there and is missing is no
-/// loss.
+/// instead, and everything around them is replayed. A directory that does not exist is empty.
+///
+/// Segments of another log are refused in any case: the newest list of those that are needed would
+/// declare the others discarded.
 ///
 /// What is replayed is durable before `apply` is called: after a mere end of the process it may be
 /// in the page cache only, and `apply` may make a part of a record durable elsewhere, which after a
@@ -86,7 +101,7 @@ pub fn replay<E>(
     dir: &Path,
     fs: &dyn FileSystem,
     accept_loss: bool,
-    flushed: Position,
+    known: KnownLog,
     apply: &mut Apply<'_, E>,
 ) -> Result<Replayed, ReplayError<E>> {
     let mut replayed = Replayed::default();
@@ -99,7 +114,9 @@ pub fn replay<E>(
         ids.iter().map(|id| files::segment_path(dir, *id).display().to_string()).collect();
     info!("Replaying {}", names.join(", "));
 
-    let verdict = Verdict::of(dir, survey(dir, fs, ids)?, flushed);
+    let surveyed = survey(dir, fs, ids)?;
+    replayed.identity = identity(&surveyed, known.identity)?;
+    let verdict = Verdict::of(dir, surveyed, known);
     if let Some(first) = verdict.damaged.first()
         && !accept_loss
     {
@@ -112,7 +129,7 @@ pub fn replay<E>(
         error!("commit log damaged, loss accepted: {lost}");
     }
     for torn in &verdict.torn {
-        warn!("commit log torn by a crash, never synced: {torn}");
+        warn!("commit log torn by a crash, not known to be synced: {torn}");
     }
     for segment in &verdict.replay {
         let synced = fs.open(&segment.path).and_then(|file| file.sync());
@@ -180,6 +197,22 @@ fn survey<E>(
         }
     }
     Ok(surveyed)
+}
+
+/// The identity of the log: the one that is known, or that of its segments.
+fn identity<E>(
+    surveyed: &[(u64, Surveyed)],
+    known: Option<u64>,
+) -> Result<Option<u64>, ReplayError<E>> {
+    let mut identity = known;
+    for (_, found) in surveyed {
+        let Surveyed::Segment(survey) = found else { continue };
+        let Some(log) = survey.header.log() else { continue };
+        if *identity.get_or_insert(log) != log {
+            return Err(ReplayError::OtherLog { file: survey.path.clone() });
+        }
+    }
+    Ok(identity)
 }
 
 /// Hands the records of a segment to `apply`, which lies at `path` by now.

@@ -52,6 +52,8 @@ impl fmt::Display for Segment {
 pub(super) struct SegmentMaker {
     fs: Arc<dyn FileSystem>,
     dir: PathBuf,
+    /// Identity of the log, which all of its segments carry.
+    identity: u64,
     run: u64,
     previous: u64,
     /// Preallocated size of an ordinary segment.
@@ -63,7 +65,6 @@ pub(super) struct SegmentMaker {
 struct Next {
     id: u64,
     ready: Option<Segment>,
-    rng: fastrand::Rng,
 }
 
 impl SegmentMaker {
@@ -73,18 +74,22 @@ impl SegmentMaker {
         dir: PathBuf,
         (previous, run): (u64, u64),
         segment_bytes: u64,
-        rng: fastrand::Rng,
+        identity: u64,
     ) -> Self {
-        let next = Mutex::new(Next { id: run, ready: None, rng });
-        Self { fs, dir, run, previous, segment_bytes, next }
+        let next = Mutex::new(Next { id: run, ready: None });
+        Self { fs, dir, identity, run, previous, segment_bytes, next }
+    }
+
+    /// Identity of the log.
+    pub(super) fn identity(&self) -> u64 {
+        self.identity
     }
 
     /// Makes sure that a segment is ready.
     pub(super) fn prepare(&self) -> Result<(), LogError> {
         let mut next = self.lock();
         if next.ready.is_none() {
-            let random = next.rng.u64(..);
-            let made = self.make(next.id, random, self.segment_bytes)?;
+            let made = self.make(next.id, self.segment_bytes)?;
             next.ready = Some(self.publish(made)?);
         }
         Ok(())
@@ -111,16 +116,13 @@ impl SegmentMaker {
         let segment = match next.ready.take() {
             Some(ready) if ready.capacity >= capacity => ready,
             // The header says how large a segment is: a larger one takes the place and the name.
-            too_small => {
-                let random = next.rng.u64(..);
-                match self.make(next.id, random, capacity.max(least_bytes)) {
-                    Ok(made) => self.publish(made)?,
-                    Err(error) => {
-                        next.ready = too_small;
-                        return Err(error);
-                    }
+            too_small => match self.make(next.id, capacity.max(least_bytes)) {
+                Ok(made) => self.publish(made)?,
+                Err(error) => {
+                    next.ready = too_small;
+                    return Err(error);
                 }
-            }
+            },
         };
         next.id += 1;
         Ok(segment)
@@ -155,7 +157,7 @@ impl SegmentMaker {
     }
 
     /// Makes a segment under its temporary name, with a durable header.
-    fn make(&self, id: u64, random: u64, capacity: u64) -> Result<Segment, LogError> {
+    fn make(&self, id: u64, capacity: u64) -> Result<Segment, LogError> {
         debug_assert!(capacity >= HEADER_BYTES);
         let path = files::unfinished_path(&self.dir, id);
         let failed = |action, source| self.creation_error(action, &path, capacity, source);
@@ -169,7 +171,8 @@ impl SegmentMaker {
             self.fs.remove_file(&path).map_err(|e| failed("replace", e))?;
         }
         let file = self.fs.create(&path).map_err(|e| failed("create", e))?;
-        let header = Header { id, run: self.run, random, capacity, previous: self.previous };
+        let Self { run, previous, identity: random, .. } = *self;
+        let header = Header { id, run, random, is_named: true, capacity, previous };
         let written = file
             .allocate(capacity)
             .and_then(|()| file.write_all_at(&header.encode(), 0))

@@ -11,6 +11,7 @@ use super::error::{Damage, Reason};
 use super::files;
 use super::format::{BadHeader, Control, HEADER_BYTES, Header, Salt};
 use super::reader::{Found, SegmentReader};
+use super::replay::KnownLog;
 
 /// More segments than a run can have that still lie in one directory: a bound on what a segment
 /// from elsewhere could make us look for.
@@ -72,6 +73,14 @@ pub(super) enum Surveyed {
 }
 
 impl Surveyed {
+    /// The run of the segment, if it has this id.
+    fn run_of(&self, id: u64) -> Option<u64> {
+        match self {
+            Self::Segment(survey) if survey.header.id == id => Some(survey.header.run),
+            _ => None,
+        }
+    }
+
     /// The damage that a file without a valid header is.
     pub(super) fn headless(file: PathBuf, size: u64) -> Damage {
         let is_whole = size >= HEADER_BYTES;
@@ -229,12 +238,16 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    /// Judges the segments of a directory; `surveyed` is in the order of ids. What ends up to
-    /// `flushed` may be missing.
-    pub(super) fn of(dir: &Path, surveyed: Vec<(u64, Surveyed)>, flushed: Position) -> Self {
+    /// Judges the segments of a directory; `surveyed` is in the order of ids.
+    pub(super) fn of(dir: &Path, surveyed: Vec<(u64, Surveyed)>, known: KnownLog) -> Self {
+        let KnownLog { flushed, synced, .. } = known;
         let mut verdict = Self::default();
         let expected = expected_segments(&surveyed);
-        let durable = durable_positions(&surveyed);
+        let mut durable = durable_positions(&surveyed);
+        if let Some(run) = surveyed.iter().find_map(|(_, found)| found.run_of(synced.segment)) {
+            let known = durable.entry(run).or_default();
+            *known = (*known).max(synced);
+        }
         let mut all: BTreeMap<u64, Option<Surveyed>> =
             expected.ids.iter().map(|id| (*id, None)).collect();
         all.extend(surveyed.into_iter().map(|(id, found)| (id, Some(found))));

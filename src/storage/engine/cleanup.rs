@@ -160,15 +160,14 @@ impl Shared {
         let claim = claim_all()?;
         let gate = self.gate.write();
         let position = self.log.position();
-        let switched = store.switch_memtable(position);
+        let switched = store.switch_memtable();
         drop(gate);
+        let log_end = self.sync_log_for(store.schema(), position);
         if let Some(memtable) = switched {
             self.tell_switched(store, &memtable, position, FlushCause::Request);
+            memtable.seal(log_end);
         }
-        if let Err(error) = self.log.sync_now() {
-            log::warn!("{} is dropped, but the commit log not synced: {error}", store.schema());
-        }
-        let dropped = store.drop_all(claim.tables(), position);
+        let dropped = store.drop_all(claim.tables(), log_end);
         if let Err(error) = &dropped {
             // The memtable is full and has to go to disk after all.
             self.note_failed_flush(store, FlushCause::Request, error);

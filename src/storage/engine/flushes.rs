@@ -8,6 +8,7 @@ use super::super::store::Store;
 use super::Shared;
 use crate::base::events::{FlushCause, FlushEvent};
 use crate::base::fs::is_disk_full;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -65,21 +66,33 @@ impl Shared {
         }
         let gate = self.gate.write();
         let position = self.log.position();
-        let switched = store.switch_memtable(position);
+        let switched = store.switch_memtable();
         drop(gate);
         if let Some(memtable) = switched {
             self.tell_switched(store, &memtable, position, cause);
-            // Else a power loss could leave a mutation of two families by half: in the SSTable of
-            // the one, and not in the log for the other. A log that has failed is no reason to
-            // keep from the disk what was acknowledged.
-            if let Err(error) = self.log.sync_now() {
-                log::warn!("{} is flushed, but not the commit log: {error}", store.schema());
-            }
+            memtable.seal(self.sync_log_for(store.schema(), position));
             self.write_memtable(store, &memtable)?;
         }
         self.after_flush(store, position);
         self.note_families();
         Ok(())
+    }
+
+    /// Syncs the log up to this position before what it holds goes to SSTables: else a power loss
+    /// could leave a mutation of two families by half, in the SSTable of the one, and not in the
+    /// log for the other. Returns up to where the log is not needed any more.
+    ///
+    /// A log that has failed is no reason to keep from the disk what was acknowledged. It takes
+    /// nothing more, and the place in its last segment is left open: the next start must not take
+    /// everything before it for durable.
+    pub(super) fn sync_log_for(&self, what: &dyn fmt::Display, position: Position) -> Position {
+        match self.log.sync_now() {
+            Ok(()) => position,
+            Err(error) => {
+                log::warn!("{what}: memtables are flushed, but not the commit log: {error}");
+                Position { offset: u64::MAX, ..position }
+            }
+        }
     }
 
     /// Writes a memtable to disk that was switched before.

@@ -43,7 +43,15 @@ pub(super) fn check(
             let family = stores[family.0 as usize].schema().to_string();
             Err(StorageError::LostFamily { family, count: lost.len() })
         }
-        _ => Ok(lost),
+        _ => {
+            for family in &lost {
+                let family = stores[family.0 as usize].schema();
+                log::error!(
+                    "{family} has had data, of which nothing is left: this loss is accepted"
+                );
+            }
+            Ok(lost)
+        }
     }
 }
 

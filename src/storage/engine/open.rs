@@ -80,6 +80,9 @@ pub enum StorageError {
         /// Keyspace and column family.
         family: String,
     },
+    /// Segments of another server are in the directory of the commit log.
+    #[error("the commit log cannot be replayed: {0}")]
+    OtherLog(String),
     /// The commit log that the data say there is cannot be found.
     #[error(
         "{0}. Mount the directory, or set CommitLogDirectory back. If the log is lost for good, \
@@ -339,8 +342,8 @@ fn mark_log(
     log: &CommitLog,
 ) -> Result<(), StorageError> {
     let (data, directory) = (&options.data_directories, &options.commit_log_directory);
-    let marked = LogMark::store(fs, data, log.position().segment, directory);
-    match marked.map_err(ReadError::Io) {
+    let mark = LogMark::new(log.identity(), log.position().segment, directory);
+    match mark.store(fs, data).map_err(ReadError::Io) {
         // Reads are served on a full disk. An older mark says less, and nothing that is wrong; but
         // without any the next start would refuse the log.
         Err(error) if is_shortage(&error) && is_expected(fs, options, stores)? => {

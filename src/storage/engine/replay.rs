@@ -66,10 +66,14 @@ pub(super) fn replay(
         memory.bound(options.memtable_budget_bytes, || flush_all(stores, position))
     };
     let (directory, accept_loss) = (&options.commit_log_directory, options.accept_commitlog_loss);
-    let flushed = stores.iter().map(|store| store.flushed_position()).min().unwrap_or_default();
-    let replayed = commitlog::replay(directory, fs, accept_loss, flushed, &mut apply);
+    let flushed = stores.iter().map(|store| store.flushed_position());
+    let known = LogMark::known_log(fs, &options.data_directories, flushed)?;
+    let replayed = commitlog::replay(directory, fs, accept_loss, known, &mut apply);
     let replayed = replayed.map_err(|error| match error {
         commitlog::ReplayError::Apply { source, .. } => source,
+        other @ commitlog::ReplayError::OtherLog { .. } => {
+            StorageError::OtherLog(other.to_string())
+        }
         other => StorageError::Replay(other.to_string()),
     })?;
     if !replayed.segments.is_empty() {
@@ -139,7 +143,8 @@ fn flush_all(stores: &[Arc<Store>], position: Position) -> Result<(), ReadError>
         for memtable in store.view().flushing.clone() {
             store.flush(&memtable)?;
         }
-        if let Some(memtable) = store.switch_memtable(position) {
+        if let Some(memtable) = store.switch_memtable() {
+            memtable.seal(position);
             store.flush(&memtable)?;
         }
     }

@@ -131,16 +131,14 @@ impl Shared {
         let gate = self.gate.write();
         let position = self.log.position();
         let millis = self.snapshot_millis();
-        let switch =
-            |store: &&Arc<Store>| Some((Arc::clone(store), store.switch_memtable(position)?));
+        let switch = |store: &&Arc<Store>| Some((Arc::clone(store), store.switch_memtable()?));
         let switched: Vec<_> = stores.iter().filter_map(switch).collect();
         drop(gate);
-        if let Err(error) = self.log.sync_now() {
-            log::warn!("the snapshot {millis} is flushed, but not the commit log: {error}");
-        }
+        let log_end = self.sync_log_for(&format_args!("snapshot {millis}"), position);
         let mut flushed = Ok(());
         for (store, memtable) in switched {
             self.tell_switched(&store, &memtable, position, FlushCause::Request);
+            memtable.seal(log_end);
             // One that fails leaves the others to be written all the same: nobody else would.
             let written = self.flush_for_snapshot(&store, &memtable);
             if written.is_ok() {

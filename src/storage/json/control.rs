@@ -1,13 +1,17 @@
-//! Raw control characters in texts of JSON, which the original writes and reads.
+//! Raw control characters and lone backslashes in texts of JSON, which the original writes and
+//! reads.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 
 /// Bytes read at a time.
 const CHUNK_BYTES: usize = 16 << 10;
 
-/// Escapes control characters within strings. `sstable2json` of the original writes row keys as
-/// they are, a tab or a zero among them, and its `json2sstable` takes that; a strict parser does
-/// not.
+/// Bytes of an escape such as `\u0009`.
+const UNICODE_ESCAPE_BYTES: usize = 6;
+
+/// Escapes control characters within strings, and backslashes that begin no escape. `sstable2json`
+/// of the original writes row keys as they are, and its `json2sstable` takes that; a strict parser
+/// does not.
 pub(super) struct Escaping<R> {
     text: R,
     chunk: Box<[u8]>,
@@ -15,8 +19,8 @@ pub(super) struct Escaping<R> {
     /// Bytes of `escaped` that were handed out.
     taken: usize,
     is_in_string: bool,
-    /// Whether the last byte was a backslash that escapes the next one.
-    is_after_escape: bool,
+    /// A backslash within a string and what follows it, as long as it may become an escape.
+    begun: Vec<u8>,
 }
 
 impl<R: Read> Escaping<R> {
@@ -27,7 +31,7 @@ impl<R: Read> Escaping<R> {
             escaped: Vec::with_capacity(CHUNK_BYTES),
             taken: 0,
             is_in_string: false,
-            is_after_escape: false,
+            begun: Vec::new(),
         }
     }
 
@@ -35,20 +39,48 @@ impl<R: Read> Escaping<R> {
         let length = self.text.read(&mut self.chunk)?;
         self.escaped.clear();
         self.taken = 0;
-        for &byte in &self.chunk[..length] {
-            let is_escaped = std::mem::take(&mut self.is_after_escape);
-            if self.is_in_string && !is_escaped && byte < b' ' {
-                write!(self.escaped, "\\u{byte:04x}")?;
-                continue;
-            }
-            match byte {
-                b'"' if !is_escaped => self.is_in_string = !self.is_in_string,
-                b'\\' => self.is_after_escape = self.is_in_string && !is_escaped,
-                _ => {}
-            }
-            self.escaped.push(byte);
+        for at in 0..length {
+            self.take(self.chunk[at]);
+        }
+        if length == 0 {
+            self.escaped.append(&mut self.begun);
         }
         Ok(())
+    }
+
+    fn take(&mut self, byte: u8) {
+        match self.begun.len() {
+            0 => self.take_plain(byte),
+            1 if matches!(byte, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
+                self.begun.push(byte);
+                self.escaped.append(&mut self.begun);
+            }
+            1 if byte == b'u' => self.begun.push(byte),
+            2.. if byte.is_ascii_hexdigit() => {
+                self.begun.push(byte);
+                if self.begun.len() == UNICODE_ESCAPE_BYTES {
+                    self.escaped.append(&mut self.begun);
+                }
+            }
+            _ => {
+                self.escaped.push(b'\\');
+                self.escaped.append(&mut self.begun);
+                self.take_plain(byte);
+            }
+        }
+    }
+
+    fn take_plain(&mut self, byte: u8) {
+        match byte {
+            b'\\' if self.is_in_string => return self.begun.push(byte),
+            b'"' => self.is_in_string = !self.is_in_string,
+            _ => {}
+        }
+        if self.is_in_string && byte < b' ' {
+            self.escaped.extend_from_slice(format!("\\u{byte:04x}").as_bytes());
+        } else {
+            self.escaped.push(byte);
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::storage::commitlog::archive::ArchiveReplay;
 use crate::storage::commitlog::{self, Position, ReplayError};
 use crate::storage::engine::new_environment;
 use crate::storage::files;
+use crate::storage::log_mark::LogMark;
 use crate::storage::node_id::NodeId;
 use crate::storage::store::{Environment, Store};
 use std::collections::BTreeMap;
@@ -85,7 +86,8 @@ impl<'a> Stores<'a> {
     /// Writes everything to SSTables, which hold all up to this position.
     fn flush(&self, position: Position) -> Result<(), RestoreError> {
         for store in self.open.values() {
-            if let Some(memtable) = store.switch_memtable(position) {
+            if let Some(memtable) = store.switch_memtable() {
+                memtable.seal(position);
                 store.flush(&memtable)?;
             }
         }
@@ -114,9 +116,10 @@ pub(super) fn flush_other_keyspaces(setup: &Setup, plan: &Plan) -> Result<(), Re
     let mut stores = Stores::open(setup, &plan.node, is_other)?;
     let options = &setup.options;
     let (log, accept_loss) = (&options.commit_log_directory, options.accept_commitlog_loss);
-    let flushed = stores.open.values().map(|store| store.flushed_position()).min();
-    let flushed = flushed.unwrap_or_default();
-    let replayed = commitlog::replay(log, fs, accept_loss, flushed, &mut |position, record| {
+    let flushed = stores.open.values().map(|store| store.flushed_position());
+    let known = LogMark::known_log(fs, &options.data_directories, flushed)
+        .map_err(|error| RestoreError::Storage(error.into()))?;
+    let replayed = commitlog::replay(log, fs, accept_loss, known, &mut |position, record| {
         stores.apply(position, record, &is_other, &|_| true)
     });
     replayed.map_err(|error| match error {

@@ -315,7 +315,6 @@ mod tests {
     use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
     use crate::model::slice::Slice;
     use crate::ring::Partitioner;
-    use crate::storage::commitlog::Position;
     use crate::storage::engine::Components;
     use crate::storage::{FamilyOptions, Options, Storage};
 
@@ -362,7 +361,7 @@ mod tests {
             let storage = open(cached);
             insert(&storage, "email", 1);
             let store = storage.store(FAMILY);
-            let memtable = store.switch_memtable(Position::default()).unwrap();
+            let memtable = store.switch_memtable().unwrap();
             let change = RowsChange::Flushed(&memtable);
             let before = store.view();
             store.publish(|view| view.note_change(change));

@@ -193,14 +193,13 @@ impl Store {
     }
 
     /// Puts a fresh memtable in place of the active one, which is returned and stays readable until
-    /// it is flushed; `None` if nothing was written to it. The caller holds the gate exclusively,
+    /// it is flushed; `None` if nothing was written to it. The caller holds the gate exclusively
     /// and says how far the commit log is written.
-    pub fn switch_memtable(&self, log_end: Position) -> Option<Arc<Memtable>> {
+    pub fn switch_memtable(&self) -> Option<Arc<Memtable>> {
         let full = Arc::clone(&self.view().active);
         if full.is_empty() {
             return None;
         }
-        full.seal(log_end);
         let now = self.environment.clock.monotonic();
         let fresh = Arc::new(Memtable::new(Arc::clone(&self.schema), now));
         self.publish(|view| {

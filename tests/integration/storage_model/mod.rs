@@ -11,6 +11,7 @@
 //! * `full`: the partition of the commit log or that of the data is full, also at the start.
 //! * `bits`: every bit of every file is flipped.
 //! * `manifests`: manifests that are not those of the files beside them.
+//! * `other_logs`: segments of another server, and segments that lack what was synced.
 //! * `mutated`: files with nonsense under right checksums.
 //! * `families`: a thousand column families within one budget of memory.
 //! * `snapshots`: snapshots, restores, and restores to a point in time, each cut off everywhere.
@@ -26,6 +27,7 @@ mod full;
 mod manifests;
 mod model;
 mod mutated;
+mod other_logs;
 mod random;
 mod regressions;
 mod rig;

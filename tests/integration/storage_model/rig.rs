@@ -127,6 +127,7 @@ impl Default for Setup {
 #[derive(Debug)]
 pub(crate) struct Rig {
     pub(crate) setup: Setup,
+    seed: u64,
     pub(crate) disk: SimFileSystem,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) schema: Arc<Schema>,
@@ -160,7 +161,7 @@ impl Rig {
         let disk = SimFileSystem::new(seed);
         let clock = Arc::new(ManualClock::at_micros(1_000_000_000));
         let (events, heard) = Events::recording();
-        Self { setup, disk, clock, schema: schema(), events, heard, storage: None }
+        Self { setup, seed, disk, clock, schema: schema(), events, heard, storage: None }
     }
 
     /// Starts the storage.
@@ -191,6 +192,7 @@ impl Rig {
                 preheats_keys: setup.preheats_keys,
             },
             snapshot_before_compaction: setup.snapshot_before_compaction,
+            seed: self.seed,
             ..Options::new("/", LOG)
         }
     }
@@ -247,7 +249,7 @@ impl Rig {
 
     /// The same disk as it is now, for another storage that is not open.
     pub(crate) fn fork(&self) -> Self {
-        let mut fork = Self::unopened(self.setup, 0);
+        let mut fork = Self::unopened(self.setup, self.seed);
         fork.disk = self.disk.fork();
         fork.clock = Arc::new(ManualClock::at_micros(self.clock.now_micros()));
         fork

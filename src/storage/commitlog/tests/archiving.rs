@@ -26,7 +26,7 @@ fn disk() -> (SimFileSystem, Arc<ManualClock>) {
 
 fn open_with_archive(fs: &SimFileSystem, clock: &Arc<ManualClock>, bytes: u64) -> CommitLog {
     let replayed =
-        replay::<Infallible>(dir(), fs, false, Position::default(), &mut |_, _| Ok(())).unwrap();
+        replay::<Infallible>(dir(), fs, false, KnownLog::default(), &mut |_, _| Ok(())).unwrap();
     let options = LogOptions { archive: Some(archive().into()), ..options(ON_DEMAND, bytes) };
     let rng = fastrand::Rng::with_seed(replayed.newest_id);
     CommitLog::open(Arc::new(fs.clone()), Arc::clone(clock) as _, rng, options, replayed).unwrap()

@@ -201,7 +201,7 @@ fn a_power_loss_while_segments_are_made_or_closed_is_no_damage() {
             fs.crash(&mut fastrand::Rng::with_seed(seed));
             let mut records = 0;
             let result =
-                replay::<Infallible>(dir(), &fs, false, Position::default(), &mut |_, _| {
+                replay::<Infallible>(dir(), &fs, false, KnownLog::default(), &mut |_, _| {
                     records += 1;
                     Ok(())
                 });

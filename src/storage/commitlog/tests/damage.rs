@@ -172,7 +172,7 @@ fn nothing_is_applied_when_the_start_is_refused() {
     content[records[19].0.offset as usize - 1] ^= 1;
     disk.put(&path, &content);
     let mut applied = 0;
-    let result = replay::<Infallible>(dir(), &disk, false, Position::default(), &mut |_, _| {
+    let result = replay::<Infallible>(dir(), &disk, false, KnownLog::default(), &mut |_, _| {
         applied += 1;
         Ok(())
     });
@@ -250,7 +250,7 @@ fn a_segment_of_a_later_version_stops_the_start_in_any_case() {
     disk.put(&path_of(5001), &content);
     for accept_loss in [false, true] {
         let result = try_read_back(&disk, accept_loss);
-        assert!(matches!(result, Err(ReplayError::Version { version: 2, .. })), "{result:?}");
+        assert!(matches!(result, Err(ReplayError::Version { version: 3, .. })), "{result:?}");
     }
 }
 
@@ -275,7 +275,7 @@ fn a_record_image_inside_a_value_is_never_replayed() {
 fn an_error_of_the_caller_ends_replay() {
     let (disk, records) = synced_log();
     let mut left = 3;
-    let result = replay(dir(), &disk, false, Position::default(), &mut |_, _| {
+    let result = replay(dir(), &disk, false, KnownLog::default(), &mut |_, _| {
         left -= 1;
         if left == 0 { Err("no such keyspace") } else { Ok(()) }
     });

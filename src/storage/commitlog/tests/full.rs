@@ -19,7 +19,7 @@ fn disk(bytes: u64) -> SimFileSystem {
 
 fn try_open(fs: &SimFileSystem) -> Result<(CommitLog, u64), LogError> {
     let replayed =
-        replay::<Infallible>(dir(), fs, false, Position::default(), &mut |_, _| Ok(())).unwrap();
+        replay::<Infallible>(dir(), fs, false, KnownLog::default(), &mut |_, _| Ok(())).unwrap();
     let records = replayed.records;
     let clock = Arc::new(ManualClock::at_micros(5_000_000));
     let rng = fastrand::Rng::with_seed(replayed.newest_id);

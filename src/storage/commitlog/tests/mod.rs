@@ -68,7 +68,7 @@ fn try_read_back(
     accept_loss: bool,
 ) -> Result<(Replayed, Records), ReplayError<Infallible>> {
     let mut records = Vec::new();
-    let replayed = replay(dir(), disk, accept_loss, Position::default(), &mut |position, body| {
+    let replayed = replay(dir(), disk, accept_loss, KnownLog::default(), &mut |position, body| {
         records.push((position, body.to_vec()));
         Ok(())
     })?;

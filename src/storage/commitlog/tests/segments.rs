@@ -180,7 +180,7 @@ fn a_real_directory_works_like_the_one_in_memory() {
             &dir,
             &OsFileSystem,
             false,
-            Position::default(),
+            KnownLog::default(),
             &mut |position, body| {
                 found.push((position, body.to_vec()));
                 Ok(())
