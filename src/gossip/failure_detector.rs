@@ -160,25 +160,6 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// A detector that has heard of the peer each second until `until` seconds.
-    fn listening(threshold: f64, until: u64) -> FailureDetector {
-        let mut detector = FailureDetector::new(threshold, ms(0));
-        for second in 0..=until {
-            detector.report(PEER, ms(second * 1000));
-        }
-        detector
-    }
-
-    /// The second after `last` at which a detector that runs all the time convicts.
-    fn conviction(detector: &mut FailureDetector, last: u64) -> u64 {
-        let mut seconds = 0;
-        while !detector.convicts(PEER, ms((last + seconds) * 1000)) {
-            seconds += 1;
-            detector.observe(ms((last + seconds) * 1000));
-        }
-        seconds
-    }
-
     #[test]
     fn phi_is_what_the_original_computes() {
         let mut detector = FailureDetector::new(8.0, ms(0));
@@ -197,51 +178,10 @@ mod tests {
     }
 
     #[test]
-    fn silence_convicts_after_the_times_of_the_threshold() {
-        assert_eq!(conviction(&mut listening(5.0, 2000), 2000), 12);
-        assert_eq!(conviction(&mut listening(8.0, 2000), 2000), 19);
-        assert_eq!(conviction(&mut listening(16.0, 2000), 2000), 37);
-    }
-
-    #[test]
-    fn a_pause_of_the_observer_is_nobodys_silence() {
-        let mut detector = listening(8.0, 2000);
-        for second in [2600, 2601, 2602] {
-            assert!(!detector.convicts(PEER, ms(second * 1000)));
-            detector.observe(ms(second * 1000));
-        }
-        // It counted three seconds, and goes on from there.
-        assert_eq!(conviction(&mut detector, 2602), 16);
-
-        // News that come first after the pause do not lengthen the mean.
-        let mut detector = listening(8.0, 2000);
-        detector.report(PEER, ms(9_000_000));
-        assert_eq!(conviction(&mut detector, 9000), 19);
-    }
-
-    #[test]
-    fn who_was_cut_off_for_a_while_cannot_be_dead_unnoticed() {
-        let mut detector = FailureDetector::new(8.0, ms(0));
-        for news in 0..30 {
-            for second in news * 15..=news * 15 + 15 {
-                detector.observe(ms(second * 1000));
-            }
-            detector.report(PEER, ms(news * 15_000));
-        }
-        let last = detector.observed().as_secs();
-        detector.report(PEER, ms(last * 1000));
-        assert!(conviction(&mut detector, last) <= 37);
-    }
-
-    #[test]
-    fn heartbeats_gone_mad_do_not_convict_at_once() {
+    fn a_clock_that_goes_back_does_no_harm() {
         let mut detector = FailureDetector::new(5.0, ms(0));
-        for _ in 0..2000 {
-            detector.report(PEER, ms(1));
-        }
-        assert!(!detector.convicts(PEER, ms(2001)));
-        // A clock that goes back is none, but it does no harm either.
+        detector.report(PEER, ms(2001));
         detector.report(PEER, ms(0));
-        assert!(detector.phi(PEER, ms(0)).is_some());
+        assert!(detector.phi(PEER, ms(0)).is_some_and(|phi| phi < 1.0));
     }
 }

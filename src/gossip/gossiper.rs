@@ -784,3 +784,44 @@ fn refuse(
         refusals.into_iter().map(|refusal| GossipEvent::Refused { endpoint, from, refusal });
     effects.events.extend(events);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gossip::message::tests::arb_message;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    fn ip(last: u8) -> IpAddr {
+        [10, 0, 0, last].into()
+    }
+
+    proptest! {
+        #[test]
+        fn any_messages_of_peers_are_survived(
+            messages in vec((1..5u8, arb_message(), 0..40u64), 0..30),
+        ) {
+            let options = GossiperOptions {
+                local: ip(1),
+                cluster_name: "Test Cluster".to_owned(),
+                partitioner: Partitioner::Random,
+                seeds: vec![ip(2)],
+                generation: 100,
+                phi_convict_threshold: 8.0,
+                now_secs: 1_000_000,
+            };
+            let rng = fastrand::Rng::with_seed(1);
+            let mut gossiper = Gossiper::new(options, rng, Duration::ZERO);
+            let mut now = Duration::ZERO;
+            for (from, message, seconds) in messages {
+                now += Duration::from_secs(seconds);
+                gossiper.tick(now);
+                let answers = gossiper.receive(ip(from), message, now);
+                for (_, message) in answers.messages {
+                    prop_assert!(message.encode().is_ok());
+                }
+                prop_assert_eq!(gossiper.endpoints().next().unwrap().0, ip(1));
+            }
+        }
+    }
+}

@@ -23,8 +23,6 @@ mod move_state;
 mod plan_state;
 mod removed_state;
 mod shown;
-#[cfg(test)]
-mod tests;
 mod unheard;
 
 pub use admission::Refusal;

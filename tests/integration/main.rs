@@ -6,6 +6,7 @@
 //! * Old clients and applications: `clients`, `applications`.
 //! * The library: `embedding`, `wire` (the Thrift border without a server behind it), `idl`.
 //! * Storage on a simulated disk, beside a model of it: `storage_model`.
+//! * Layers, by golden scripts: `scripts`.
 //! * `server`: starts servers and speaks with them.
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
@@ -28,6 +29,7 @@ mod isolation;
 #[path = "../kit/mod.rs"]
 mod kit;
 mod login;
+mod scripts;
 mod server;
 mod simulated_disk;
 mod sstable_tools;
