@@ -15,22 +15,31 @@ use tokio::time::Instant;
 
 /// The time of the runtime, which moves only when all wait if a test has paused it.
 #[derive(Debug)]
-pub(crate) struct RuntimeClock(Instant);
+pub(crate) struct RuntimeClock {
+    started: Instant,
+    ahead: Duration,
+}
 
 impl RuntimeClock {
     /// A clock at 2020-09-13T12:26:40Z.
     pub(crate) fn start() -> Arc<dyn Clock> {
-        Arc::new(Self(Instant::now()))
+        Self::since(Instant::now(), Duration::ZERO)
+    }
+
+    /// A clock that is this far ahead of one which was at that time when the test started.
+    pub(crate) fn since(started: Instant, ahead: Duration) -> Arc<dyn Clock> {
+        Arc::new(Self { started, ahead })
     }
 }
 
 impl Clock for RuntimeClock {
     fn now_micros(&self) -> i64 {
-        1_600_000_000_000_000 + self.0.elapsed().as_micros() as i64
+        let since = self.started.elapsed() + self.ahead;
+        1_600_000_000_000_000 + since.as_micros() as i64
     }
 
     fn monotonic(&self) -> Duration {
-        self.0.elapsed()
+        self.started.elapsed()
     }
 }
 

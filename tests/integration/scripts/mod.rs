@@ -7,6 +7,7 @@
 //! `UPDATE_GOLDENFILES=1 cargo test --test integration -- scripts`.
 
 mod gossip;
+mod member;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
