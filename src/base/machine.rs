@@ -77,6 +77,11 @@ pub fn raise_file_limit() -> Option<u64> {
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         log::warn!("the limit of open files cannot be raised: {error}");
     }
+    file_limit()
+}
+
+/// How many files this process may have open; `None` if as many as there are.
+pub fn file_limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
@@ -109,7 +114,7 @@ impl ConnectionKind {
 
     /// How many files too many are open for connections of this kind.
     pub fn files_lacking(self) -> u64 {
-        let Some(limit) = getrlimit(Resource::Nofile).current else { return 0 };
+        let Some(limit) = file_limit() else { return 0 };
         open_files().saturating_sub(limit - self.reserved_files(limit))
     }
 }

@@ -3,7 +3,7 @@
 use super::Shared;
 use super::reader;
 use super::worker::Workers;
-use crate::base::machine::ConnectionKind::Peer;
+use crate::base::machine::{self, ConnectionKind::Peer};
 use crate::base::seats::{Seat, Seats};
 use crate::net::transport::Inbound;
 use std::io;
@@ -50,7 +50,9 @@ async fn accept_all(
     workers: Workers,
     inbound: Arc<dyn Inbound>,
 ) {
-    let (limit, clock) = (shared.options.max_inbound, Arc::clone(&shared.clock));
+    // Nobody logs in here: the other files are for clients, operators and data.
+    let files = machine::file_limit().map_or(usize::MAX, |files| (files / 4) as usize);
+    let (limit, clock) = (shared.options.max_inbound.min(files), Arc::clone(&shared.clock));
     let mut seats = Seats::new(limit, clock, shared.stop.clone());
     loop {
         let accepted = listener.accept().await.and_then(|(stream, peer)| {

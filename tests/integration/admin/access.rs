@@ -1,7 +1,8 @@
 //! Who may do what, and how much of the machine a client may take.
 
-use super::{Node, PATIENCE, REQUEST_LIMIT, assert_refused};
+use super::{Node, PATIENCE, REQUEST_LIMIT, assert_refused, port_address, wait_until};
 use crate::server::calls::{STANDARD, plain_families};
+use crate::server::{Server, configure, program};
 use alexandra::base::clock::{Clock, SystemClock};
 use alexandra::base::machine;
 use rustix::process::{Resource, Rlimit, prlimit};
@@ -9,6 +10,7 @@ use serde_json::Value;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 
 #[test]
 fn pages_in_a_browser_cannot_change_anything_nor_read_by_another_name() {
@@ -181,4 +183,21 @@ fn idle_clients_leave_files_for_data_and_operators() {
     }
     assert!(node.server.log().contains("are kept for data and operators"));
     assert!(!node.server.log().contains("Too many open files"), "{}", node.server.log_end());
+}
+
+#[test]
+fn idle_connections_of_nodes_leave_files_for_clients() {
+    machine::raise_file_limit();
+    let directory = tempfile::tempdir().unwrap();
+    let thrift = configure(directory.path(), &plain_families());
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 512; exec \"$@\"", "sh"]).arg(program());
+    command.arg("serve").arg("--config").arg(directory.path()).current_dir(directory.path());
+    let server = Server::launch(directory.path(), thrift, command);
+    let node = Node { server, directory };
+    let storage = port_address(node.directory.path(), "StoragePort");
+    let _idle: Vec<_> = (0..700).map(|_| TcpStream::connect(storage).unwrap()).collect();
+    let line = "closing an idle connection for a new one";
+    wait_until("there are too many", || node.server.log().contains(line));
+    node.insert(STANDARD, 0..10);
 }

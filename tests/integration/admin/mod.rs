@@ -128,9 +128,14 @@ impl Node {
 
 /// Where the configuration says that operators are served.
 fn admin_address(directory: &Path) -> SocketAddr {
+    port_address(directory, "AdminPort")
+}
+
+/// The loopback address with a port of the configuration.
+fn port_address(directory: &Path, element: &str) -> SocketAddr {
     let text = fs::read_to_string(directory.join("storage-conf.xml")).unwrap();
-    let (_, behind) = text.split_once("<AdminPort>").unwrap();
-    let (port, _) = behind.split_once("</AdminPort>").unwrap();
+    let (_, behind) = text.split_once(&format!("<{element}>")).unwrap();
+    let (port, _) = behind.split_once("</").unwrap();
     SocketAddr::from((Ipv4Addr::LOCALHOST, port.parse().unwrap()))
 }
 
