@@ -36,11 +36,26 @@ const MAX_BUFFER: usize = 16 << 10;
 const MAX_HEADERS: usize = 64;
 
 /// Where a request comes from.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Peer(pub(super) IpAddr);
+#[derive(Debug, Clone)]
+pub(super) struct Peer(Arc<Seat>);
+
+impl Peer {
+    /// Its address.
+    pub(super) fn address(&self) -> IpAddr {
+        self.0.peer().ip()
+    }
+
+    /// Notes that the request has come whole: from now on its connection is not idle. Never
+    /// returns if the connection is being dropped.
+    pub(super) async fn begin(&self) {
+        if !self.0.resume() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
 
 /// Serves a connection until the client has had enough, or its seat is taken from it. It is idle
-/// as long as no request without a body is being answered.
+/// as long as no request that has come whole is being answered.
 pub(super) async fn serve(
     stream: TcpStream,
     seat: Arc<Seat>,
@@ -50,15 +65,15 @@ pub(super) async fn serve(
     // Answers are written whole; a socket that the client has closed may refuse this.
     let _ = stream.set_nodelay(true);
     let (seat, clock) = (&seat, &clock);
-    let router = TowerToHyperService::new(router.layer(Extension(Peer(seat.peer().ip()))));
+    let peer = &Peer(Arc::clone(seat));
+    let router = TowerToHyperService::new(router.layer(Extension(peer.clone())));
     let service = service_fn(|request: hyper::Request<Incoming>| {
-        // A body may come slowly. Until it is answered such a request keeps nobody else out.
+        // A body may come slowly. Until it is there such a request keeps nobody else out.
         let has_body = !request.body().is_end_stream();
         let answer = router.call(request);
         async move {
-            if !has_body && !seat.resume() {
-                // The connection is being dropped.
-                std::future::pending::<()>().await;
+            if !has_body {
+                peer.begin().await;
             }
             let answer = answer.await;
             seat.rest(clock.monotonic());
@@ -168,9 +183,40 @@ impl AsyncWrite for Impatient {
 
 #[cfg(test)]
 mod tests {
+    use super::super::request::{Change, Nothing};
     use super::*;
-    use tokio::io::AsyncWriteExt;
+    use crate::base::clock::SystemClock;
+    use crate::base::seats::Seats;
+    use axum::routing::post;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
+    use tokio::sync::Notify;
+    use tokio_util::sync::CancellationToken;
+
+    #[tokio::test]
+    async fn a_change_under_way_does_not_make_room_for_others() {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let mut seats = Seats::new(1, Arc::clone(&clock), CancellationToken::new());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, address) = listener.accept().await.unwrap();
+        let (begun, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (begins, ends) = (Arc::clone(&begun), Arc::clone(&end));
+        let change = async move |Change(Nothing {}): Change<Nothing>| {
+            begins.notify_one();
+            ends.notified().await;
+        };
+        let router = Router::new().route("/", post(change));
+        tokio::spawn(serve(stream, seats.seat(address), router, clock));
+        let head = "POST / HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n";
+        client.write_all(format!("{head}{{}}").as_bytes()).await.unwrap();
+        begun.notified().await;
+        assert_eq!(seats.end_longest_idle(), None);
+        end.notify_one();
+        let mut answer = [0; 15];
+        client.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200 OK");
+    }
 
     #[tokio::test]
     async fn a_client_that_reads_nothing_is_cut_off() {

@@ -1,5 +1,6 @@
 //! What operators send: which column families are meant, and bodies with their bounds.
 
+use super::connection::Peer;
 use super::error::AdminError;
 use crate::model::schema::{FamilyId, Schema};
 use crate::storage::snapshot::Snapshot;
@@ -227,7 +228,11 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Change<T> {
         if !is_json(request.headers()) {
             return Err(AdminError::NotJson);
         }
+        let peer = request.extensions().get::<Peer>().cloned();
         let body = read(request.into_body()).await?;
+        if let Some(peer) = peer {
+            peer.begin().await;
+        }
         let text: &[u8] = if body.trim_ascii().is_empty() { b"{}" } else { &body };
         Ok(Self(serde_json::from_slice(text)?))
     }

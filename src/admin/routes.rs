@@ -117,11 +117,12 @@ impl Guard {
 /// Lets a request through if its sender may, and notes changes in the log.
 async fn guard(
     State(guard): State<Arc<Guard>>,
-    Extension(Peer(peer)): Extension<Peer>,
+    Extension(peer): Extension<Peer>,
     request: Request,
     next: Next,
 ) -> Response {
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let (peer, method) = (peer.address(), request.method().clone());
+    let path = request.uri().path().to_owned();
     match guard.access.check(peer, &method, request.headers()) {
         Ok(()) if method.is_safe() => next.run(request).await,
         Ok(()) => {
