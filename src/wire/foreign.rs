@@ -134,7 +134,9 @@ impl Guess {
         if let [0x80..=0xFF, 2..=0xFF, 1, 3, ..] = bytes {
             return Self::Foreign(Foreign::Tls);
         }
-        if !matches!(bytes, [1..=6 | 22 | b'A'..=b'Z', ..]) {
+        let method = bytes.get(..4).unwrap_or(bytes);
+        let is_http = HTTP_METHODS.iter().any(|it| it.starts_with(method));
+        if !is_http && !matches!(bytes, [1..=6 | 22, ..]) {
             return Self::Thrift;
         }
         let Some((head, rest)) = bytes.split_first_chunk::<8>() else { return Self::Undecided };
@@ -182,7 +184,9 @@ mod tests {
                 assert_eq!(Guess::of(&bytes), Guess::Thrift, "{bytes:02X?}");
             }
         }
-        for first in [versioned.as_slice(), old, b"\x7F\xFF\xFF\xFF", b"\x80\x02\x00\x01"] {
+        let others: [&[u8]; 5] =
+            [versioned, old, b"\x80\x02\x00\x01", b"JRMI\x00\x02\x4B", b"\x7F\xFF\xFF\xFF"];
+        for first in others {
             assert_eq!(Guess::of(first), Guess::Thrift);
         }
     }
