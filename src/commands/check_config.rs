@@ -23,7 +23,12 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     let comparators = ComparatorRegistry::default();
     let properties = Properties::parse(&arguments.properties);
     let file = arguments.file.clone().or_else(|| properties.config_directory());
-    let loaded = match Loader::for_check(&comparators).load(file.as_deref()) {
+    for unknown in properties.unknown() {
+        complain!("warning: the system property {unknown} has no meaning here");
+    }
+    let jmx_port = properties.jmx_port().unwrap_or_default();
+    let check = Loader { jmx_port, ..Loader::for_check(&comparators) };
+    let loaded = match check.load(file.as_deref()) {
         Ok(loaded) => loaded,
         Err(errors) => {
             for note in &errors.notes {
@@ -37,10 +42,13 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     for fault in node::login_faults(&loaded.settings, &properties) {
         complain!("warning: Authenticator: every login will be refused: {fault}");
     }
-    if let Err(error) = Placements::read(&loaded.settings, &properties) {
-        let error = NodeError::from(error);
-        complain!("{error}");
-        return ExitCode::from(error.exit_code());
+    let mut faults = node::property_faults(&loaded.settings, &properties);
+    faults.extend(Placements::read(&loaded.settings, &properties).err().map(NodeError::from));
+    for fault in &faults {
+        complain!("{fault}");
+    }
+    if let Some(first) = faults.first() {
+        return ExitCode::from(first.exit_code());
     }
     output::finish_telling(ExitCode::SUCCESS, FAILED)
 }

@@ -110,7 +110,9 @@ fn load(arguments: &Arguments, properties: &Properties) -> Result<Loaded, Config
     if path.is_none() {
         log::info!("no configuration was named: the built-in one serves, data below ./data");
     }
-    Loader::for_server(&comparators).load(path.as_deref())
+    // Without its right form a start of the node refuses it.
+    let jmx_port = properties.jmx_port().unwrap_or_default();
+    Loader { jmx_port, ..Loader::for_server(&comparators) }.load(path.as_deref())
 }
 
 fn log_notes(notes: &[Note]) {

@@ -36,7 +36,11 @@ pub(super) fn listen_address(doc: &mut Document<'_>, machine: &dyn Machine) -> I
 }
 
 /// Where operators are served.
-pub(super) fn admin(doc: &mut Document<'_>, machine: &dyn Machine) -> AdminSettings {
+pub(super) fn admin(
+    doc: &mut Document<'_>,
+    machine: &dyn Machine,
+    jmx_port: Option<u16>,
+) -> AdminSettings {
     let loopback = IpAddr::from([127, 0, 0, 1]);
     let token = doc.find("AdminToken").map(|value| value.text.to_owned());
     let is_set = token.is_some();
@@ -45,10 +49,17 @@ pub(super) fn admin(doc: &mut Document<'_>, machine: &dyn Machine) -> AdminSetti
         let is_possible = is_set || !is_required;
         is_possible.then_some(is_required).ok_or_else(|| value.refuse(Problem::NoToken))
     });
+    let address = doc.setting("AdminAddress", loopback, |value| resolve(machine, value));
+    let port = doc.port("AdminPort", jmx_port.unwrap_or(8080));
+    let is_given = doc.sources.contains_key("AdminPort");
+    if let Some(port) = jmx_port.filter(|_| !is_given) {
+        let text = format!("AdminPort is {port} by -Dcom.sun.management.jmxremote.port");
+        doc.notes.info(doc.root_line(), text);
+    }
     AdminSettings {
-        address: doc.setting("AdminAddress", loopback, |value| resolve(machine, value)),
-        port: doc.port("AdminPort", 8080),
-        port_is_required: doc.sources.contains_key("AdminPort"),
+        address,
+        port,
+        port_is_required: is_given || jmx_port.is_some(),
         token,
         token_is_required,
     }

@@ -52,12 +52,14 @@ pub struct Loader<'a> {
     pub machine: &'a dyn Machine,
     /// Whether a seed without an address is an error, or else a warning.
     pub seeds_must_resolve: bool,
+    /// `com.sun.management.jmxremote.port`: where operators are served if the file does not say it.
+    pub jmx_port: Option<u16>,
 }
 
 impl<'a> Loader<'a> {
     /// For a server that is to run on this machine.
     pub fn for_server(comparators: &'a ComparatorRegistry) -> Self {
-        Self { comparators, machine: &ThisMachine, seeds_must_resolve: true }
+        Self { comparators, machine: &ThisMachine, seeds_must_resolve: true, jmx_port: None }
     }
 
     /// The same for a check, which may be made where the other nodes are not known.
@@ -67,7 +69,7 @@ impl<'a> Loader<'a> {
 
     /// For tools that work on the files of a server, or on another machine than the server does.
     pub fn for_tools(comparators: &'a ComparatorRegistry) -> Self {
-        Self { comparators, machine: &AnyMachine, seeds_must_resolve: false }
+        Self { machine: &AnyMachine, ..Self::for_check(comparators) }
     }
 
     /// Reads a file, or `storage-conf.xml` in a directory. Without a path reads the configuration
@@ -116,7 +118,7 @@ impl<'a> Loader<'a> {
         let basics = Basics::read(doc);
         let limits = Limits::read(doc);
         let network = self.network(doc, &limits);
-        let admin = addresses::admin(doc, self.machine);
+        let admin = addresses::admin(doc, self.machine, self.jmx_port);
         let thrift = addresses::thrift(doc, self.machine, network.listen_address);
         let snapshot_before_compaction =
             doc.boolean("SnapshotBeforeCompaction", "SnapshotBeforeCompaction", false);

@@ -2,8 +2,9 @@
 
 use super::{NodeError, NodeOptions};
 use crate::base::clock::Clock;
-use crate::config::Settings;
+use crate::config::{Properties, Settings};
 use crate::repair::{Beginning, StartWish};
+use crate::ring::Token;
 use crate::storage::Storage;
 use crate::storage::own_place::SavedPlace;
 use crate::storage::system::{self, Identity, IdentityError};
@@ -51,18 +52,24 @@ pub(super) fn begin(
     Ok((identity, beginning))
 }
 
+/// The token of `cassandra.replace_token`.
+pub(super) fn replaced_token(
+    settings: &Settings,
+    properties: &Properties,
+) -> Result<Option<Token>, NodeError> {
+    let Some(text) = properties.replace_token() else { return Ok(None) };
+    let token = settings.partitioner.parse_token(text);
+    token.map(Some).map_err(|source| NodeError::ReplaceToken { token: text.to_owned(), source })
+}
+
 fn start_wish(settings: &Settings, options: &NodeOptions) -> Result<StartWish, NodeError> {
     let partitioner = settings.partitioner;
     let token = settings.initial_token.as_deref();
-    let replaces = options.properties.replace_token().map(|text| {
-        let token = partitioner.parse_token(text);
-        token.map_err(|source| NodeError::ReplaceToken { token: text.to_owned(), source })
-    });
     let is_seed = settings.seeds.contains(&settings.network.listen_address);
     Ok(StartWish {
         token: token.and_then(|text| partitioner.parse_token(text).ok()),
         bootstraps: settings.auto_bootstrap && !is_seed,
-        replaces: replaces.transpose()?,
+        replaces: replaced_token(settings, &options.properties)?,
         accepts_loss: options.properties.accept_data_loss(),
     })
 }

@@ -190,13 +190,13 @@ impl Node {
         options: &NodeOptions,
         components: Components,
     ) -> Result<Self, NodeError> {
-        let placements = Placements::read(&settings, &options.properties)?;
+        let placements = checked_placements(&settings, &options.properties)?;
         let clock = Arc::clone(&components.clock);
         // The ports first: whoever finds one taken has not touched any data.
         let memory = request_memory(&settings);
         let client_ports = ClientPorts::new(&settings, &clock, &memory);
         let server = client_ports.bind()?;
-        let admin = bind_admin(&settings, &options.properties)?;
+        let admin = bind_admin(&settings)?;
         let admin_address = admin.as_ref().map(AdminServer::local_addr);
         let transport = Arc::new(bind_transport(&settings, &clock, &memory)?);
         let fs = Arc::clone(&components.fs);
@@ -560,21 +560,12 @@ fn read_options(settings: &Settings, properties: &Properties) -> ReadOptions {
 
 /// Binds the port for operators. Without one in the configuration the server goes on if the usual
 /// one is taken, since no client needs it.
-fn bind_admin(
-    settings: &Settings,
-    properties: &Properties,
-) -> Result<Option<AdminServer>, NodeError> {
+fn bind_admin(settings: &Settings) -> Result<Option<AdminServer>, NodeError> {
     let admin = &settings.admin;
-    let jmx_port = properties.jmx_port()?;
-    let port = jmx_port.filter(|_| !admin.port_is_required).unwrap_or(admin.port);
-    let address = SocketAddr::new(admin.address, port);
+    let address = SocketAddr::new(admin.address, admin.port);
     match AdminServer::bind(address) {
         Ok(server) => Ok(Some(server)),
-        Err(source)
-            if source.kind() == io::ErrorKind::AddrInUse
-                && !admin.port_is_required
-                && jmx_port.is_none() =>
-        {
+        Err(source) if source.kind() == io::ErrorKind::AddrInUse && !admin.port_is_required => {
             log::warn!(
                 "the port for operators is taken, so that nodetool cannot be used: {address}. \
                  Set AdminPort"
@@ -600,6 +591,28 @@ async fn follow(rack_file: Arc<RackFileSource>, member: Arc<Member>) {
             }
         }
     }
+}
+
+/// The placements of a node that can start with these properties.
+fn checked_placements(
+    settings: &Settings,
+    properties: &Properties,
+) -> Result<Placements, NodeError> {
+    match property_faults(settings, properties).into_iter().next() {
+        Some(fault) => Err(fault),
+        None => Ok(Placements::read(settings, properties)?),
+    }
+}
+
+/// Values of properties with which no node starts, in the order in which a start finds them.
+pub(crate) fn property_faults(settings: &Settings, properties: &Properties) -> Vec<NodeError> {
+    let faults = [
+        properties.jmx_port().map(drop).err().map(NodeError::from),
+        properties.compaction_priority().map(drop).err().map(NodeError::from),
+        beginning::replaced_token(settings, properties).err(),
+        properties.hinted_handoff_throttle().map(drop).err().map(NodeError::from),
+    ];
+    faults.into_iter().flatten().collect()
 }
 
 /// Reasons for which every login to a server with these settings would be refused. Its files are
