@@ -18,13 +18,15 @@ pub(super) fn nearest<'c>(
 }
 
 /// The value that is most like a written one. Packages of classes and what stands in parentheses
-/// do not count. Values of less than four letters are all alike.
+/// do not count. Values of less than four letters are all alike, and one with a blank is a
+/// description of several.
 pub(super) fn nearest_value<'c>(
     written: &str,
     candidates: impl IntoIterator<Item = &'c str>,
 ) -> Option<&'c str> {
     const LEAST_LETTERS: usize = 4;
-    let candidates: Vec<&str> = candidates.into_iter().collect();
+    let candidates: Vec<&str> =
+        candidates.into_iter().filter(|value| !value.contains(' ')).collect();
     let cores = candidates.iter().map(|value| core(value));
     let found = nearest(core(written), cores.filter(|core| core.len() >= LEAST_LETTERS))?;
     candidates.into_iter().find(|value| core(value) == found)
@@ -71,6 +73,7 @@ mod tests {
             assert_eq!(nearest_value(written, classes), meant, "{written}");
         }
         assert_eq!(nearest_value("0.7", ["0.4", "0.5", "0.6"]), None);
+        assert_eq!(nearest_value("10.1.0.0/33", ["an address such as 10.1.0.0/16"]), None);
         assert_eq!(nearest_value("preiodic", ["periodic", "batch"]), Some("periodic"));
         assert_eq!(edit_distance("kitten", "sitting"), 3);
         assert_eq!(edit_distance("", "abc"), 3);
