@@ -26,6 +26,7 @@ pub(super) async fn login(
             turn.end_late();
             return Err(error.into());
         }
+        turn.end();
     }
     session.logged_in = true;
     Ok(())
