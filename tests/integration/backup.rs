@@ -2,7 +2,8 @@
 
 use crate::server::calls::{Path, STANDARD, first, plain_families};
 use crate::server::client::Client;
-use crate::server::{Options, Server, program};
+use crate::server::{Options, Server, configure, program};
+use std::fs;
 use std::path::Path as FilePath;
 use std::process::Command;
 use std::thread;
@@ -79,6 +80,32 @@ fn check(server: &Server, there: &[&str], gone: &[&str]) {
 #[allow(clippy::disallowed_methods, reason = "the time of the server is that of the machine")]
 fn now_millis() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()
+}
+
+#[test]
+fn a_dry_run_creates_nothing_where_no_server_has_run() {
+    let [from, to] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let dry_run = "alexandra restore --config CONF --snapshot nightly --dry-run";
+    configure(to.path(), &plain_families());
+    let refused = run(to.path(), dry_run, &[]);
+    assert!(!refused.success && refused.text.contains("no snapshot nightly"), "{}", refused.text);
+    let names = |directory: &FilePath| -> Vec<_> {
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+    };
+    assert_eq!(names(to.path()), ["storage-conf.xml"]);
+
+    let mut server = Server::start(from.path(), &plain_families());
+    insert(&server, "old");
+    assert!(server.stop().success());
+    succeeds(from.path(), "alexandra snapshot take --config CONF nightly", &[]);
+    let [from, copy] = [&from, &to].map(|it| it.path().join("data/Keyspace1/snapshots"));
+    fs::create_dir_all(copy.parent().unwrap()).unwrap();
+    fs::rename(from, copy).unwrap();
+    let told = succeeds(to.path(), dry_run, &[]);
+    assert!(told.contains("Would restore keyspace Keyspace1"), "{told}");
+    assert_eq!(names(&to.path().join("data")), ["Keyspace1"]);
+    assert_eq!(names(&to.path().join("data/Keyspace1")), ["snapshots"]);
+    assert_eq!(names(to.path()).len(), 2);
 }
 
 #[test]

@@ -410,17 +410,7 @@ pub(in crate::storage) fn prepare_directories(
     options: &Options,
     schema: &Schema,
 ) -> Result<Vec<Box<dyn Lock>>, StorageError> {
-    let archive = options.commit_log_archive_directory.as_deref();
-    let log = options.commit_log_directory.as_path();
-    foreign::check(fs, &options.data_directories, [log].into_iter().chain(archive))?;
-    let data = options.data_directories.iter().map(PathBuf::as_path);
-    let mut directories: Vec<_> = data.chain([log]).collect();
-    // The commit log may share a directory with data, and a second lock there would be refused. The
-    // archive may not share one: what is removed from there would be gone from here.
-    directories.sort_unstable();
-    directories.dedup();
-    directories.extend(archive);
-    let locks = directories.into_iter().map(|directory| lock(fs, directory));
+    let locks = own_directories(fs, options)?.into_iter().map(|directory| lock(fs, directory));
     let locks = locks.collect::<Result<Vec<_>, _>>()?;
     for directory in &options.data_directories {
         for keyspace in schema.keyspaces() {
@@ -431,6 +421,44 @@ pub(in crate::storage) fn prepare_directories(
         fs.sync_dir(directory).context("sync", directory)?;
     }
     Ok(locks)
+}
+
+/// Keeps other servers out of those directories in which one has run, and creates nothing.
+pub(in crate::storage) fn lock_present_directories(
+    fs: &dyn FileSystem,
+    options: &Options,
+) -> Result<Vec<Box<dyn Lock>>, StorageError> {
+    let directories = own_directories(fs, options)?.into_iter();
+    let locks = directories.map(|directory| lock_present(fs, directory));
+    locks.filter_map(Result::transpose).collect()
+}
+
+/// Keeps other servers out of a directory if one has run there.
+pub(in crate::storage) fn lock_present(
+    fs: &dyn FileSystem,
+    directory: &Path,
+) -> Result<Option<Box<dyn Lock>>, StorageError> {
+    let path = directory.join(files::LOCK_FILE);
+    let has_run = fs.try_exists(&path).context("look for", &path)?;
+    has_run.then(|| lock(fs, directory)).transpose()
+}
+
+/// The directories of a server, each once, unless they hold data of the original.
+fn own_directories<'a>(
+    fs: &dyn FileSystem,
+    options: &'a Options,
+) -> Result<Vec<&'a Path>, StorageError> {
+    let archive = options.commit_log_archive_directory.as_deref();
+    let log = options.commit_log_directory.as_path();
+    foreign::check(fs, &options.data_directories, [log].into_iter().chain(archive))?;
+    let data = options.data_directories.iter().map(PathBuf::as_path);
+    let mut directories: Vec<_> = data.chain([log]).collect();
+    // The commit log may share a directory with data, and a second lock there would be refused. The
+    // archive may not share one: what is removed from there would be gone from here.
+    directories.sort_unstable();
+    directories.dedup();
+    directories.extend(archive);
+    Ok(directories)
 }
 
 #[cfg(test)]

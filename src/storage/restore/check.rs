@@ -313,6 +313,9 @@ fn newest_generations(
     let mut newest = BTreeMap::new();
     for directory in &setup.options.data_directories {
         let folder = files::keyspace_folder(directory, keyspace);
+        if !fs.exists(&folder) {
+            continue;
+        }
         let mut folders = vec![folder.clone()];
         let snapshots = files::snapshots_folder(&folder);
         for parent in [&folder, &snapshots].into_iter().filter(|parent| fs.exists(parent)) {

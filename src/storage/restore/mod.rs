@@ -22,7 +22,9 @@ mod replay;
 use super::archive_owner::{self, OwnerError};
 use super::commitlog::archive::{self, ArchiveError, ArchiveReplay, Restored};
 use super::commitlog::{Damage, Position, ReplayError};
-use super::engine::{Components, StorageError, lock, prepare_directories};
+use super::engine::{
+    Components, StorageError, lock, lock_present, lock_present_directories, prepare_directories,
+};
 use super::error::{FileError, ReadError};
 use super::foreign;
 use super::log_mark::LostLog;
@@ -300,14 +302,22 @@ pub fn restore(setup: &Setup, request: &Request) -> Result<Report, RestoreError>
 fn lock_all(setup: &Setup, request: &Request) -> Result<Vec<Box<dyn Lock>>, RestoreError> {
     let fs = &*setup.components.fs;
     foreign::check(fs, &[], request.archive.as_deref()).map_err(StorageError::from)?;
-    let mut locks = prepare_directories(fs, &setup.options, &setup.schema)?;
+    let mut locks = if request.dry_run {
+        lock_present_directories(fs, &setup.options)?
+    } else {
+        prepare_directories(fs, &setup.options, &setup.schema)?
+    };
     if let Some(archive) = &request.archive
         && setup.options.commit_log_archive_directory.as_ref() != Some(archive)
     {
         if !fs.exists(archive) {
             return Err(RestoreError::NoArchive(archive.clone()));
         }
-        locks.push(lock(fs, archive)?);
+        if request.dry_run {
+            locks.extend(lock_present(fs, archive)?);
+        } else {
+            locks.push(lock(fs, archive)?);
+        }
     }
     Ok(locks)
 }
