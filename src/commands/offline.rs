@@ -3,6 +3,7 @@
 use crate::base::clock::SystemClock;
 use crate::base::events::Events;
 use crate::base::fs::OsFileSystem;
+use crate::config::settings::SYSTEM_KEYSPACE;
 use crate::config::{Loader, Settings};
 use crate::model::comparator::ComparatorRegistry;
 use crate::storage::engine::Components;
@@ -37,6 +38,16 @@ impl ConfigArguments {
         self.config
             .as_deref()
             .map_or_else(String::new, |path| format!(" --config {}", quoted(path)))
+    }
+}
+
+/// Refuses the name of a keyspace that the configuration does not know.
+pub(super) fn check_keyspace(settings: &Settings, keyspace: Option<&str>) -> Result<(), String> {
+    match keyspace.filter(|name| *name != SYSTEM_KEYSPACE) {
+        Some(name) if settings.keyspace(name).is_none() => {
+            Err(format!("Keyspace {name} does not exist in the configuration"))
+        }
+        _ => Ok(()),
     }
 }
 

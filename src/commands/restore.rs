@@ -1,11 +1,10 @@
 //! `alexandra restore`: brings a stopped server's data back to a snapshot, and on to a time.
 
-use super::offline::{ConfigArguments, FAILED, components, quote, quoted};
+use super::offline::{ConfigArguments, FAILED, check_keyspace, components, quote, quoted};
 use super::output;
 use super::serve::start_logging;
 use crate::base::utc::UtcTime;
 use crate::config::Settings;
-use crate::config::settings::SYSTEM_KEYSPACE;
 use crate::node::{NodeOptions, StorageSetup};
 use crate::storage::restore::{LeftOut, ReplayReport, Report, Request, restore};
 use std::fmt::Write;
@@ -75,12 +74,7 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn restore_as_asked(arguments: &Arguments, settings: &Settings) -> Result<Report, String> {
-    if let Some(keyspace) = &arguments.keyspace
-        && keyspace != SYSTEM_KEYSPACE
-        && settings.keyspace(keyspace).is_none()
-    {
-        return Err(format!("Keyspace {keyspace} does not exist in the configuration"));
-    }
+    check_keyspace(settings, arguments.keyspace.as_deref())?;
     let configured = settings.directories.commit_log_archive.as_deref();
     let archive = match (&arguments.archive, arguments.until) {
         (Some(archive), _) => Some(archive_of(archive, configured)),

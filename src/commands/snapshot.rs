@@ -1,6 +1,6 @@
 //! `alexandra snapshot`: snapshots of a server without its admin side.
 
-use super::offline::{ConfigArguments, FAILED, components};
+use super::offline::{ConfigArguments, FAILED, check_keyspace, components};
 use super::output;
 use super::serve::start_logging;
 use crate::base::fs::OsFileSystem;
@@ -80,6 +80,12 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
             }
         }
     };
+    // A keyspace that is configured no more may still have snapshots.
+    let result = result.and_then(|snapshots| {
+        let is_known =
+            if snapshots.is_empty() { check_keyspace(&settings, keyspace) } else { Ok(()) };
+        is_known.map(|()| snapshots)
+    });
     match result {
         Ok(snapshots) => {
             print(&arguments.action, &snapshots);

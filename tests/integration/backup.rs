@@ -127,6 +127,9 @@ fn a_server_is_restored_by_the_commands_of_the_document() {
     assert!(server.stop().success());
     let listed = succeeds(path, "alexandra snapshot list --config CONF", &[]);
     assert!(listed.contains("no snapshot"), "{listed}");
+    let unknown = run_any(path, "alexandra snapshot list --config CONF --keyspace Nix", &[]);
+    let why = "Keyspace Nix does not exist in the configuration";
+    assert!(!unknown.success && unknown.text.contains(why), "{}", unknown.text);
     let taken = succeeds(path, "alexandra snapshot take --config CONF nightly", &[]);
     assert!(taken.contains("-nightly") && taken.contains("system"), "{taken}");
 
