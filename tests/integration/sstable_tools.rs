@@ -207,14 +207,16 @@ fn verify_says_what_is_sound_and_names_what_is_not() {
 #[test]
 fn without_an_option_the_environment_names_the_configuration() {
     let stopped = Stopped::new();
-    let export = |keyspace: &str| {
+    let export = |configuration: &str, keyspace: &str| {
         let mut command = stopped.command(&["export", keyspace, STANDARD]);
-        run(command.env("STORAGE_CONFIG", "."))
+        run(command.env("STORAGE_CONFIG", configuration))
     };
-    let exported = export(KEYSPACE);
+    let exported = export(".", KEYSPACE);
     assert_eq!(exported.status.code(), Some(0), "{}", text(&exported));
     assert_eq!(String::from_utf8(exported.stdout).unwrap(), stopped.export(STANDARD));
-    expect(&export("Elsewhere"), 2, &["Keyspace Elsewhere does not exist"]);
+    expect(&export(".", "Elsewhere"), 2, &["Keyspace Elsewhere does not exist"]);
+    // An empty value counts as none, so that the built-in configuration does.
+    expect(&export("", "Elsewhere"), 2, &["there is no directory ./data/data"]);
 }
 
 #[test]

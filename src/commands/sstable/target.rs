@@ -86,7 +86,8 @@ impl ConfigArguments {
         let comparators = ComparatorRegistry::default();
         let properties = Properties::parse(&self.properties);
         let path = self.config.clone().or_else(|| properties.config_directory());
-        let path = path.or_else(|| std::env::var_os(STORAGE_CONFIG).map(PathBuf::from));
+        let variable = std::env::var_os(STORAGE_CONFIG).filter(|value| !value.is_empty());
+        let path = path.or_else(|| variable.map(PathBuf::from));
         Ok(Loader::for_tools(&comparators).load(path.as_deref())?.settings)
     }
 
