@@ -112,18 +112,20 @@ impl std::fmt::Debug for Access {
 fn names_loopback(headers: &HeaderMap) -> bool {
     let mut hosts = headers.get_all(HOST).iter();
     let Some(host) = hosts.next() else { return true };
-    let Some(name) = host.to_str().ok().map(host_name) else { return false };
+    let Some(name) = host.to_str().ok().and_then(host_name) else { return false };
     let is_loopback = name.eq_ignore_ascii_case("localhost")
         || name.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback());
     is_loopback && hosts.next().is_none()
 }
 
-/// The host of `host:port`, an address of IPv6 without its brackets.
-fn host_name(authority: &str) -> &str {
-    if let Some((address, _)) = authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        return address;
-    }
-    authority.split_once(':').map_or(authority, |(name, _)| name)
+/// The host of `host:port`, an address of IPv6 without its brackets; `None` if it is neither.
+fn host_name(authority: &str) -> Option<&str> {
+    let (name, port) = match authority.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?,
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+    };
+    let digits = if port.is_empty() { port } else { port.strip_prefix(':')? };
+    digits.bytes().all(|digit| digit.is_ascii_digit()).then_some(name)
 }
 
 /// Whether no browser sends this for a page that came from elsewhere.
@@ -221,6 +223,9 @@ mod tests {
             assert_eq!(get(host), Ok(()), "{host}");
         }
         for host in ["evil.example:8080", "localhost.evil.example", "10.0.0.1", "[::2]:1", ""] {
+            assert_eq!(get(host), Err(Refusal::ForeignHost), "{host}");
+        }
+        for host in ["[::1]evil.example", "[::1", "localhost:80@evil", "localhost:80:80"] {
             assert_eq!(get(host), Err(Refusal::ForeignHost), "{host}");
         }
         assert_eq!(check(None, LOCAL, &Method::GET, &[]), Ok(()));
