@@ -50,7 +50,10 @@ impl Format {
 fn quality(accept: &str, media: &str) -> f32 {
     let weight = |range: &str| {
         let mut parameters = range.split(';').map(str::trim);
-        let is_it = parameters.next()?.eq_ignore_ascii_case(media);
+        let named = parameters.next()?;
+        let (kind, _) = media.split_once('/')?;
+        let is_it = named.eq_ignore_ascii_case(media)
+            || named.strip_suffix("/*").is_some_and(|named| named.eq_ignore_ascii_case(kind));
         let quality = parameters.find_map(|parameter| parameter.strip_prefix("q=")?.parse().ok());
         is_it.then(|| quality.unwrap_or(1.0))
     };
@@ -386,7 +389,9 @@ mod tests {
         let prometheus_1 = "application/vnd.google.protobuf;proto=x;q=0.7, \
                             text/plain;version=0.0.4;q=0.3";
         let other = "application/openmetrics-text;q=0.2, text/plain; q=0.9";
-        for accept in ["text/plain", "Text/Plain; version=0.0.4", prometheus_1, other] {
+        let plain =
+            ["text/plain", "Text/Plain; version=0.0.4", "text/*", "text/html, text/*;q=0.1"];
+        for accept in plain.into_iter().chain([prometheus_1, other]) {
             assert_eq!(Format::preferred(accept), Format::Prometheus, "{accept}");
         }
     }
