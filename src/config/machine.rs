@@ -1,10 +1,13 @@
 //! The machine that a configuration is for: addresses of hosts, memory, directories.
 
 use crate::base::machine;
-use rustix::fs::Access;
+use rustix::fs::{Access, FsWord, PROC_SUPER_MAGIC};
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 use std::path::Path;
 use std::{fs, io};
+
+/// Type of the file system below `/sys`.
+const SYSFS_MAGIC: FsWord = 0x6265_6572;
 
 /// Facts of a machine that decide whether a server can run there with a configuration.
 pub trait Machine {
@@ -47,7 +50,12 @@ impl Machine for ThisMachine {
             match fs::metadata(ancestor) {
                 Ok(found) if !found.is_dir() => return Err(io::ErrorKind::NotADirectory.into()),
                 Ok(_) => {
-                    return Ok(rustix::fs::access(ancestor, Access::WRITE_OK | Access::EXEC_OK)?);
+                    rustix::fs::access(ancestor, Access::WRITE_OK | Access::EXEC_OK)?;
+                    // Root may write there by its permissions, and cannot.
+                    let file_system = rustix::fs::statfs(ancestor)?.f_type;
+                    let is_of_kernel = [PROC_SUPER_MAGIC, SYSFS_MAGIC].contains(&file_system);
+                    let refusal = is_of_kernel.then(|| io::ErrorKind::PermissionDenied.into());
+                    return refusal.map_or(Ok(()), Err);
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
@@ -150,7 +158,7 @@ mod tests {
         ThisMachine.check_directory(&new).unwrap();
         assert!(!root.path().join("a").exists());
         fs::write(root.path().join("a"), "").unwrap();
-        for path in [new.as_path(), &root.path().join("a")] {
+        for path in [&new, &root.path().join("a"), Path::new("/proc/x"), Path::new("/sys/x")] {
             assert!(ThisMachine.check_directory(path).is_err(), "{}", path.display());
         }
     }
