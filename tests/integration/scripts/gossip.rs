@@ -255,10 +255,6 @@ enum Command {
         #[arg(key)]
         of: Option<Nodes>,
     },
-    Log {
-        #[arg(optional)]
-        nodes: Nodes,
-    },
 }
 
 /// A script that runs in a world of its own.
@@ -300,9 +296,8 @@ impl goldenscript::Runner for Script {
                 let is_meant = |it: &(u8, u8)| of.as_ref().is_none_or(|of| of.0.contains(&it.1));
                 let all: BTreeSet<(u8, u8)> = all.filter(is_meant).collect();
                 let lines = all.iter().map(|(by, dead)| format!("{by} took {dead} for dead\n"));
-                return Ok(or_nobody(lines.collect()));
+                return Ok(or_nobody(lines.collect::<Vec<String>>().concat()));
             }
-            Command::Log { nodes } => return Ok(self.log(&nodes.0)),
             Command::Seeds(_)
             | Command::ByHand
             | Command::Network(_)
@@ -339,7 +334,9 @@ impl goldenscript::Runner for Script {
             for (from, to, message) in self.world.sent.drain(..).filter(|_| self.shows_messages) {
                 writeln!(text, "{from} -> {to} {}", show_message(&message))?;
             }
-            text += &self.log(&[]);
+            for (node, line) in self.world.log.drain(..) {
+                writeln!(text, "{node} {line}")?;
+            }
         }
         Ok(text)
     }
@@ -370,7 +367,13 @@ impl Script {
                 let clocks = nodes.0.iter().map(|&node| (node, ahead.0));
                 self.world.clocks_ahead.extend(clocks);
             }
-            Command::ShowMessages(how) => self.shows_messages = how == "on",
+            Command::ShowMessages(how) => {
+                self.shows_messages = match how.as_str() {
+                    "on" => true,
+                    "off" => false,
+                    _ => return Err(format!("`{how}` is neither on nor off").into()),
+                };
+            }
             _ => unreachable!("{command:?}"),
         }
         Ok(())
@@ -497,11 +500,11 @@ impl Script {
         let end = self.world.now + within;
         loop {
             let is_so = match dead {
-                Some(dead) => self
-                    .world
-                    .nodes
-                    .values()
-                    .all(|node| dead.0.iter().all(|dead| !node.gossiper.is_alive(ip(*dead)))),
+                Some(dead) => {
+                    let agrees =
+                        |node: &Node| dead.0.iter().all(|it| !node.gossiper.is_alive(ip(*it)));
+                    self.world.nodes.values().all(agrees)
+                }
                 None if goal == "converged" => self.is_converged(),
                 None => return Err(format!("`{goal}` is no goal").into()),
             };
@@ -580,7 +583,9 @@ impl Script {
             Command::Crowd { count, net, states } => {
                 let mut state = EndpointState::new(1);
                 state.beat();
-                states.iter().for_each(|(name, value)| state.set(state_name(name), value));
+                for (name, value) in states {
+                    state.set(state_name(name), value);
+                }
                 let address = |n: u16| IpAddr::from([10, *net, (n >> 8) as u8, n as u8]);
                 let states = (0..*count).map(|n| (address(n), state.clone())).collect();
                 self.world.tell(9, 1, states);
@@ -638,13 +643,6 @@ impl Script {
         }
     }
 
-    /// Log lines since the last time, those of some nodes or of all.
-    fn log(&mut self, nodes: &[u8]) -> String {
-        let lines = self.world.log.drain(..);
-        let lines = lines.filter(|(node, _)| nodes.is_empty() || nodes.contains(node));
-        lines.map(|(node, line)| format!("{node} {line}\n")).collect()
-    }
-
     /// The ring as nodes see it. Nodes that see the same share a line.
     fn rings(&self, nodes: &[u8], only: Option<&[u8]>) -> String {
         let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -656,14 +654,15 @@ impl Script {
         let mut lines: Vec<(Vec<String>, String)> =
             groups.into_iter().map(|(ring, nodes)| (nodes, ring)).collect();
         lines.sort();
-        lines.iter().map(|(nodes, ring)| format!("{}: {ring}\n", nodes.join(" "))).collect()
+        let lines = lines.iter().map(|(nodes, ring)| format!("{}: {ring}\n", nodes.join(" ")));
+        lines.collect::<Vec<String>>().concat()
     }
 
     /// The answer of a running node to a question.
     fn ask(&mut self, node: u8, question: &Command) -> Outcome {
-        let (now, most) = (self.world.now, |it| self.generation(it));
+        let now = self.world.now;
         let most = match question {
-            Command::GenerationAtMost(_, it) => most(*it),
+            Command::GenerationAtMost(_, most) => self.generation(*most),
             _ => 0,
         };
         let world::Node { gossiper, membership, .. } = self.world.node(node)?;

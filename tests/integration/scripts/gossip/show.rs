@@ -16,9 +16,11 @@ pub(super) fn ring(node: &Node, only: Option<&[u8]>) -> String {
     let shown = all.into_iter().filter(is_shown).map(|endpoint| {
         let mut text = node_of(endpoint).to_string();
         if let Some(token) = members.ring.token(endpoint) {
-            text += &format!(" at {}", Partitioner::Random.display_token(token));
+            text.push_str(" at ");
+            text.push_str(&Partitioner::Random.display_token(token));
         } else if let Some(token) = members.bootstrapping.get(&endpoint) {
-            text += &format!(" joins {}", Partitioner::Random.display_token(token));
+            text.push_str(" joins ");
+            text.push_str(&Partitioner::Random.display_token(token));
         } else {
             text += " without a place";
         }
@@ -70,11 +72,9 @@ fn show_states(states: &[(IpAddr, EndpointState)]) -> String {
 /// A state as node, generation, version and its texts.
 pub(super) fn show_state(node: u8, state: &EndpointState) -> String {
     let (generation, version) = state.age();
-    let mut text = format!("{node}@{generation}/{version}");
-    for (name, value) in state.in_version_order() {
-        text += &format!(" {name}={}", value.value);
-    }
-    text
+    let texts = state.in_version_order().into_iter();
+    let texts = texts.map(|(name, value)| format!(" {name}={}", value.value));
+    format!("{node}@{generation}/{version}{}", texts.collect::<Vec<String>>().concat())
 }
 
 pub(super) fn show_message(message: &GossipMessage) -> String {
