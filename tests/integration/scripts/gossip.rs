@@ -110,7 +110,10 @@ enum Command {
     Heal,
     /// Holds messages from one node to another back.
     Hold(u8, u8),
-    Release,
+    Release {
+        from: Option<u8>,
+        to: Option<u8>,
+    },
     /// Loses what is held back.
     Lose,
     /// Writes nodes into the saved ring of a node, at their tokens.
@@ -389,7 +392,7 @@ impl Script {
             Command::CutOff(nodes) => world.cut_off = nodes.0.iter().copied().collect(),
             Command::Heal => world.cut_off.clear(),
             Command::Hold(from, to) => drop(world.holding.insert((*from, *to))),
-            Command::Release => world.release(),
+            Command::Release { from, to } => world.release(from.zip(*to)),
             Command::Lose => world.lose(),
             Command::Save(node, saved) => {
                 let places = saved.0.iter().map(|&saved| (ip(saved), token(saved)));

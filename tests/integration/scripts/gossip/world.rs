@@ -249,9 +249,9 @@ impl World {
         self.stopped.insert(node, self.now + time);
     }
 
-    /// Delivers messages that were held back, and holds none any more.
-    pub(super) fn release(&mut self) {
-        self.holding.clear();
+    /// Delivers messages that were held back on one way, or on all.
+    pub(super) fn release(&mut self, way: Option<(u8, u8)>) {
+        self.holding.retain(|held| way.is_some_and(|way| *held != way));
         for message in std::mem::take(&mut self.held) {
             self.push(Duration::ZERO, message);
         }
