@@ -32,8 +32,6 @@ mod original;
 mod plan;
 mod progress;
 mod service;
-#[cfg(test)]
-mod tests;
 mod text_key;
 mod throttle;
 mod traffic;

@@ -181,12 +181,6 @@ impl Operations {
         self.steps.restore(by, rings, host);
     }
 
-    /// What moves data between this node and nodes of 0.6.
-    #[cfg(test)]
-    pub(super) fn originals(&self) -> &Arc<Originals> {
-        &self.originals
-    }
-
     /// Takes a file that a node of 0.6 sends from this address, up to its end. Nothing says which
     /// it is: it is the next one that was announced.
     pub async fn receive_file(&self, from: IpAddr, file: IncomingFile) {

@@ -5,17 +5,16 @@ use crate::base::clock::Clock;
 use crate::base::context::RequestContext;
 use crate::kit::clock::ManualClock;
 use crate::kit::disk::SimFileSystem;
+use crate::kit::network::{Arrivals, Delivery, Network};
 use crate::model::comparator::Comparator;
 use crate::model::mutation::{MutationBuilder, RowMutation};
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId};
 use crate::net::Verb;
 use crate::net::bodies;
 use crate::net::message::Message;
-use crate::net::{Channel, Transport};
 use crate::replica::{HINT_SEGMENT_BYTES, HintOptions};
 use crate::ring::Partitioner;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::ThreadId;
 
 const FAMILY: FamilyId = FamilyId(0);
@@ -24,31 +23,6 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn target() -> IpAddr {
     [10, 0, 0, 2].into()
-}
-
-/// Takes so many mutations and acknowledges them; loses what comes then.
-#[derive(Debug, Default)]
-struct Target {
-    takes: AtomicUsize,
-    /// Row keys of what it never acknowledges.
-    refused: Mutex<BTreeSet<String>>,
-    /// Row keys, as they came.
-    taken: Mutex<Vec<String>>,
-    unacknowledged: Mutex<Vec<Arc<[u8]>>>,
-}
-
-impl Transport for Target {
-    fn send(&self, to: IpAddr, _channel: Channel, message: Arc<[u8]>, _deadline: Duration) {
-        assert_eq!(to, target());
-        let takes = |left: usize| left.checked_sub(1);
-        if self.takes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, takes).is_ok() {
-            self.unacknowledged.lock().unwrap().push(message);
-        }
-    }
-
-    fn disconnect(&self, _peer: IpAddr) {}
-
-    fn set_checksums(&self, _peer: IpAddr, _checksums: bool) {}
 }
 
 /// Notes which threads ask for the time of day, as who stores or reads hints does.
@@ -77,9 +51,14 @@ struct Rig {
     schema: Arc<Schema>,
     clock: Arc<Watch>,
     hints: Arc<HintStore>,
-    target: Arc<Target>,
+    network: Arc<Network>,
     messenger: Arc<Messenger>,
     handoff: Arc<Handoff>,
+    arrivals: Mutex<Arrivals<Arc<[u8]>>>,
+    /// Row keys of what the target never acknowledges.
+    refused: Mutex<BTreeSet<String>>,
+    /// Row keys of what it has acknowledged, as they came.
+    taken: Mutex<Vec<String>>,
 }
 
 impl Rig {
@@ -109,8 +88,9 @@ impl Rig {
         };
         let (fs, rng) = (Arc::new(SimFileSystem::new(1)), fastrand::Rng::with_seed(1));
         let hints = HintStore::open(fs, Arc::<Watch>::clone(&clock), rng, options).unwrap();
-        let (hints, target) = (Arc::new(hints), Arc::new(Target::default()));
-        let (time, transport) = (Arc::<Watch>::clone(&clock), Arc::<Target>::clone(&target));
+        let (hints, network) = (Arc::new(hints), Arc::<Network>::default());
+        let arrivals = Mutex::new(network.messages_to(&[target()]));
+        let (time, transport) = (Arc::<Watch>::clone(&clock), Arc::clone(&network) as _);
         let messenger = Messenger::new([10, 0, 0, 1].into(), TIMEOUT, time, transport);
         let messenger = Arc::new(messenger);
         let handoff = Handoff::new(HandoffOptions {
@@ -120,7 +100,24 @@ impl Rig {
             pause: Duration::ZERO,
             blocking,
         });
-        Self { schema, clock, hints, target, messenger, handoff }
+        let (refused, taken) = Default::default();
+        let rig =
+            Self { schema, clock, hints, network, messenger, handoff, arrivals, refused, taken };
+        rig.takes(0);
+        rig
+    }
+
+    /// The target gets so many mutations from now on, and nothing after them.
+    fn takes(&self, mut count: usize) {
+        self.network.rule(move |_| {
+            let delivery = if count > 0 { Delivery::Once } else { Delivery::Never };
+            count = count.saturating_sub(1);
+            delivery
+        });
+    }
+
+    fn taken(&self) -> Vec<String> {
+        self.taken.lock().unwrap().clone()
     }
 
     fn keep(&self, number: usize) {
@@ -139,11 +136,11 @@ impl Rig {
             for _ in 0..10 {
                 tokio::task::yield_now().await;
             }
-            let messages = std::mem::take(&mut *self.target.unacknowledged.lock().unwrap());
-            if messages.is_empty() {
+            let mut arrivals = self.arrivals.lock().unwrap();
+            if arrivals.is_empty() {
                 return;
             }
-            for bytes in messages {
+            while let Ok(bytes) = arrivals.try_recv() {
                 let message = Message::decode(&bytes).unwrap();
                 assert_eq!(message.verb, Verb::Mutation);
                 let mutation =
@@ -151,10 +148,10 @@ impl Rig {
                         .unwrap();
                 let key = mutation.key.to_string();
                 if !mutation.families.is_empty() {
-                    if self.target.refused.lock().unwrap().contains(&key) {
+                    if self.refused.lock().unwrap().contains(&key) {
                         continue;
                     }
-                    self.target.taken.lock().unwrap().push(key);
+                    self.taken.lock().unwrap().push(key);
                 }
                 let reply = Message::new(message.id.clone(), target(), Verb::ReadResponse, b"");
                 self.messenger.on_response(&reply);
@@ -182,13 +179,13 @@ async fn hints_go_out_in_their_order_and_a_batch_at_a_time() {
     let rig = Rig::new();
     (0..40).for_each(|number| rig.keep(number));
     assert!(rig.is_due());
-    rig.target.takes.store(100, Ordering::SeqCst);
+    rig.takes(100);
     rig.handoff.begin(target());
     assert!(!rig.is_due(), "it is under way");
     rig.handoff.begin(target());
     rig.settle().await;
     let expected: Vec<String> = (0..40).map(|number| format!("{number:03}")).collect();
-    assert_eq!(*rig.target.taken.lock().unwrap(), expected);
+    assert_eq!(rig.taken(), expected);
     assert_eq!((rig.left(), rig.messenger.pending()), (0, 0));
     rig.keep(40);
     assert!(rig.is_due());
@@ -199,7 +196,7 @@ async fn hints_go_out_in_their_order_and_a_batch_at_a_time() {
 async fn what_was_not_acknowledged_comes_again_after_a_while() {
     let rig = Rig::new();
     (0..40).for_each(|number| rig.keep(number));
-    rig.target.takes.store(20, Ordering::SeqCst);
+    rig.takes(20);
     rig.handoff.begin(target());
     rig.settle().await;
     let left = rig.left();
@@ -213,11 +210,11 @@ async fn what_was_not_acknowledged_comes_again_after_a_while() {
     assert!(!rig.is_due(), "it is left alone for a while");
     rig.pass(RETRY_AFTER).await;
     assert!(rig.is_due());
-    rig.target.takes.store(100, Ordering::SeqCst);
+    rig.takes(100);
     rig.handoff.begin(target());
     rig.settle().await;
     assert_eq!(rig.left(), 0);
-    let taken = rig.target.taken.lock().unwrap().clone();
+    let taken = rig.taken();
     assert!((0..40).all(|number| taken.contains(&format!("{number:03}"))));
     assert!(taken.len() < 60, "only one batch came twice: {}", taken.len());
 }
@@ -232,15 +229,15 @@ async fn what_is_never_acknowledged_does_not_hold_up_what_comes_behind() {
     for refused in [3..4, 0..30, 39..40] {
         let rig = Rig::new();
         (0..40).for_each(|number| rig.keep(number));
-        rig.target.takes.store(1000, Ordering::SeqCst);
-        rig.target.refused.lock().unwrap().extend(keys(refused.clone()));
+        rig.takes(1000);
+        rig.refused.lock().unwrap().extend(keys(refused.clone()));
         rig.handoff.begin(target());
         rig.settle().await;
         for _ in 0..20 {
             rig.pass(TIMEOUT).await;
         }
         let others = (0..40).filter(|number| !refused.contains(number));
-        assert_eq!(*rig.target.taken.lock().unwrap(), keys(others), "each once, in order");
+        assert_eq!(rig.taken(), keys(others), "each once, in order");
         assert_eq!(rig.left(), refused.len() as u64);
         // What comes later is delivered, too, and so are those when the node takes them.
         rig.keep(40);
@@ -251,14 +248,14 @@ async fn what_is_never_acknowledged_does_not_hold_up_what_comes_behind() {
         for _ in 0..20 {
             rig.pass(TIMEOUT).await;
         }
-        assert_eq!(rig.target.taken.lock().unwrap().last(), keys([40]).last());
+        assert_eq!(rig.taken.lock().unwrap().last(), keys([40]).last());
         assert_eq!(rig.left(), refused.len() as u64);
-        rig.target.refused.lock().unwrap().clear();
+        rig.refused.lock().unwrap().clear();
         rig.pass(LONGEST_PAUSE).await;
         rig.handoff.begin(target());
         rig.settle().await;
         assert_eq!(rig.left(), 0);
-        let mut last = rig.target.taken.lock().unwrap().split_off(41 - refused.len());
+        let mut last = rig.taken.lock().unwrap().split_off(41 - refused.len());
         last.sort();
         assert_eq!(last, keys(refused));
     }
@@ -277,10 +274,10 @@ async fn nothing_is_put_aside_for_who_acknowledges_nothing() {
         rig.pass(RETRY_AFTER).await;
         assert!(rig.is_due());
     }
-    rig.target.takes.store(100, Ordering::SeqCst);
+    rig.takes(100);
     rig.handoff.begin(target());
     rig.settle().await;
-    assert_eq!(*rig.target.taken.lock().unwrap(), keys(0..40));
+    assert_eq!(rig.taken(), keys(0..40));
 }
 
 #[tokio::test]
@@ -298,8 +295,8 @@ async fn hints_are_read_where_a_slow_disk_holds_up_nobody() {
     let rig = Rig::with(Blocking::Elsewhere);
     (0..40).for_each(|number| rig.keep(number));
     rig.clock.threads.lock().unwrap().clear();
-    rig.target.takes.store(1000, Ordering::SeqCst);
-    rig.target.refused.lock().unwrap().extend(keys([39]));
+    rig.takes(1000);
+    rig.refused.lock().unwrap().extend(keys([39]));
     rig.handoff.begin(target());
     while rig.handoff.lock().running.contains_key(&target()) {
         rig.settle().await;
@@ -308,7 +305,7 @@ async fn hints_are_read_where_a_slow_disk_holds_up_nobody() {
         }
     }
     assert_eq!(rig.left(), 1);
-    assert_eq!(*rig.target.taken.lock().unwrap(), keys(0..39));
+    assert_eq!(rig.taken(), keys(0..39));
     let threads = rig.clock.threads.lock().unwrap();
     assert!(!threads.is_empty() && !threads.contains(&std::thread::current().id()));
 }
@@ -317,14 +314,14 @@ async fn hints_are_read_where_a_slow_disk_holds_up_nobody() {
 async fn an_interrupted_delivery_begins_anew_without_a_pause() {
     let rig = Rig::new();
     (0..40).for_each(|number| rig.keep(number));
-    rig.target.takes.store(20, Ordering::SeqCst);
+    rig.takes(20);
     rig.handoff.begin(target());
     rig.settle().await;
     assert!(!rig.is_due(), "it waits for acknowledgements");
     rig.handoff.interrupt(target());
     rig.settle().await;
     assert!(rig.is_due(), "nothing has to be waited for");
-    rig.target.takes.store(100, Ordering::SeqCst);
+    rig.takes(100);
     rig.handoff.begin(target());
     rig.settle().await;
     assert_eq!(rig.left(), 0);

@@ -31,8 +31,6 @@ mod parties;
 mod plan;
 mod remembered;
 mod session;
-#[cfg(test)]
-mod tests;
 mod validations;
 
 pub(super) use parties::Hashing;

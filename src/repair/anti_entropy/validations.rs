@@ -31,8 +31,8 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(120);
 /// Most requests that are kept at a time. Further ones are refused.
 const MOST_SESSIONS: usize = 64;
 
-/// Leaves that are sent at a time: few in tests, so that they come in several answers.
-pub(super) const LEAVES_PER_ANSWER: usize = if cfg!(test) { 64 } else { 4096 };
+/// Leaves that are sent at a time: 32 KiB, so that answers to clients do not wait behind them.
+pub(super) const LEAVES_PER_ANSWER: usize = 512;
 
 /// The requests that this node works on, or has answered.
 #[derive(Debug)]

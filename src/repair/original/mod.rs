@@ -32,8 +32,6 @@ mod receive;
 mod request;
 mod restore;
 mod send;
-#[cfg(test)]
-mod tests;
 mod token;
 mod trees;
 mod vigil;

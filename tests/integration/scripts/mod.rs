@@ -8,6 +8,7 @@
 
 mod gossip;
 mod member;
+mod repair;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};

@@ -3,7 +3,6 @@
 use super::super::calls::text_ranges;
 use super::*;
 use crate::base::events::Events;
-use crate::base::fs::FileSystem;
 use crate::kit::clock::ManualClock;
 use crate::kit::disk::SimFileSystem;
 use crate::model::comparator::Comparator;
@@ -13,7 +12,6 @@ use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
 use crate::ring::{Partitioner, Token};
 use crate::storage::engine::Components;
 use crate::storage::options::{FamilyOptions, Options};
-use std::path::Path;
 
 const FAMILY: FamilyId = FamilyId(0);
 
@@ -52,13 +50,6 @@ fn reopen(fs: &SimFileSystem, clock: &Arc<ManualClock>) -> Arc<Validations> {
     Validations::new(Arc::new(storage), blocking, Arc::clone(clock) as _)
 }
 
-fn insert(validations: &Validations, key: &str, value: &[u8]) {
-    let storage = &validations.storage;
-    let mut mutation = MutationBuilder::new(storage.schema(), "Blog", key.as_bytes());
-    mutation.family(FAMILY).insert((b"", b"name"), value, 1);
-    storage.apply(&mutation.finish(), true).unwrap();
-}
-
 fn scope(family: &str) -> Scope {
     let range = TokenRange { start: Token::Minimum, end: Token::Minimum };
     let ranges = text_ranges(Partitioner::Random, &[range]);
@@ -85,67 +76,6 @@ fn leaves(findings: Findings) -> (u64, Vec<String>) {
     let Findings::Leaves { rows, count, hashes } = findings else { panic!("{findings:?}") };
     assert_eq!(hashes.len(), count.min(LEAVES_PER_ANSWER));
     (rows, hashes)
-}
-
-#[tokio::test]
-async fn what_has_not_changed_is_not_read_again() {
-    let (_, validations) = open();
-    for row in 0..100 {
-        insert(&validations, &format!("row {row}"), b"a");
-    }
-    let (rows, first) = leaves(validate(&validations, 1, 4).await);
-    assert_eq!((rows, first.len()), (100, 16));
-    let (rows, again) = leaves(validate(&validations, 2, 4).await);
-    assert_eq!((rows, &again), (0, &first));
-    // Wider leaves follow from narrower ones, the other way round they do not.
-    assert_eq!(leaves(validate(&validations, 3, 2).await).0, 0);
-    assert_eq!(leaves(validate(&validations, 4, 5).await).0, 100);
-    // One row more is in one leaf, which is read.
-    insert(&validations, "another row", b"a");
-    let (rows, changed) = leaves(validate(&validations, 5, 4).await);
-    let differing = first.iter().zip(&changed).filter(|(a, b)| a != b).count();
-    assert!(differing == 1 && (1..50).contains(&rows), "{rows}");
-    // Merging changes nothing.
-    validations.storage.compact(FAMILY).unwrap();
-    assert_eq!(leaves(validate(&validations, 6, 4).await), (0, changed));
-}
-
-#[tokio::test]
-async fn rows_are_listed_with_their_hashes_in_pages() {
-    let (_, validations) = open();
-    for row in 0..5000 {
-        insert(&validations, &format!("row {row}"), b"a");
-    }
-    let (mut found, mut after, mut session) = (Vec::new(), None, 0);
-    loop {
-        session += 1;
-        let request = HashRows { session, scope: scope("Authors"), after };
-        validations.hash_rows(node(), request);
-        let findings = settled(&validations, session).await;
-        let Findings::Rows { rows, bytes, next } = findings else { panic!("{findings:?}") };
-        assert_eq!(bytes.len(), rows.len());
-        assert!(bytes.iter().all(|bytes| *bytes > 5));
-        found.extend(rows);
-        after = next;
-        if after.is_none() {
-            break;
-        }
-    }
-    assert_eq!((found.len(), session), (5000, 2));
-    let token = |(TextKey(key), _): &(TextKey, String)| Partitioner::Random.token(key.as_bytes());
-    assert!(found.is_sorted_by_key(token));
-}
-
-#[tokio::test]
-async fn many_leaves_are_told_in_pages() {
-    let (_, validations) = open();
-    insert(&validations, "row", b"a");
-    let findings = validate(&validations, 1, 13).await;
-    assert_eq!(leaves(findings).1.len(), LEAVES_PER_ANSWER);
-    let Findings::Leaves { hashes, .. } = validations.findings(1, LEAVES_PER_ANSWER) else {
-        panic!("there are more")
-    };
-    assert_eq!(hashes.len(), LEAVES_PER_ANSWER);
 }
 
 #[tokio::test]
@@ -180,37 +110,6 @@ async fn requests_that_make_no_sense_fail_and_there_is_a_bound() {
     }
     let why = failed(validate(&validations, 1000, 0).await);
     assert!(why.contains("too many"), "{why}");
-}
-
-#[tokio::test]
-async fn what_is_known_outlives_a_restart_unless_it_is_damaged() {
-    let (fs, clock) = (SimFileSystem::new(1), Arc::new(ManualClock::default()));
-    let validations = reopen(&fs, &clock);
-    for row in 0..100 {
-        insert(&validations, &format!("row {row}"), b"a");
-    }
-    let (_, first) = leaves(validate(&validations, 1, 4).await);
-    insert(&validations, "another row", b"a");
-    let (_, changed) = leaves(validate(&validations, 2, 4).await);
-    assert_ne!(first, changed);
-    // What is merged behind the last comparison is noted as well.
-    validations.storage.compact(FAMILY).unwrap();
-    validations.tidy();
-    validations.stop().await;
-    drop(validations);
-    let validations = reopen(&fs, &clock);
-    let ranges = scope("Authors").ranges;
-    assert_eq!(validations.shape(FAMILY, &ranges), Some(Shape::Even(4)));
-    assert_eq!(leaves(validate(&validations, 1, 4).await), (0, changed.clone()));
-    drop(validations);
-    let path = Path::new("/data/Blog/Authors.hashes");
-    let file = fs.create(&path.with_extension("damaged")).unwrap();
-    file.write_all_at(b"alexandra hashes 1\n and nothing", 0).unwrap();
-    fs.remove_file(path).unwrap();
-    fs.rename(&path.with_extension("damaged"), path).unwrap();
-    let validations = reopen(&fs, &clock);
-    assert_eq!(validations.shape(FAMILY, &ranges), None);
-    assert_eq!(leaves(validate(&validations, 1, 4).await), (101, changed));
 }
 
 /// Whatever happens to the rows, what follows from what is known is what would be read.

@@ -19,8 +19,6 @@ mod pairs;
 mod repair;
 
 pub(super) use build::TreeBuilds;
-#[cfg(test)]
-pub(super) use build::build;
 pub(super) use compare::Compared;
 pub(super) use pairs::Pairs;
 

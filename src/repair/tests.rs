@@ -1,3 +1,0 @@
-//! What the tests of the parts share.
-
-pub(super) mod network;
