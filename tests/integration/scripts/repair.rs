@@ -95,6 +95,8 @@ enum Command {
     Up(u8),
     CutOff(u8),
     Lose(#[arg(key = "one_of")] usize),
+    /// Messages take this long.
+    Slow(String),
     Heal,
     /// A dead node comes back when a node says something that begins so.
     ComesBack(u8, String),
@@ -416,6 +418,10 @@ fn change(world: &mut World, command: &Command) -> Said {
         Command::Up(node) => _ = look.live.insert(address(*node)),
         Command::CutOff(node) => world.network.cut_off(address(*node)),
         Command::Lose(one_of) => world.network.lose_one_of(*one_of),
+        Command::Slow(time) => {
+            let time = duration(time)?;
+            world.network.rule(move |_| Delivery::After(time));
+        }
         Command::Heal => {
             world.network.rule(|_| Delivery::Once);
             world.board.deaf.lock().unwrap().clear();
