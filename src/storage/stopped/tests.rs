@@ -1,6 +1,5 @@
 use super::*;
 use crate::kit::disk::SimFileSystem;
-use crate::model::schema::ColumnFamilySchema;
 use crate::ring::Partitioner;
 use crate::storage::sstable::WrittenFile;
 use crate::storage::sstable::tests::samples::{FOLDER, blocks, disk, family, options, rows, write};
@@ -53,30 +52,6 @@ fn one_file() -> Arc<SimFileSystem> {
 }
 
 #[test]
-fn a_running_server_is_left_alone_and_holds_tools_off() {
-    let disk = disk();
-    let held = server(&disk).unwrap();
-    let error = server(&disk).unwrap_err();
-    assert!(error.to_string().starts_with("/data is in use by a running server: stop it first"));
-    let around = lock_around(&*disk, Path::new(FOLDER));
-    assert!(matches!(around, Err(StoppedError::Running(_))));
-    // What is in a snapshot never changes.
-    let snapshot = Path::new(FOLDER).join("snapshots/1");
-    assert!(lock_around(&*disk, &snapshot).unwrap().is_none());
-    drop(held);
-    assert!(server(&disk).is_ok());
-}
-
-#[test]
-fn directories_that_are_not_there_are_named() {
-    let fs: Arc<dyn FileSystem> = disk();
-    let missing = StoppedServer::lock(&fs, &["/elsewhere".into()], Path::new("/commitlog"));
-    assert!(
-        matches!(missing, Err(StoppedError::NoDirectory(path)) if path == Path::new("/elsewhere"))
-    );
-}
-
-#[test]
 fn replaced_files_are_kept_aside_whatever_they_are_called() {
     let disk = one_file();
     let server = server(&disk).unwrap();
@@ -91,28 +66,6 @@ fn replaced_files_are_kept_aside_whatever_they_are_called() {
     assert!(!disk.exists(&Path::new(FOLDER).join("cf-1.sst")));
     drop(server);
     assert_eq!(counting(&disk), [2]);
-}
-
-#[test]
-fn what_is_missing_or_cut_or_strange_is_told() {
-    let disk = one_file();
-    let path = Path::new(FOLDER).join("cf-1.sst");
-    let size = disk.open(&path).unwrap().size().unwrap();
-    disk.open(&path).unwrap().set_size(size - 1).unwrap();
-    let named = |disk: &Arc<SimFileSystem>| {
-        let server = server(disk).unwrap();
-        server.family("ks", "cf").unwrap().named()
-    };
-    let cut =
-        Named::WrongSize { generation: 1, file: path.clone(), found: size - 1, expected: size };
-    assert_eq!(named(&disk), [cut]);
-    disk.remove_file(&path).unwrap();
-    assert_eq!(named(&disk), [Named::Missing { generation: 1, file: path }]);
-    disk.create(&Path::new(FOLDER).join("cf-7.sst")).unwrap();
-    let opened = || server(&disk).unwrap().family("ks", "cf").unwrap_err();
-    assert!(matches!(opened(), StoppedError::Open(OpenError::OldManifest { .. })));
-    disk.remove_file(&Path::new(FOLDER).join("cf.manifest")).unwrap();
-    assert!(matches!(opened(), StoppedError::Open(OpenError::NoManifest { .. })));
 }
 
 #[test]
@@ -146,33 +99,4 @@ fn a_power_loss_at_any_step_leaves_the_old_or_the_new_and_keeps_the_damaged_file
         }
     }
     assert!(old > 3 && new > 3, "{old} {new}");
-}
-
-#[test]
-fn what_a_restore_has_left_half_done_is_left_alone() {
-    let disk = disk();
-    let mark = Path::new("/data").join(files::RESTORING_FILE);
-    disk.create(&mark).unwrap();
-    let refused = server(&disk).unwrap_err();
-    assert!(refused.to_string().contains("alexandra.restoring says that a restore"), "{refused}");
-    assert!(lock_around(&*disk, Path::new(FOLDER)).is_ok(), "a file can be looked at");
-    disk.remove_file(&mark).unwrap();
-    assert!(server(&disk).is_ok());
-}
-
-#[test]
-fn another_file_of_the_same_name_and_size_is_told() {
-    let disk = one_file();
-    let path = Path::new(FOLDER).join("cf-1.sst");
-    let size = |disk: &SimFileSystem| disk.open(&path).unwrap().size().unwrap();
-    let before = size(&disk);
-    disk.remove_file(&path).unwrap();
-    let mut other = ColumnFamilySchema::clone(&family(false));
-    other.name = "gc".into();
-    let other = Arc::new(other);
-    write(&*disk, &path, &other, options(P), &rows(&other, P));
-    assert_eq!(size(&disk), before);
-    let server = server(&disk).unwrap();
-    let named = server.family("ks", "cf").unwrap().named();
-    assert_eq!(named, [Named::Other { generation: 1, file: path.clone() }]);
 }

@@ -9,6 +9,7 @@
 mod gossip;
 mod member;
 mod repair;
+mod storage;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};

@@ -1,26 +1,21 @@
-//! Compactions: several at once, without room, behind the writers; what they purge and free.
+//! Compactions: several at once, behind the writers, in levels. What they purge, and what they do
+//! without room, stands in the scripts of `compaction`.
 
-use crate::kit::disk::{Fault, Operation};
-use crate::storage_model::model::{Target, Write};
-use crate::storage_model::rig::{PERIODIC, Rig, Setup, insertion, schema};
+use crate::storage_model::rig::{PATIENCE, PERIODIC, Rig, Setup, schema, wait_until};
 use alexandra::base::clock::{Clock, SystemClock};
 use alexandra::base::events::{CompactionEvent, CompactionKind, Event, Events, Listener};
-use alexandra::base::fs::{FileSystem, OsFileSystem};
+use alexandra::base::fs::OsFileSystem;
 use alexandra::model::mutation::MutationBuilder;
 use alexandra::model::schema::FamilyId;
 use alexandra::ring::Partitioner;
-use alexandra::storage::compaction::{CompactionError, ThresholdError};
+use alexandra::storage::compaction::CompactionError;
 use alexandra::storage::engine::{Components, WriteError};
 use alexandra::storage::sstable::SsTable;
 use alexandra::storage::{CompactionOptions, CompactionStrategy, FamilyOptions, Options, Storage};
 use fastrand::Rng;
-use rustix::io::Errno;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
-
-/// Long enough for anything that the threads in the background do, short enough for a test.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 const NAME: &str = "12345678";
 const AUTHORS: FamilyId = FamilyId(0);
@@ -89,14 +84,6 @@ fn tables(rig: &Rig, family: FamilyId, sizes: &[usize]) {
     }
 }
 
-/// From now on the disk has room for so many bytes more.
-fn leave_room(rig: &Rig, bytes: u64) {
-    const LARGE: u64 = 1 << 40;
-    rig.disk.set_capacity(Some(LARGE));
-    let used = LARGE - rig.disk.available_space("/".as_ref()).unwrap();
-    rig.disk.set_capacity(Some(used + bytes));
-}
-
 fn table_count(rig: &Rig, family: FamilyId) -> usize {
     rig.storage().store(family).view().tables.len()
 }
@@ -114,15 +101,6 @@ fn wait_for(rig: &Rig, what: &str, wanted: impl Fn(&CompactionEvent) -> bool) ->
 
 fn ended(name: &'static str) -> impl Fn(&CompactionEvent) -> bool {
     move |event| matches!(event, CompactionEvent::End { family, .. } if &*family.name == name)
-}
-
-/// Looks again and again, since what it waits for tells nobody.
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let clock = SystemClock::new();
-    while !is_so() {
-        assert!(clock.monotonic() < PATIENCE, "{what}");
-        thread::sleep(Duration::from_millis(1));
-    }
 }
 
 #[test]
@@ -198,88 +176,6 @@ fn a_waiting_major_compaction_ends_with_the_node() {
 }
 
 #[test]
-fn without_room_nothing_is_written_and_it_goes_on_by_itself_when_there_is_some() {
-    let rig = rig(0);
-    tables(&rig, AUTHORS, &[3000, 3001, 3002]);
-    leave_room(&rig, 6000);
-    rig.storage().set_compaction_thresholds(AUTHORS, 3, 32).unwrap();
-    let CompactionEvent::NoRoom { needed, .. } =
-        wait_for(&rig, "the want of room", |event| matches!(event, CompactionEvent::NoRoom { .. }))
-    else {
-        unreachable!()
-    };
-    assert!(needed > 6000, "two of them: {needed}");
-    assert_eq!((table_count(&rig, AUTHORS), rig.files().len()), (3, 4));
-    // Tried again, and not told again.
-    rig.clock.advance(Duration::from_secs(6));
-    wait_until("it is tried again", || rig.storage().compaction_totals().failed >= 2);
-    let told = |e: &&Event| matches!(e, Event::Compaction(CompactionEvent::NoRoom { .. }));
-    assert_eq!(rig.heard.events().iter().filter(told).count(), 1);
-    rig.disk.set_capacity(None);
-    rig.clock.advance(Duration::from_secs(60));
-    wait_for(&rig, "the compaction", ended("Authors"));
-    assert_eq!(table_count(&rig, AUTHORS), 1);
-}
-
-#[test]
-fn the_largest_is_left_out_if_there_is_room_for_the_others() {
-    let rig = rig(0);
-    tables(&rig, AUTHORS, &[1000, 9000, 1001]);
-    leave_room(&rig, 8000);
-    rig.storage().compact(AUTHORS).unwrap();
-    let CompactionEvent::LeftOut { left_out, .. } =
-        wait_for(&rig, "it", |event| matches!(event, CompactionEvent::LeftOut { .. }))
-    else {
-        unreachable!()
-    };
-    assert_eq!(left_out.len(), 1);
-    assert!(left_out[0].ends_with("Authors-2.sst"), "{left_out:?}");
-    assert_eq!(table_count(&rig, AUTHORS), 2);
-    leave_room(&rig, 1000);
-    let refused = rig.storage().compact(AUTHORS).unwrap_err();
-    assert!(matches!(refused, CompactionError::NoRoom { .. }), "{refused}");
-    for size in [1000, 9000, 1001] {
-        assert!(rig.get(AUTHORS.0, &format!("row of {size}"), NAME).is_some());
-    }
-}
-
-#[test]
-fn a_disk_that_fills_up_meanwhile_leaves_nothing_behind() {
-    for (operation, errno) in [
-        (Operation::Create, Errno::NOSPC),
-        (Operation::Write, Errno::NOSPC),
-        (Operation::Sync, Errno::IO),
-    ] {
-        let rig = rig(3);
-        tables(&rig, AUTHORS, &[100, 101]);
-        rig.disk.inject(Fault::nth(operation, 1, errno).on("/Authors-"));
-        tables(&rig, AUTHORS, &[102]);
-        let failed = |event: &CompactionEvent| matches!(event, CompactionEvent::Failed { .. });
-        wait_for(&rig, "the failure", failed);
-        wait_until("the rest is removed", || rig.files().len() == 4);
-        assert_eq!(table_count(&rig, AUTHORS), 3);
-        rig.clock.advance(Duration::from_secs(6));
-        wait_for(&rig, "the next attempt", ended("Authors"));
-        assert_eq!(table_count(&rig, AUTHORS), 1, "{operation:?}");
-    }
-}
-
-#[test]
-fn thresholds_may_change_while_it_runs() {
-    let rig = rig(0);
-    tables(&rig, AUTHORS, &[100, 101, 102, 103]);
-    let storage = rig.storage();
-    let refused = storage.set_compaction_thresholds(AUTHORS, 1, 32);
-    assert_eq!(refused, Err(ThresholdError::TooSmall));
-    assert_eq!((table_count(&rig, AUTHORS), storage.pending_compactions()), (4, Vec::new()));
-    storage.set_compaction_thresholds(AUTHORS, 2, 3).unwrap();
-    wait_until("they are merged", || table_count(&rig, AUTHORS) < 2);
-    storage.set_compaction_thresholds(AUTHORS, 0, 0).unwrap();
-    tables(&rig, AUTHORS, &[104, 105, 106]);
-    assert_eq!(table_count(&rig, AUTHORS), 4);
-}
-
-#[test]
 fn a_file_that_was_replaced_goes_soon_after_its_last_reader() {
     let rig = rig(0);
     tables(&rig, AUTHORS, &[100, 101]);
@@ -289,145 +185,6 @@ fn a_file_that_was_replaced_goes_soon_after_its_last_reader() {
     assert_eq!(files(), 3);
     drop(reader);
     wait_until("the files are removed", || files() == 1);
-}
-
-/// Columns and tombstones in all SSTables of the family.
-fn stored(rig: &Rig) -> (u64, u64) {
-    let view = rig.storage().store(AUTHORS).view();
-    let facts = view.tables.iter().map(|table| table.properties());
-    facts.fold((0, 0), |sum, one| (sum.0 + one.cells, sum.1 + one.tombstones))
-}
-
-#[test]
-fn a_tombstone_goes_although_newer_columns_of_the_row_are_elsewhere() {
-    let rig = rig(0);
-    rig.insert(0, "ada", ("a", 50), b"deleted");
-    rig.delete(0, "ada", "a", 51);
-    rig.storage().flush(AUTHORS).unwrap();
-    rig.clock.advance(Duration::from_secs(100));
-    // As old as the tombstone: it could be what it deletes.
-    rig.insert(0, "ada", ("b", 51), b"in the memtable");
-    rig.storage().compact(AUTHORS).unwrap();
-    assert_eq!(stored(&rig), (1, 1));
-    rig.storage().flush(AUTHORS).unwrap();
-    rig.storage().compact(AUTHORS).unwrap();
-    assert_eq!(stored(&rig), (1, 0));
-    rig.delete(0, "ada", "c", 60);
-    rig.storage().flush(AUTHORS).unwrap();
-    rig.clock.advance(Duration::from_secs(100));
-    rig.insert(0, "ada", ("d", 61), b"in the memtable");
-    rig.storage().compact(AUTHORS).unwrap();
-    assert_eq!(stored(&rig), (1, 0));
-    assert!(rig.get(0, "ada", "b").is_some() && rig.get(0, "ada", "d").is_some());
-}
-
-/// It deletes nothing that could ever be seen, but replicas have to hear of it all the same.
-#[test]
-fn a_deletion_with_the_least_timestamp_there_is_stays_for_its_grace_period() {
-    let rig = rig(0);
-    let deletion = Write { value: None, deleted_at: rig.now(), ..insertion(NAME, i64::MIN, b"") };
-    rig.write(b"ada", &[(AUTHORS.0, vec![deletion])]);
-    rig.storage().flush(AUTHORS).unwrap();
-    rig.storage().compact(AUTHORS).unwrap();
-    assert_eq!(stored(&rig), (1, 1));
-    rig.clock.advance(Duration::from_secs(100));
-    rig.storage().compact(AUTHORS).unwrap();
-    assert_eq!(stored(&rig), (0, 0));
-}
-
-/// What of a row is deleted, and a column that is older than that.
-fn deletions() -> [(u32, Target, Write); 3] {
-    let column = insertion(NAME, 49, b"older");
-    let below = Target::Column(NAME.into(), b"a".to_vec());
-    let in_super_column = Write { target: below, ..column.clone() };
-    [
-        (0, column.target.clone(), column.clone()),
-        (0, Target::Row, column),
-        (1, Target::SuperColumn(NAME.into()), in_super_column),
-    ]
-}
-
-/// The older column arrives late, as from the repair of a replica that was down.
-#[test]
-fn no_tombstone_goes_while_what_it_deletes_is_elsewhere() {
-    for (family, target, older) in deletions() {
-        for is_flushed in [false, true] {
-            let rig = rig(0);
-            let (id, storage) = (FamilyId(family), rig.storage());
-            let fill = |key: &[u8]| {
-                let filler = Write { timestamp: 90, ..older.clone() };
-                rig.write(key, &[(family, vec![filler])]);
-            };
-            let deletion = Write { target: target.clone(), timestamp: 50, ..older.clone() };
-            let deletion = Write { value: None, deleted_at: rig.now(), ..deletion };
-            rig.write(b"ada", &[(family, vec![deletion])]);
-            storage.flush(id).unwrap();
-            fill(b"bob");
-            storage.flush(id).unwrap();
-            rig.clock.advance(Duration::from_secs(100));
-            rig.write(b"ada", &[(family, vec![older.clone()])]);
-            if is_flushed {
-                fill(b"cyd");
-                storage.flush(id).unwrap();
-            }
-            let before = storage.compaction_totals().completed;
-            // The two oldest are merged, which leaves the late column out; then that as well.
-            storage.set_compaction_thresholds(id, 2, 2).unwrap();
-            let count = 1 + u64::from(is_flushed);
-            wait_until("all is merged", || storage.compaction_totals().completed == before + count);
-            let all = alexandra::model::slice::Slice::all(None);
-            let row = rig.read(family, b"ada", &all).unwrap();
-            assert_eq!(row.count, 0, "{target:?} {is_flushed}: it came back");
-        }
-    }
-}
-
-/// The deletion of a row alone in its file, and what was written before and behind it in another:
-/// all that is older stays deleted, whether the deletion goes or not.
-#[test]
-fn what_a_row_deletion_covers_goes_before_the_deletion_does() {
-    for (passes, block_bytes) in [(0, 200), (0, 2000), (100, 200), (100, 2000)] {
-        let rig = Rig::new(Setup { block_bytes, ..setup(0) }, 1);
-        rig.insert(0, "ada", ("older", 49), b"deleted");
-        rig.insert(0, "ada", ("newer", 51), b"stays");
-        rig.storage().flush(AUTHORS).unwrap();
-        let deletion = Write { target: Target::Row, ..insertion("", 50, b"") };
-        let deletion = Write { value: None, deleted_at: rig.now(), ..deletion };
-        rig.write(b"ada", &[(0, vec![deletion])]);
-        rig.storage().flush(AUTHORS).unwrap();
-        rig.clock.advance(Duration::from_secs(passes));
-        rig.storage().compact(AUTHORS).unwrap();
-        assert_eq!(table_count(&rig, AUTHORS), 1);
-        assert_eq!(rig.get(0, "ada", "older"), None, "after {passes} s");
-        assert!(rig.get(0, "ada", "newer").is_some());
-        let (cells, tombstones) = stored(&rig);
-        assert_eq!((cells, tombstones), (1, u64::from(passes == 0)), "after {passes} s");
-    }
-}
-
-/// The files of a quiet family are never enough for a minor compaction.
-#[test]
-fn what_was_deleted_frees_the_disk_in_a_quiet_family_as_well() {
-    let rig = rig(4);
-    for i in 0..20 {
-        rig.insert(0, &format!("row {i}"), ("a", 50), b"deleted");
-    }
-    rig.storage().flush(AUTHORS).unwrap();
-    for i in 0..20 {
-        rig.delete(0, &format!("row {i}"), "a", 51);
-    }
-    rig.insert(0, "ada", ("a", 60), b"stays");
-    rig.storage().flush(AUTHORS).unwrap();
-    rig.clock.advance(Duration::from_hours(23));
-    rig.storage().set_compaction_thresholds(AUTHORS, 4, 32).unwrap();
-    rig.clock.advance(Duration::from_hours(2));
-    let done = wait_for(&rig, "it", ended("Authors"));
-    assert!(
-        matches!(done, CompactionEvent::End { kind: CompactionKind::Tombstones, keys: 1, .. }),
-        "{done:?}"
-    );
-    assert_eq!(stored(&rig), (1, 0));
-    assert!(rig.get(0, "ada", "a").is_some());
 }
 
 /// Levels of ever more files that do not overlap, each of which a read of a row leaves out but one.

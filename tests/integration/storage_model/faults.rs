@@ -1,14 +1,11 @@
-//! A disk that refuses: each operation fails once, the disk is full, a bit flips.
+//! A disk that refuses: each operation fails once, or it is full while many write.
 
 use crate::kit::disk::{Fault, Operation, Survival};
-use crate::storage_model::rig::{BATCH, Outcome, PERIODIC, Rig, Setup, insertion};
+use crate::storage_model::rig::{BATCH, Outcome, Rig, Setup, insertion};
 use crate::storage_model::scenario::{Ended, Scenario};
-use alexandra::base::events::{CompactionEvent, Event, FlushCause, FlushEvent};
-use alexandra::base::fs::FileSystem;
+use alexandra::base::events::{Event, FlushCause, FlushEvent};
 use alexandra::model::schema::FamilyId;
-use alexandra::storage::compaction::CompactionError;
 use alexandra::storage::engine::WriteError;
-use alexandra::storage::error::ReadError;
 use fastrand::Rng;
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
@@ -92,31 +89,6 @@ fn quiet(setup: Setup) -> Rig {
 }
 
 const NAME: &str = "12345678";
-
-#[test]
-fn a_failed_flush_stops_the_writes_of_its_family_and_says_why() {
-    let rig = Rig::new(Setup { memtable_operations: 10, ..Setup::default() }, 1);
-    rig.disk.inject(Fault { times: 1000, ..Fault::next(Operation::Sync, Errno::IO) }.on(".sst"));
-    let mut refused = None;
-    for i in 0..10_000 {
-        match rig.write(format!("row {i}").as_bytes(), &[(0, vec![insertion(NAME, 1, b"v")])]) {
-            Outcome::Done => {}
-            Outcome::Refused(error) => {
-                refused = Some((i, error.to_string()));
-                break;
-            }
-            Outcome::Unknown(error) => panic!("{error}"),
-        }
-    }
-    let (taken, reason) = refused.expect("writes are refused after a failed flush");
-    for part in ["Blog.Authors takes no more writes", "cannot sync", ".sst"] {
-        assert!(reason.contains(part), "{reason}");
-    }
-    for i in 0..taken {
-        assert!(rig.get(0, &format!("row {i}"), NAME).is_some());
-    }
-    rig.insert(2, "other family", (NAME, 1), b"goes on");
-}
 
 /// Its memtables stay in memory. Writers that wait for room there would wait for ever.
 #[test]
@@ -304,141 +276,4 @@ fn writers_that_wait_for_memory_on_a_full_disk_end_with_the_node() {
         assert!(matches!(refused, Some(WriteError::Closed)), "{refused:?}");
     });
     assert!(rig.get(0, "row 0", NAME).is_some());
-}
-
-#[test]
-fn a_full_disk_refuses_and_goes_on_by_itself_when_there_is_room() {
-    for sync in [BATCH, PERIODIC] {
-        let rig = Rig::new(Setup { sync, ..Setup::default() }, 1);
-        rig.disk.set_capacity(Some(40_000));
-        let mut taken = Vec::new();
-        let refused = (0..1000).find_map(|i| {
-            let key = format!("row {i}");
-            let parts = [(0, vec![insertion(NAME, 1, &Rng::with_seed(i).u64(..).to_be_bytes())])];
-            match rig.write(key.as_bytes(), &parts) {
-                Outcome::Done => {
-                    taken.push(key);
-                    None
-                }
-                Outcome::Refused(error) => Some(error.to_string()),
-                Outcome::Unknown(error) => panic!("{error}"),
-            }
-        });
-        let reason = refused.expect("40 KB do not hold 1000 rows");
-        assert!(reason.contains("no space"), "{reason}");
-        assert!(taken.iter().all(|key| rig.get(0, key, NAME).is_some()));
-        rig.disk.set_capacity(None);
-        rig.insert(0, "later", (NAME, 1), b"v");
-        rig.storage().flush(FamilyId(0)).unwrap();
-        assert!(taken.iter().all(|key| rig.get(0, key, NAME).is_some()));
-        assert_eq!(rig.storage().store(FamilyId(0)).failure(), None);
-    }
-}
-
-#[test]
-fn a_full_disk_during_a_flush_is_waited_for() {
-    for operation in [Operation::Write, Operation::Create, Operation::Rename, Operation::SyncDir] {
-        let rig = quiet(Setup::default());
-        rig.insert(0, "ada", (NAME, 1), b"v");
-        let folder = "/Blog";
-        rig.disk.inject(Fault::next(operation, Errno::NOSPC).on(folder));
-        let _ = rig.storage().flush(FamilyId(0));
-        if operation == Operation::SyncDir {
-            // Whatever the reason is, what was to be synced may be lost.
-            assert!(rig.storage().store(FamilyId(0)).failure().is_some());
-            assert!(rig.get(0, "ada", NAME).is_some());
-            continue;
-        }
-        rig.insert(0, "bob", (NAME, 1), b"v");
-        rig.storage().flush(FamilyId(0)).unwrap();
-        assert!(rig.get(0, "ada", NAME).is_some() && rig.get(0, "bob", NAME).is_some());
-    }
-}
-
-/// Two SSTables of some blocks each. Returns the path of the second.
-fn two_tables(rig: &Rig) -> String {
-    for table in 0..2 {
-        for i in 0..20 {
-            let value: Vec<u8> = Rng::with_seed(i).choose_multiple(0..=255, 150);
-            rig.insert(0, &format!("row {table} {i:02}"), (NAME, 1), &value);
-        }
-        rig.storage().flush(FamilyId(0)).unwrap();
-    }
-    let newest = rig.storage().store(FamilyId(0)).view().tables.last().cloned().unwrap();
-    newest.path().to_str().unwrap().to_owned()
-}
-
-fn read_error(rig: &Rig, key: &str) -> Option<ReadError> {
-    let slice = alexandra::model::slice::Slice::all(None);
-    rig.read(0, key.as_bytes(), &slice).err()
-}
-
-#[test]
-fn a_flipped_bit_fails_only_what_needs_it_and_compaction_drops_nothing() {
-    let partitioner = alexandra::ring::Partitioner::OrderPreserving;
-    let mut rig = quiet(Setup { partitioner, ..Setup::default() });
-    let path = two_tables(&rig);
-    rig.disk.corrupt(path.as_ref(), 20, 0x10).unwrap();
-    match read_error(&rig, "row 1 00") {
-        Some(ReadError::Corrupt(corrupt)) => {
-            assert_eq!((corrupt.file.to_str().unwrap(), corrupt.offset), (path.as_str(), 8));
-        }
-        other => panic!("{other:?}"),
-    }
-    let check_others = |rig: &Rig| {
-        for i in 0..20 {
-            assert!(rig.get(0, &format!("row 0 {i:02}"), NAME).is_some());
-            assert!(i < 2 || rig.get(0, &format!("row 1 {i:02}"), NAME).is_some());
-        }
-    };
-    check_others(&rig);
-    let before = rig.files();
-    let failed = rig.storage().compact(FamilyId(0)).unwrap_err();
-    assert!(matches!(failed, CompactionError::Failed(ReadError::Corrupt(_))), "{failed}");
-    assert_eq!(rig.files(), before);
-    check_others(&rig);
-    rig.insert(0, "still written", (NAME, 1), b"v");
-    rig.close();
-    rig.open().unwrap();
-    check_others(&rig);
-    // Only hidden until the file is whole again.
-    rig.disk.corrupt(path.as_ref(), 20, 0x10).unwrap();
-    assert!(rig.get(0, "row 1 00", NAME).is_some());
-    rig.storage().compact(FamilyId(0)).unwrap();
-}
-
-fn failed_compactions(rig: &Rig) -> usize {
-    let failed = |e: &&Event| matches!(e, Event::Compaction(CompactionEvent::Failed { .. }));
-    rig.heard.events().iter().filter(failed).count()
-}
-
-/// One damaged file must not keep the others from being merged, nor be read again and again.
-#[test]
-fn minor_compaction_passes_over_a_damaged_file() {
-    let setup = Setup {
-        // So that rows lie in the order of their keys, and the first in the damaged block.
-        partitioner: alexandra::ring::Partitioner::OrderPreserving,
-        memtable_operations: 1000,
-        min_compaction_threshold: 4,
-        ..Setup::default()
-    };
-    let rig = Rig::new(setup, 1);
-    let path = two_tables(&rig);
-    rig.disk.corrupt(path.as_ref(), 20, 0x10).unwrap();
-    // What this deletes lies in a sound block of the damaged file, so the deletion has to stay.
-    rig.delete(0, "row 1 15", NAME, 9);
-    rig.clock.advance(Duration::from_secs(1000));
-    for i in 0..10 {
-        rig.insert(0, &format!("more {i}"), (NAME, 1), b"v");
-        rig.storage().flush(FamilyId(0)).unwrap();
-    }
-    let merged = |e: &Event| matches!(e, Event::Compaction(CompactionEvent::End { .. }));
-    assert!(rig.heard.wait_for(PATIENCE, merged).is_some(), "nothing is merged");
-    assert!(failed_compactions(&rig) <= 1, "{} attempts", failed_compactions(&rig));
-    assert!(rig.disk.exists(path.as_ref()));
-    assert_eq!(rig.get(0, "row 1 15", NAME), None);
-    assert!(rig.get(0, "row 1 16", NAME).is_some());
-    for i in 0..10 {
-        assert!(rig.get(0, &format!("more {i}"), NAME).is_some());
-    }
 }

@@ -2,38 +2,23 @@
 //! it starts.
 
 use crate::kit::disk::{Fault, Operation, Survival};
-use crate::storage_model::rig::{ARCHIVE, LOG, Outcome, Rig, Setup, insertion};
+use crate::storage_model::rig::{ARCHIVE, LOG, Outcome, Rig, Setup, insertion, wait_until};
 use alexandra::base::events::{Event, FlushCause, FlushEvent};
 use alexandra::base::fs::FileSystem;
 use alexandra::model::schema::FamilyId;
 use fastrand::Rng;
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
-use std::thread;
 use std::time::Duration;
 
 const NAME: &str = "12345678";
 
 const SEGMENT_BYTES: u64 = 4096;
 
-/// How often something is looked at that takes the threads in the background some milliseconds.
-const LOOKS: usize = 5000;
-
 /// Nothing is flushed or compacted that nobody has asked for.
 fn quiet() -> Setup {
     let memtable_operations = 1_000_000;
     Setup { memtable_operations, min_compaction_threshold: 0, ..Setup::default() }
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let seen = (0..LOOKS).any(|_| {
-        let seen = is_so();
-        if !seen {
-            thread::sleep(Duration::from_millis(1));
-        }
-        seen
-    });
-    assert!(seen, "{what}");
 }
 
 fn key(row: usize) -> String {

@@ -4,7 +4,7 @@ use crate::kit::clock::ManualClock;
 use crate::kit::disk::{SimFileSystem, Survival};
 use crate::storage_model::model::{Family, Filter, Order, Query, Target, Visible, Write};
 use crate::storage_model::uneven::Uneven;
-use alexandra::base::clock::Clock;
+use alexandra::base::clock::{Clock, SystemClock};
 use alexandra::base::events::{Events, Listener, Recorder};
 use alexandra::base::fs::FileSystem;
 use alexandra::config::settings::CacheSize;
@@ -22,7 +22,11 @@ use alexandra::storage::restore::{self, Report, Request, RestoreError};
 use alexandra::storage::sstable::{Access, Compression};
 use alexandra::storage::{CacheOptions, CompactionStrategy, FamilyOptions, Options, Storage};
 use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::Duration;
+
+/// Long enough for anything that the threads in the background do, short enough for a test.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Two of the families, with columns of one level.
 pub(crate) const FLUSHABLE: [u32; 2] = [0, 2];
@@ -166,13 +170,33 @@ impl Rig {
 
     /// Starts the storage.
     pub(crate) fn open(&mut self) -> Result<(), StorageError> {
+        self.open_with(self.options(), &self.family_options())
+    }
+
+    /// Starts the storage with other options than those of the setup.
+    pub(crate) fn open_with(
+        &mut self,
+        options: Options,
+        family_options: &FamilyOptions,
+    ) -> Result<(), StorageError> {
         assert!(self.storage.is_none(), "it is stopped before");
-        let family_options = |_| self.family_options();
+        let family_options = |_| family_options.clone();
         let (partitioner, schema) = (self.setup.partitioner, Arc::clone(&self.schema));
-        let options = self.options();
         self.storage =
             Some(Storage::open(self.components(), options, partitioner, schema, family_options)?);
         Ok(())
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.storage.is_some()
+    }
+
+    /// From now on the disk has room for so many bytes more.
+    pub(crate) fn leave_room(&self, bytes: u64) {
+        const LARGE: u64 = 1 << 40;
+        self.disk.set_capacity(Some(LARGE));
+        let used = LARGE - self.disk.available_space("/".as_ref()).unwrap();
+        self.disk.set_capacity(Some(used + bytes));
     }
 
     fn options(&self) -> Options {
@@ -395,6 +419,15 @@ impl Rig {
 pub(crate) fn insertion(name: &str, timestamp: i64, value: &[u8]) -> Write {
     let target = Target::Column(Vec::new(), name.as_bytes().to_vec());
     Write { target, value: Some(value.to_vec()), timestamp, deleted_at: 0, number: 0 }
+}
+
+/// Waits for threads in the background: looks again and again.
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let clock = SystemClock::new();
+    while !is_so() {
+        assert!(clock.monotonic() < PATIENCE, "{what}");
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// The cells of an answer in the terms of the model.

@@ -137,35 +137,6 @@ fn a_snapshot_is_what_was_there_whatever_happens_later() {
 }
 
 #[test]
-fn snapshots_are_listed_and_cleared_by_name() {
-    let rig = Rig::new(setup(), 1);
-    put(&rig, "a", 1, "x");
-    let first = rig.snapshot("one");
-    let second = rig.storage().snapshot(Some(KEYSPACE), None).unwrap().remove(0).name;
-    assert_ne!(first, second.to_string(), "the clock stands still, names differ");
-    let third = rig.snapshot("one");
-    let names = || -> Vec<String> {
-        let found = rig.storage().snapshots().unwrap();
-        found.iter().map(|snapshot| snapshot.name.to_string()).collect()
-    };
-    assert_eq!(names(), [first.clone(), second.to_string(), third]);
-    assert!(rig.storage().clear_snapshots(None, Some("two")).unwrap().is_empty());
-    let cleared = rig.storage().clear_snapshots(Some(KEYSPACE), Some("one")).unwrap();
-    assert_eq!((cleared.len(), names()), (2, vec![second.to_string()]));
-    assert_eq!(rig.storage().clear_snapshots(None, None).unwrap().len(), 1);
-    assert!(names().is_empty() && snapshot_folders(&rig).is_empty());
-    assert_eq!(value(&rig, "a").as_deref(), Some("x"));
-
-    for bad in ["", "a/b", "..\\x", "a\nb", "x.tmp", &"x".repeat(201)] {
-        let refused = rig.storage().snapshot(None, Some(bad));
-        assert!(matches!(refused, Err(SnapshotError::Tag(_))), "{bad}");
-    }
-    let refused = rig.storage().snapshot(Some("None"), None);
-    assert!(matches!(refused, Err(SnapshotError::UnknownKeyspace(name)) if name == "None"));
-    assert!(snapshot_folders(&rig).is_empty());
-}
-
-#[test]
 fn a_compaction_is_preceded_by_a_snapshot_if_that_is_wanted() {
     let mut rig = Rig::new(Setup { snapshot_before_compaction: true, ..setup() }, 1);
     rig.storage().compact(FamilyId(0)).unwrap();

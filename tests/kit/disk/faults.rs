@@ -149,6 +149,10 @@ impl Gate {
         self.faults.push(fault);
     }
 
+    pub(super) fn forget_faults(&mut self) {
+        self.faults.clear();
+    }
+
     pub(super) fn is_powered(&self) -> bool {
         self.power != Power::Off
     }

@@ -118,6 +118,11 @@ impl SimFileSystem {
         self.lock_disk().gate.inject(fault);
     }
 
+    /// Forgets the planned failures.
+    pub(crate) fn forget_faults(&self) {
+        self.lock_disk().gate.forget_faults();
+    }
+
     /// Limits the sum of the sizes of all files to so many bytes; `None` lifts the limit.
     pub(crate) fn set_capacity(&self, bytes: Option<u64>) {
         self.lock_disk().capacity = bytes;

@@ -6,21 +6,6 @@ use std::thread;
 use super::*;
 
 #[test]
-fn what_was_appended_comes_back_with_its_positions_after_a_kill() {
-    let disk = Disk::default();
-    let log = open(&disk, ON_DEMAND, 4096);
-    let mut records = fill(&log, 1, 20);
-    let joined = log.append(b"abc", &[1, 2]).unwrap();
-    records.push((joined, b"abc".to_vec()));
-    records.push((log.append(b"", &[]).unwrap(), Vec::new()));
-    assert_eq!(log.position(), records.last().unwrap().0);
-    let (replayed, found) = read_back(&disk.after_kill());
-    assert_eq!(found, records);
-    assert_eq!(replayed.torn, vec![]);
-    assert_eq!(replayed.bytes, records.iter().map(|record| record.1.len() as u64).sum::<u64>());
-}
-
-#[test]
 fn a_closed_log_is_sealed_cut_and_refuses_appends() {
     let disk = Disk::default();
     let log = open(&disk, BATCH, 1 << 20);
@@ -177,56 +162,6 @@ fn periodic_sync_happens_when_there_is_something_new_and_not_else() {
     // machine this can see too little, but not fail without cause.
     thread::sleep(Duration::from_millis(30));
     assert_eq!(disk.counts().syncs, syncs);
-}
-
-#[test]
-fn a_failed_sync_stops_the_log_and_tells_all() {
-    let disk = Disk::default();
-    let log = open(&disk, BATCH, 1 << 20);
-    let durable = log.append(b"durable", &[1]).unwrap();
-    log.wait_synced(durable).unwrap();
-    let position = log.append(b"lost", &[1]).unwrap();
-    disk.set(|faults| faults.sync = true);
-    let error = log.wait_synced(position).unwrap_err();
-    let text = error.to_string();
-    assert!(
-        text.contains("sync /data/commitlog/CommitLog-5000.alog: Input/output error"),
-        "{text}"
-    );
-    disk.set(|faults| faults.sync = false);
-    let syncs = disk.counts().syncs;
-    assert!(matches!(log.append(b"later", &[1]), Err(LogError::Failed { action: "sync", .. })));
-    assert!(matches!(log.wait_synced(position), Err(LogError::Failed { .. })));
-    assert!(matches!(log.sync_now(), Err(LogError::Failed { .. })));
-    log.wait_synced(durable).unwrap();
-    assert!(matches!(log.close(), Err(LogError::Failed { .. })));
-    assert_eq!(disk.counts().syncs, syncs, "a failed sync is not tried again");
-}
-
-#[test]
-fn a_failed_write_stops_the_log_and_tells_those_who_wait_for_a_sync() {
-    let disk = Disk::default();
-    let log = open(&disk, ON_DEMAND, 1 << 20);
-    let position = log.append(b"before", &[1]).unwrap();
-    let (tell, told) = mpsc::channel();
-    log.on_synced(position, Box::new(move |result| tell.send(result).unwrap()));
-    disk.set(|faults| faults.write = true);
-    assert!(matches!(log.append(b"x", &[1]), Err(LogError::Failed { action: "write", .. })));
-    disk.set(|faults| faults.write = false);
-    assert!(matches!(told.recv().unwrap(), Err(LogError::Failed { action: "write", .. })));
-    assert!(matches!(log.append(b"x", &[1]), Err(LogError::Failed { .. })));
-    assert!(matches!(log.discard_completed(1, position), Err(LogError::Failed { .. })));
-    let (_, found) = read_back(&disk.after_kill());
-    assert_eq!(found, vec![(position, b"before".to_vec())]);
-}
-
-#[test]
-fn dropping_the_log_makes_everything_durable() {
-    let disk = Disk::default();
-    let log = open(&disk, ON_DEMAND, 500);
-    let records = fill(&log, 1, 40);
-    drop(log);
-    assert_eq!(read_back(&disk.after_power_loss(&mut fastrand::Rng::with_seed(4))).1, records);
 }
 
 /// Waits for what another thread is about to do, and not for ever.

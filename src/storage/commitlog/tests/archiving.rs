@@ -97,52 +97,6 @@ fn a_clock_that_is_set_back_is_noted() {
     assert_eq!((found.len(), replay.last_millis), (2, Some(7000)));
 }
 
-#[test]
-fn segments_go_when_the_archive_has_them_and_not_before() {
-    let (fs, clock) = disk();
-    let log = open_with_archive(&fs, &clock, 1000);
-    let full = Fault { times: u64::MAX, ..Fault::next(Operation::HardLink, Errno::NOSPC) };
-    fs.inject(full.on("/backup"));
-    let mut last = Position::default();
-    for _ in 0..5 {
-        last = log.append(&[1; 700], &[1]).unwrap();
-    }
-    log.discard_completed(1, last).unwrap();
-    // All five, and the one that is made ahead of need.
-    wait_until(|| in_log(&fs) == [5000, 5001, 5002, 5003, 5004, 5005]);
-    assert!(log.total_bytes() < 1000, "what only waits for the archive cannot be flushed");
-    assert!(archived(&fs).is_empty());
-    drop(log);
-    // A clean end without the archive keeps what it has not got.
-    assert_eq!(in_log(&fs), [5000, 5001, 5002, 5003, 5004]);
-    fs.crash_keeping(Survival::Everything, &mut fastrand::Rng::with_seed(1));
-    let log = open_with_archive(&fs, &clock, 1000);
-    log.delete_replayed().unwrap();
-    wait_until(|| in_log(&fs).len() == 1);
-    assert_eq!(archived(&fs), [5000, 5001, 5002, 5003, 5004]);
-    log.close_and_clear(|| true).unwrap();
-    assert!(in_log(&fs).is_empty());
-    assert_eq!(archived(&fs).len(), 6);
-    assert_eq!(survey(&fs, Position::default(), None).1.len(), 5);
-}
-
-#[test]
-fn a_failed_sync_of_the_archive_keeps_the_segment() {
-    let (fs, clock) = disk();
-    let log = open_with_archive(&fs, &clock, 1000);
-    fs.inject(Fault::next(Operation::SyncDir, Errno::IO).on("/backup"));
-    let last = (0..3).map(|_| log.append(&[1; 700], &[1]).unwrap()).last().unwrap();
-    log.discard_completed(1, last).unwrap();
-    log.sync_now().unwrap();
-    wait_until(|| archived(&fs).contains(&5001) || !in_log(&fs).contains(&5001));
-    drop(log);
-    fs.crash_keeping(Survival::Nothing, &mut fastrand::Rng::with_seed(1));
-    let everywhere: Vec<u64> = in_log(&fs).into_iter().chain(archived(&fs)).collect();
-    for id in [5000, 5001, 5002] {
-        assert!(everywhere.contains(&id), "{id} is lost: {everywhere:?}");
-    }
-}
-
 /// Power fails after each change while segments are archived and removed: none is ever lost.
 #[test]
 fn a_power_loss_never_takes_a_segment_from_both_places() {

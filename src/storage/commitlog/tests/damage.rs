@@ -1,7 +1,5 @@
 //! What replay says about logs that are not as they were written.
 
-use crate::base::fs::FileSystem;
-
 use super::*;
 
 /// A log of several segments, everything synced, not closed: killed right after the sync.
@@ -141,103 +139,6 @@ fn every_flipped_bit_is_found_or_harmless() {
     }
     let record_bits: usize = records.iter().map(|record| 8 * (12 + record.1.len())).sum();
     assert!(damaged >= record_bits / 3, "{damaged} of {record_bits} bits in records");
-}
-
-#[test]
-fn damage_says_where_and_the_loss_can_be_accepted() {
-    let (disk, records) = synced_log();
-    let position = records[7].0;
-    let path = path_of(position.segment);
-    let mut content = disk.content(&path);
-    content[position.offset as usize - 1] ^= 0x41;
-    disk.put(&path, &content);
-    let start = position.offset - 12 - records[7].1.len() as u64;
-    let damage = damage_of(&disk);
-    let bytes = position.offset - start;
-    assert_eq!(damage, Damage { file: path, offset: start, bytes, reason: Reason::Checksum });
-    let text = format!("at offset {start}: the checksum of a record does not match");
-    assert!(damage.to_string().contains(&text), "{damage}");
-
-    let (replayed, found) = try_read_back(&disk, true).unwrap();
-    assert_eq!(replayed.lost, vec![damage]);
-    let expected: Vec<_> = (0..20).filter(|n| *n != 7).collect();
-    assert_eq!(survivors(&records, &found), expected);
-}
-
-#[test]
-fn nothing_is_applied_when_the_start_is_refused() {
-    let (disk, records) = synced_log();
-    let path = path_of(records[19].0.segment);
-    let mut content = disk.content(&path);
-    content[records[19].0.offset as usize - 1] ^= 1;
-    disk.put(&path, &content);
-    let mut applied = 0;
-    let result = replay::<Infallible>(dir(), &disk, false, KnownLog::default(), &mut |_, _| {
-        applied += 1;
-        Ok(())
-    });
-    assert!(matches!(result, Err(ReplayError::Damaged(_))));
-    assert_eq!(applied, 0);
-}
-
-#[test]
-fn a_cut_segment_is_damage_as_far_as_it_was_synced() {
-    let (disk, records) = synced_log();
-    // Of the last segment a cut takes the marks along, so that nothing is known of what was there.
-    let last = records[19].0.segment;
-    let known = records.iter().filter(|record| record.0.segment < last);
-    for (n, (position, body)) in known.enumerate() {
-        let disk = disk.after_kill();
-        let path = path_of(position.segment);
-        let content = disk.content(&path);
-        let start = position.offset as usize - 12 - body.len();
-        disk.put(&path, &content[..start]);
-        let damage = damage_of(&disk);
-        assert_eq!((&damage.file, damage.offset), (&path, start as u64), "record {n}");
-        assert_eq!(damage.reason, Reason::Truncated);
-        disk.put(&path, &[&content[..start], &vec![0; content.len() - start]].concat());
-        let damage = damage_of(&disk);
-        assert_eq!((&damage.file, damage.offset), (&path, start as u64), "record {n}");
-    }
-}
-
-#[test]
-fn a_missing_segment_is_damage_wherever_it_was() {
-    let (disk, records) = synced_log();
-    let last = records[19].0.segment;
-    for id in 5000..=last {
-        let disk = disk.after_kill();
-        disk.remove_file(&path_of(id)).unwrap();
-        let damage = damage_of(&disk);
-        assert_eq!((damage.file, damage.reason), (path_of(id), Reason::Missing));
-        let (replayed, found) = try_read_back(&disk, true).unwrap();
-        assert_eq!(replayed.lost.len(), 1);
-        let kept = records.iter().filter(|record| record.0.segment != id).cloned();
-        assert_eq!(found, kept.collect::<Records>());
-        // Accepted once: the next run's list does not name it.
-        drop(open_behind(&disk, ON_DEMAND, 400, replayed));
-        assert_eq!(read_back(&disk).1, found);
-    }
-}
-
-#[test]
-fn a_segment_without_its_header_is_damage() {
-    let (disk, records) = synced_log();
-    for (content, reason) in [(vec![0; 400], Reason::Header), (Vec::new(), Reason::Truncated)] {
-        let disk = disk.after_kill();
-        disk.put(&path_of(5001), &content);
-        let damage = damage_of(&disk);
-        assert_eq!((damage.file, damage.reason), (path_of(5001), reason));
-        let (_, found) = try_read_back(&disk, true).unwrap();
-        let kept = records.iter().filter(|record| record.0.segment != 5001).cloned();
-        assert_eq!(found, kept.collect::<Records>());
-    }
-    // Under another name the records are out of place.
-    let content = disk.content(&path_of(5001));
-    disk.put(&path_of(4000), &content);
-    let (replayed, found) = read_back(&disk);
-    assert!(replayed.leftovers.contains(&path_of(4000)));
-    assert_eq!(found, records);
 }
 
 #[test]

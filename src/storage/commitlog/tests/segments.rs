@@ -6,17 +6,6 @@ use super::appending::wait_until;
 use super::*;
 
 #[test]
-fn a_segment_is_made_ahead_of_need() {
-    let disk = Disk::default();
-    let log = open(&disk, ON_DEMAND, 1000);
-    assert_eq!(disk.files(), vec![path_of(5000)]);
-    log.append(&[1; 600], &[1]).unwrap();
-    wait_until(|| disk.content_len(&path_of(5001)) == Some(1000));
-    assert_eq!(log.append(&[2; 600], &[1]).unwrap().segment, 5001);
-    assert_eq!(disk.content(&path_of(5000)).len(), 1000);
-}
-
-#[test]
 fn who_must_not_block_is_not_kept_until_a_segment_is_made() {
     let disk = Disk::default();
     let log = open(&disk, ON_DEMAND, 1000);
@@ -36,43 +25,6 @@ fn who_must_not_block_is_not_kept_until_a_segment_is_made() {
 }
 
 #[test]
-fn segments_without_unflushed_data_are_discarded_and_stay_so() {
-    let disk = Disk::default();
-    let log = open(&disk, ON_DEMAND, 1000);
-    let rare = log.append(&[9; 10], &[9]).unwrap();
-    let first = log.append(&[1; 700], &[1]).unwrap();
-    let second = log.append(&[1; 700], &[1]).unwrap();
-    let third = log.append(&[1; 700], &[1]).unwrap();
-    assert_eq!([first.segment, second.segment, third.segment], [5000, 5001, 5002]);
-    // The one that is made ahead of need, and never used.
-    wait_until(|| disk.content_len(&path_of(5003)) == Some(1000));
-    let old_content = disk.content(&path_of(5001));
-    let total = log.total_bytes();
-
-    log.discard_completed(1, second).unwrap();
-    assert!(!disk.exists(&path_of(5001)), "be it between others");
-    assert!(disk.exists(&path_of(5000)), "the rare family pins it");
-    assert_eq!(log.oldest_dirty().unwrap(), OldestDirty { segment: 5000, families: vec![9] });
-    assert!(log.total_bytes() < total - 700);
-
-    // A power loss brings the removed file back: it is not replayed, nor is it missed without.
-    let back = disk.after_kill();
-    assert_eq!(bodies(&read_back(&back).1), vec![10, 700, 700]);
-    back.put(&path_of(5001), &old_content);
-    let (replayed, found) = read_back(&back);
-    assert_eq!(bodies(&found), vec![10, 700, 700]);
-    assert_eq!(replayed.leftovers, vec![path_of(5001)]);
-    drop(open_behind(&back, ON_DEMAND, 1000, replayed));
-    assert!(!back.exists(&path_of(5001)));
-
-    log.discard_completed(9, rare).unwrap();
-    assert!(!disk.exists(&path_of(5000)));
-    log.discard_completed(1, third).unwrap();
-    assert!(disk.exists(&path_of(5002)), "the active one stays");
-    assert_eq!(bodies(&read_back(&disk.after_kill()).1), vec![700]);
-}
-
-#[test]
 fn a_discard_that_is_older_than_the_last_record_keeps_the_segment() {
     let disk = Disk::default();
     let log = open(&disk, ON_DEMAND, 1000);
@@ -83,72 +35,6 @@ fn a_discard_that_is_older_than_the_last_record_keeps_the_segment() {
     assert!(disk.exists(&path_of(5000)));
     log.discard_completed(1, after).unwrap();
     assert!(!disk.exists(&path_of(5000)));
-}
-
-#[test]
-fn a_record_larger_than_a_segment_gets_a_larger_segment() {
-    let disk = Disk::default();
-    let log = open(&disk, ON_DEMAND, 1000);
-    log.append(&[1; 600], &[1]).unwrap();
-    wait_until(|| disk.content_len(&path_of(5001)) == Some(1000));
-    log.append(&[2; 5000], &[1]).unwrap();
-    log.append(&[3; 9000], &[1]).unwrap();
-    log.append(&[4; 10], &[1]).unwrap();
-    log.sync_now().unwrap();
-    let lossy = disk.after_power_loss(&mut fastrand::Rng::with_seed(5));
-    assert_eq!(bodies(&read_back(&lossy).1), vec![600, 5000, 9000, 10]);
-    assert!(disk.content(&path_of(5001)).len() > 5000, "the prepared one was extended");
-}
-
-#[test]
-fn a_full_disk_fails_the_append_and_not_the_log() {
-    let disk = Disk::default();
-    let log = open(&disk, BATCH, 1000);
-    disk.set(|faults| faults.full = true);
-    log.append(&[1; 600], &[1]).unwrap();
-    let error = log.append(&[2; 600], &[1]).unwrap_err();
-    assert!(matches!(&error, LogError::NoSpace { bytes: 1000, .. }), "{error:?}");
-    assert!(error.to_string().contains("in /data/commitlog"), "{error}");
-    let small = log.append(&[3; 100], &[1]).unwrap();
-    assert_eq!(small.segment, 5000, "what fits is still taken");
-    log.wait_synced(small).unwrap();
-    assert_eq!(disk.files(), vec![path_of(5000)]);
-
-    disk.set(|faults| faults.full = false);
-    assert_eq!(log.append(&[2; 600], &[1]).unwrap().segment, 5001);
-    assert_eq!(bodies(&read_back(&disk.after_kill()).1), vec![600, 100, 600]);
-}
-
-#[test]
-fn a_segment_whose_creation_failed_is_made_anew() {
-    let disk = Disk::default();
-    let log = open(&disk, ON_DEMAND, 1000);
-    log.append(&[1; 400], &[1]).unwrap();
-    disk.set(|faults| faults.sync = true);
-    assert!(matches!(log.append(&[2; 900], &[1]), Err(LogError::Io { .. })));
-    disk.set(|faults| faults.sync = false);
-    disk.put(&files::unfinished_path(dir(), 5001), b"what could not be removed");
-    log.append(&[2; 900], &[1]).unwrap();
-    assert_eq!(bodies(&read_back(&disk.after_kill()).1), vec![400, 900]);
-}
-
-#[test]
-fn replayed_segments_stay_until_they_are_flushed() {
-    let disk = Disk::default();
-    let first = open(&disk, ON_DEMAND, 1000);
-    let mut records = fill(&first, 1, 30);
-    let disk = disk.after_kill();
-    let (replayed, found) = read_back(&disk);
-    assert_eq!(found, records);
-    let old: Vec<_> = replayed.segments.iter().map(|segment| segment.path.clone()).collect();
-    let log = open_behind(&disk, ON_DEMAND, 1000, replayed);
-    records.extend(fill(&log, 2, 3));
-    log.discard_completed(1, log.position()).unwrap();
-    assert_eq!(read_back(&disk.after_kill()).1, records, "a second crash before the flush");
-
-    log.delete_replayed().unwrap();
-    assert!(old.iter().all(|path| !disk.exists(path)));
-    assert_eq!(read_back(&disk.after_kill()).1, records[30..]);
 }
 
 #[test]
@@ -202,43 +88,6 @@ fn a_real_directory_works_like_the_one_in_memory() {
         records.retain(|record| files::segment_path(&dir, record.0.segment).exists());
         assert!(records.len() <= before - 20, "segments have been discarded");
         assert!(records.len() >= 20, "not those that are needed");
-    }
-}
-
-#[test]
-fn strange_files_are_left_alone() {
-    let disk = Disk::default();
-    disk.create_dir_all(dir()).unwrap();
-    let strange = ["CommitLog-1290000000000.log", "CommitLog-7.alog.bak", "notes"];
-    let strange: Vec<_> = strange.iter().map(|name| dir().join(name)).collect();
-    for path in &strange {
-        disk.put(path, b"whatever");
-    }
-    let (replayed, found) = read_back(&disk);
-    assert_eq!((replayed.foreign.clone(), found), (strange.clone(), vec![]));
-    drop(open_behind(&disk, ON_DEMAND, 1000, replayed));
-    assert!(strange.iter().all(|path| disk.content(path) == b"whatever"));
-}
-
-#[test]
-fn a_file_whose_creation_was_interrupted_is_no_damage() {
-    for content in [&[][..], &[0; 10], &[0; 5000], b"AlexCLog"] {
-        let disk = Disk::default();
-        let log = open(&disk, ON_DEMAND, 1000);
-        let records = fill(&log, 1, 3);
-        let disk = disk.after_kill();
-        let unfinished = files::unfinished_path(dir(), 5001);
-        disk.put(&unfinished, content);
-        let (replayed, found) = read_back(&disk);
-        assert_eq!((&replayed.leftovers, found), (&vec![unfinished.clone()], records));
-        let log = open_behind(&disk, ON_DEMAND, 1000, replayed);
-        assert_eq!(log.position().segment, 5001);
-        assert!(!disk.exists(&unfinished));
-
-        // With its name for good it was more.
-        let disk = disk.after_kill();
-        disk.put(&path_of(5002), content);
-        assert!(matches!(try_read_back(&disk, false), Err(ReplayError::Damaged(_))));
     }
 }
 

@@ -8,9 +8,7 @@ mod rows;
 mod validation;
 
 use super::*;
-use crate::config::settings::CacheSize;
 use crate::storage::CompactionStrategy;
-use std::ops::Bound;
 
 const FAMILY: FamilyId = FamilyId(0);
 
@@ -24,8 +22,6 @@ struct Setup {
     partitioner: Partitioner,
     strategy: CompactionStrategy,
     table_bytes: u64,
-    rows_cached: CacheSize,
-    options: Options,
 }
 
 impl Default for Setup {
@@ -35,8 +31,6 @@ impl Default for Setup {
             partitioner: Partitioner::OrderPreserving,
             strategy: CompactionStrategy::SizeTiered,
             table_bytes: 1 << 20,
-            rows_cached: CacheSize::Off,
-            options: options(&["/data"]),
         }
     }
 }
@@ -62,12 +56,10 @@ impl Setup {
             gc_grace_seconds: -GC_BEFORE,
             compaction_strategy: self.strategy,
             leveled_table_bytes: self.table_bytes,
-            rows_cached: self.rows_cached,
             ..FamilyOptions::default()
         };
         let schema = Arc::new(Schema::new([Arc::new(family)]));
-        let options = self.options.clone();
-        Storage::open_without_threads(components, options, self.partitioner, schema, options_of)
+        Storage::open_without_threads(components, options(), self.partitioner, schema, options_of)
     }
 }
 

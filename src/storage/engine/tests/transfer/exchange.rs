@@ -69,49 +69,6 @@ proptest! {
 }
 
 #[test]
-fn only_rows_of_the_ranges_go_out() {
-    let fs = SimFileSystem::new(1);
-    let storage = Setup::default().open(&fs).unwrap();
-    for key in ["a", "b", "c", "d", "e"] {
-        insert(&storage, key, "name", 5);
-    }
-    let range = |start: &str, end: &str| {
-        let token = |key: &str| Partitioner::OrderPreserving.token(key.as_bytes());
-        RowRange { start: Bound::Excluded(token(start)), end: Bound::Included(token(end)) }
-    };
-    let ranges = [range("a", "b"), range("c", "d")];
-    let table = storage.write_out(FAMILY, &ranges, &GO_ON).unwrap().unwrap();
-    let other = Setup::default().open(&SimFileSystem::new(2)).unwrap();
-    take_in(&other, &data_of(&table)).unwrap();
-    let keys: Vec<String> = stored(&other).iter().map(|(key, _)| key.to_string()).collect();
-    assert_eq!(keys, ["b", "d"]);
-    assert!(storage.write_out(FAMILY, &[range("x", "y")], &GO_ON).unwrap().is_none());
-}
-
-#[test]
-fn a_damaged_file_leaves_nothing() {
-    let (fs, other) = (SimFileSystem::new(1), SimFileSystem::new(2));
-    let (source, target) =
-        (Setup::default().open(&fs).unwrap(), Setup::default().open(&other).unwrap());
-    for key in ["a", "b", "c"] {
-        insert(&source, key, "name", 5);
-    }
-    let table = source.write_out(FAMILY, &[RowRange::all()], &GO_ON).unwrap().unwrap();
-    let whole = data_of(&table);
-    let cut = &whole[..whole.len() - 1];
-    let doubled = [&whole[..], &whole].concat();
-    for bad in [cut, &doubled, b"no table at all"] {
-        take_in(&target, bad).unwrap_err();
-        assert!(stored(&target).is_empty() && left_over(&other).is_empty());
-    }
-    let stop = AtomicBool::new(true);
-    let given_up = source.write_out(FAMILY, &[RowRange::all()], &stop).unwrap_err();
-    assert!(matches!(given_up, ExchangeError::GivenUp));
-    take_in(&target, &whole).unwrap();
-    assert_eq!(stored(&target), stored(&source));
-}
-
-#[test]
 fn keys_that_no_node_of_0_6_can_have_stay_here() {
     let setup = Setup { partitioner: Partitioner::Random, ..Setup::default() };
     let storage = setup.open(&SimFileSystem::new(1)).unwrap();
@@ -122,30 +79,4 @@ fn keys_that_no_node_of_0_6_can_have_stay_here() {
     }
     let table = storage.write_out(FAMILY, &[RowRange::all()], &GO_ON).unwrap().unwrap();
     assert_eq!(table.table().rows, 2);
-}
-
-#[test]
-fn a_file_that_finds_no_room_is_not_begun() {
-    let fs = SimFileSystem::new(1);
-    let storage = Setup::default().open(&fs).unwrap();
-    fs.set_capacity(Some(1000));
-    let refused = storage.spool(FAMILY, 2000).unwrap_err();
-    assert!(refused.to_string().contains("make room"), "{refused}");
-    assert!(left_over(&fs).is_empty());
-}
-
-#[test]
-fn what_an_earlier_process_has_left_goes() {
-    let fs = SimFileSystem::new(1);
-    let storage = Setup::default().open(&fs).unwrap();
-    insert(&storage, "a", "name", 5);
-    let table = storage.write_out(FAMILY, &[RowRange::all()], &GO_ON).unwrap();
-    let spooled = storage.spool(FAMILY, 10).unwrap();
-    assert_eq!(left_over(&fs).len(), 4);
-    // As if the process were killed.
-    std::mem::forget((table, spooled));
-    drop(storage);
-    let storage = Setup::default().open(&fs).unwrap();
-    assert!(left_over(&fs).is_empty());
-    drop(storage);
 }

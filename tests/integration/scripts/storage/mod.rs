@@ -1,0 +1,196 @@
+//! The runner of the layers `storage` and `compaction`: one server's storage on a simulated disk.
+
+mod files;
+mod show;
+mod transfer;
+mod world;
+
+use self::world::World;
+use super::run_all;
+use goldenscript::Context;
+use std::error::Error;
+use std::path::Path;
+
+type Output = Result<String, Box<dyn Error>>;
+
+/// What a script can ask for. Ranges are written `all`, or `a..f` for behind `a` up to `f`;
+/// `n..b` wraps. Columns of `Comments` are written `super/name`.
+#[derive(Debug, goldenscript::Command)]
+pub(crate) enum Command {
+    /// Changes settings for the next start: `configure data="data more" min=4`.
+    Configure(Vec<(String, String)>),
+    /// Starts the server. With `settles=false` it does not wait for the flush of what is replayed.
+    Open {
+        #[arg(key = "accept-commitlog-loss", optional)]
+        accepts_log_loss: bool,
+        #[arg(key = "accept-data-loss", optional)]
+        accepts_data_loss: bool,
+        #[arg(key)]
+        settles: Option<bool>,
+    },
+    /// Ends the server in order.
+    Close,
+    /// Kills the process; the machine runs on.
+    Kill,
+    /// Cuts the power, and lets `nothing`, a `part` or `everything` of what was not synced survive.
+    Crash(String),
+    /// Moves the clock: `advance 10s`.
+    Advance(String),
+    /// Refuses writes from now on.
+    Drain,
+    /// Makes the commit log durable.
+    Sync,
+    /// Why the server does not serve as it should.
+    Troubles,
+    /// The same, when there are so many reasons.
+    #[command(name = "await-troubles")]
+    AwaitTroubles(usize),
+
+    /// Writes columns of a row: `write Authors ada name=Ada at=5`.
+    Write {
+        family: String,
+        key: String,
+        #[arg(key)]
+        at: Option<i64>,
+        #[arg(key, many)]
+        columns: Vec<(String, String)>,
+    },
+    /// Writes rows of a column each, whose value is so many bytes of chance.
+    Fill {
+        family: String,
+        prefix: String,
+        #[arg(key)]
+        rows: usize,
+        #[arg(key)]
+        bytes: usize,
+    },
+    /// Deletes a row, a super column (`s/`) or a column.
+    Delete {
+        family: String,
+        key: String,
+        column: Option<String>,
+        #[arg(key)]
+        at: i64,
+    },
+    /// What a client sees of a row, or of columns of it.
+    Read {
+        family: String,
+        key: String,
+        #[arg(optional)]
+        columns: Vec<String>,
+    },
+    /// What a client sees of a range of rows.
+    Scan { family: String, range: Option<String> },
+    /// What other replicas see of a row.
+    Version { family: String, key: String },
+
+    /// Writes the memtable of a family to disk.
+    Flush(String),
+    /// Merges all SSTables of a family.
+    Compact(String),
+    /// The live SSTables of a family.
+    Tables(String),
+    /// Waits until a family has so many live SSTables, moving the clock if it is told to.
+    #[command(name = "await-tables")]
+    AwaitTables {
+        family: String,
+        count: usize,
+        #[arg(key)]
+        advancing: Option<String>,
+    },
+    /// Waits until so many compactions have been done, and so many have failed, since the start.
+    #[command(name = "await-compactions")]
+    AwaitCompactions {
+        #[arg(key, optional)]
+        done: u64,
+        #[arg(key, optional)]
+        failed: u64,
+        #[arg(key)]
+        advancing: Option<String>,
+    },
+    /// Changes the thresholds of minor compactions.
+    Thresholds {
+        family: String,
+        #[arg(key)]
+        min: usize,
+        #[arg(key)]
+        max: usize,
+    },
+    /// The rows in the row cache of a family.
+    #[command(name = "cached-rows")]
+    CachedRows(String),
+    /// Takes a snapshot.
+    Snapshot(Option<String>),
+    /// The names of all snapshots, and how many bytes they have, and have alone.
+    Snapshots {
+        #[arg(key, optional)]
+        sizes: bool,
+    },
+    /// Removes the snapshots of this tag, or all.
+    #[command(name = "clear-snapshots")]
+    ClearSnapshots(Option<String>),
+
+    /// One of [`files::Command`] or [`transfer::Command`].
+    #[command(other)]
+    Other(goldenscript::Command),
+}
+
+impl goldenscript::Runner for World {
+    type Command = Command;
+
+    fn run(&mut self, command: &Command, _: &Context) -> Output {
+        match command {
+            Command::Configure(settings) => self.configure(settings),
+            Command::Open { accepts_log_loss, accepts_data_loss, settles } => {
+                self.open((*accepts_log_loss, *accepts_data_loss), settles.unwrap_or(true))
+            }
+            Command::Close => self.close(),
+            Command::Kill => self.kill(),
+            Command::Crash(survival) => self.crash(survival),
+            Command::Advance(time) => self.advance(time),
+            Command::Drain => self.drain(),
+            Command::Sync => self.sync(),
+            Command::Troubles => self.troubles(),
+            Command::AwaitTroubles(count) => self.await_troubles(*count),
+            Command::Write { family, key, at, columns } => self.write((family, key), *at, columns),
+            Command::Fill { family, prefix, rows, bytes } => {
+                self.fill((family, prefix), *rows, *bytes)
+            }
+            Command::Delete { family, key, column, at } => {
+                self.delete((family, key), column.as_deref(), *at)
+            }
+            Command::Read { family, key, columns } => self.read((family, key), columns),
+            Command::Scan { family, range } => self.scan(family, range.as_deref()),
+            Command::Version { family, key } => self.version((family, key)),
+            Command::Flush(family) => self.flush(family),
+            Command::Compact(family) => self.compact(family),
+            Command::Tables(family) => self.tables(family),
+            Command::AwaitTables { family, count, advancing } => {
+                self.await_tables(family, *count, advancing.as_deref())
+            }
+            Command::AwaitCompactions { done, failed, advancing } => {
+                self.await_compactions((*done, *failed), advancing.as_deref())
+            }
+            Command::Thresholds { family, min, max } => self.thresholds(family, *min, *max),
+            Command::CachedRows(family) => self.cached_rows(family),
+            Command::Snapshot(tag) => self.snapshot(tag.as_deref()),
+            Command::Snapshots { sizes } => self.snapshots(*sizes),
+            Command::ClearSnapshots(tag) => self.clear_snapshots(tag.as_deref()),
+            Command::Other(other) => self.run_on_files(&other.try_into()?),
+        }
+    }
+}
+
+fn run(script: &Path) {
+    goldenscript::run(&mut World::new(), script).unwrap();
+}
+
+#[test]
+fn storage() {
+    run_all("storage", run);
+}
+
+#[test]
+fn compaction() {
+    run_all("compaction", run);
+}
