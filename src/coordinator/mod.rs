@@ -39,8 +39,6 @@ mod requirement;
 mod row_cursor;
 mod row_read;
 mod scans;
-#[cfg(test)]
-pub(crate) mod tests;
 mod unacknowledged;
 mod view;
 mod write_request;

@@ -60,21 +60,3 @@ fn cost(mutation: &RowMutation) -> usize {
     let cells: usize = mutation.families.iter().map(|family| family.cells.len()).sum();
     mutation.record().len() + cells * CELL_OVERHEAD + MUTATION_OVERHEAD
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::mutation::MutationBuilder;
-    use crate::model::schema::Schema;
-
-    #[test]
-    fn a_node_that_settles_gets_more() {
-        let mutation = MutationBuilder::new(&Schema::new([]), "Blog", b"key").finish();
-        let unacknowledged = Unacknowledged::new(2 * MUTATION_OVERHEAD);
-        let [ada, bob] = [1, 2].map(|last| IpAddr::from([127, 0, 0, last]));
-        let admitted = [ada, ada, ada, bob].map(|node| unacknowledged.admit(node, &mutation));
-        assert_eq!(admitted, [true, true, false, true]);
-        unacknowledged.settle(ada, &mutation);
-        assert!(unacknowledged.admit(ada, &mutation) && !unacknowledged.admit(ada, &mutation));
-    }
-}

@@ -61,7 +61,7 @@ pub struct ResponderOptions {
 /// that is given up when nobody can be waiting for it any more.
 #[derive(Debug)]
 pub struct Responder {
-    pub(super) options: ResponderOptions,
+    options: ResponderOptions,
     waiting: Arc<Semaphore>,
     tasks: TaskTracker,
     /// Ends reads.

@@ -1,7 +1,6 @@
 //! The verbs, on a store that blocks, panics and syncs when it is told to.
 
 mod memory_store;
-mod responder;
 
 pub(crate) use memory_store::{ENDLESS, MemoryStore};
 

@@ -1,8 +1,9 @@
-//! Doubles of what a node gets from outside: a disk, a clock, a network. The unit tests of the
-//! library and the test binaries share them.
+//! Doubles of what a node gets from outside: a disk, a clock, a network; and the smallest node. The
+//! unit tests of the library and the test binaries share them.
 
 #![allow(dead_code, reason = "each of them needs a part")]
 
 pub(crate) mod clock;
 pub(crate) mod disk;
+pub(crate) mod lone_node;
 pub(crate) mod network;

@@ -10,12 +10,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use std::{fmt, io};
 use tokio::io::DuplexStream;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// The time of the runtime, which moves only when all wait if a test has paused it.
+/// The time of the runtime, which moves only when all wait if a test has paused it. Threads of
+/// others see it as well.
 #[derive(Debug)]
 pub(crate) struct RuntimeClock {
+    runtime: Handle,
     started: Instant,
     ahead: Duration,
 }
@@ -28,17 +31,18 @@ impl RuntimeClock {
 
     /// A clock that is this far ahead of one which was at that time when the test started.
     pub(crate) fn since(started: Instant, ahead: Duration) -> Arc<dyn Clock> {
-        Arc::new(Self { started, ahead })
+        Arc::new(Self { runtime: Handle::current(), started, ahead })
     }
 }
 
 impl Clock for RuntimeClock {
     fn now_micros(&self) -> i64 {
-        let since = self.started.elapsed() + self.ahead;
+        let since = self.monotonic() + self.ahead;
         1_600_000_000_000_000 + since.as_micros() as i64
     }
 
     fn monotonic(&self) -> Duration {
+        let _runtime = self.runtime.enter();
         self.started.elapsed()
     }
 }

@@ -1,11 +1,11 @@
 //! A node with its API; requests in few words, and answers as text.
 
 use crate::api::{Api, ApiOptions, Authenticator, reads, writes};
-use crate::coordinator::tests::{MemoryStore, Ring, start};
 use crate::kit::clock::ManualClock;
+use crate::kit::lone_node::LoneNode;
 use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
-use crate::ring::{Partitioner, Token, TokenMetadata};
+use crate::ring::{Partitioner, Token};
 use crate::wire::codec::{Decode, Reader};
 use crate::wire::service::{BatchMutateArgs, GetSliceArgs};
 use crate::wire::types::{
@@ -13,7 +13,6 @@ use crate::wire::types::{
     SlicePredicate, SliceRange, SuperColumn,
 };
 use crate::wire::{ApiVersion, Each, Encode, Failure, List, Map, Text};
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,20 +42,15 @@ impl Default for Node {
 impl Node {
     /// The API of the node, which holds no data yet.
     pub(super) fn api(self) -> Api {
-        self.api_and_store().0
+        self.api_and_node().0
     }
 
-    /// The same, with the store of the node.
-    pub(super) fn api_and_store(self) -> (Api, Arc<MemoryStore>) {
+    /// The same, with the node itself.
+    pub(super) fn api_and_node(self) -> (Api, LoneNode) {
         let schema = Arc::new(schema());
-        let local = IpAddr::from(Ipv4Addr::LOCALHOST);
-        let ring = Ring {
-            partitioner: self.partitioner,
-            members: TokenMetadata::single(self.token, local),
-            replication_factor: 1,
-            rpc_timeout: self.rpc_timeout,
-        };
-        let (coordinator, store) = start(&schema, ring);
+        let clock = Arc::new(ManualClock::at_micros(1_300_000_000_000_000));
+        let place = (self.partitioner, self.token);
+        let node = LoneNode::start(&schema, "Blog", place, self.rpc_timeout, &clock);
         let api = Api::new(ApiOptions {
             cluster_name: "Test Cluster".to_owned(),
             version: self.version,
@@ -64,10 +58,10 @@ impl Node {
             keyspaces: Vec::new(),
             config_text: "<Storage/>".to_owned(),
             authenticator: self.authenticator,
-            clock: Arc::new(ManualClock::at_micros(1_300_000_000_000_000)),
-            coordinator,
+            clock,
+            coordinator: Arc::clone(&node.coordinator),
         });
-        (api, store)
+        (api, node)
     }
 }
 

@@ -8,7 +8,6 @@ use crate::wire::service::{
 };
 use crate::wire::types::{ColumnOrSuperColumn, ColumnPath, KeyRange, KeySlice, SlicePredicate};
 use crate::wire::{ApiVersion, Failure, List, Map, Text};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// A node with two rows of super columns, one of them deleted in part.
@@ -281,13 +280,14 @@ async fn large_answers_need_no_second_permit_of_their_lane() {
     const ROWS: usize = 600;
     const NAMES: [&str; 7] = ["c0", "c1", "c2", "c3", "c4", "c5", "c6"];
     let node = Node { rpc_timeout: Duration::from_secs(5), ..Node::default() };
-    let (api, store) = node.api_and_store();
+    let (api, node) = node.api_and_node();
     let key = |number: usize| format!("k{number:04}");
     for number in 0..ROWS {
         let mutations = NAMES.iter().map(|name| set(name, 1)).collect();
         mutate(&api, &[(&key(number), "Bytes", mutations)]).await.unwrap();
     }
-    store.blocks.store(true, Ordering::SeqCst);
+    // From here on all of it is read by the thread.
+    node.flush();
     let args = MultigetSliceArgs {
         keyspace: "Blog".into(),
         keys: (0..ROWS).map(|number| key(number).into()).collect(),

@@ -1,13 +1,13 @@
 //! Reads of rows that differ, over replicas that answer in any order, or not at all.
 
 use super::*;
-use crate::coordinator::tests::MemoryStore;
 use crate::model::comparator::Comparator;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
 use crate::model::mutation::MutationBuilder;
 use crate::model::schema::{ColumnFamilyKind, FamilyId, Schema};
 use crate::replica::LocalStore;
+use crate::replica::tests::MemoryStore;
 use crate::ring::Partitioner;
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -33,8 +33,6 @@ pub(crate) struct MemoryStore {
     pub(crate) blocks: AtomicBool,
     /// Whether whatever may block panics.
     pub(crate) panics: AtomicBool,
-    /// Whether it takes no writes.
-    pub(crate) refuses: AtomicBool,
     /// Whether writes wait for [`MemoryStore::sync`].
     pub(crate) batches: AtomicBool,
     /// How often it was asked and allowed to block.
@@ -61,7 +59,6 @@ impl MemoryStore {
             rows: Mutex::default(),
             blocks: AtomicBool::new(false),
             panics: AtomicBool::new(false),
-            refuses: AtomicBool::new(false),
             batches: AtomicBool::new(false),
             blocked: AtomicUsize::new(0),
             running: AtomicUsize::new(0),
@@ -199,9 +196,6 @@ impl LocalStore for MemoryStore {
     fn apply(&self, mutations: &[RowMutation], may_block: bool) -> Result<Applied, WriteError> {
         if self.would_block(may_block) {
             return Err(WriteError::WouldBlock);
-        }
-        if self.refuses.load(Ordering::SeqCst) {
-            return Err(WriteError::Refused(Arc::new(std::io::Error::other("on purpose"))));
         }
         for mutation in mutations {
             for family in &mutation.families {

@@ -37,7 +37,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fastrand::Rng;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 
 pub(crate) use faults::{Fault, Operation};
@@ -58,6 +58,8 @@ pub(crate) enum Survival {
 #[derive(Clone)]
 pub(crate) struct SimFileSystem {
     disk: Arc<Mutex<Disk>>,
+    /// Told when a part of the disk stands still no more.
+    goes_on: Arc<Condvar>,
 }
 
 impl SimFileSystem {
@@ -67,7 +69,11 @@ impl SimFileSystem {
 
     /// An empty disk without limit of space. The seed decides what failing writes and syncs leave.
     pub(crate) fn new(seed: u64) -> Self {
-        Self { disk: Arc::new(Mutex::new(Disk::new(seed))) }
+        Self::of(Disk::new(seed))
+    }
+
+    fn of(disk: Disk) -> Self {
+        Self { disk: Arc::new(Mutex::new(disk)), goes_on: Arc::default() }
     }
 
     /// The machine loses power and comes back. The chance passed in decides how much survives, from
@@ -123,6 +129,18 @@ impl SimFileSystem {
         self.lock_disk().gate.forget_faults();
     }
 
+    /// From now on whoever works on a path that contains this text waits, with all that it holds,
+    /// until [`Self::go_on`]; with an operation only for that one.
+    pub(crate) fn stall(&self, operation: Option<Operation>, path_contains: &str) {
+        self.lock_disk().stalled = Some((operation, path_contains.to_owned()));
+    }
+
+    /// Nothing stands still any more.
+    pub(crate) fn go_on(&self) {
+        self.lock_disk().stalled = None;
+        self.goes_on.notify_all();
+    }
+
     /// Limits the sum of the sizes of all files to so many bytes; `None` lifts the limit.
     pub(crate) fn set_capacity(&self, bytes: Option<u64>) {
         self.lock_disk().capacity = bytes;
@@ -144,12 +162,21 @@ impl SimFileSystem {
     pub(crate) fn fork(&self) -> Self {
         let mut disk = self.lock_disk().clone();
         disk.end_process();
-        Self { disk: Arc::new(Mutex::new(disk)) }
+        Self::of(disk)
     }
 
     /// A test thread that panicked while it held the lock is a test that has failed already.
     fn lock_disk(&self) -> MutexGuard<'_, Disk> {
         self.disk.lock()
+    }
+
+    /// The disk, for work on a path; waits while that stands still.
+    fn lock_for(&self, operation: Operation, path: &Path) -> MutexGuard<'_, Disk> {
+        let mut disk = self.lock_disk();
+        while disk.stands_still(operation, path) {
+            self.goes_on.wait(&mut disk);
+        }
+        disk
     }
 
     fn handle(&self, disk: &mut Disk, node: NodeId, path: &Path) -> Arc<dyn File> {
@@ -167,21 +194,21 @@ impl fmt::Debug for SimFileSystem {
 
 impl FileSystem for SimFileSystem {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        let mut disk = self.lock_disk();
+        let mut disk = self.lock_for(Operation::Create, path);
         disk.gate.pass(Operation::Create, path)?;
         let node = disk.create(path)?;
         Ok(self.handle(&mut disk, node, path))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        let mut disk = self.lock_disk();
+        let mut disk = self.lock_for(Operation::Open, path);
         disk.gate.pass(Operation::Open, path)?;
         let node = disk.find_file(path)?;
         Ok(self.handle(&mut disk, node, path))
     }
 
     fn try_exists(&self, path: &Path) -> io::Result<bool> {
-        let mut disk = self.lock_disk();
+        let mut disk = self.lock_for(Operation::Exists, path);
         disk.gate.pass(Operation::Exists, path)?;
         match disk.find(path) {
             Ok(_) => Ok(true),
@@ -191,43 +218,43 @@ impl FileSystem for SimFileSystem {
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
-        let mut disk = self.lock_disk();
+        let mut disk = self.lock_for(Operation::List, path);
         disk.gate.pass(Operation::List, path)?;
         disk.list(path)
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        let mut disk = self.lock_disk();
+        let mut disk = self.lock_for(Operation::CreateDir, path);
         disk.gate.pass(Operation::CreateDir, path)?;
         disk.create_dir_all(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut disk = self.lock_disk();
+        let mut disk = self.lock_for(Operation::Rename, to);
         disk.gate.pass(Operation::Rename, to)?;
         disk.rename(from, to)
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut disk = self.lock_disk();
+        let mut disk = self.lock_for(Operation::HardLink, to);
         disk.gate.pass(Operation::HardLink, to)?;
         disk.hard_link(from, to)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        let mut disk = self.lock_disk();
+        let mut disk = self.lock_for(Operation::Remove, path);
         disk.gate.pass(Operation::Remove, path)?;
         disk.remove_file(path)
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        let mut disk = self.lock_disk();
+        let mut disk = self.lock_for(Operation::RemoveDir, path);
         disk.gate.pass(Operation::RemoveDir, path)?;
         disk.remove_dir(path)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        let mut disk = self.lock_disk();
+        let mut disk = self.lock_for(Operation::SyncDir, path);
         let passed = disk.gate.pass(Operation::SyncDir, path);
         disk.sync_dir(path, passed)
     }
@@ -242,7 +269,7 @@ impl FileSystem for SimFileSystem {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
-        let mut disk = self.lock_disk();
+        let mut disk = self.lock_for(Operation::Lock, path);
         disk.gate.pass(Operation::Lock, path)?;
         let node = match disk.find_file(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => disk.create(path)?,
@@ -269,7 +296,7 @@ struct SimFile {
 impl SimFile {
     /// The disk, and whether the operation may be done.
     fn begin(&self, operation: Operation) -> (MutexGuard<'_, Disk>, Result<(), faults::Refusal>) {
-        let mut disk = self.fs.lock_disk();
+        let mut disk = self.fs.lock_for(operation, &self.path);
         let passed = if disk.process == self.process {
             disk.gate.pass(operation, &self.path)
         } else {

@@ -9,7 +9,7 @@ use std::path::{Component, Path};
 use fastrand::Rng;
 use rustix::io::Errno;
 
-use super::faults::{Gate, Refusal};
+use super::faults::{Gate, Operation, Refusal};
 use super::{SimFileSystem, Survival};
 
 /// Files and directories go by number, so that a rename does not touch what is renamed.
@@ -29,6 +29,8 @@ pub(super) struct Disk {
     pub(super) gate: Gate,
     /// Most bytes that all files together may have.
     pub(super) capacity: Option<u64>,
+    /// This operation, or all, are not done on paths that contain this text.
+    pub(super) stalled: Option<(Option<Operation>, String)>,
     /// The process that may use handles. Each crash starts another.
     pub(super) process: u64,
     /// Files that the process has locked.
@@ -218,6 +220,7 @@ impl Disk {
         Self {
             gate: Gate::default(),
             capacity: None,
+            stalled: None,
             process: 0,
             locked: BTreeSet::new(),
             files: BTreeMap::new(),
@@ -226,6 +229,12 @@ impl Disk {
             next_node: ROOT + 1,
             rng: Rng::with_seed(seed),
         }
+    }
+
+    pub(super) fn stands_still(&self, operation: Operation, path: &Path) -> bool {
+        self.stalled.as_ref().is_some_and(|(only, text)| {
+            only.is_none_or(|only| only == operation) && path.to_string_lossy().contains(text)
+        })
     }
 
     pub(super) fn find(&self, path: &Path) -> io::Result<NodeId> {
