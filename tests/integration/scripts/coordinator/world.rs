@@ -345,7 +345,8 @@ impl World {
             } else {
                 SyncPolicy::Periodic { every: NEVER }
             },
-            segment_bytes: 1 << 16,
+            // The next segment would have to be synced where syncs stand still.
+            segment_bytes: if self.setup.is_batch { 8 << 20 } else { 1 << 16 },
             memtable_budget_bytes: if is_small { SMALL_MEMORY as u64 } else { 1 << 30 },
             // What was flushed is read from the disk.
             block_cache_bytes: 0,
