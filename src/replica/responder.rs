@@ -309,7 +309,7 @@ struct Asked {
 
 /// What may be read for an answer that is sent, in bytes.
 fn room(messenger: &Messenger) -> usize {
-    messenger.max_body_bytes().saturating_mul(ROOM_FACTOR)
+    messenger.max_body_bytes().saturating_mul(ROOM_FACTOR + REPLY_COPIES)
 }
 
 /// What the cells of a version take in a message at least.
