@@ -476,9 +476,9 @@ fn what_cannot_be_done_is_refused() {
 fn a_second_change_is_refused() {
     let cluster = Cluster::start(3, replicated(2).with("StreamThroughputInMBPerSecond", "1"));
     let mut client = cluster.client(0).at(Level::All);
-    // So much that it takes far longer than to be refused a few times.
+    // So much that it takes far longer than to be refused a few times, also on a busy machine.
     for row in 0..4000 {
-        client.insert(&format!("row {row}"), NAME, &[b'x'; 4 << 10], 1).unwrap();
+        client.insert(&format!("row {row}"), NAME, &[b'x'; 12 << 10], 1).unwrap();
     }
     cluster.nodetool(2, &["decommission", "--no-wait"]);
     let leaving = cluster.nodes[2].address.to_string();
