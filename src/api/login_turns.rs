@@ -47,7 +47,7 @@ pub(super) struct Turn {
 
 impl LoginTurns {
     /// Waits for the turn of an address, without a thread; `None` if that takes too long, at once
-    /// if so many wait already behind a login that failed.
+    /// if [`MOST_WAITING`] wait already behind a login that failed.
     pub(super) async fn wait(&self, address: IpAddr) -> Option<Turn> {
         let host = {
             let mut hosts = self.hosts.lock();

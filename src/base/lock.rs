@@ -87,8 +87,8 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// A lock of rank `R` for many readers or one writer. A thread reads it once at a time: a writer
-/// that waits in between would stop it for ever.
+/// A lock of rank `R` for many readers or one writer. A thread must not read it twice at a time: it
+/// deadlocks if a writer waits in between.
 pub struct RwLock<R, T> {
     order: Order<R>,
     value: parking_lot::RwLock<T>,

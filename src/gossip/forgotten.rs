@@ -11,13 +11,14 @@ use std::time::Duration;
 /// cut off, which then comes back with old news.
 const MEMORY: Duration = Duration::from_secs(3 * 24 * 3600);
 
-/// Forgotten endpoints. Of one that was removed nothing is heard for [`RING_DELAY`], while all
-/// nodes forget. An original takes it back after that from whoever has not forgotten; here it needs
-/// news of its own, newer than what was forgotten. Who turns out to know less of one than was
-/// forgotten is told: a part of the cluster may have missed that it left.
+/// Forgotten endpoints. News of one that was removed are ignored for [`RING_DELAY`], while all
+/// nodes forget it. After that a node of 0.6 takes it back from any other that has not forgotten
+/// it; here it needs news of its own, newer than what was forgotten. A peer that knows less than
+/// was forgotten is told: a part of the cluster may have missed that the endpoint left.
 ///
-/// One that was only silent comes back with its next news, by whomever: it may have been this node
-/// that was cut off, and a coordinator that does not hear who joins writes past it.
+/// An endpoint that was only silent comes back with its next news, from any peer: perhaps it was
+/// this node that was cut off, and a coordinator that does not know of a joining node writes past
+/// it.
 #[derive(Debug, Default)]
 pub(super) struct Forgotten {
     endpoints: BTreeMap<IpAddr, Entry>,

@@ -7,3 +7,4 @@ pub(crate) mod clock;
 pub(crate) mod disk;
 pub(crate) mod lone_node;
 pub(crate) mod network;
+pub(crate) mod storage;

@@ -136,7 +136,7 @@ ranks! {
     BlockReader: "block reader", "the last block and the read-ahead of one reader", "reading ahead";
     ReadyBuffers: "ready buffers", "buffers for blocks", "adding or taking one";
 
-    // Small state with its own lock, whoever uses it.
+    // Small state, each with its own lock.
     Throttle: "throttle", "bytes ahead of the rate", "an addition";
     RecentStatistics: "recent statistics", "counters of some time ago",
         "adding or copying a set";

@@ -107,7 +107,7 @@ impl Rig {
         rig
     }
 
-    /// The target gets so many mutations from now on, and nothing after them.
+    /// Delivers this many mutations to the target from now on, and loses what follows.
     fn takes(&self, mut count: usize) {
         self.network.rule(move |_| {
             let delivery = if count > 0 { Delivery::Once } else { Delivery::Never };

@@ -2,19 +2,16 @@
 
 use super::*;
 use crate::base::budget::Budget;
-use crate::base::events::Events;
 use crate::kit::clock::ManualClock;
 use crate::kit::disk::SimFileSystem;
-use crate::model::comparator::Comparator;
+use crate::kit::storage::open_system;
 use crate::model::mutation::MutationBuilder;
-use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
+use crate::model::schema::Schema;
 use crate::net::Channel;
 use crate::net::Inbound;
 use crate::net::messenger::{Replies, Request};
 use crate::replica::{HINT_SEGMENT_BYTES, HintOptions, ReplicaOptions};
 use crate::ring::Partitioner;
-use crate::storage::engine::Components;
-use crate::storage::options::{FamilyOptions, Options};
 use crate::storage::saved_ring::SavedRing;
 use std::sync::{Mutex, Weak, mpsc};
 use std::thread::ThreadId;
@@ -63,24 +60,6 @@ fn address(last: u8) -> IpAddr {
     [10, 0, 0, last].into()
 }
 
-fn open_storage(fs: &SimFileSystem) -> Arc<Storage> {
-    let components = Components {
-        fs: Arc::new(fs.clone()),
-        clock: Arc::new(ManualClock::default()),
-        events: Events::ignored(),
-    };
-    let family = ColumnFamilySchema {
-        keyspace: system::KEYSPACE.into(),
-        name: system::LOCATION_INFO.into(),
-        kind: ColumnFamilyKind::Standard { columns: Comparator::Bytes },
-        comment: None,
-    };
-    let (options, schema) = (Options::new("/data", "/log"), Arc::new(Schema::new([family.into()])));
-    let family = |_| FamilyOptions::default();
-    let storage = Storage::open(components, options, Partitioner::Random, schema, family);
-    Arc::new(storage.unwrap())
-}
-
 fn open_hints(schema: Arc<Schema>) -> Arc<HintStore> {
     let options = HintOptions {
         directory: "/hints".into(),
@@ -105,7 +84,8 @@ fn setup(
     wire: &Arc<Wire>,
     runs_inline: bool,
 ) -> (MemberOptions, Arc<Watch>) {
-    let (storage, clock) = (open_storage(fs), Arc::new(Watch::default()));
+    let (storage, clock) =
+        (open_system(fs, Arc::new(ManualClock::default())), Arc::new(Watch::default()));
     let hints = open_hints(Arc::clone(storage.schema()));
     let replica = ReplicaOptions {
         concurrent_reads: 1,

@@ -170,7 +170,7 @@ impl Queue {
 
     /// Moves what is pending into `buffer`.
     fn take(&mut self, buffer: &mut Vec<u8>) -> Chunk {
-        // What follows a gap would be lost at replay.
+        // Replay would lose what follows a gap.
         assert!(buffer.is_empty(), "a write to the commit log was broken off by a panic");
         let start = self.start;
         self.start = self.end();

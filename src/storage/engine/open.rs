@@ -11,6 +11,7 @@ use super::super::error::{FileContext, FileError, ReadError};
 use super::super::files;
 use super::super::foreign::{self, ForeignError};
 use super::super::log_mark::{LogMark, LostLog};
+use super::super::memtable::Memtable;
 use super::super::node_id::NodeId;
 use super::super::options::{FamilyOptions, Options};
 use super::super::store::{Environment, OpenError, Store};
@@ -34,8 +35,8 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -198,8 +199,7 @@ impl Storage {
         let log = open_log(&fs, &clock, &options, &stores, &mut replayed)?;
         mark_log(&*fs, &options, &stores, &log)?;
         let has_replayed = !replayed.segments.is_empty();
-        let memtables = |store: &Arc<Store>| store.view().memtables().map(Arc::downgrade).collect();
-        let replayed_into = stores.iter().map(memtables).collect();
+        let replayed_into = stores.iter().map(filled_memtables).collect();
         let shared = Arc::new(Shared {
             schema,
             stores,
@@ -273,6 +273,12 @@ impl Storage {
         }
         Ok(())
     }
+}
+
+/// Memtables into which the replay may have put something.
+fn filled_memtables(store: &Arc<Store>) -> Vec<Weak<Memtable>> {
+    let view = store.view();
+    view.memtables().filter(|it| !it.is_empty()).map(Arc::downgrade).collect()
 }
 
 /// What the stores of a storage core share.

@@ -151,7 +151,7 @@ impl Shared {
         for store in stores {
             let mut family = store.capture();
             // Also of a family that nobody has written to for long: nothing of it is missing.
-            family.manifest.flushed = family.manifest.flushed.max(position);
+            family.manifest.flushed = family.manifest.flushed.max(log_end);
             captured.entry(store.schema().keyspace.clone()).or_default().push(family);
         }
         drop(locks);

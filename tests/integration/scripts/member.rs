@@ -9,13 +9,10 @@ use super::gossip::said::{Said, state_name};
 use super::gossip::world::{ip, node_of, token};
 use crate::kit::disk::SimFileSystem;
 use crate::kit::network::{Arrivals, Delivery, Network, RuntimeClock};
+use crate::kit::storage::open_system;
 use alexandra::base::budget::Budget;
-use alexandra::base::clock::Clock;
-use alexandra::base::events::Events;
 use alexandra::coordinator::ReadOptions;
 use alexandra::gossip::{Digest, EndpointState, GossipMessage, MessageKind, NodePlace};
-use alexandra::model::comparator::Comparator;
-use alexandra::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
 use alexandra::net::message::{Header, Message};
 use alexandra::net::{Inbound, Verb, extensions};
 use alexandra::node::{Member, MemberOptions, Receiver};
@@ -23,8 +20,6 @@ use alexandra::repair::{Host, Place};
 use alexandra::replica::{Replica, ReplicaOptions};
 use alexandra::ring::Partitioner;
 use alexandra::storage::Storage;
-use alexandra::storage::engine::Components;
-use alexandra::storage::options::{FamilyOptions, Options};
 use alexandra::storage::saved_ring::SavedRing;
 use alexandra::storage::system;
 use std::collections::BTreeMap;
@@ -229,7 +224,7 @@ impl Script {
         let context = self.runtime.enter();
         let clock = RuntimeClock::since(self.started, ahead);
         let fs = self.disks.entry(node).or_insert_with(|| SimFileSystem::new(u64::from(node)));
-        let storage = open_storage(fs, &clock);
+        let storage = open_system(fs, Arc::clone(&clock));
         let identity = system::establish_identity(&storage, CLUSTER, clock.now_secs(), false)?;
         let replica = ReplicaOptions {
             concurrent_reads: 1,
@@ -442,22 +437,4 @@ async fn receive(receiver: Arc<Receiver>, mut arrivals: Arrivals<Arc<[u8]>>) {
     while let Some(message) = arrivals.recv().await {
         receiver.receive(&message);
     }
-}
-
-fn open_storage(fs: &SimFileSystem, clock: &Arc<dyn Clock>) -> Arc<Storage> {
-    let components = Components {
-        fs: Arc::new(fs.clone()),
-        clock: Arc::clone(clock),
-        events: Events::ignored(),
-    };
-    let family = ColumnFamilySchema {
-        keyspace: system::KEYSPACE.into(),
-        name: system::LOCATION_INFO.into(),
-        kind: ColumnFamilyKind::Standard { columns: Comparator::Bytes },
-        comment: None,
-    };
-    let (options, schema) = (Options::new("/data", "/log"), Arc::new(Schema::new([family.into()])));
-    let family = |_| FamilyOptions::default();
-    let storage = Storage::open(components, options, Partitioner::Random, schema, family);
-    Arc::new(storage.unwrap())
 }

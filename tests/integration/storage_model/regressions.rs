@@ -1,7 +1,7 @@
 //! What the other tests have found, each in the fewest steps that show it.
 
 use crate::kit::disk::{Fault, Operation, Survival};
-use crate::storage_model::rig::{BATCH, PERIODIC, Rig, Setup, insertion, wait_until};
+use crate::storage_model::rig::{BATCH, LOG, PERIODIC, Rig, Setup, insertion, wait_until};
 use alexandra::base::fs::FileSystem;
 use alexandra::model::schema::FamilyId;
 use alexandra::model::slice::Slice;
@@ -188,5 +188,24 @@ fn a_reader_is_never_the_one_who_removes_a_file() {
     wait_until("the files are removed", || {
         store.remove_replaced();
         !paths.iter().any(|path| rig.disk.exists(path))
+    });
+}
+
+#[test]
+fn a_family_that_was_empty_at_the_start_keeps_no_segment_of_earlier_runs() {
+    let mut rig = rig(Setup::default());
+    rig.insert(FLUSHED, "ada", ("email", 5), b"ada@example.com");
+    let entries = rig.disk.list(LOG.as_ref()).unwrap().into_iter();
+    let earlier: Vec<_> =
+        entries.map(|entry| entry.name).filter(|name| name.contains(".alog")).collect();
+    rig.kill();
+    // What was replayed is flushed only after the next insertion.
+    rig.disk.stall(Some(Operation::Create), ".sst");
+    rig.open().unwrap();
+    rig.insert(PINNING, "ada", (NUMBER, 5), b"1");
+    rig.disk.go_on();
+    wait_until("the segments of the first run are gone", || {
+        let entries = rig.disk.list(LOG.as_ref()).unwrap();
+        !entries.iter().any(|entry| earlier.contains(&entry.name))
     });
 }

@@ -172,12 +172,11 @@ impl World {
         Ok(String::new())
     }
 
-    /// Whether the segments of this list are gone from the log. A segment stays as long as a
-    /// memtable that was there at the start holds something, be it what the server notes itself.
+    /// Whether the segments of this list are gone from the log. Notes that the server has written
+    /// meanwhile are flushed, so that they keep no segment that a script looks at.
     fn has_forgotten(&self, segments: &[String]) -> bool {
-        let storage = self.rig.storage();
         if let Ok(own) = self.family(system::LOCATION_INFO) {
-            drop(storage.flush(own));
+            drop(self.rig.storage().flush(own));
         }
         let log = self.options.commit_log_directory.to_string_lossy();
         let names = self.names(&log).unwrap_or_default();
