@@ -225,8 +225,8 @@ impl AdminContext {
         let running = storage.compactions().into_iter().map(|progress| Compaction {
             id: progress.id,
             kind: progress.kind.to_string(),
-            keyspace: progress.family.keyspace.to_string(),
-            column_family: progress.family.name.to_string(),
+            keyspace: progress.family.keyspace.clone(),
+            column_family: progress.family.name.clone(),
             inputs: progress.inputs.iter().map(|path| path.display().to_string()).collect(),
             bytes_total: progress.bytes_total,
             bytes_read: progress.bytes_read,

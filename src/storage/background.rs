@@ -6,11 +6,47 @@
 //! that is written to. Nor does a large one take more than one thread: what comes for it while it
 //! is written waits until that is done.
 
-use crate::base::events::FlushCause;
 use crate::base::lock::{Condvar, Mutex, MutexGuard, rank};
 use crate::model::schema::FamilyId;
 use std::collections::VecDeque;
+use std::fmt;
 use std::time::Duration;
+
+/// Reason for the flush of a memtable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlushCause {
+    /// `MemtableThroughputInMB` is reached.
+    Throughput,
+    /// `MemtableOperationsInMillions` is reached.
+    Operations,
+    /// `MemtableFlushAfterMinutes` have passed.
+    Age,
+    /// All memtables and caches together outgrew `MemoryBudgetInMB`.
+    Memory,
+    /// It pins the oldest commit log segment, and the log is at its bound.
+    CommitLogSize,
+    /// The operator asked, or a snapshot, drain or repair did on the operator's behalf.
+    Request,
+    /// The commit log has been replayed.
+    Replay,
+    /// The node stops.
+    Shutdown,
+}
+
+impl fmt::Display for FlushCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Throughput => "has reached its threshold of bytes",
+            Self::Operations => "has reached its threshold of operations",
+            Self::Age => "has reached its threshold of age",
+            Self::Memory => "is flushed to free memory",
+            Self::CommitLogSize => "is flushed to free commit log segments",
+            Self::Request => "is flushed on request",
+            Self::Replay => "is flushed after the commit log replay",
+            Self::Shutdown => "is flushed before shutdown",
+        })
+    }
+}
 
 /// What the flush thread is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

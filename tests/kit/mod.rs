@@ -5,6 +5,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod disk;
+pub(crate) mod events;
 pub(crate) mod lone_node;
 pub(crate) mod network;
 pub(crate) mod storage;

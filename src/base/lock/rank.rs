@@ -158,7 +158,6 @@ ranks! {
     Random: "random numbers", "a seeded generator", "drawing a number";
     Wakers: "wakers", "futures of one task to poll", "an addition";
     LogLimits: "log limits", "the last line about each subject", "a lookup or update";
-    Events: "events", "recorded events, in tests", "an addition";
 }
 
 #[cfg(test)]

@@ -32,6 +32,7 @@ pub use blocks::BlockCache;
 pub use budget::ByteBudget;
 pub use keys::KeyCache;
 pub use rows::RowCache;
+pub use saved::CacheKind;
 
 use std::sync::Arc;
 

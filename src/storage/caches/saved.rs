@@ -15,14 +15,32 @@
 //!
 //! A file says only what may be worth reading. What is wrong in it costs no more than warmth.
 
-use crate::base::events::CacheKind;
 use crate::base::fs::{File, FileSystem};
 use crate::model::key::RowKey;
 use crate::storage::error::{Corrupt, FileContext, FileError, ReadError};
 use crate::storage::files;
+use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
+
+/// One of the caches of a column family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheKind {
+    /// Places of rows.
+    Keys,
+    /// Whole rows.
+    Rows,
+}
+
+impl fmt::Display for CacheKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Keys => "key",
+            Self::Rows => "row",
+        })
+    }
+}
 
 const STREAM_HEADER: [u8; 4] = [0xac, 0xed, 0, 5];
 const SHORT_BLOCK: u8 = 0x77;

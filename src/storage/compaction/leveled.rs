@@ -9,9 +9,9 @@
 //! row. So files may be put in by hand, and the strategy may be changed back and forth.
 
 use super::pressure::Backlog;
+use super::progress::CompactionKind;
 use super::strategy::{Described, Pick, due_buckets};
 use super::thresholds::Thresholds;
-use crate::base::events::CompactionKind;
 
 /// How many times as much a level holds as the one above it.
 const GROWTH: u64 = 10;

@@ -1,11 +1,11 @@
 //! Merges SSTables, row by row and cell by cell, in memory that does not grow with them.
 
-use super::progress::{Board, CompactionProgress, CompactionTotals, Running, Task};
+use super::lines::{self, Ended, Paths};
+use super::progress::{Board, CompactionKind, CompactionProgress, CompactionTotals, Running, Task};
 use super::purge::Purge;
 use super::strategy::Plan;
 use super::throttle::Throttle;
 use crate::base::clock::Clock;
-use crate::base::events::{CompactionEvent, CompactionKind};
 use crate::base::lock::{Mutex, rank};
 use crate::model::slice::CellRange;
 use crate::ring::{DecoratedKey, RowRange};
@@ -15,6 +15,7 @@ use crate::storage::row::{RowReader, RowSources};
 use crate::storage::rows::{MergedRows, RowStream};
 use crate::storage::sstable::{Access, Blocks, SsTable, SsTableWriter, filter};
 use crate::storage::store::{Claim, MergeNotes, NewTable, OutputShape, Outputs, Store, View};
+use log::Level;
 use std::ops::{Bound, RangeBounds};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -147,9 +148,8 @@ impl Compactor {
         let environment = store.environment();
         let begun = environment.clock.monotonic();
         let running = self.admit(claim, kind, begun)?;
-        let (family, bytes_in) = (store.event_family(), claim.bytes());
-        let inputs: Vec<PathBuf> = claim.tables().iter().map(|t| t.path().to_owned()).collect();
-        environment.events.emit(CompactionEvent::Begin { family: family.clone(), kind, inputs });
+        let bytes_in = claim.bytes();
+        lines::begins(store, kind, claim.tables());
         // What SnapshotBeforeCompaction asks for is to be done here: nothing is merged yet.
         let merge = Merge { store, inputs: claim.tables(), keep };
         let shape = OutputShape::of_merged(plan.level, plan.split_bytes, claim.tables());
@@ -164,15 +164,8 @@ impl Compactor {
         let path =
             |new: &NewTable| files::sstable(&new.folder, &store.schema().name, new.generation);
         self.board.completed(bytes_in, bytes_out);
-        environment.events.emit(CompactionEvent::End {
-            family,
-            kind,
-            outputs: new.iter().map(path).collect(),
-            bytes_in,
-            bytes_out,
-            keys: rows,
-            took: environment.clock.monotonic().saturating_sub(begun),
-        });
+        let outputs = new.iter().map(path).collect();
+        lines::ended(store, &Ended { outputs, bytes_in, bytes_out, rows, began_at: begun });
         Ok(new)
     }
 
@@ -187,7 +180,7 @@ impl Compactor {
         self.fit(claim)?;
         Ok(self.board.begin(CompactionProgress {
             id: 0,
-            family: claim.store().event_family(),
+            family: Arc::clone(claim.store().schema()),
             kind,
             inputs: claim.tables().iter().map(|table| table.path().to_owned()).collect(),
             bytes_total: claim.bytes(),
@@ -214,8 +207,12 @@ impl Compactor {
             left_out.extend(claim.release_largest().map(|table| table.path().to_owned()));
         }
         if !left_out.is_empty() {
-            let family = store.event_family();
-            store.environment().events.emit(CompactionEvent::LeftOut { family, left_out });
+            let (family, left_out) = (store.schema(), Paths(left_out.iter().map(PathBuf::as_path)));
+            let line = format_args!(
+                "insufficient space to compact all requested files of {family}: left out are \
+                 {left_out}"
+            );
+            store.environment().events.tell(Level::Warn, lines::TARGET, line);
         }
         Ok(())
     }
@@ -313,9 +310,9 @@ impl Merge<'_> {
         }
         writer.end_row()?;
         if row_bytes > self.store.options().row_warning_bytes {
-            let (family, key) = (self.store.event_family(), key.key().to_string());
-            let large = CompactionEvent::LargeRow { family, key, bytes: row_bytes };
-            self.store.environment().events.emit(large);
+            let (name, key) = (&self.store.schema().name, key.key());
+            let line = format_args!("Large row {key} in {name} {row_bytes} bytes");
+            self.store.environment().events.tell(Level::Warn, lines::TARGET, line);
         }
         Ok(purge.latest_dropped())
     }
@@ -398,11 +395,9 @@ impl<'a> Pace<'a> {
             return;
         }
         (self.told_at, self.told_percent) = (now, percent);
-        environment.events.emit(CompactionEvent::Progress {
-            family: self.store.event_family(),
-            kind: self.kind,
-            bytes_read: self.seen,
-            bytes_total: self.bytes_total,
-        });
+        let (family, kind) = (self.store.schema(), self.kind);
+        let (read, total) = (self.seen, self.bytes_total);
+        let line = format_args!("Compacting {family} ({kind}): {read}/{total} bytes, {percent}%");
+        environment.events.tell(Level::Info, lines::TARGET, line);
     }
 }

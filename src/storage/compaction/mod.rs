@@ -7,7 +7,7 @@
 //!   fate        whether an SSTable has rows that stay, and rows that do not
 //!   purge       decides what of a row is dropped
 //!   throttle    shared by all compactions of the node
-//!   progress    what is running
+//!   progress    what is running; `lines` tell the operator
 //!   thresholds  how many SSTables are merged
 //!   validate    gives what would be written to who compares it
 //! ```
@@ -17,6 +17,7 @@
 
 mod fate;
 mod leveled;
+pub(in crate::storage) mod lines;
 mod merge;
 mod pressure;
 mod progress;
@@ -29,7 +30,7 @@ mod validate;
 pub use fate::Fate;
 pub use merge::{CompactionError, Compactor};
 pub use pressure::{Backlog, Pressure};
-pub use progress::{CompactionProgress, CompactionTotals};
+pub use progress::{CompactionKind, CompactionProgress, CompactionTotals};
 pub use strategy::{Candidate, Circumstances, Plan, backlog, next_minor};
 pub use thresholds::{AtomicThresholds, ThresholdError, Thresholds};
 pub(in crate::storage) use validate::Reading;

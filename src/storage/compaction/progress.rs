@@ -1,19 +1,47 @@
 //! Which compactions are running and how far they are; what all of them did since the start.
 
-use crate::base::events::{CompactionKind, Family};
 use crate::base::lock::{Mutex, MutexGuard, rank};
+use crate::model::schema::ColumnFamilySchema;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+/// Purpose of a compaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompactionKind {
+    /// Merges some SSTables of similar size.
+    Minor,
+    /// Merges all SSTables of the column family.
+    Major,
+    /// Drops rows that this node no longer owns.
+    Cleanup,
+    /// Drops deletions that have outlived their grace period.
+    Tombstones,
+    /// Merges all SSTables without writing anything, to compare them with other replicas.
+    Validation,
+}
+
+impl fmt::Display for CompactionKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Minor => "minor",
+            Self::Major => "major",
+            Self::Cleanup => "cleanup",
+            Self::Tombstones => "tombstone",
+            Self::Validation => "validation",
+        })
+    }
+}
+
 /// A compaction that is running.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct CompactionProgress {
     /// Its number since the start of the node.
     pub id: u64,
     /// The column family.
-    pub family: Family,
+    pub family: Arc<ColumnFamilySchema>,
     /// What for.
     pub kind: CompactionKind,
     /// The data files that are merged.

@@ -11,8 +11,8 @@
 
 use super::leveled;
 use super::pressure::Backlog;
+use super::progress::CompactionKind;
 use super::thresholds::Thresholds;
-use crate::base::events::CompactionKind;
 use crate::ring::DecoratedKey;
 use crate::storage::options::{CompactionStrategy, FamilyOptions};
 use crate::storage::sstable::{Properties, SsTable};

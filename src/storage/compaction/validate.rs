@@ -1,10 +1,10 @@
 //! What all SSTables of a column family say together, row by row, without writing anything: what
 //! replicas compare.
 
+use super::lines::{self, Ended};
 use super::merge::{CompactionError, Compactor, Pace, mark_damaged};
-use super::progress::CompactionProgress;
+use super::progress::{CompactionKind, CompactionProgress};
 use super::purge::Purge;
-use crate::base::events::{CompactionEvent, CompactionKind};
 use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
 use crate::model::slice::CellRange;
@@ -161,20 +161,18 @@ impl Compactor {
         let Reading { store, tables, ranges, stop } = *reading;
         let (environment, kind) = (store.environment(), CompactionKind::Validation);
         let started = environment.clock.monotonic();
-        let inputs: Vec<_> = tables.iter().map(|table| table.path().to_owned()).collect();
-        let family = store.event_family();
         let running = self.board.begin(CompactionProgress {
             id: 0,
-            family: family.clone(),
+            family: Arc::clone(store.schema()),
             kind,
-            inputs: inputs.clone(),
+            inputs: tables.iter().map(|table| table.path().to_owned()).collect(),
             bytes_total: tables.iter().map(|table| table.size()).sum(),
             bytes_read: 0,
             bytes_written: 0,
             rows: 0,
             started,
         });
-        environment.events.emit(CompactionEvent::Begin { family: family.clone(), kind, inputs });
+        lines::begins(store, kind, tables);
         let mut pace = Pace::new(self, &running, tables, (store, kind), stop);
         let mut done = Validated::default();
         for range in ranges {
@@ -195,15 +193,9 @@ impl Compactor {
         }
         pace.settle();
         done.bytes = running.read.load(Ordering::Relaxed);
-        environment.events.emit(CompactionEvent::End {
-            family,
-            kind,
-            outputs: Vec::new(),
-            bytes_in: done.bytes,
-            bytes_out: 0,
-            keys: done.rows,
-            took: environment.clock.monotonic().saturating_sub(started),
-        });
+        let Validated { bytes: bytes_in, rows, .. } = done;
+        let ended = Ended { outputs: Vec::new(), bytes_in, bytes_out: 0, rows, began_at: started };
+        lines::ended(store, &ended);
         Ok(done)
     }
 }

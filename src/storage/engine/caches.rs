@@ -5,21 +5,24 @@
 //! they stand on disk, until everything is read, the cache is full, or the node stops.
 
 use super::super::background::{Next, WorkQueue};
-use super::super::caches::{ByteBudget, saved};
+use super::super::caches::{ByteBudget, CacheKind, saved};
 use super::super::directory;
 use super::super::error::FileContext;
 use super::super::store::Store;
 use super::{Shared, Storage};
-use crate::base::events::{CacheEvent, CacheKind};
 use crate::base::lock::{Mutex, rank};
 use crate::model::key::RowKey;
+use crate::model::schema::ColumnFamilySchema;
 use crate::ring::DecoratedKey;
+use log::Level;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How often the thread looks whether a cache is to be saved.
 const TICK: Duration = Duration::from_secs(1);
+
+const TARGET: &str = "alexandra::cache";
 
 const KINDS: [CacheKind; 2] = [CacheKind::Keys, CacheKind::Rows];
 
@@ -62,7 +65,7 @@ struct Due {
 
 impl Storage {
     /// Saves the keys of all key and row caches, whether they are saved from time to time or not.
-    /// Failures are told as events.
+    /// Failures are told to the operator.
     pub fn save_caches(&self) {
         self.shared.save_caches(|_| true);
     }
@@ -120,14 +123,19 @@ impl Shared {
         let written = directory::create(fs, folder)
             .context("create", folder)
             .and_then(|()| saved::write(fs, &path, keys));
-        let (family, cache) = (store.event_family(), kind);
-        self.environment.events.emit(match written {
+        let (events, family) = (&self.environment.events, store.schema());
+        match written {
             Ok(keys) => {
-                let took = clock.monotonic().saturating_sub(begun);
-                CacheEvent::Saved { family, cache, keys, took }
+                let took = clock.monotonic().saturating_sub(begun).as_millis();
+                let line =
+                    format_args!("saved {keys} keys of the {kind} cache of {family} in {took} ms");
+                events.tell(Level::Debug, TARGET, line);
             }
-            Err(error) => CacheEvent::NotSaved { family, cache, reason: error.to_string() },
-        });
+            Err(error) => {
+                let line = format_args!("the {kind} cache of {family} is not saved: {error}");
+                events.tell(Level::Warn, TARGET, line);
+            }
+        }
     }
 
     fn fill_caches(&self) {
@@ -143,11 +151,11 @@ impl Shared {
         let Some(path) = self.saved_cache(store, kind).filter(|path| fs.exists(path)) else {
             return true;
         };
-        let (family, cache) = (store.event_family(), kind);
+        let (events, family) = (&self.environment.events, store.schema());
         let (keys, result) = saved::read(fs, &path, capacity);
         if let Err(error) = result {
-            let (family, reason) = (family.clone(), error.to_string());
-            self.environment.events.emit(CacheEvent::Unreadable { family, cache, reason });
+            let line = format_args!("error reading saved {kind} cache of {family}: {error}");
+            events.tell(Level::Warn, TARGET, line);
         }
         if keys.is_empty() {
             return true;
@@ -155,8 +163,12 @@ impl Shared {
         let clock = &self.environment.clock;
         let begun = clock.monotonic();
         let Some(keys) = self.warm(store, kind, keys) else { return false };
-        let took = clock.monotonic().saturating_sub(begun);
-        self.environment.events.emit(CacheEvent::Loaded { family, cache, keys, took });
+        let took = clock.monotonic().saturating_sub(begun).as_millis();
+        let ColumnFamilySchema { keyspace, name, .. } = &**family;
+        let line = format_args!(
+            "completed loading ({took} ms; {keys} keys) {kind} cache for {name} of {keyspace}"
+        );
+        events.tell(Level::Info, TARGET, line);
         true
     }
 

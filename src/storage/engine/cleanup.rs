@@ -1,9 +1,10 @@
 //! What a node does not keep: rows that other nodes own now, or all of a column family.
 
-use super::super::compaction::{CompactionError, Fate};
+use super::super::background::FlushCause;
+use super::super::compaction::lines::{self, Ended};
+use super::super::compaction::{CompactionError, CompactionKind, Fate};
 use super::super::store::{Claim, Store};
 use super::{Shared, Storage};
-use crate::base::events::{CompactionEvent, CompactionKind, FlushCause};
 use crate::model::schema::FamilyId;
 use crate::ring::RowRange;
 use std::collections::BTreeSet;
@@ -135,19 +136,10 @@ impl Shared {
     fn drop_claimed(&self, claim: &Claim<'_>) -> Result<(), CompactionError> {
         let (store, kind) = (claim.store(), CompactionKind::Cleanup);
         let begun = self.environment.clock.monotonic();
-        let inputs = claim.tables().iter().map(|table| table.path().to_owned()).collect();
-        let family = store.event_family();
-        self.environment.events.emit(CompactionEvent::Begin { family, kind, inputs });
+        lines::begins(store, kind, claim.tables());
         store.replace_dropping(claim.tables(), &[])?;
-        self.environment.events.emit(CompactionEvent::End {
-            family: store.event_family(),
-            kind,
-            outputs: Vec::new(),
-            bytes_in: claim.bytes(),
-            bytes_out: 0,
-            keys: 0,
-            took: self.environment.clock.monotonic().saturating_sub(begun),
-        });
+        let (outputs, bytes_in) = (Vec::new(), claim.bytes());
+        lines::ended(store, &Ended { outputs, bytes_in, bytes_out: 0, rows: 0, began_at: begun });
         Ok(())
     }
 

@@ -7,14 +7,15 @@
 //! The housekeeper removes files that were replaced as soon as nobody reads them, and asks for what
 //! time makes due: a family whose compaction failed, and deletions that outlive their grace period.
 
+use super::super::compaction::lines;
 use super::super::compaction::{self, Candidate, Circumstances, CompactionError, Plan};
 use super::super::store::{Choosable, Claim, Store};
 use super::Shared;
 use super::flushes::is_shortage;
-use crate::base::events::CompactionEvent;
 use crate::base::lock::{Condvar, Mutex, MutexGuard, rank};
 use crate::base::machine::set_thread_niceness;
 use crate::model::schema::FamilyId;
+use log::Level;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -283,14 +284,19 @@ impl Shared {
         if passes && !is_first {
             return;
         }
-        let family = store.event_family();
-        let event = match error {
-            CompactionError::NoRoom { needed } => {
-                CompactionEvent::NoRoom { family, needed: *needed }
-            }
-            _ => CompactionEvent::Failed { family, reason: error.to_string() },
-        };
-        self.environment.events.emit(event);
+        let (events, family) = (&self.environment.events, store.schema());
+        if let CompactionError::NoRoom { needed } = error {
+            let line = format_args!(
+                "insufficient space to compact {family}: {needed} bytes have to be free in a data \
+                 directory. It is tried again by itself"
+            );
+            events.tell(Level::Warn, lines::TARGET, line);
+        } else {
+            let line = format_args!(
+                "Compaction of {family} failed, its SSTables stay as they are: {error}"
+            );
+            events.tell(Level::Error, lines::TARGET, line);
+        }
     }
 
     /// Works out what is due in the family, which writers and the throttle may have to feel, and

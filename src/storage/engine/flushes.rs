@@ -1,13 +1,13 @@
 //! What the flush threads do: write memtables to disk, and let the commit log forget them.
 
-use super::super::background::{Next, Work};
+use super::super::background::{FlushCause, Next, Work};
 use super::super::commitlog::{self, Position};
 use super::super::error::{ReadError, is_out_of_handles};
 use super::super::memtable::Memtable;
-use super::super::store::Store;
+use super::super::store::{self, Store};
 use super::Shared;
-use crate::base::events::{FlushCause, FlushEvent};
 use crate::base::fs::is_disk_full;
+use log::Level;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -114,12 +114,15 @@ impl Shared {
         position: Position,
         cause: FlushCause,
     ) {
-        self.environment.events.emit(FlushEvent::Switched {
-            memtable: store.memtable_event(memtable, position.segment),
-            cause,
-            log_file: commitlog::segment_file(&self.log_directory, position),
-            log_position: position.offset,
-        });
+        let name = &store.schema().name;
+        let Position { segment, offset } = position;
+        let file = commitlog::segment_file(&self.log_directory, position);
+        let (file, memtable) = (file.display(), memtable.described(name, segment));
+        let line = format_args!(
+            "{name} {cause}; switching in a fresh Memtable at \
+             CommitLogContext(file='{file}', position={offset}). Enqueuing flush of {memtable}"
+        );
+        self.environment.events.tell(Level::Info, store::FLUSH_TARGET, line);
     }
 
     /// Everything that was written to the store up to this position of the log is in SSTables.

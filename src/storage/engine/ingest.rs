@@ -6,7 +6,6 @@ use super::super::options::CompactionStrategy;
 use super::super::store::{OutputShape, Outputs, Store};
 use super::flushes::is_shortage;
 use super::{Shared, Storage};
-use crate::base::events::SSTableEvent;
 use crate::model::cell::{Cell, CellState};
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
@@ -148,8 +147,7 @@ impl Ingest {
         for table in &new {
             let name = &self.store.schema().name;
             let file = files::sstable(&table.folder, name, table.generation);
-            let created = SSTableEvent::Created { file, bytes: table.bytes };
-            self.shared.environment.events.emit(created);
+            log::debug!("Created {} ({} bytes)", file.display(), table.bytes);
         }
         self.shared.request_compaction(&self.store);
         Ok(new.iter().map(|table| table.bytes).sum())

@@ -52,7 +52,7 @@ pub use validation::ValidationSet;
 
 use self::health::{Shortages, note_damage};
 use self::snapshots::Snapshots;
-use super::background::WorkQueue;
+use super::background::{FlushCause, WorkQueue};
 use super::caches::{CacheStats, FamilyCacheStats};
 use super::commitlog::{CommitLog, LogError, Position};
 use super::compaction::{
@@ -68,7 +68,7 @@ use super::store::{Environment, Operation, Piece, Store};
 use crate::base::budget::Budget;
 use crate::base::clock::Clock;
 use crate::base::context::RequestContext;
-use crate::base::events::{Events, FlushCause};
+use crate::base::events::Events;
 use crate::base::fs::{FileSystem, Lock};
 use crate::base::lock::{Condvar, Mutex, RwLock, rank};
 use crate::model::key::RowKey;

@@ -1,7 +1,7 @@
 //! The start: directories, locks, column families, and what the commit log holds.
 
 use super::super::archive_owner::{self, OwnerError};
-use super::super::background::{Work, WorkQueue};
+use super::super::background::{FlushCause, Work, WorkQueue};
 use super::super::caches::{BlockCache, ByteBudget};
 use super::super::commitlog::archive::ArchiveError;
 use super::super::commitlog::{CommitLog, LogError, SyncPolicy};
@@ -25,7 +25,6 @@ use super::replay::{is_expected, open_log, replay};
 use super::snapshots::Snapshots;
 use super::unconfigured::warn_of_unconfigured;
 use super::{Components, Shared, Storage};
-use crate::base::events::FlushCause;
 use crate::base::fs::{FileSystem, Lock};
 use crate::base::lock::{Condvar, Mutex, RwLock};
 use crate::base::machine;

@@ -1,14 +1,15 @@
 //! Snapshots of a running node: everything up to one moment of the commit log.
 
+use super::super::background::FlushCause;
 use super::super::error::{FileError, ReadError};
 use super::super::memtable::Memtable;
 use super::super::options::Options;
 use super::super::snapshot::{self, Captured, Snapshot, SnapshotError, SnapshotName, Tag};
 use super::super::store::Store;
 use super::Shared;
-use crate::base::events::{FlushCause, SnapshotEvent};
 use crate::base::fs::FileSystem;
 use crate::base::lock::{Mutex, rank};
+use log::Level;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,6 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a snapshot that was taken before a compaction is called, before the column family, as in
 /// 0.6.
+const TARGET: &str = "alexandra::snapshot";
+
 const BEFORE_COMPACTION: &str = "compact-";
 
 /// Where snapshots are, and when they are taken without being asked for.
@@ -58,8 +61,8 @@ impl Shared {
         let directories = &self.snapshots.data_directories;
         let cleared = snapshot::clear(&*self.environment.fs, directories, keyspace, name)?;
         for Snapshot { keyspace, name, .. } in &cleared {
-            let (keyspace, name) = (keyspace.clone(), name.to_string());
-            self.environment.events.emit(SnapshotEvent::Cleared { keyspace, name });
+            let line = format_args!("Cleared snapshot {name} of {keyspace}");
+            self.environment.events.tell(Level::Info, TARGET, line);
         }
         Ok(cleared)
     }
@@ -165,9 +168,9 @@ impl Shared {
     ) -> Result<(), FileError> {
         for (keyspace, families) in captured {
             snapshot::make(&self.environment, name, families)?;
-            let tables = families.iter().map(|family| family.tables.len()).sum();
-            let (keyspace, name) = (keyspace.clone(), name.to_string());
-            self.environment.events.emit(SnapshotEvent::Taken { keyspace, name, tables });
+            let tables: usize = families.iter().map(|family| family.tables.len()).sum();
+            let line = format_args!("Snapshot {name} of {keyspace} holds {tables} SSTables");
+            self.environment.events.tell(Level::Info, TARGET, line);
         }
         Ok(())
     }

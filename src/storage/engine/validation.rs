@@ -1,11 +1,11 @@
 //! What this node has of some ranges, for comparing it with what other replicas have.
 
+use super::super::background::FlushCause;
 use super::super::compaction::{CompactionError, Reading, RowSink, Validated, give_row};
 use super::super::manifest::TableIdentity;
 use super::super::sstable::Access;
 use super::super::store::{Merge, Store, TablesNow};
 use super::Storage;
-use crate::base::events::FlushCause;
 use crate::model::key::RowKey;
 use crate::model::schema::FamilyId;
 use crate::ring::{DecoratedKey, RowRange, Token};

@@ -1,11 +1,10 @@
 //! The path of a mutation: log, memtables, and waiting when there is no room for more.
 
-use super::super::background::Work;
+use super::super::background::{FlushCause, Work};
 use super::super::commitlog::LogError;
 use super::super::store::Store;
 use super::flushes::RETRY_PAUSE;
 use super::{Applied, Shared, WriteError};
-use crate::base::events::FlushCause;
 use crate::base::lock::RwLockReadGuard;
 use crate::model::mutation::RowMutation;
 use std::sync::atomic::Ordering;

@@ -242,6 +242,12 @@ impl Memtable {
         self.weight.load(Ordering::Relaxed)
     }
 
+    /// Describes it for the operator, as 0.6 did, with a number that tells it from others.
+    pub fn described(&self, family: &str, number: u64) -> String {
+        let (bytes, operations) = (self.weight(), self.operations());
+        format!("Memtable-{family}@{number}({bytes} bytes, {operations} operations)")
+    }
+
     /// Columns and deletions written: what `MemtableOperationsInMillions` bounds.
     pub fn operations(&self) -> u64 {
         self.operations.load(Ordering::Relaxed)

@@ -3,13 +3,12 @@
 
 use super::{Cause, Store, View};
 use crate::base::context::RequestContext;
-use crate::base::events::CacheKind;
 use crate::base::lock::MutexGuard;
 use crate::config::settings::CacheSize;
 use crate::model::key::RowKey;
 use crate::ring::DecoratedKey;
 use crate::storage::caches::rows::{CachedRow, LoadedRow};
-use crate::storage::caches::{FamilyCacheStats, KeyCache, RowCache};
+use crate::storage::caches::{CacheKind, FamilyCacheStats, KeyCache, RowCache};
 use crate::storage::error::ReadError;
 use crate::storage::memtable::{Memtable, MemtableRow};
 use crate::storage::row::{Budget, FoundRow, RowReader};

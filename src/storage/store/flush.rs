@@ -1,16 +1,19 @@
 //! Writes a full memtable to disk.
 
 use super::{NewTable, Store};
-use crate::base::events::{self, FlushEvent};
 use crate::base::fs::FileSystem;
 use crate::model::slice::CellRange;
 use crate::storage::error::{FileError, ReadError};
 use crate::storage::files;
 use crate::storage::memtable::Memtable;
 use crate::storage::sstable::SsTableWriter;
+use log::Level;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// Log target of flushes.
+pub const FLUSH_TARGET: &str = "alexandra::flush";
 
 impl Store {
     /// Writes a memtable that [`Store::switch_memtable`] returned, and makes the new SSTable take
@@ -19,8 +22,8 @@ impl Store {
         let environment = &self.environment;
         let begun = environment.clock.monotonic();
         let generation = self.next_generation();
-        let event = self.memtable_event(memtable, generation);
-        environment.events.emit(FlushEvent::Begin { memtable: event });
+        let begins = memtable.described(&self.schema.name, generation);
+        environment.events.tell(Level::Info, FLUSH_TARGET, format_args!("Writing {begins}"));
         let folder = self.roomiest_folder(generation)?;
         let path = files::sstable(folder, &self.schema.name, generation);
         let temporary = files::temporary(&path);
@@ -32,20 +35,12 @@ impl Store {
         let new = NewTable { generation, bytes, folder: folder.to_owned() };
         self.replace(&[], &[new], Some(memtable))?;
         environment.memtable_memory.fetch_sub(memtable.memory(), Ordering::Relaxed);
-        let took = environment.clock.monotonic().saturating_sub(begun);
-        let family = self.event_family();
-        environment.events.emit(FlushEvent::End { family, file: path, bytes, rows, took });
+        let took = environment.clock.monotonic().saturating_sub(begun).as_millis();
+        let path = path.display();
+        let line =
+            format_args!("Completed flushing {path} ({bytes} bytes)  {rows} rows.  Time: {took}ms");
+        environment.events.tell(Level::Info, FLUSH_TARGET, line);
         Ok(())
-    }
-
-    /// How events name a memtable.
-    pub fn memtable_event(&self, memtable: &Memtable, id: u64) -> events::Memtable {
-        events::Memtable {
-            family: self.event_family(),
-            id,
-            bytes: memtable.weight(),
-            operations: memtable.operations(),
-        }
     }
 
     fn write_memtable(&self, memtable: &Memtable, path: &Path) -> Result<(u64, u64), FileError> {

@@ -21,7 +21,7 @@ mod room;
 mod statistics;
 
 pub use claims::{Choosable, Claim};
-pub use flush::discard;
+pub use flush::{FLUSH_TARGET, discard};
 pub use histogram::{BUCKET_OFFSETS, Histogram};
 pub use merges::{Merge, MergeNotes, TablesNow};
 pub use open::OpenError;
@@ -31,6 +31,7 @@ pub use outputs::{OutputShape, Outputs};
 pub use pieces::Piece;
 pub use statistics::{RowSizes, StoreStatistics};
 
+use super::background::FlushCause;
 use super::caches::{BlockCache, ByteBudget, FamilyCaches};
 use super::commitlog::Position;
 use super::compaction::{AtomicThresholds, Pressure, Thresholds};
@@ -44,7 +45,7 @@ use super::options::FamilyOptions;
 use super::snapshot::Captured;
 use super::sstable::{SsTable, WriterOptions};
 use crate::base::clock::Clock;
-use crate::base::events::{Events, Family, FlushCause};
+use crate::base::events::Events;
 use crate::base::fs::FileSystem;
 use crate::base::lock::{Mutex, MutexGuard, RwLock, rank};
 use crate::model::mutation::FamilyMutation;
@@ -166,11 +167,6 @@ impl Store {
     /// Where reads and writes are counted.
     pub fn operations(&self) -> &Operations {
         &self.operations
-    }
-
-    /// How events name it.
-    pub fn event_family(&self) -> Family {
-        Family::new(&self.schema.keyspace, &self.schema.name)
     }
 
     /// Everything that there is to read, at this moment.

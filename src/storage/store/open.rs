@@ -3,7 +3,6 @@
 use super::caches::CacheSizes;
 use super::claims::Claims;
 use super::{Environment, Operations, Store, View, discard};
-use crate::base::events::SSTableEvent;
 use crate::base::fs::FileSystem;
 use crate::base::lock::{Mutex, RwLock};
 use crate::model::comparator::Comparator;
@@ -424,7 +423,7 @@ impl Store {
             }
             self.check_comparators(&table)?;
             tables.push(Arc::new(table));
-            environment.events.emit(SSTableEvent::Opened { file });
+            log::debug!("Sampling index for {}", file.display());
         }
         self.publish(|view| view.tables = tables);
         self.resize_caches();
@@ -504,7 +503,7 @@ impl Store {
         let copies = found.copies.into_values().flat_map(|copies| copies.into_iter().skip(1));
         for (path, _) in found.tables.into_values().chain(copies) {
             discard(fs, &path);
-            self.environment.events.emit(SSTableEvent::Deleted { file: path });
+            log::info!("Deleted {}", path.display());
         }
     }
 }

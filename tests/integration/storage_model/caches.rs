@@ -2,7 +2,6 @@
 
 use crate::kit::disk::{Fault, Operation, Survival};
 use crate::storage_model::rig::{KEYSPACE, Rig, SAVED_CACHES, Setup};
-use alexandra::base::events::{CacheEvent, CacheKind, Event};
 use alexandra::base::fs::FileSystem;
 use alexandra::config::settings::CacheSize;
 use alexandra::model::key::RowKey;
@@ -52,27 +51,17 @@ fn keys(rig: &Rig) -> CacheStats {
     rig.storage().cache_stats(FAMILY).keys.unwrap()
 }
 
-/// Waits for an event of the cache thread and returns what it counts.
-fn wait_for(rig: &Rig, wanted: impl Fn(&CacheEvent) -> Option<u64>) -> u64 {
-    let counted = |event: &Event| match event {
-        Event::Cache(event) => wanted(event),
-        _ => None,
-    };
-    let event = rig.heard.wait_for(PATIENCE, |event| counted(event).is_some());
-    event.and_then(|event| counted(&event)).expect("the cache thread does its work")
+/// Waits for a line of the cache thread.
+#[track_caller]
+fn wait_for(rig: &Rig, parts: &[&str]) {
+    rig.heard.wait_for(PATIENCE, parts);
 }
 
-/// The same for what it does when hours have passed.
-fn wait_for_hours(rig: &Rig, wanted: impl Fn(&CacheEvent) -> Option<u64>) -> u64 {
+/// The same for a line that is due after hours.
+#[track_caller]
+fn wait_for_hours(rig: &Rig, parts: &[&str]) {
     rig.clock.advance(Duration::from_hours(2));
-    wait_for(rig, wanted)
-}
-
-fn loaded(kind: CacheKind) -> impl Fn(&CacheEvent) -> Option<u64> {
-    move |event| match event {
-        CacheEvent::Loaded { cache, keys, .. } if *cache == kind => Some(*keys),
-        _ => None,
-    }
+    wait_for(rig, parts);
 }
 
 fn fill(rig: &Rig, count: usize) {
@@ -283,8 +272,8 @@ fn caches_are_filled_with_what_was_saved() {
     }
     rig.heard.take();
     rig.open().unwrap();
-    assert_eq!(wait_for(&rig, loaded(CacheKind::Keys)), 10);
-    assert_eq!(wait_for(&rig, loaded(CacheKind::Rows)), 10);
+    wait_for(&rig, &["completed loading", "10 keys) key cache"]);
+    wait_for(&rig, &["completed loading", "10 keys) row cache"]);
     assert_eq!((rows(&rig).size, keys(&rig).size), (10, 10));
     assert!(read(&rig, "row 7", Access::CachedOnly).is_ok());
     assert!(read(&rig, "row 17", Access::CachedOnly).is_err());
@@ -306,7 +295,7 @@ fn what_the_original_has_saved_warms_the_caches() {
     rig.disk.create(path.as_ref()).unwrap().write_all_at(saved, 0).unwrap();
     rig.heard.take();
     rig.open().unwrap();
-    wait_for(&rig, loaded(CacheKind::Rows));
+    wait_for(&rig, &["completed loading", "row cache"]);
     assert_eq!(rows(&rig).size, 2);
     for key in ["row 1", "row 3"] {
         assert!(read(&rig, key, Access::CachedOnly).is_ok(), "{key}");
@@ -325,7 +314,7 @@ fn a_damaged_file_of_a_cache_is_a_warning() {
     rig.disk.create_dir_all(SAVED_CACHES.as_ref()).unwrap();
     rig.disk.create(path.as_ref()).unwrap().write_all_at(b"no cache at all", 0).unwrap();
     rig.open().unwrap();
-    wait_for(&rig, |event| matches!(event, CacheEvent::Unreadable { .. }).then_some(0));
+    wait_for(&rig, &["error reading saved row cache"]);
     assert!(rig.get(0, "row 0", "column").is_some());
 }
 
@@ -334,19 +323,13 @@ fn caches_are_saved_every_period_and_a_failure_leaves_the_last_file() {
     let mut rig = rig(Setup { saves_caches: true, ..setup() });
     fill(&rig, 3);
     rig.get(0, "row 1", "column").unwrap();
-    let saved = |count| {
-        move |event: &CacheEvent| match event {
-            CacheEvent::Saved { cache: CacheKind::Rows, keys, .. } if *keys == count => Some(count),
-            _ => None,
-        }
-    };
-    wait_for_hours(&rig, saved(1));
+    wait_for_hours(&rig, &["saved 1 keys of the row cache"]);
     let full = Fault::next(Operation::Write, Errno::NOSPC).on("Authors-RowCache");
     rig.disk.inject(Fault { times: 100, ..full });
     rig.get(0, "row 2", "column").unwrap();
-    wait_for_hours(&rig, |event| matches!(event, CacheEvent::NotSaved { .. }).then_some(0));
+    wait_for_hours(&rig, &["the row cache of", "is not saved"]);
     rig.crash(Survival::Everything, &mut Rng::with_seed(1));
     rig.heard.take();
     rig.open().unwrap();
-    assert_eq!(wait_for(&rig, loaded(CacheKind::Rows)), 1);
+    wait_for(&rig, &["completed loading", "1 keys) row cache"]);
 }

@@ -3,12 +3,12 @@
 
 use crate::storage_model::rig::{PATIENCE, PERIODIC, Rig, Setup, schema, wait_until};
 use alexandra::base::clock::{Clock, SystemClock};
-use alexandra::base::events::{CompactionEvent, CompactionKind, Event, Events, Listener};
+use alexandra::base::events::Events;
 use alexandra::base::fs::OsFileSystem;
 use alexandra::model::mutation::MutationBuilder;
 use alexandra::model::schema::FamilyId;
 use alexandra::ring::Partitioner;
-use alexandra::storage::compaction::CompactionError;
+use alexandra::storage::compaction::{CompactionError, CompactionKind};
 use alexandra::storage::engine::{Components, WriteError};
 use alexandra::storage::sstable::SsTable;
 use alexandra::storage::{CompactionOptions, CompactionStrategy, FamilyOptions, Options, Storage};
@@ -44,11 +44,11 @@ impl Hold {
     }
 }
 
-impl Listener for Hold {
-    fn on_event(&self, event: &Event) {
-        let Event::Compaction(CompactionEvent::Begin { family, .. }) = event else { return };
+impl Hold {
+    fn hear(&self, line: &str) {
         let mut state = self.state.lock().unwrap();
-        if &*family.name == "Authors" && !(self.once && state.0) {
+        let begins = line.starts_with("Compacting [") && line.ends_with(".Authors)");
+        if begins && !(self.once && state.0) {
             state.0 = true;
             self.changed.notify_all();
             drop(self.changed.wait_timeout_while(state, PATIENCE, |s| !s.1).unwrap());
@@ -69,7 +69,8 @@ fn setup(min_compaction_threshold: usize) -> Setup {
 fn held_rig(min_compaction_threshold: usize) -> (Rig, Arc<Hold>) {
     let hold = Arc::new(Hold { once: true, ..Hold::default() });
     let mut rig = Rig::unopened(setup(min_compaction_threshold), 1);
-    rig.listen(hold.clone());
+    let hears = Arc::clone(&hold);
+    rig.heard.call(Arc::new(move |line| hears.hear(line)));
     rig.open().unwrap();
     (rig, hold)
 }
@@ -88,21 +89,6 @@ fn table_count(rig: &Rig, family: FamilyId) -> usize {
     rig.storage().store(family).view().tables.len()
 }
 
-fn wait_for(rig: &Rig, what: &str, wanted: impl Fn(&CompactionEvent) -> bool) -> CompactionEvent {
-    let heard = rig.heard.wait_for(PATIENCE, |event| match event {
-        Event::Compaction(event) => wanted(event),
-        _ => false,
-    });
-    match heard {
-        Some(Event::Compaction(event)) => event,
-        _ => panic!("{what} is not heard of: {:?}", rig.heard.events()),
-    }
-}
-
-fn ended(name: &'static str) -> impl Fn(&CompactionEvent) -> bool {
-    move |event| matches!(event, CompactionEvent::End { family, .. } if &*family.name == name)
-}
-
 #[test]
 fn a_compaction_that_takes_long_keeps_no_other_from_its_turn() {
     let (rig, hold) = held_rig(3);
@@ -114,14 +100,10 @@ fn a_compaction_that_takes_long_keeps_no_other_from_its_turn() {
     assert!(running.bytes_total > 300);
     // Of another family, and then more of the same.
     tables(&rig, ENTRIES, &[100, 101, 102]);
-    wait_for(&rig, "that of the other family", ended("Entries"));
+    rig.heard.wait_for(PATIENCE, &["Compacted to", "Entries-"]);
     tables(&rig, AUTHORS, &[103, 104, 105]);
-    let CompactionEvent::End { keys, .. } =
-        wait_for(&rig, "that of the same family", ended("Authors"))
-    else {
-        unreachable!()
-    };
-    assert_eq!(keys, 3, "none of the files that are being compacted");
+    // None of the files that are being compacted.
+    rig.heard.wait_for(PATIENCE, &["Compacted to", "Authors-", "for 3 keys"]);
     assert_eq!(table_count(&rig, AUTHORS), 4);
     hold.release();
     wait_until("the first ends as well", || rig.storage().compaction_totals().completed >= 3);
@@ -145,15 +127,11 @@ fn a_major_compaction_waits_for_those_that_run() {
         hold.release();
         major.join().unwrap().unwrap();
     });
-    let events = rig.heard.events();
-    let kinds = events.iter().filter_map(|event| match event {
-        Event::Compaction(CompactionEvent::Begin { kind, .. }) => Some(("begin", *kind)),
-        Event::Compaction(CompactionEvent::End { kind, .. }) => Some(("end", *kind)),
-        _ => None,
-    });
-    let (minor, major) = (CompactionKind::Minor, CompactionKind::Major);
-    let expected = [("begin", minor), ("end", minor), ("begin", major), ("end", major)];
-    assert_eq!(kinds.collect::<Vec<_>>(), expected);
+    let told = ["(minor", "(major", "Compacted to"];
+    let lines = rig.heard.lines();
+    let steps = lines.iter().filter_map(|line| told.iter().find(|told| line.contains(**told)));
+    let expected = ["(minor", "Compacted to", "(major", "Compacted to"];
+    assert_eq!(steps.copied().collect::<Vec<_>>(), expected);
     assert_eq!(table_count(&rig, AUTHORS), 1);
 }
 
@@ -222,6 +200,7 @@ fn levels_hold_files_that_do_not_overlap() {
 
 /// A storage on the real disk whose compactions may read one KB per second.
 fn throttled(directory: &std::path::Path, hold: &Arc<Hold>) -> Storage {
+    let hold = Arc::clone(hold);
     let options = Options {
         segment_bytes: 1 << 22,
         memtable_budget_bytes: 1 << 26,
@@ -232,7 +211,7 @@ fn throttled(directory: &std::path::Path, hold: &Arc<Hold>) -> Storage {
     let components = Components {
         fs: Arc::new(OsFileSystem),
         clock: Arc::new(SystemClock::new()),
-        events: Events::ignored().and(hold.clone()),
+        events: Events::received_by(move |_, _, line| hold.hear(line)),
     };
     let family_options = |_| FamilyOptions {
         memtable_operations: 200,

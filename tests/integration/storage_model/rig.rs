@@ -2,10 +2,11 @@
 
 use crate::kit::clock::ManualClock;
 use crate::kit::disk::{SimFileSystem, Survival};
+use crate::kit::events::Heard;
 use crate::storage_model::model::{Family, Filter, Order, Query, Target, Visible, Write};
 use crate::storage_model::uneven::Uneven;
 use alexandra::base::clock::{Clock, SystemClock};
-use alexandra::base::events::{Events, Listener, Recorder};
+use alexandra::base::events::Events;
 use alexandra::base::fs::FileSystem;
 use alexandra::config::settings::CacheSize;
 use alexandra::model::comparator::Comparator;
@@ -136,8 +137,8 @@ pub(crate) struct Rig {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) schema: Arc<Schema>,
     events: Events,
-    /// What has happened so far.
-    pub(crate) heard: Arc<Recorder>,
+    /// Lines told so far.
+    pub(crate) heard: Arc<Heard>,
     storage: Option<Storage>,
 }
 
@@ -164,7 +165,7 @@ impl Rig {
     pub(crate) fn unopened(setup: Setup, seed: u64) -> Self {
         let disk = SimFileSystem::new(seed);
         let clock = Arc::new(ManualClock::at_micros(1_000_000_000));
-        let (events, heard) = Events::recording();
+        let (events, heard) = Heard::events();
         Self { setup, seed, disk, clock, schema: schema(), events, heard, storage: None }
     }
 
@@ -277,11 +278,6 @@ impl Rig {
         fork.disk = self.disk.fork();
         fork.clock = Arc::new(ManualClock::at_micros(self.clock.now_micros()));
         fork
-    }
-
-    /// Tells of what happens from the next start on.
-    pub(crate) fn listen(&mut self, listener: Arc<dyn Listener>) {
-        self.events = self.events.and(listener);
     }
 
     pub(crate) fn storage(&self) -> &Storage {
