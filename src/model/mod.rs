@@ -11,3 +11,4 @@ pub mod position;
 pub mod schema;
 pub mod slice;
 pub mod version;
+pub mod visibility;

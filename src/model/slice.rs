@@ -3,10 +3,11 @@
 //! A [`Slice`] says which columns; a [`SliceWalk`] says which cells of a row must be looked at for
 //! that; a [`Resolver`] takes those cells, merged and in order, and keeps what is visible.
 
-use super::cell::{Cell, CellState};
+use super::cell::Cell;
 use super::comparator::Comparator;
 use super::deletion::Deletion;
 use super::schema::ColumnFamilySchema;
+use super::visibility::Visibility;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -323,15 +324,14 @@ pub struct RowSlice {
 /// Most cells for which room is made before they are there.
 const MAX_EXPECTED: usize = 16;
 
-/// Turns the cells of a row, merged and in order, into what a client may see: a column is visible
-/// if it is live and newer than the deletions of its row and of its super column.
+/// Turns the cells of a row, merged and in order, into what a client may see: the live columns that
+/// no deletion covers.
 #[derive(Debug)]
 pub struct Resolver<'a> {
+    visibility: Visibility<'a>,
     family: &'a ColumnFamilySchema,
-    row_deletion: Deletion,
-    groups: Option<Groups>,
-    /// Covers all columns when the slice is inside of one super column.
-    super_deletion: Deletion,
+    /// For answers that consist of super columns.
+    group: Option<Group>,
     limit: usize,
     collects: bool,
     answer: RowSlice,
@@ -339,17 +339,13 @@ pub struct Resolver<'a> {
     held_bytes: usize,
 }
 
-/// State for answers that consist of super columns.
+/// The super column that the last cells belong to.
 #[derive(Debug)]
-struct Groups {
-    reversed: bool,
-    /// The super column that the last cells belong to.
+struct Group {
     name: Option<Vec<u8>>,
-    deletion: Deletion,
-    /// Reversed only: live columns of the group; whether they are visible is known at its end.
-    pending: Vec<Cell>,
-    /// Whether the group already counts.
-    counted: bool,
+    /// Cells of a reversed read, in which the deletion of the super column comes last.
+    pending: Option<Vec<Cell>>,
+    is_counted: bool,
 }
 
 impl<'a> Resolver<'a> {
@@ -361,17 +357,20 @@ impl<'a> Resolver<'a> {
         row_deletion: Deletion,
         super_deletion: Deletion,
     ) -> Self {
-        let groups = (family.is_super() && slice.super_name.is_none()).then(|| Groups {
-            reversed: slice.is_reversed(),
+        let group = (family.is_super() && slice.super_name.is_none()).then(|| Group {
             name: None,
-            deletion: Deletion::NONE,
-            pending: Vec::new(),
-            counted: false,
+            pending: slice.is_reversed().then(Vec::new),
+            is_counted: false,
         });
-        let limit = slice.limit();
-        let answer = RowSlice::default();
-        let (collects, held_bytes) = (true, 0);
-        Self { family, row_deletion, groups, super_deletion, limit, collects, answer, held_bytes }
+        Self {
+            visibility: Visibility::new(family, row_deletion.merge(super_deletion)),
+            family,
+            group,
+            limit: slice.limit(),
+            collects: true,
+            answer: RowSlice::default(),
+            held_bytes: 0,
+        }
     }
 
     /// Only counts: the answer will hold no cells.
@@ -390,63 +389,39 @@ impl<'a> Resolver<'a> {
 
     /// Whether the answer is complete before any cell was seen.
     pub fn is_done(&self) -> bool {
-        self.answer.count >= self.limit && self.groups.is_none() || self.limit == 0
+        self.answer.count >= self.limit && self.group.is_none() || self.limit == 0
     }
 
     /// Whether the answer consists of super columns: then it is complete when a cell comes that is
     /// no part of it any more.
     pub fn is_grouping(&self) -> bool {
-        self.groups.is_some()
+        self.group.is_some()
     }
 
     /// Takes the next cell.
     pub fn push(&mut self, cell: Cell) -> Flow {
-        if self.groups.is_some() {
-            return self.push_grouped(cell);
-        }
-        let visible = cell.is_live()
-            && !self.row_deletion.covers(cell.timestamp())
-            && !self.super_deletion.covers(cell.timestamp());
-        if visible {
-            self.answer.count += 1;
-            if self.collects {
-                self.held_bytes += cell.encoded_length();
-                self.answer.cells.push(cell);
-            }
-        }
-        if self.answer.count >= self.limit { Flow::Done } else { Flow::More }
-    }
-
-    fn push_grouped(&mut self, cell: Cell) -> Flow {
-        let groups = self.groups.as_mut().expect("called for super columns only");
-        let same = groups.name.as_deref().is_some_and(|name| {
-            self.family.comparator().compare(name, cell.super_name()) == Ordering::Equal
-        });
-        if !same {
+        let Some(group) = &self.group else {
+            let is_visible = self.show(cell);
+            self.answer.count += usize::from(is_visible);
+            return if self.answer.count >= self.limit { Flow::Done } else { Flow::More };
+        };
+        let is_same = |name: &[u8]| self.family.is_one_super_column(name, cell.super_name());
+        if !group.name.as_deref().is_some_and(is_same) {
             self.end_group();
             if self.answer.count >= self.limit {
                 return Flow::Done;
             }
-            let groups = self.groups.as_mut().expect("called for super columns only");
-            groups.name = Some(cell.super_name().to_vec());
-            groups.deletion = Deletion::NONE;
-            groups.counted = false;
-        }
-        let groups = self.groups.as_mut().expect("called for super columns only");
-        if cell.state() == CellState::SuperTombstone {
-            groups.deletion = cell.deletion().unwrap_or(Deletion::NONE);
-        } else if cell.is_live() && !self.row_deletion.covers(cell.timestamp()) {
-            if groups.reversed {
-                self.held_bytes += cell.encoded_length();
-                groups.pending.push(cell);
-            } else if !groups.deletion.covers(cell.timestamp()) {
-                self.answer.count += usize::from(!groups.counted);
-                groups.counted = true;
-                if self.collects {
-                    self.held_bytes += cell.encoded_length();
-                    self.answer.cells.push(cell);
-                }
+            if let Some(group) = &mut self.group {
+                group.name = Some(cell.super_name().to_vec());
+                group.is_counted = false;
             }
+        }
+        match self.group.as_mut().and_then(|group| group.pending.as_mut()) {
+            Some(pending) => {
+                self.held_bytes += cell.encoded_length();
+                pending.push(cell);
+            }
+            None => self.show_grouped(cell),
         }
         Flow::More
     }
@@ -454,27 +429,37 @@ impl<'a> Resolver<'a> {
     /// How many cells it holds, and the bytes of these when encoded: what is in the answer, and
     /// what may yet come in.
     pub fn held(&self) -> (usize, usize) {
-        let pending = self.groups.as_ref().map_or(0, |groups| groups.pending.len());
-        (self.answer.cells.len() + pending, self.held_bytes)
+        let pending = self.group.as_ref().and_then(|group| group.pending.as_ref());
+        (self.answer.cells.len() + pending.map_or(0, Vec::len), self.held_bytes)
     }
 
     /// Decides on the last super column, when there are no more cells or none are wanted.
     pub fn end_group(&mut self) {
-        let Some(groups) = &mut self.groups else { return };
-        // The deletion of a super column comes last in a reversed read, and its columns stand in
-        // ascending order in any answer.
-        let deletion = groups.deletion;
-        let mut visible = 0;
-        for cell in groups.pending.drain(..).rev() {
-            let is_visible = !deletion.covers(cell.timestamp());
-            visible += usize::from(is_visible);
-            if is_visible && self.collects {
-                self.answer.cells.push(cell);
-            } else {
-                self.held_bytes -= cell.encoded_length();
-            }
+        let pending = self.group.as_mut().and_then(|group| group.pending.as_mut());
+        // The columns of a super column stand in ascending order in any answer.
+        for cell in pending.map(std::mem::take).unwrap_or_default().into_iter().rev() {
+            self.held_bytes -= cell.encoded_length();
+            self.show_grouped(cell);
         }
-        self.answer.count += usize::from(visible > 0);
+    }
+
+    /// Adds the cell to the answer if it is visible, and returns whether it is.
+    fn show(&mut self, cell: Cell) -> bool {
+        let is_visible = !self.visibility.hides(&cell) && cell.is_live();
+        if is_visible && self.collects {
+            self.held_bytes += cell.encoded_length();
+            self.answer.cells.push(cell);
+        }
+        is_visible
+    }
+
+    fn show_grouped(&mut self, cell: Cell) {
+        if self.show(cell)
+            && let Some(group) = &mut self.group
+        {
+            self.answer.count += usize::from(!group.is_counted);
+            group.is_counted = true;
+        }
     }
 
     /// The answer, when there are no more cells or none are wanted.

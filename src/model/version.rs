@@ -12,6 +12,7 @@ use super::key::RowKey;
 use super::mutation::{MutationBuilder, RowMutation};
 use super::schema::{ColumnFamilySchema, FamilyId, Schema};
 use super::slice::{Flow, Resolver, RowSlice, Slice};
+use super::visibility::VersionFold;
 use md5::{Digest as _, Md5};
 use std::cmp::Ordering;
 
@@ -89,7 +90,7 @@ impl RowVersion {
             merged.deletion = merged.deletion.merge(version.deletion);
             merged.cells = merge_cells(family, std::mem::take(&mut merged.cells), &version.cells);
         }
-        merged.drop_covered(family);
+        merged.drop_hidden(family);
         merged
     }
 
@@ -202,48 +203,25 @@ impl RowVersion {
         builder.finish()
     }
 
-    /// Leaves out tombstones that were made at `gc_before` or earlier, in seconds since the Unix
-    /// epoch. The deletion of a row or super column stays as long as something else of it does.
-    pub fn drop_expired(&mut self, family: &ColumnFamilySchema, gc_before: i32) {
-        let is_expired =
-            |cell: &Cell| cell.deletion().is_some_and(|deletion| deletion.is_expired(gc_before));
-        self.cells.retain(|cell| is_marker(cell) || !is_expired(cell));
-        let follows_itself: Vec<bool> = (1..=self.cells.len())
-            .map(|next| {
-                let group = self.cells[next - 1].super_name();
-                let is_in_group =
-                    |cell: &Cell| family.is_one_super_column(cell.super_name(), group);
-                self.cells.get(next).is_some_and(is_in_group)
-            })
-            .collect();
-        let mut is_needed = follows_itself.into_iter();
-        self.cells.retain(|cell| {
-            let is_needed = is_needed.next().unwrap_or(false);
-            !is_marker(cell) || is_needed || !is_expired(cell)
-        });
-        if self.cells.is_empty() && self.deletion.is_expired(gc_before) {
-            self.deletion = Deletion::NONE;
-        }
+    /// Leaves out what the deletions of the row and of super columns hide. A compaction leaves out
+    /// the same: else replicas would differ that hold the same and were not compacted together.
+    pub fn drop_hidden(&mut self, family: &ColumnFamilySchema) {
+        self.fold(family, None);
     }
 
-    /// Leaves out what the deletions of the row and of super columns cover. A compaction leaves out
-    /// the same: else replicas would differ that hold the same and were not compacted together.
-    pub fn drop_covered(&mut self, family: &ColumnFamilySchema) {
-        let row = self.deletion;
-        // Of the super column that the next cells may be in.
-        let mut marker: Option<Cell> = None;
-        self.cells.retain(|cell| {
-            if cell.state() == CellState::SuperTombstone {
-                marker = Some(cell.clone());
-                return row.is_none() || !row.covers(cell.timestamp());
-            }
-            let by_super = marker.as_ref().is_some_and(|marker| {
-                family.is_super()
-                    && family.is_one_super_column(marker.super_name(), cell.super_name())
-                    && marker.deletion().is_some_and(|it| it.covers(cell.timestamp()))
-            });
-            !by_super && !row.covers(cell.timestamp())
-        });
+    /// Also leaves out deletions that were made at `gc_before` or earlier, in seconds since the
+    /// Unix epoch. That of a row or super column stays as long as something else of it does.
+    pub fn drop_expired(&mut self, family: &ColumnFamilySchema, gc_before: i32) {
+        self.fold(family, Some(gc_before));
+    }
+
+    fn fold(&mut self, family: &ColumnFamilySchema, gc_before: Option<i32>) {
+        let mut fold = VersionFold::new(family, self.deletion, gc_before);
+        fold.expect(self.cells.len());
+        for cell in std::mem::take(&mut self.cells) {
+            fold.push(cell);
+        }
+        *self = fold.finish(true);
     }
 }
 
@@ -339,11 +317,11 @@ mod tests {
         let deletion = Deletion::at(5, 200);
         let cells = vec![marker(b"s", 5), marker(b"t", 6), Cell::live(b"t", b"n", b"", 6)];
         let mut told = RowVersion { deletion, cells };
-        told.drop_covered(&family(true));
+        told.drop_hidden(&family(true));
         assert_eq!(told, RowVersion { deletion, cells: vec![marker(b"t", 6)] });
         let cells = vec![marker(b"s", i64::MIN)];
         let mut without = RowVersion { deletion: Deletion::NONE, cells: cells.clone() };
-        without.drop_covered(&family(true));
+        without.drop_hidden(&family(true));
         assert_eq!(without.cells, cells, "there is no deletion of the row");
     }
 
@@ -361,7 +339,7 @@ mod tests {
         let (old, new) = (Cell::live(&[0, 1], b"a", b"", 5), Cell::live(&[0, 0, 1], b"b", b"", 6));
         let mut told =
             RowVersion { deletion: Deletion::NONE, cells: vec![marker.clone(), old, new.clone()] };
-        told.drop_covered(&family);
+        told.drop_hidden(&family);
         assert_eq!(told.cells, [marker.clone(), new.clone()]);
         told.drop_expired(&family, 100);
         assert_eq!(told.cells, [marker, new], "it stays as long as something of it does");
@@ -426,7 +404,7 @@ mod tests {
         let marker = |deletion| Cell::super_tombstone(b"s", deletion);
         let told = |row, cells| {
             let mut told = RowVersion { deletion: row, cells };
-            told.drop_covered(&family(true));
+            told.drop_hidden(&family(true));
             told
         };
         let together = told(row, vec![marker(old).reconcile(marker(new))]);

@@ -408,7 +408,6 @@ impl<'f, 's> RowReader<'f, 's> {
             version.cells.reverse();
         }
         version.cells.splice(0..0, marker);
-        version.drop_covered(self.family);
         version.drop_expired(self.family, gc_before);
         Ok(version)
     }

@@ -144,7 +144,7 @@ pub(super) fn read_version(
     let mut record = Vec::new();
     let deletion = read_family(reader, family, room, &mut |parts| parts.encode(&mut record))?;
     let mut version = RowVersion { deletion, cells: in_order(family, cells_of(record)) };
-    version.drop_covered(family);
+    version.drop_hidden(family);
     Ok(version)
 }
 

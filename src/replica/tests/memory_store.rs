@@ -167,7 +167,7 @@ impl StoredRow {
         version.cells.extend(self.marker(family, slice).cloned());
         version.cells.extend(self.within(family, slice));
         let mut whole = version.clone();
-        whole.drop_covered(family);
+        whole.drop_hidden(family);
         let seen = self.slice(family, slice);
         if version.is_cut(family, slice) {
             let mut cells = seen.cells.into_vec();

@@ -2,12 +2,12 @@
 
 use super::lines::{self, Ended, Paths};
 use super::progress::{Board, CompactionKind, CompactionProgress, CompactionTotals, Running, Task};
-use super::purge::Purge;
 use super::strategy::Plan;
 use super::throttle::Throttle;
 use crate::base::clock::Clock;
 use crate::base::lock::{Mutex, rank};
 use crate::model::slice::CellRange;
+use crate::model::visibility::Purge;
 use crate::ring::{DecoratedKey, RowRange};
 use crate::storage::error::{FileError, ReadError};
 use crate::storage::files;

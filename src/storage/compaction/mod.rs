@@ -5,7 +5,6 @@
 //!   pressure    how much is waiting, and what follows: a looser throttle, slower writes
 //!   merge       does it: [`Compactor`], one for a node
 //!   fate        whether an SSTable has rows that stay, and rows that do not
-//!   purge       decides what of a row is dropped
 //!   throttle    shared by all compactions of the node
 //!   progress    what is running; `lines` tell the operator
 //!   thresholds  how many SSTables are merged
@@ -21,7 +20,6 @@ pub(in crate::storage) mod lines;
 mod merge;
 mod pressure;
 mod progress;
-mod purge;
 mod strategy;
 mod thresholds;
 mod throttle;

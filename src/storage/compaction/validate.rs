@@ -4,10 +4,10 @@
 use super::lines::{self, Ended};
 use super::merge::{CompactionError, Compactor, Pace, mark_damaged};
 use super::progress::{CompactionKind, CompactionProgress};
-use super::purge::Purge;
 use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
 use crate::model::slice::CellRange;
+use crate::model::visibility::Purge;
 use crate::ring::{DecoratedKey, RowRange};
 use crate::storage::error::ReadError;
 use crate::storage::row::{RowReader, RowSources};

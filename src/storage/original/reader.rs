@@ -71,7 +71,7 @@ impl RowPart {
     /// What the part says of the row, without what is deleted by it.
     pub fn into_version(self, family: &ColumnFamilySchema) -> RowVersion {
         let mut version = RowVersion { deletion: self.deletion, cells: self.cells };
-        version.drop_covered(family);
+        version.drop_hidden(family);
         version
     }
 }

@@ -2,13 +2,13 @@
 
 use super::Store;
 use super::read::is_behind;
-use crate::model::cell::{Cell, CellState};
-use crate::model::deletion::Deletion;
+use crate::model::cell::CellState;
 use crate::model::key::RowKey;
 use crate::model::position::RowPosition;
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::{CellBound, CellRange};
 use crate::model::version::RowVersion;
+use crate::model::visibility::VersionFold;
 use crate::ring::{DecoratedKey, RowRange};
 use crate::storage::answer;
 use crate::storage::error::ReadError;
@@ -192,7 +192,7 @@ impl Filling {
         after: Option<(&[u8], &[u8])>,
     ) -> Result<(RowVersion, Option<OwnedPlace>), ReadError> {
         self.used = self.used.saturating_add(answer::row_cost(key.as_bytes()));
-        let mut part = Part::new(family, row.deletion(), self.gc_before);
+        let mut part = VersionFold::new(family, row.deletion(), Some(self.gc_before));
         if let Some((super_name, _)) = after.filter(|_| family.is_super()) {
             let mut marker = row.cells(CellRange::super_tombstone(super_name), false)?;
             marker.advance()?.into_iter().for_each(|marker| part.resume(marker));
@@ -209,94 +209,9 @@ impl Filling {
             let cut = is_cut.then(|| (cell.super_name().to_vec(), cell.name().to_vec()));
             part.push(cell);
             if cut.is_some() {
-                return Ok((part.finish(after.is_some()), cut));
+                return Ok((part.finish(after.is_none()), cut));
             }
         }
-        Ok((part.finish(after.is_some()), None))
-    }
-}
-
-/// A part of the version of a row: [`RowVersion::drop_covered`] and [`RowVersion::drop_expired`]
-/// for who does not have all of the row in memory.
-struct Part<'f> {
-    family: &'f ColumnFamilySchema,
-    deletion: Deletion,
-    gc_before: i32,
-    cells: Vec<Cell>,
-    /// The deletion of the super column that the next cells may be in.
-    marker: Option<Cell>,
-    /// The same, if it is only there for the sake of a cell that follows.
-    held: Option<Cell>,
-}
-
-impl<'f> Part<'f> {
-    fn new(family: &'f ColumnFamilySchema, deletion: Deletion, gc_before: i32) -> Self {
-        Self { family, deletion, gc_before, cells: Vec::new(), marker: None, held: None }
-    }
-
-    /// Goes on in the middle of a super column with this deletion, which is repeated before the
-    /// next of its cells.
-    fn resume(&mut self, marker: Cell) {
-        self.marker = Some(marker.clone());
-        self.held = (!self.is_covered_by_row(&marker)).then_some(marker);
-    }
-
-    fn push(&mut self, cell: Cell) {
-        if cell.state() == CellState::SuperTombstone {
-            self.resume(cell);
-            // One that others have to hear of stands for itself.
-            let lasts = self.held.take_if(|held| !is_expired(held, self.gc_before));
-            self.cells.extend(lasts);
-            return;
-        }
-        let is_in_super =
-            |marker: &Cell| self.family.is_one_super_column(marker.super_name(), cell.super_name());
-        let by_super = self.marker.as_ref().filter(|marker| is_in_super(marker));
-        let by_super =
-            by_super.and_then(Cell::deletion).is_some_and(|d| d.covers(cell.timestamp()));
-        if by_super || self.deletion.covers(cell.timestamp()) || is_expired(&cell, self.gc_before) {
-            return;
-        }
-        self.cells.extend(self.held.take().filter(is_in_super));
-        self.cells.push(cell);
-    }
-
-    fn is_covered_by_row(&self, marker: &Cell) -> bool {
-        !self.deletion.is_none() && self.deletion.covers(marker.timestamp())
-    }
-
-    /// The deletion of the row is repeated in each part that has cells.
-    fn finish(self, is_rest: bool) -> RowVersion {
-        let is_needed =
-            !self.cells.is_empty() || !is_rest && !self.deletion.is_expired(self.gc_before);
-        let deletion = if is_needed { self.deletion } else { Deletion::NONE };
-        RowVersion { deletion, cells: self.cells }
-    }
-}
-
-fn is_expired(cell: &Cell, gc_before: i32) -> bool {
-    cell.deletion().is_some_and(|deletion| deletion.is_expired(gc_before))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::comparator::{Comparator, ComparatorRegistry};
-    use crate::model::schema::ColumnFamilyKind;
-
-    /// A deletion that others need not hear of any more still hides what it covers.
-    #[test]
-    fn a_deleted_super_column_does_not_come_back_under_another_name() {
-        let super_columns = ComparatorRegistry::default().resolve("IntegerType").unwrap();
-        let kind = ColumnFamilyKind::Super { super_columns, columns: Comparator::Bytes };
-        let (keyspace, name) = ("Blog".into(), "Rows".into());
-        let family = ColumnFamilySchema { keyspace, name, kind, comment: None };
-        let mut part = Part::new(&family, Deletion::NONE, 100);
-        let marker = Cell::super_tombstone(&[1], Deletion::at(20, 50));
-        let newer = Cell::live(&[0, 1], b"newer", b"", 21);
-        for cell in [marker.clone(), Cell::live(&[0, 1], b"deleted", b"", 10), newer.clone()] {
-            part.push(cell);
-        }
-        assert_eq!(part.finish(false).cells, [marker, newer]);
+        Ok((part.finish(after.is_none()), None))
     }
 }
