@@ -13,6 +13,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// The package of the comparators of the original; clients see it in `describe_keyspace`.
 pub const CLASS_PREFIX: &str = "org.apache.cassandra.db.marshal.";
@@ -158,11 +159,10 @@ impl Comparator {
                 Ok(bytes) => i64::from_be_bytes(bytes).to_string(),
                 Err(_) => hex(name),
             },
-            Self::LexicalUuid | Self::TimeUuid if name.len() == 16 => {
-                let h = hex(name);
-                format!("{}-{}-{}-{}-{}", &h[..8], &h[8..12], &h[12..16], &h[16..20], &h[20..])
-            }
-            Self::LexicalUuid | Self::TimeUuid => hex(name),
+            Self::LexicalUuid | Self::TimeUuid => match Uuid::from_slice(name) {
+                Ok(uuid) => uuid.to_string(),
+                Err(_) => hex(name),
+            },
             Self::Custom(custom) => custom.render(name),
         }
     }
