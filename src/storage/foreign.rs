@@ -27,24 +27,35 @@ pub enum ForeignError {
         path = .0.display()
     )]
     Log(PathBuf),
+    /// The directory of the archive holds a segment of the original.
+    #[error(
+        "{path} is a commit log of Apache Cassandra, which this version cannot read: name an empty \
+         directory in CommitLogArchiveDirectory, or the archive of a server of this program",
+        path = .0.display()
+    )]
+    Archive(PathBuf),
     /// A directory cannot be listed.
     #[error(transparent)]
     File(#[from] FileError),
 }
 
 /// Refuses directories of which one holds data of the original. Those that do not exist are empty.
-pub fn check<'a>(
+pub fn check(
     fs: &dyn FileSystem,
     data_directories: &[PathBuf],
-    log_directories: impl IntoIterator<Item = &'a Path>,
+    log_directory: &Path,
 ) -> Result<(), ForeignError> {
-    log_directories.into_iter().try_for_each(|directory| check_log(fs, directory))?;
+    find_segment(fs, log_directory)?.map_or(Ok(()), |it| Err(ForeignError::Log(it)))?;
     data_directories.iter().try_for_each(|directory| check_data(fs, directory))
 }
 
-fn check_log(fs: &dyn FileSystem, directory: &Path) -> Result<(), ForeignError> {
-    let found = commitlog::segment_of_the_original(fs, directory).context("list", directory)?;
-    found.map_or(Ok(()), |segment| Err(ForeignError::Log(segment)))
+/// Refuses an archive of the commit log that holds segments of the original.
+pub fn check_archive(fs: &dyn FileSystem, archive: &Path) -> Result<(), ForeignError> {
+    find_segment(fs, archive)?.map_or(Ok(()), |it| Err(ForeignError::Archive(it)))
+}
+
+fn find_segment(fs: &dyn FileSystem, directory: &Path) -> Result<Option<PathBuf>, FileError> {
+    commitlog::segment_of_the_original(fs, directory).context("list", directory)
 }
 
 fn check_data(fs: &dyn FileSystem, directory: &Path) -> Result<(), ForeignError> {

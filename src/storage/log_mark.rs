@@ -2,14 +2,16 @@
 //! directory may not be mounted, or the configuration name another one.
 //!
 //! A small file in a data directory says that there is a commit log, and from which segment on. It
-//! is there before the first write is taken, and goes when everything is flushed and before the
-//! last segment does, so that at no moment it promises a segment that is not durable. Without it
-//! any log will do: that of a directory that is new, or was brought here by hand.
+//! is there before the first write is taken, and asks for no segment any more when everything is
+//! flushed, before the last segment goes, so that at no moment it promises one that is not durable.
+//! The identity of the log stays, and the next segments carry it: those of another server are
+//! refused. Without the file any log will do.
 //!
 //! ```text
 //! alexandra commit log 2
 //! log <identity>             which all of its segments carry, in hexadecimal; not in version 1
-//! segment <id>               the first one of the run: at least one that is not older is there
+//! segment <id>               the first one of the run: at least one that is not older is there;
+//!                            "none" after an orderly stop: the log may be empty
 //! directory <path>           where it was, for people to read
 //! crc <CRC32 of all lines before, in hexadecimal>
 //! ```
@@ -32,8 +34,8 @@ pub struct LogMark {
     /// Identity of the log, unless an older version has written the mark or it is damaged.
     pub log: Option<u64>,
     /// At least one segment is there that is not older. 0 if the file is damaged: then it is not
-    /// known which.
-    pub segment: u64,
+    /// known which. `None` if everything is flushed.
+    pub segment: Option<u64>,
     /// Where it was; empty if that is not known.
     pub directory: String,
 }
@@ -53,8 +55,8 @@ impl fmt::Display for LostLog {
         let directory = directory.display();
         write!(f, "the commit log is missing: {directory} holds no segment ")?;
         match mark.segment {
-            0 => f.write_str("at all")?,
-            segment => write!(f, "from {segment} on")?,
+            None | Some(0) => f.write_str("at all")?,
+            Some(segment) => write!(f, "from {segment} on")?,
         }
         f.write_str(
             ", but the server was not stopped in order, and what it acknowledged since its last \
@@ -84,7 +86,7 @@ impl LogMark {
             if mark.is_none() {
                 log::warn!("{} cannot be read, and is written anew", path.display());
             }
-            let mark = mark.unwrap_or_default();
+            let mark = mark.unwrap_or(Self { segment: Some(0), ..Self::default() });
             if found.as_ref().is_none_or(|found| found.segment < mark.segment) {
                 found = Some(mark);
             }
@@ -100,14 +102,14 @@ impl LogMark {
     ) -> Result<Option<LostLog>, FileError> {
         let Some(mark) = Self::find(fs, data_directories)? else { return Ok(None) };
         let newest = segment_ids(fs, log_directory).context("list", log_directory)?.pop();
-        let is_lost = newest.is_none_or(|newest| newest < mark.segment);
+        let is_lost = mark.segment.is_some_and(|first| newest.is_none_or(|it| it < first));
         Ok(is_lost.then(|| LostLog { directory: log_directory.to_owned(), mark }))
     }
 
     /// A mark of a log of this identity, whose present run begins with this segment.
     pub fn new(log: u64, segment: u64, log_directory: &Path) -> Self {
         let directory = small_file::on_one_line(&log_directory.display().to_string());
-        Self { log: Some(log), segment, directory }
+        Self { log: Some(log), segment: Some(segment), directory }
     }
 
     /// What these data directories know of the log, by how far each column family is flushed.
@@ -139,6 +141,15 @@ impl LogMark {
         Self::remove(fs, others)
     }
 
+    /// Notes durably that no segment is needed any more. The log stays the one that it is.
+    pub fn release(fs: &dyn FileSystem, data_directories: &[PathBuf]) -> Result<(), FileError> {
+        let known = Self::find(fs, data_directories)?.filter(|mark| mark.log.is_some());
+        let released = known.map(|mark| Self { segment: None, ..mark });
+        let is_noted = released.is_some_and(|mark| mark.store(fs, data_directories).is_ok());
+        // On a full disk a log that may be any is better than one that cannot be removed.
+        if is_noted { Ok(()) } else { Self::remove(fs, data_directories) }
+    }
+
     /// Takes the mark away, durably: any log will do from now on.
     pub fn remove(fs: &dyn FileSystem, data_directories: &[PathBuf]) -> Result<(), FileError> {
         for directory in data_directories {
@@ -157,6 +168,7 @@ impl LogMark {
             Some(log) => format!("{HEAD}\nlog {log:016x}"),
             None => NAMELESS_HEAD.to_owned(),
         };
+        let segment = segment.map_or_else(|| "none".to_owned(), |segment| segment.to_string());
         small_file::seal(&format!("{head}\nsegment {segment}\ndirectory {directory}\n"))
     }
 
@@ -170,11 +182,11 @@ impl LogMark {
             }
             _ => return None,
         };
-        Some(Self {
-            log,
-            segment: segment.strip_prefix("segment ")?.parse().ok()?,
-            directory: directory.strip_prefix("directory ")?.to_owned(),
-        })
+        let segment = match segment.strip_prefix("segment ")? {
+            "none" => None,
+            number => Some(number.parse().ok()?),
+        };
+        Some(Self { log, segment, directory: directory.strip_prefix("directory ")?.to_owned() })
     }
 }
 
@@ -228,7 +240,7 @@ mod tests {
         let fs = disk();
         fs.create(Path::new("/a/alexandra.commitlog")).unwrap();
         let lost = LogMark::find_loss(&fs, &directories(), Path::new("/log")).unwrap().unwrap();
-        assert_eq!(lost.mark.segment, 0);
+        assert_eq!(lost.mark.segment, Some(0));
         assert!(lost.to_string().contains("/log holds no segment at all"), "{lost}");
     }
 }

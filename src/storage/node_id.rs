@@ -2,50 +2,73 @@
 //!
 //! A node draws it once. All manifests that it writes carry it, and no other file does.
 
-use super::error::ReadError;
-use super::files;
+use super::error::{FileContext, ReadError};
+use super::files::FileName;
+use super::keyspace_folders;
 use super::manifest::Manifest;
-use super::options::Options;
 use crate::base::fs::FileSystem;
-use crate::model::schema::Schema;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The number of the node that the data directories belong to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeId {
     /// The number.
     pub number: u64,
-    /// A manifest that carries it; `None` if there is none yet.
-    pub manifest: Option<PathBuf>,
+    /// The manifests that carry a number, by path.
+    manifests: Vec<(PathBuf, u64)>,
 }
 
 impl NodeId {
-    /// Returns the number that a manifest in the data directories carries, or else draws one.
+    /// Returns the number that most manifests in the data directories carry; draws one if there
+    /// is none yet.
     pub fn find(
         fs: &dyn FileSystem,
-        options: &Options,
-        schema: &Schema,
+        data_directories: &[PathBuf],
+        seed: u64,
     ) -> Result<Self, ReadError> {
-        for (_, family) in schema.families() {
-            for directory in &options.data_directories {
-                let folder = files::keyspace_folder(directory, &family.keyspace);
-                let path = files::manifest(&folder, &family.name);
-                let manifest = match Manifest::load(fs, &path) {
-                    // It stops the start when its column family is opened.
-                    Err(ReadError::Corrupt(_)) => continue,
-                    loaded => loaded?.unwrap_or_default(),
-                };
-                if let Some(number) = manifest.node {
-                    return Ok(Self { number, manifest: Some(path) });
+        let mut manifests = Vec::new();
+        for directory in data_directories {
+            if !fs.try_exists(directory).context("look for", directory)? {
+                continue;
+            }
+            for folder in keyspace_folders::list(fs, directory).context("list", directory)? {
+                for entry in folder.entries {
+                    let FileName::Manifest(_) = FileName::parse(&entry.name) else { continue };
+                    let path = folder.path.join(&entry.name);
+                    match Manifest::load(fs, &path) {
+                        Ok(manifest) => {
+                            let node = manifest.and_then(|manifest| manifest.node);
+                            manifests.extend(node.map(|node| (path, node)));
+                        }
+                        // It stops the start when its column family is opened.
+                        Err(ReadError::Corrupt(_)) => {}
+                        Err(error) => return Err(error),
+                    }
                 }
             }
         }
-        let drawn = fastrand::Rng::with_seed(options.seed).u64(..);
-        Ok(Self { number: drawn, manifest: None })
+        manifests.sort_unstable();
+        let mut found = Self { number: 0, manifests };
+        let numbers = found.manifests.iter().map(|(_, number)| *number);
+        let most = numbers.max_by_key(|number| found.count(*number));
+        found.number = most.unwrap_or_else(|| fastrand::Rng::with_seed(seed).u64(..));
+        Ok(found)
     }
 
     /// Returns what a reader has that takes the manifest of any node.
     pub fn any() -> Self {
-        Self { number: 0, manifest: None }
+        Self::default()
+    }
+
+    /// Returns a manifest that says that a manifest of this number is another node's: there are at
+    /// least as many of its kind.
+    pub fn contradicting(&self, node: u64) -> Option<&Path> {
+        let mut others = self.manifests.iter().filter(|(_, number)| *number != node);
+        let found = others.find(|(_, number)| self.count(*number) >= self.count(node));
+        found.map(|(path, _)| path.as_path())
+    }
+
+    fn count(&self, node: u64) -> usize {
+        self.manifests.iter().filter(|(_, number)| *number == node).count()
     }
 }

@@ -5,7 +5,9 @@ use crate::server::calls::{
 };
 use crate::server::client::Client;
 use crate::server::{Server, program, serve};
+use alexandra::base::fs::OsFileSystem;
 use alexandra::model::comparator::{ComparatorRegistry, hex};
+use alexandra::storage::manifest::{Manifest, TableIdentity};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -350,6 +352,33 @@ fn an_output_among_the_files_of_a_server_is_refused() {
         expect(&scrubbed, 2, &[output, "among the files of a server", "write it elsewhere"]);
         assert!(!stopped.path().join(output).exists());
     }
+}
+
+#[test]
+fn a_sound_file_gets_a_new_manifest_in_place_of_that_of_another_node() {
+    let [own, other] = [(); 2].map(|()| Stopped::new());
+    let manifest = Path::new("data/system/LocationInfo.manifest");
+    fs::copy(other.path().join(manifest), own.path().join(manifest)).unwrap();
+    let scrub = ["scrub", "--config", ".", "system", "LocationInfo"];
+    expect(&own.tool(&scrub), 1, &["was written by another node", "--accept-loss"]);
+    let accept = [&scrub[..], &["--accept-loss"]].concat();
+    expect(&own.tool(&accept), 1, &["a new manifest names", "kept as ", "sound, left as it is"]);
+    expect(&own.tool(&scrub), 0, &["sound, left as it is"]);
+
+    // A manifest without a number, as a snapshot has it, may mean another file as well.
+    let family = ["scrub", "--config", ".", KEYSPACE, STANDARD];
+    let path = own.folder().join(format!("{STANDARD}.manifest"));
+    let wrong = Manifest::load(&OsFileSystem, &path).unwrap().unwrap();
+    let tables = wrong.sstables.iter();
+    let longer = |(generation, it): (&u64, &TableIdentity)| {
+        (*generation, TableIdentity { bytes: it.bytes + 1, ..*it })
+    };
+    let sstables = tables.map(longer).collect();
+    Manifest { node: None, sstables, ..wrong }.store(&OsFileSystem, &path).unwrap();
+    expect(&own.tool(&family), 1, &["the manifest means another file", "makes a new manifest"]);
+    let accept = [&family[..], &["--accept-loss"]].concat();
+    expect(&own.tool(&accept), 1, &["a new manifest names 1 SSTables"]);
+    expect(&own.tool(&family), 0, &["sound, left as it is"]);
 }
 
 #[test]

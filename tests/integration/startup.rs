@@ -477,8 +477,8 @@ fn a_commit_log_that_is_gone_stops_the_start_until_the_loss_is_accepted() {
         let refusal = refused(&serve(directory.path()));
         assert_refused(&refusal, 3, &[&missing, "--accept-commitlog-loss"]);
     }
-    // The directory that was made in its place goes, and the right one is there again.
-    fs::remove_dir_all(&log).unwrap();
+    // No directory was made in its place.
+    assert!(!log.exists());
     fs::rename(&aside, &log).unwrap();
     server.restart();
     assert_eq!(count_rows(&server), 100);
@@ -500,6 +500,39 @@ fn a_commit_log_that_is_gone_stops_the_start_until_the_loss_is_accepted() {
     assert!(server.log().contains("This loss is accepted"), "{}", server.log_end());
     assert!(server.stop().success());
     server.restart();
+}
+
+#[test]
+fn a_segment_of_the_original_in_the_archive_is_refused_by_the_name_of_the_archive() {
+    let directory = tempfile::tempdir().unwrap();
+    let archive = directory.path().join("archive");
+    fs::create_dir(&archive).unwrap();
+    let segment = archive.join("CommitLog-1290000000123.log");
+    fs::write(&segment, b"of another server").unwrap();
+    let element = ("CommitLogArchiveDirectory", archive.to_str().unwrap());
+    configure(directory.path(), &plain_families().with(element.0, element.1));
+    let refusal = refused(&serve(directory.path()));
+    assert_refused(&refusal, 3, &[segment.to_str().unwrap(), "in CommitLogArchiveDirectory"]);
+}
+
+#[test]
+fn a_refused_start_leaves_a_directory_that_is_not_mounted_as_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Server::start(directory.path(), &plain_families());
+    insert(&server, 3);
+    server.kill();
+    let [data, mount] = ["data", "mount"].map(|name| directory.path().join(name));
+    fs::create_dir(&mount).unwrap();
+    let use_data = |path: &Path| {
+        let options = Options::default().with("DataFileDirectory", path.to_str().unwrap());
+        reconfigure(directory.path(), &options);
+    };
+    use_data(&mount);
+    assert_refused(&refused(&serve(directory.path())), 3, &["the data directories hold nothing"]);
+    assert_eq!(tree(&mount).len(), 1, "{:?}", tree(&mount).keys());
+    use_data(&data);
+    server.restart();
+    assert_eq!(count_rows(&server), 3);
 }
 
 #[test]

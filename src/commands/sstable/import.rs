@@ -64,7 +64,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
 fn create_directories(settings: &Settings) -> Result<(), ToolError> {
     let directories = &settings.directories;
     let log = directories.commit_log.as_path();
-    foreign::check(&OsFileSystem, &directories.data, [log]).map_err(StoppedError::from)?;
+    foreign::check(&OsFileSystem, &directories.data, log).map_err(StoppedError::from)?;
     for path in &directories.data {
         directory::create(&OsFileSystem, path).context("create", path)?;
     }

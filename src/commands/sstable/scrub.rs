@@ -86,15 +86,11 @@ fn scrub_family(
     let (stopped, mut outcome) = open_family(configured, schema, &expected, accept_loss)?;
     let Some(mut stopped) = stopped else { return Ok(outcome) };
     for named in stopped.named() {
+        let is_meant = matches!(named, Named::Present { .. });
         let (generation, file) = match named {
-            Named::Present { generation, file } | Named::WrongSize { generation, file, .. } => {
-                (generation, file)
-            }
-            Named::Other { file, .. } => {
-                say!("{}: {OTHER_FILE}\n  left as it is: put the right one back", file.display());
-                outcome = Outcome::Damaged;
-                continue;
-            }
+            Named::Present { generation, file }
+            | Named::WrongSize { generation, file, .. }
+            | Named::Other { generation, file } => (generation, file),
             Named::Missing { generation, file } => {
                 outcome = Outcome::Damaged;
                 say!("{} of {schema} is missing: put it back", file.display());
@@ -108,6 +104,16 @@ fn scrub_family(
             }
         };
         let report = verify_file(&*configured.fs, &file, &expected)?;
+        if report.is_sound() && !is_meant {
+            say!("{}: {OTHER_FILE}", file.display());
+            if accept_loss {
+                name_anew(configured, schema, &expected)?;
+                return Ok(scrub_family(configured, family, false)?.and(Outcome::Damaged));
+            }
+            say!("  left as it is: put the right one back. --accept-loss makes a new manifest");
+            outcome = Outcome::Damaged;
+            continue;
+        }
         outcome = outcome.and(print_briefly(&report));
         if report.is_sound() {
             continue;

@@ -104,7 +104,7 @@ pub fn replay<E>(
     known: KnownLog,
     apply: &mut Apply<'_, E>,
 ) -> Result<Replayed, ReplayError<E>> {
-    let mut replayed = Replayed::default();
+    let mut replayed = Replayed { identity: known.identity, ..Replayed::default() };
     let ids = list(dir, fs, &mut replayed)?;
     replayed.newest_id = ids.last().copied().unwrap_or(0);
     if ids.is_empty() {

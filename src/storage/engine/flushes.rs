@@ -73,8 +73,9 @@ impl Shared {
             memtable.seal(self.sync_log_for(store.schema(), position));
             self.write_memtable(store, &memtable)?;
         }
-        self.after_flush(store, position);
+        // Before the log lets its records go: until then they say that it was not noted yet.
         self.note_families();
+        self.after_flush(store, position);
         Ok(())
     }
 

@@ -149,6 +149,7 @@ impl Ingest {
             let file = files::sstable(&table.folder, name, table.generation);
             log::debug!("Created {} ({} bytes)", file.display(), table.bytes);
         }
+        self.shared.note_families();
         self.shared.request_compaction(&self.store);
         Ok(new.iter().map(|table| table.bytes).sum())
     }

@@ -6,17 +6,17 @@
 //! row Families   <keyspace>.<family>   no value: it has had SSTables
 //! ```
 
-use super::super::commitlog::Position;
+use super::super::commitlog::{Position, Replayed};
 use super::super::sstable::Access;
 use super::super::store::Store;
-use super::super::system::{KEYSPACE, LOCATION_INFO};
+use super::super::system::{KEYSPACE, LOCATION_INFO, ROW as OWN_ROW};
 use super::{Shared, StorageError};
 use crate::base::context::RequestContext;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
 use crate::model::mutation::MutationBuilder;
 use crate::model::schema::FamilyId;
-use crate::model::slice::Slice;
+use crate::model::slice::{RowSlice, Slice};
 use crate::ring::Partitioner;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -60,16 +60,47 @@ pub(super) fn noted(
     partitioner: Partitioner,
     stores: &[Arc<Store>],
 ) -> Result<BTreeSet<FamilyId>, StorageError> {
-    let is_info = |store: &&Arc<Store>| !is_of_users(store) && store.schema().name == LOCATION_INFO;
-    let Some(info) = stores.iter().find(is_info) else { return Ok(BTreeSet::new()) };
-    let (key, all) = (partitioner.decorate(RowKey::from(ROW)), Slice::all(None));
-    let row = info.read(&key, &all, &RequestContext::default(), Access::Cached);
-    let row = row.map_err(StorageError::Families)?;
+    let Some(info) = location_info(stores) else { return Ok(BTreeSet::new()) };
+    let row = read(partitioner, info, ROW)?;
     let is_noted = |store: &&Arc<Store>| {
         let name = store.schema().to_string();
         row.cells.iter().any(|cell| cell.name() == name.as_bytes())
     };
     Ok(stores.iter().filter(is_noted).map(|store| store.id()).collect())
+}
+
+/// Fails if the node's own keyspace is lost: a family of users has files that this node has written
+/// and not noted, and nothing says who the node is. Before the first flush of what it keeps about
+/// itself all of it is in the commit log.
+pub(super) fn check_own(
+    partitioner: Partitioner,
+    stores: &[Arc<Store>],
+    noted: &BTreeSet<FamilyId>,
+    replayed: &Replayed,
+) -> Result<(), StorageError> {
+    let Some(info) = location_info(stores).filter(|info| !has_files(info)) else { return Ok(()) };
+    // A crash may have come between a flush and the note.
+    let is_just_flushed = |it: &Arc<Store>| {
+        replayed.segments.iter().any(|segment| segment.id == it.flushed_position().segment)
+    };
+    let is_lost = |it: &&Arc<Store>| {
+        is_of_users(it) && it.is_of_node() && !noted.contains(&it.id()) && !is_just_flushed(it)
+    };
+    let Some(family) = stores.iter().find(is_lost) else { return Ok(()) };
+    if !read(partitioner, info, OWN_ROW)?.cells.is_empty() {
+        return Ok(());
+    }
+    Err(StorageError::LostSystem { family: family.schema().to_string() })
+}
+
+fn location_info(stores: &[Arc<Store>]) -> Option<&Arc<Store>> {
+    stores.iter().find(|store| !is_of_users(store) && store.schema().name == LOCATION_INFO)
+}
+
+fn read(partitioner: Partitioner, info: &Store, row: &str) -> Result<RowSlice, StorageError> {
+    let (key, all) = (partitioner.decorate(RowKey::from(row)), Slice::all(None));
+    let read = info.read(&key, &all, &RequestContext::default(), Access::Cached);
+    read.map_err(StorageError::Families)
 }
 
 pub(super) fn is_of_users(store: &Store) -> bool {

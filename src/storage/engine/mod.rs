@@ -84,7 +84,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -178,7 +178,8 @@ struct Shared {
     /// and before the gate.
     noted_families: Mutex<rank::FamilyNotes, BTreeSet<FamilyId>>,
     /// Keep other servers out of the directories.
-    _locks: Vec<Box<dyn Lock>>,
+    /// Set when nothing can refuse the start any more.
+    locks: OnceLock<Vec<Box<dyn Lock>>>,
 }
 
 impl Storage {
@@ -578,9 +579,9 @@ impl Shared {
         &self.stores[family.0 as usize]
     }
 
-    /// Says that any commit log will do for the next start. False if that cannot be said.
+    /// Says that the next start needs no segment of the log. False if that cannot be said.
     fn forget_log(&self) -> bool {
-        let removed = LogMark::remove(&*self.environment.fs, &self.data_directories);
+        let removed = LogMark::release(&*self.environment.fs, &self.data_directories);
         removed
             .inspect_err(|error| log::warn!("the commit log stays though it is flushed: {error}"))
             .is_ok()

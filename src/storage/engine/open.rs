@@ -35,7 +35,7 @@ use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -114,6 +114,20 @@ pub enum StorageError {
         /// How many column families are missing.
         count: usize,
     },
+    /// What the node keeps about itself cannot be found.
+    #[error(
+        "the data directories hold nothing of keyspace system, which says who this node is, though \
+         it has written {family}: the folder system may be elsewhere, or on a disk that is not \
+         mounted. Put it back. If it is lost, empty all directories and start with \
+         -Dcassandra.replace_token=TOKEN, which collects the data from the other replicas. \
+         -Dcassandra.accept_data_loss=true goes on with the data that are there, as a node that \
+         starts for the first time: set AutoBootstrap to false and InitialToken to the token that \
+         it had"
+    )]
+    LostSystem {
+        /// A column family that the node has written.
+        family: String,
+    },
     /// The note of column families that have had data cannot be read.
     #[error("which column families have had data cannot be told: {0}")]
     Families(#[source] ReadError),
@@ -178,21 +192,51 @@ impl Storage {
         schema: Arc<Schema>,
         family_options: impl Fn(FamilyId) -> FamilyOptions,
     ) -> Result<Self, StorageError> {
-        let locks = prepare_directories(&*components.fs, &options, &schema)?;
+        let fs = Arc::clone(&components.fs);
+        let missing = missing_places(&*fs, &options, &schema)?;
+        let locks = prepare_directories(&*fs, &options, &schema)?;
+        let opened = Self::open_prepared(components, options, partitioner, schema, family_options);
+        match opened {
+            Ok(storage) => {
+                let _ = storage.shared.locks.set(locks);
+                Ok(storage)
+            }
+            Err(error) => {
+                // Still locked: nobody else uses what is removed. What has content stays.
+                for path in missing.iter().rev() {
+                    let _ = fs.remove_file(path).or_else(|_| fs.remove_dir(path));
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Opens everything in directories that are there and locked.
+    fn open_prepared(
+        components: Components,
+        options: Options,
+        partitioner: Partitioner,
+        schema: Arc<Schema>,
+        family_options: impl Fn(FamilyId) -> FamilyOptions,
+    ) -> Result<Self, StorageError> {
         check_no_restore(&*components.fs, &options)?;
         let snapshots = Snapshots::open(&*components.fs, &options)?;
-        let node = NodeId::find(&*components.fs, &options, &schema).map_err(OpenError::from)?;
+        let node = NodeId::find(&*components.fs, &options.data_directories, options.seed);
+        let node = node.map_err(OpenError::from)?;
         let environment = new_environment(&components, &options, partitioner, node);
         let Components { fs, clock, .. } = components;
         let stores = open_stores(&environment, &options, &schema, family_options)?;
         warn_of_unconfigured(&*fs, &options.data_directories, &schema);
         check_log(&*fs, &options)?;
-        claim_archive(&*fs, &options)?;
         let without_files = known_families::without_files(&stores);
         let mut replayed = replay(&*fs, &options, &schema, &environment, &stores)?;
         let accepts_loss = options.accept_data_loss;
         let noted = known_families::noted(partitioner, &stores)?;
+        if !accepts_loss {
+            known_families::check_own(partitioner, &stores, &noted, &replayed)?;
+        }
         let lost = known_families::check(&stores, &noted, &without_files, accepts_loss)?;
+        claim_archive(&*fs, &options)?;
         let throughput = options.compaction.bytes_per_second;
         let compactor = Compactor::new(Arc::clone(&clock), throughput);
         let log = open_log(&fs, &clock, &options, &stores, &mut replayed)?;
@@ -224,7 +268,7 @@ impl Storage {
             shortages: Shortages::default(),
             stopping: AtomicBool::new(false),
             noted_families: Mutex::new(noted),
-            _locks: locks,
+            locks: OnceLock::new(),
         });
         if has_replayed {
             shared.request_all(FlushCause::Replay);
@@ -408,6 +452,20 @@ pub(in crate::storage) fn lock(
     })
 }
 
+/// Directories and lock files that a start makes, parents first: a refused one removes them.
+fn missing_places(
+    fs: &dyn FileSystem,
+    options: &Options,
+    schema: &Schema,
+) -> Result<Vec<PathBuf>, StorageError> {
+    let own = own_directories(fs, options)?.into_iter();
+    let own = own.flat_map(|directory| [directory.to_owned(), directory.join(files::LOCK_FILE)]);
+    let folders = options.data_directories.iter().flat_map(|directory| {
+        schema.keyspaces().map(|keyspace| files::keyspace_folder(directory, keyspace))
+    });
+    Ok(own.chain(folders).filter(|path| !fs.exists(path)).collect())
+}
+
 /// Creates the directories and keeps other servers out of them. Those that hold data of the
 /// original stay as they are, and so do the others then.
 pub(in crate::storage) fn prepare_directories(
@@ -455,7 +513,8 @@ fn own_directories<'a>(
 ) -> Result<Vec<&'a Path>, StorageError> {
     let archive = options.commit_log_archive_directory.as_deref();
     let log = options.commit_log_directory.as_path();
-    foreign::check(fs, &options.data_directories, [log].into_iter().chain(archive))?;
+    archive.map_or(Ok(()), |archive| foreign::check_archive(fs, archive))?;
+    foreign::check(fs, &options.data_directories, log)?;
     let data = options.data_directories.iter().map(PathBuf::as_path);
     let mut directories: Vec<_> = data.chain([log]).collect();
     // The commit log may share a directory with data, and a second lock there would be refused. The

@@ -201,7 +201,7 @@ fn clear_log(
     for store in stores {
         store.advance_flushed(end)?;
     }
-    LogMark::remove(&**fs, &options.data_directories)?;
+    LogMark::release(&**fs, &options.data_directories)?;
     Ok(replayed.remove_segments(&**fs).context("remove the segments of", directory)?)
 }
 

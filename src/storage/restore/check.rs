@@ -73,7 +73,7 @@ impl Plan {
         let log = &setup.options.commit_log_directory;
         let millis = setup.components.clock.coarse_millis();
         Ok(Self {
-            node: NodeId::find(fs, &setup.options, &setup.schema)?,
+            node: NodeId::find(fs, &setup.options.data_directories, setup.options.seed)?,
             newest: newest(setup, request, &families, &marks)?,
             aside: unused_name(fs, setup, millis)?,
             is_repeated: !marks.is_empty(),

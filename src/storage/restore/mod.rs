@@ -301,7 +301,8 @@ pub fn restore(setup: &Setup, request: &Request) -> Result<Report, RestoreError>
 
 fn lock_all(setup: &Setup, request: &Request) -> Result<Vec<Box<dyn Lock>>, RestoreError> {
     let fs = &*setup.components.fs;
-    foreign::check(fs, &[], request.archive.as_deref()).map_err(StorageError::from)?;
+    let archive = request.archive.as_deref();
+    archive.map_or(Ok(()), |it| foreign::check_archive(fs, it)).map_err(StorageError::from)?;
     let mut locks = if request.dry_run {
         lock_present_directories(fs, &setup.options)?
     } else {

@@ -9,10 +9,11 @@ use super::error::{FileContext, FileError, ReadError};
 use super::files;
 use super::foreign::{self, ForeignError};
 use super::manifest::{Manifest, TableIdentity};
+use super::node_id::NodeId;
 use super::sstable::WrittenFile;
 use super::sstable::scan::Frame;
 use super::sstable::verify::read_properties_crc;
-use super::store::{OpenError, find};
+use super::store::{OpenError, check_node, find};
 use crate::base::fs::{FileSystem, Lock};
 use std::collections::BTreeMap;
 use std::io;
@@ -72,6 +73,7 @@ impl StoppedError {
             OpenError::NoManifest { .. }
                 | OpenError::DamagedManifest { .. }
                 | OpenError::OtherManifest { .. }
+                | OpenError::OtherNode { .. }
                 | OpenError::OldManifest { .. }
         )
     }
@@ -98,7 +100,7 @@ impl StoppedServer {
         data_directories: &[PathBuf],
         commit_log_directory: &Path,
     ) -> Result<Self, StoppedError> {
-        foreign::check(&**fs, data_directories, [commit_log_directory])?;
+        foreign::check(&**fs, data_directories, commit_log_directory)?;
         for directory in data_directories {
             if !fs.try_exists(directory).context("look for", directory)? {
                 return Err(StoppedError::NoDirectory(directory.clone()));
@@ -120,7 +122,11 @@ impl StoppedServer {
     pub fn family(&self, keyspace: &str, family: &str) -> Result<StoppedFamily, StoppedError> {
         let directories = self.data_directories.iter();
         let folders = directories.map(|d| files::keyspace_folder(d, keyspace)).collect();
-        StoppedFamily::open(&self.fs, folders, (keyspace, family))
+        let stopped = StoppedFamily::open(&self.fs, folders, (keyspace, family))?;
+        let node = NodeId::find(&*self.fs, &self.data_directories, 0)?;
+        let path = files::manifest(&stopped.folders[0], family);
+        check_node(&node, &stopped.manifest, &path)?;
+        Ok(stopped)
     }
 }
 

@@ -25,7 +25,7 @@ pub use flush::{FLUSH_TARGET, discard};
 pub use histogram::{BUCKET_OFFSETS, Histogram};
 pub use merges::{Merge, MergeNotes, TablesNow};
 pub use open::OpenError;
-pub(in crate::storage) use open::find;
+pub(in crate::storage) use open::{check_node, find};
 pub use operations::{Begun, Operation, Operations, Totals};
 pub use outputs::{OutputShape, Outputs};
 pub use pieces::Piece;
@@ -239,6 +239,11 @@ impl Store {
     /// Whether a manifest has been stored, of format version 2 or later.
     pub fn has_manifest(&self) -> bool {
         self.manifest.lock().sequence > 0
+    }
+
+    /// Whether a node has written the manifest, and not a restore or an operator.
+    pub fn is_of_node(&self) -> bool {
+        self.manifest.lock().node.is_some()
     }
 
     /// The SSTables that count, on disk and for readers, at one moment.

@@ -90,11 +90,16 @@ pub enum OpenError {
     /// A file has the number and size that the manifest says, and is another one.
     #[error(
         "{file} is not the file of this name that {manifest} means: it was written at another \
-         time. Put the right one back into its place",
+         time. Put the right one back into its place, be it the file or the manifest. If the \
+         manifest is lost for good, `alexandra sstable scrub --accept-loss --config CONF {}` makes \
+         one of the SSTables that are there",
+        arguments(family),
         file = file.display(),
         manifest = manifest.display()
     )]
     OtherFile {
+        /// The column family.
+        family: String,
         /// The file.
         file: PathBuf,
         /// The manifest.
@@ -153,8 +158,10 @@ pub enum OpenError {
     /// The manifest is that of another node.
     #[error(
         "{manifest} of {family} was written by another node than {own}: only one of them belongs \
-         to this server. Put the right one back. The rows of another node are brought here by a \
-         snapshot of it",
+         to this server. Put the right one back. If it is lost for good, `alexandra sstable scrub \
+         --accept-loss --config CONF {}` makes one of the SSTables that are there. The rows of \
+         another node are brought here by a snapshot of it",
+        arguments(family),
         manifest = manifest.display(),
         own = own.display()
     )]
@@ -163,7 +170,7 @@ pub enum OpenError {
         family: String,
         /// Its manifest.
         manifest: PathBuf,
-        /// A manifest that carries the number of this node.
+        /// A manifest of a node that has at least as many here.
         own: PathBuf,
     },
     /// A complete SSTable is there that the manifest does not know.
@@ -418,12 +425,16 @@ impl Store {
             })?;
             self.check_family(&table)?;
             if table.identity() != expected {
-                let manifest = self.manifest_path();
-                return Err(OpenError::OtherFile { file, manifest });
+                let (family, manifest) = (self.schema.to_string(), self.manifest_path());
+                return Err(OpenError::OtherFile { family, file, manifest });
             }
             self.check_comparators(&table)?;
             tables.push(Arc::new(table));
             log::debug!("Sampling index for {}", file.display());
+        }
+        // A file of another family may have been put where a replaced one was: it is not removed.
+        for (path, _) in found.tables.values().chain(found.copies.values().flatten()) {
+            self.open_table(path, 0).map_or(Ok(()), |table| self.check_family(&table))?;
         }
         self.publish(|view| view.tables = tables);
         self.resize_caches();
@@ -509,14 +520,18 @@ impl Store {
 }
 
 /// Refuses the manifest of another node.
-fn check_node(own: &NodeId, manifest: &Manifest, path: &Path) -> Result<(), OpenError> {
-    match (&own.manifest, manifest.node) {
-        (Some(other), Some(node)) if node != own.number => Err(OpenError::OtherNode {
+pub(in crate::storage) fn check_node(
+    own: &NodeId,
+    manifest: &Manifest,
+    path: &Path,
+) -> Result<(), OpenError> {
+    match manifest.node.and_then(|node| own.contradicting(node)) {
+        Some(other) => Err(OpenError::OtherNode {
             family: manifest.family.clone().unwrap_or_default(),
             manifest: path.to_owned(),
-            own: other.clone(),
+            own: other.to_owned(),
         }),
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 

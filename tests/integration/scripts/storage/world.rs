@@ -135,6 +135,7 @@ impl World {
                 "archive" => options.commit_log_archive_directory = Some(absolute(value)),
                 "sync" if value == "batch" => options.sync = BATCH,
                 "sync" if value == "periodic" => options.sync = PERIODIC,
+                "seed" => options.seed = value.parse()?,
                 "segment" => options.segment_bytes = value.parse()?,
                 "memory" => options.memtable_budget_bytes = value.parse()?,
                 "snapshot-before-compaction" => {
