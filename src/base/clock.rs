@@ -2,14 +2,15 @@
 
 use rustix::time::{ClockId, clock_gettime};
 use std::fmt;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Where a component takes the time from.
 pub trait Clock: Send + Sync + fmt::Debug {
     /// Microseconds since the Unix epoch. May jump when the operator sets the clock.
     fn now_micros(&self) -> i64;
 
-    /// Time since some fixed moment. Never goes back.
+    /// Time since some fixed moment. Never goes back, and counts the time in which the process or
+    /// the machine was suspended.
     fn monotonic(&self) -> Duration;
 
     /// Milliseconds since the Unix epoch, some milliseconds late at most: for who asks often. Never
@@ -27,15 +28,21 @@ pub trait Clock: Send + Sync + fmt::Debug {
 /// The machine's own clocks.
 #[derive(Debug)]
 pub struct SystemClock {
-    started: Instant,
+    started: Duration,
 }
 
 impl SystemClock {
     /// A clock whose monotonic side starts now.
-    #[allow(clippy::disallowed_methods, reason = "the one place that reads the clock")]
     pub fn new() -> Self {
-        Self { started: Instant::now() }
+        Self { started: since_boot() }
     }
+}
+
+/// Unlike `CLOCK_MONOTONIC` this clock counts the suspend of the machine.
+fn since_boot() -> Duration {
+    let now = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 impl Default for SystemClock {
@@ -52,7 +59,7 @@ impl Clock for SystemClock {
     }
 
     fn monotonic(&self) -> Duration {
-        self.started.elapsed()
+        since_boot().saturating_sub(self.started)
     }
 
     /// The time of the kernel's last tick, which takes no look at the hardware: a few nanoseconds.

@@ -103,6 +103,8 @@ pub struct Coordinator {
     pub(super) counters: Counters,
     /// Whether the node is leaving its ring.
     pub(super) refuses_writes: AtomicBool,
+    /// Monotonic milliseconds up to which the view counts as the present ring.
+    trusted_until: AtomicU64,
 }
 
 /// What a coordinator has done since the start.
@@ -194,6 +196,7 @@ impl Coordinator {
             stopping: CancellationToken::new(),
             counters: Counters::default(),
             refuses_writes: AtomicBool::new(false),
+            trusted_until: AtomicU64::new(u64::MAX),
         };
         Arc::new(coordinator)
     }
@@ -318,6 +321,22 @@ impl Coordinator {
             let left = self.tasks.len();
             log::warn!("{left} tasks of the coordinator still wait for the disk of this node");
         }
+    }
+
+    /// Serves by the ring that was set last until this monotonic time, unless it is called again.
+    /// After that the node may have stood still while the ring changed, and refuses requests.
+    pub fn trust_until(&self, until: Duration) {
+        let millis = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
+        self.trusted_until.store(millis, Ordering::Relaxed);
+    }
+
+    /// The view to serve a request by.
+    pub(super) fn trusted_view(&self) -> Result<Arc<View>, CoordinatorError> {
+        let until = self.trusted_until.load(Ordering::Relaxed);
+        if self.messenger.now() >= Duration::from_millis(until) {
+            return Err(CoordinatorError::Unavailable);
+        }
+        Ok(self.view())
     }
 
     pub(super) fn view(&self) -> Arc<View> {

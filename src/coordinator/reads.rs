@@ -128,7 +128,7 @@ impl Coordinator {
         level: ConsistencyLevel,
         ticket: &mut Ticket,
     ) -> Result<RowSlice, CoordinatorError> {
-        let view = self.view();
+        let view = self.trusted_view()?;
         let wanted = Wanted { family, key, slice };
         let replicas = self.read_replicas(&view, wanted, level)?;
         self.check_in_background(&view, wanted, &replicas);
@@ -164,7 +164,7 @@ impl Coordinator {
         level: ConsistencyLevel,
         ticket: &mut Ticket,
     ) -> Result<Vec<RowSlice>, CoordinatorError> {
-        let view = self.view();
+        let view = self.trusted_view()?;
         let mut replicas = Vec::with_capacity(keys.len());
         for key in keys {
             replicas.push(self.read_replicas(&view, Wanted { family, key, slice }, level)?);
@@ -249,7 +249,7 @@ impl Coordinator {
         super_name: Option<&[u8]>,
         level: ConsistencyLevel,
     ) -> Result<usize, CoordinatorError> {
-        let view = self.view();
+        let view = self.trusted_view()?;
         let all = Slice::all(super_name);
         let wanted = Wanted { family, key, slice: &all };
         let replicas = self.read_replicas(&view, wanted, level)?;

@@ -158,7 +158,7 @@ impl Coordinator {
         level: ConsistencyLevel,
         ticket: &mut Ticket,
     ) -> Result<Vec<Row>, CoordinatorError> {
-        let view = self.view();
+        let view = self.trusted_view()?;
         let scan = Scan { family, slice, level };
         let mut pieces = self.pieces(&view, scan, ranges);
         let mut rows: Vec<Row> = Vec::new();

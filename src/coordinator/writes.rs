@@ -27,7 +27,7 @@ impl Coordinator {
         if self.refuses_writes.load(Ordering::Relaxed) {
             return Err(CoordinatorError::Unavailable);
         }
-        let view = self.view();
+        let view = self.trusted_view()?;
         if view.is_alone() || mutations.iter().all(|mutation| self.is_unreplicated(mutation)) {
             return self.write_here(mutations, level).await;
         }

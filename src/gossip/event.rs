@@ -87,6 +87,12 @@ pub enum GossipEvent {
     GenerationConflict(GenerationConflict),
     /// No node has refused the generation of this node for a while.
     OwnGenerationAccepted,
+    /// This node did not run for longer than others may have waited for it. It asks them for what
+    /// has changed, and serves no requests meanwhile.
+    StoodStill {
+        /// How long.
+        pause: Duration,
+    },
     /// Something that a peer passed on is not taken. The rest of its message is.
     Refused {
         /// Whom it is about.
@@ -113,6 +119,7 @@ impl GossipEvent {
             Self::OwnGenerationRaised { .. }
             | Self::OwnGenerationLowered { .. }
             | Self::GenerationConflict(_)
+            | Self::StoodStill { .. }
             | Self::OwnGenerationAccepted => None,
         }
     }
@@ -126,6 +133,7 @@ impl GossipEvent {
             | Self::OwnGenerationRaised { .. }
             | Self::OwnGenerationLowered { .. }
             | Self::OwnGenerationAccepted
+            | Self::StoodStill { .. }
             | Self::Refused { .. } => Level::Warn,
             Self::GenerationConflict(_) => Level::Error,
             _ => Level::Info,
@@ -174,6 +182,12 @@ impl fmt::Display for GossipEvent {
             Self::OwnGenerationAccepted => {
                 f.write_str("No node refuses the generation of this node any more")
             }
+            Self::StoodStill { pause } => write!(
+                f,
+                "This node stood still for {} s, and refuses requests until it has heard how the \
+                 ring is now",
+                pause.as_secs()
+            ),
             Self::Refused { endpoint, from, refusal } => {
                 write!(f, "Ignoring gossip about /{endpoint} from /{from}: {refusal}")
             }

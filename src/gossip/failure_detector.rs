@@ -76,6 +76,13 @@ impl FailureDetector {
         self.threshold
     }
 
+    /// A pause of this node in which no other one convicts it, if they have the same threshold:
+    /// they hear of a heartbeat twice at most, so the mean is at least half of
+    /// [`GOSSIP_INTERVAL`], and `threshold * mean * ln 10` is longer than this.
+    pub fn harmless_pause(&self) -> Duration {
+        GOSSIP_INTERVAL.mul_f64(self.threshold)
+    }
+
     /// The observer runs. It has to say so every second, and before it asks.
     pub fn observe(&mut self, now: Duration) {
         self.paused += self.unobserved(now);

@@ -1,5 +1,6 @@
 //! The gossiper: what a node knows of itself and all others, and how it tells and learns.
 
+mod catch_up;
 mod own_generation;
 mod peer;
 mod targets;
@@ -20,6 +21,7 @@ use super::unheard::Unheard;
 use super::{EXTENSIONS_STATE, LOAD_STATE, MOVE_STATE, RING_DELAY};
 use crate::base::java::TooLong;
 use crate::ring::{Partitioner, Token};
+use catch_up::CatchUp;
 use own_generation::{Acceptance, CLOCK_DIFFERENCE_SECS};
 use peer::Peer;
 use std::collections::{BTreeMap, BTreeSet};
@@ -95,6 +97,10 @@ pub struct Gossiper {
     acceptance: Acceptance,
     /// How many more rounds are those of a start.
     quick_rounds: u32,
+    /// When the last round was.
+    last_round: Option<Duration>,
+    /// What is asked since this node stood still; none if its ring is the present one.
+    catch_up: Option<CatchUp>,
     /// Who was told everything in this round because it seems to have just started.
     greeted: BTreeSet<IpAddr>,
     /// Who has said since the start which nodes it knows, and whether all that it knew better has
@@ -138,6 +144,8 @@ impl Gossiper {
             start_generation: options.generation,
             acceptance: Acceptance::default(),
             quick_rounds: 0,
+            last_round: None,
+            catch_up: None,
             greeted: BTreeSet::new(),
             briefings: BTreeMap::new(),
             asked: BTreeMap::new(),
@@ -208,6 +216,7 @@ impl Gossiper {
         for peer in self.peers.values_mut() {
             peer.end_round();
         }
+        self.review_pause(now, &mut effects);
         let targets = self.targets(now);
         if !targets.is_empty() {
             let syn = self.syn();
@@ -247,14 +256,14 @@ impl Gossiper {
                 let is_hidden = |it: &Digest| it.endpoint == from && it.generation == 0;
                 let hidden = digests.iter().any(is_hidden).then_some(Answerer::Hidden);
                 self.end_answer(from, hidden);
-                let is_new = self.is_new_start(from, &digests);
+                let lacks_one = self.is_new_start(from, &digests) || self.misses_one(&digests);
                 let (wanted, states) = self.compare(from, &digests, now, &mut effects);
                 if self.has_room(self.briefings.len(), from) {
                     *self.briefings.entry(from).or_default() |= wanted.is_empty();
                 }
                 self.note_asked(from, &wanted);
                 effects.send(from, GossipMessage::Ack { wanted, states });
-                if is_new || !self.is_alive(from) {
+                if lacks_one || !self.is_alive(from) {
                     self.greet(from, &mut effects);
                 }
             }
@@ -267,6 +276,7 @@ impl Gossiper {
                 if wanted.iter().any(|it| (it.endpoint, it.generation) == (self.local, 0)) {
                     self.question.hear_of_member(from);
                 }
+                self.catch_up.iter_mut().for_each(|it| it.hear(from));
                 let told = self.told(&states);
                 // The SYN has asked for all of each saved member. An answer to a SYN of an earlier
                 // start lacks the place.

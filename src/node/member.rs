@@ -381,6 +381,7 @@ impl Member {
         }
         gossip.has_started = true;
         let effects = gossip.gossiper.start(self.clock.monotonic());
+        self.coordinator.trust_until(gossip.gossiper.trusted_until());
         self.act(&mut gossip, effects);
         self.write_notes(gossip);
     }
@@ -393,6 +394,8 @@ impl Member {
         }
         let effects = gossip.gossiper.tick(self.clock.monotonic());
         self.act(&mut gossip, effects);
+        // After the view, so that no request is served by the old one.
+        self.coordinator.trust_until(gossip.gossiper.trusted_until());
         self.deliver_hints(&gossip.gossiper);
         self.write_notes(gossip);
         self.operations.tidy();

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// After this silence nobody tries to reach an endpoint any more. Seeds are always tried.
 const UNREACHABLE_SILENCE: Duration = Duration::from_secs(3 * 24 * 3600);
 
-/// Most peers that a starting node contacts in one round.
+/// Most peers that a node contacts in one round after it started or stood still.
 const QUICK_TARGETS: usize = 64;
 
 impl Gossiper {
@@ -18,6 +18,7 @@ impl Gossiper {
     pub(super) fn targets(&mut self, now: Duration) -> BTreeSet<IpAddr> {
         let mut targets = self.quick_targets();
         targets.extend(self.member_targets(now));
+        targets.extend(self.catch_up.iter().flat_map(|it| it.awaited().take(QUICK_TARGETS)));
         let strangers: Vec<IpAddr> =
             self.peers_that(|endpoint| !self.counts_as_member(endpoint) && self.is_alive(endpoint));
         targets.extend(self.rng.choice(strangers));

@@ -253,6 +253,8 @@ enum Command {
     Removed(u8),
     Pending(u8),
     Phi(u8, u8),
+    /// Whether a node takes its ring for the present one.
+    Trusts(u8),
     /// Nodes that took another one for dead, and that one.
     Convictions {
         #[arg(key)]
@@ -286,7 +288,8 @@ impl goldenscript::Runner for Script {
             | Command::GivenUp(node)
             | Command::Conflict(node)
             | Command::GenerationAtMost(node, _)
-            | Command::Phi(node, _) => return self.ask(*node, command),
+            | Command::Phi(node, _)
+            | Command::Trusts(node) => return self.ask(*node, command),
             Command::Node(node) => return self.own(*node),
             Command::Saved(node) => {
                 let ring = self.world.disks.get(node).map(|disk| &disk.ring);
@@ -699,6 +702,7 @@ impl Script {
                 }
             },
             Command::GenerationAtMost(..) => yes_or_no(gossiper.generation() <= most),
+            Command::Trusts(_) => yes_or_no(gossiper.trusted_until() >= now),
             Command::Phi(_, about) => match gossiper.phi(ip(*about), now) {
                 Some(phi) => format!("phi {phi:.1}"),
                 None => "nothing was heard".to_owned(),

@@ -11,7 +11,7 @@ use crate::kit::disk::SimFileSystem;
 use crate::kit::network::{Arrivals, Delivery, Network, RuntimeClock};
 use crate::kit::storage::open_system;
 use alexandra::base::budget::Budget;
-use alexandra::coordinator::ReadOptions;
+use alexandra::coordinator::{ConsistencyLevel, ReadOptions};
 use alexandra::gossip::{Digest, EndpointState, GossipMessage, MessageKind, NodePlace};
 use alexandra::net::message::{Header, Message};
 use alexandra::net::{Inbound, Verb, extensions};
@@ -26,9 +26,11 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt::Write as _;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -54,6 +56,12 @@ enum Command {
         clock: Option<Span>,
     },
     Stop(u8),
+    /// A node stands still, as after SIGSTOP, or goes on. What is sent to it waits.
+    Freeze(u8),
+    #[command(name = "go-on")]
+    GoOn(u8),
+    /// What a node answers to a read of a client.
+    Serves(u8),
     Run(Span),
     #[command(name = "cut-off")]
     CutOff(Nodes),
@@ -113,6 +121,7 @@ struct Running {
     storage: Arc<Storage>,
     stop: CancellationToken,
     tasks: [JoinHandle<()>; 2],
+    is_frozen: watch::Sender<bool>,
     /// Ends with the seconds after which the node knew its ring.
     settling: Option<JoinHandle<u64>>,
 }
@@ -137,6 +146,9 @@ impl goldenscript::Runner for Script {
                 return self.start(*node, *without_token, ahead);
             }
             Command::Stop(node) => self.stop(*node)?,
+            Command::Freeze(node) => _ = self.node(*node)?.is_frozen.send_replace(true),
+            Command::GoOn(node) => _ = self.node(*node)?.is_frozen.send_replace(false),
+            Command::Serves(node) => return self.serves(*node),
             Command::Run(time) => self.pass(time.0),
             Command::CutOff(nodes) => {
                 let cut_off: Vec<IpAddr> = nodes.0.iter().copied().map(ip).collect();
@@ -263,16 +275,23 @@ impl Script {
         let stop = CancellationToken::new();
         let arrivals = self.network.messages_to(&[ip(node)]);
         let receiving = receive(Receiver::new(Arc::clone(&member)), arrivals);
-        let tasks = [tokio::spawn(Arc::clone(&member).run(stop.clone())), tokio::spawn(receiving)];
-        self.nodes.insert(node, Running { member, storage, stop, tasks, settling: None });
+        let (is_frozen, frozen) = watch::channel(false);
+        let running = Arc::clone(&member).run(stop.clone());
+        let tasks = [
+            tokio::spawn(unless_frozen(frozen.clone(), running)),
+            tokio::spawn(unless_frozen(frozen, receiving)),
+        ];
+        let running = Running { member, storage, stop, tasks, is_frozen, settling: None };
+        self.nodes.insert(node, running);
         drop(context);
         self.pass(Duration::from_millis(1));
         Ok(format!("generation {}", identity.generation))
     }
 
     fn stop(&mut self, node: u8) -> Result<(), Box<dyn Error>> {
-        let Running { member, storage, stop, tasks, .. } =
+        let Running { member, storage, stop, tasks, is_frozen, .. } =
             self.nodes.remove(&node).ok_or("it does not run")?;
+        is_frozen.send_replace(false);
         let [running, receiving] = tasks;
         stop.cancel();
         receiving.abort();
@@ -387,6 +406,17 @@ impl Script {
         Ok(())
     }
 
+    fn serves(&self, node: u8) -> Outcome {
+        let Running { member, storage, .. } = self.node(node)?;
+        let family = storage.schema().families().next().ok_or("no column family")?.0;
+        let key = "a".into();
+        let read = member.coordinator().count(family, &key, None, ConsistencyLevel::One);
+        Ok(match self.runtime.block_on(read) {
+            Ok(_) => "served".to_owned(),
+            Err(error) => format!("refused: {error}"),
+        })
+    }
+
     fn ring(&self, node: u8) -> Outcome {
         let ring = self.node(node)?.member.coordinator().ring();
         let show = |token| Partitioner::Random.display_token(token);
@@ -429,6 +459,20 @@ impl Script {
             text += "removed itself";
         }
         Ok(text)
+    }
+}
+
+/// Does work, but not while the node is frozen.
+async fn unless_frozen(mut frozen: watch::Receiver<bool>, work: impl Future<Output = ()>) {
+    let mut work = pin!(work);
+    loop {
+        // An error means that the node has been stopped.
+        let _ = frozen.wait_for(|is_frozen| !is_frozen).await;
+        tokio::select! {
+            biased;
+            Ok(_) = frozen.wait_for(|is_frozen| *is_frozen) => {}
+            () = &mut work => return,
+        }
     }
 }
 

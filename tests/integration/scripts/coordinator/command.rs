@@ -241,6 +241,10 @@ pub(super) enum Command {
     RefuseWrites {
         node: usize,
     },
+    /// A node may have stood still while the ring changed.
+    Distrust {
+        node: usize,
+    },
     /// A node gives up what it waits for, as at its end.
     #[command(name = "give-up")]
     GiveUp {

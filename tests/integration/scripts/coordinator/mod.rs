@@ -32,6 +32,7 @@ use std::collections::BTreeSet;
 use std::error::Error;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use text::{duration, level, shorten};
 use tokio::task::JoinHandle;
 use world::{Rule, Setup, World};
@@ -287,6 +288,7 @@ impl World {
                 self.nodes[node - 1].readiness.raise(readiness);
             }
             Command::RefuseWrites { node } => self.coordinator(*node).refuse_writes(),
+            Command::Distrust { node } => self.coordinator(*node).trust_until(Duration::ZERO),
             Command::GiveUp { node } => self.nodes[node - 1].messenger.give_up_all(),
             _ => return Ok(false),
         }
