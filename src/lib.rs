@@ -9,12 +9,10 @@
 //!        | Thrift                                                             | HTTP
 //!    +---v----+   +-----+   +-------------+   +---------+   +---------+   +---v---+
 //!    |  wire  |-->| api |-->| coordinator |-->| replica |-->| storage |<--| admin |
-//!    +--------+   +-----+   +------+------+   +---------+   +---------+   +-------+
-//!                                  | asks
-//!                               +--v---+
-//!                               | ring |
-//!                               +------+
+//!    +--------+   +-----+   +-------------+   +---------+   +---------+   +-------+
 //!
+//!    repair                             moves data between nodes: changes of the ring, repair
+//!    ring, gossip, net                  which nodes there are, which are alive, messages to them
 //!    config, model, base                what the layers above share
 //! ```
 //!
@@ -27,9 +25,8 @@
 //! - [`ring`]: tokens, partitioners, placement of replicas
 //! - [`net`]: frames, messages and connections between nodes
 //! - [`gossip`]: who is in the cluster, who seems alive, and what nodes say of themselves
-//! - [`repair`]: how a ring grows, shrinks and heals: ranges of data move between nodes
+//! - [`repair`]: changes of the ring, and repair: ranges of data move between nodes
 //! - [`replica`]: what a node does as a replica: applies a mutation, reads a row, scans a range
-//! - [`repair`]: makes replicas alike, and moves data to who is to have it
 //! - [`storage`]: commit log, memtables, SSTables, compaction
 //! - [`config`]: `storage-conf.xml` as typed settings
 //! - [`model`]: rows, columns, comparators, slices, mutations: the vocabulary of all layers but

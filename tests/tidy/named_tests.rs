@@ -1,7 +1,8 @@
 //! Tests that documents name in the last column of their tables.
 //!
-//! Code with `::` in it is the path of a test, or of a module of tests, in the library; behind a
-//! link to a test file, and with `::` at its front, it is a test in that file.
+//! Code with `::` in it is the path of a test, or of a module of tests, in the library; after a
+//! link to a test file, and with `::` at its front, it is a test in that file. A link is
+//! `[text](path)`, or `[label]` with `[label]: path` at the end of the document.
 
 use super::documents::resolve;
 use super::source::{File, Tree, Violation, identifier};
@@ -25,6 +26,11 @@ pub(crate) fn check(tree: &Tree) -> Vec<Violation> {
     found
 }
 
+/// The path after `[label]: ` at the front of a line.
+fn definition<'a>(line: &'a str, label: &str) -> Option<&'a str> {
+    line.strip_prefix('[')?.strip_prefix(label)?.strip_prefix("]: ").map(str::trim_end)
+}
+
 /// What a cell names and the tree does not have.
 fn missing(tree: &Tree, document: &File, cell: &str) -> Vec<String> {
     let mut file = None;
@@ -32,10 +38,14 @@ fn missing(tree: &Tree, document: &File, cell: &str) -> Vec<String> {
     // Every second part between backticks is code.
     for (at, part) in cell.split('`').enumerate() {
         if at % 2 == 0 {
-            for (start, _) in part.match_indices("](") {
-                let link = &part[start + 2..];
-                let link = &link[..link.find(')').unwrap_or(link.len())];
-                file = resolve(&document.path, link).and_then(|path| tree.get(&path));
+            for link in part.split('[').skip(1) {
+                let (text, rest) = link.split_once(']').unwrap_or((link, ""));
+                let path = rest.strip_prefix('(').and_then(|rest| rest.split(')').next());
+                let defined = || document.lines().find_map(|(_, line)| definition(line, text));
+                let path = path.or_else(defined).and_then(|it| resolve(&document.path, it));
+                let path = path.unwrap_or_default();
+                missing.extend((!tree.contains(&path)).then(|| format!("[{text}]")));
+                file = tree.get(&path);
             }
         } else if let Some(name) = part.strip_prefix("::") {
             if !file.is_some_and(|file| declares(file, name)) {
@@ -82,7 +92,8 @@ mod tests {
         let document = "| what | test |\n|---|---|\n\
                         | a `c::d` | `a::b::tests::holds`, [t](../tests/t.rs)`::holds`, `::no` |\n\
                         | b | `a::b::tests::no` `a::b::tests` `no::b` [t](../tests/t.rs) – |\n\
-                        prose `a::no`\n";
+                        | c | [t]`::holds`, `::not` [none] |\n\
+                        prose `a::no`\n\n[t]: ../tests/t.rs\n";
         let tree = Tree::of(&[
             (DOCUMENTS[0], document),
             ("src/a/b.rs", "mod tests {\n#[test]\nfn holds() {}\n}\n"),
@@ -90,7 +101,7 @@ mod tests {
         ]);
         let found: Vec<_> = check(&tree).iter().map(ToString::to_string).collect();
         let names: Vec<_> = found.iter().filter_map(|text| text.split('`').nth(1)).collect();
-        assert_eq!(names, ["::no", "a::b::tests::no", "no::b"]);
+        assert_eq!(names, ["::no", "a::b::tests::no", "no::b", "::not", "[none]"]);
         assert!(found[0].starts_with("docs/compatibility.md:3: "), "{found:?}");
     }
 }
