@@ -7,8 +7,9 @@
 //! [`caches`]. [`store`] is one column family, [`Storage`] all of them together with the log and
 //! the threads that work in the background.
 //!
-//! What is done with the files of a server that does not run goes through [`stopped`]; [`json`] is
-//! the text that rows are exported to and imported from.
+//! Tools work on the files of a stopped server through [`offline`]. [`check`] verifies them and
+//! reads what is sound of damaged ones; [`json`] is the text that rows are exported to and imported
+//! from.
 //!
 //! Rows go to nodes of 0.6, and come from them, in the files of [`original`].
 //!
@@ -22,6 +23,7 @@ pub mod answer;
 pub mod archive_owner;
 pub mod background;
 pub mod caches;
+pub mod check;
 pub mod commitlog;
 pub mod compaction;
 pub mod directory;
@@ -35,6 +37,7 @@ pub mod log_mark;
 pub mod manifest;
 pub mod memtable;
 pub mod node_id;
+pub mod offline;
 pub mod options;
 pub mod original;
 pub mod own_place;
@@ -45,7 +48,6 @@ pub mod saved_ring;
 pub mod small_file;
 pub mod snapshot;
 pub mod sstable;
-pub mod stopped;
 pub mod store;
 pub mod system;
 

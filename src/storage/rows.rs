@@ -4,7 +4,7 @@ use super::error::{Corrupt, ReadError};
 use super::memtable::{Memtable, MemtableWalk};
 use super::row::{RowSource, RowSources};
 use super::sstable::reader::RowWalk;
-use super::sstable::{Blocks, SsTable};
+use super::sstable::{Access, Blocks, SsTable};
 use crate::ring::{DecoratedKey, Partitioner};
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -196,6 +196,14 @@ impl<'a> MergedRows<'a> {
     pub fn new(partitioner: Partitioner, streams: Vec<RowStream<'a>>) -> Self {
         let current = Vec::with_capacity(streams.len());
         Self { partitioner, streams, current }
+    }
+
+    /// Merges whole SSTables, past the caches.
+    pub fn of_whole(tables: &'a [SsTable], partitioner: Partitioner) -> Result<Self, ReadError> {
+        let streams = tables.iter().map(|table| {
+            RowStream::sstable(Blocks::new(table, Access::Bypass), Bound::Unbounded, partitioner)
+        });
+        Ok(Self::new(partitioner, streams.collect::<Result<_, _>>()?))
     }
 
     /// The next row, with everything that has a part of it; `None` at the end. After an error the

@@ -190,6 +190,18 @@ fn dump_shows_what_is_in_a_file() {
 }
 
 #[test]
+fn dump_shows_the_rows_of_a_damaged_file_and_names_the_damage() {
+    let stopped = Stopped::new();
+    let file = stopped.damage(STANDARD, "data").display().to_string();
+    let dumped = stopped.tool(&["dump", "--cells", &file]);
+    let texts = ["  DAMAGED: byte ", " (data block): ", "    DAMAGED: only 0 cells can be read"];
+    expect(&dumped, 1, &texts);
+    assert_eq!(text(&dumped).matches("  row \"row ").count(), ROWS, "the index names all rows");
+    stopped.damage(STANDARD, "summary");
+    expect(&stopped.tool(&["dump", "--rows", &file]), 1, &["DAMAGED: byte ", "(summary block)"]);
+}
+
+#[test]
 fn verify_says_what_is_sound_and_names_what_is_not() {
     let stopped = Stopped::new();
     let verified = stopped.tool(&["verify", "--config", "."]);

@@ -6,19 +6,16 @@ use crate::base::fs::{File, FileSystem};
 use crate::base::utc::UtcTime;
 use crate::model::cell::Cell;
 use crate::model::comparator::{Comparator, ComparatorRegistry};
+use crate::model::deletion::Deletion;
 use crate::model::schema::ColumnFamilySchema;
-use crate::model::slice::CellRange;
-use crate::ring::Partitioner;
-use crate::storage::caches::BlockCache;
+use crate::ring::{DecoratedKey, Partitioner};
+use crate::storage::check::{Item, SoundRows};
 use crate::storage::error::FileContext;
+use crate::storage::sstable::Properties;
 use crate::storage::sstable::scan::{BlockScan, Frame, Piece};
-use crate::storage::sstable::verify::read_properties;
-use crate::storage::sstable::{Access, Blocks, Properties, RowEntry, SsTable};
 use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
-use std::ops::Bound;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Bytes of a value that are shown.
 const SHOWN_VALUE: usize = 64;
@@ -47,14 +44,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
     let mut out = BufWriter::new(io::stdout());
     let mut outcome = Outcome::Sound;
     for path in &files.paths {
-        outcome = outcome.and(dump(&files.fs, path, arguments, &mut out)?);
+        outcome = outcome.and(dump(&*files.fs, path, arguments, &mut out)?);
     }
     out.flush()?;
     Ok(outcome)
 }
 
 fn dump(
-    fs: &Arc<dyn FileSystem>,
+    fs: &dyn FileSystem,
     path: &Path,
     arguments: &Arguments,
     out: &mut dyn Write,
@@ -63,7 +60,7 @@ fn dump(
     let file = fs.open(path).context("open", path)?;
     let size = file.size().context("open", path)?;
     let frame = Frame::read(&*file).context("read", path)?;
-    let properties = read_properties(&*file, &frame).map(|(_, properties)| properties);
+    let properties = frame.properties(&*file).map(|(_, properties)| properties);
     let mut outcome = Outcome::of(frame.header_fault.is_none() && frame.footer.is_some());
     if let Some(properties) = &properties {
         print_properties(properties, size, out)?;
@@ -83,7 +80,9 @@ fn dump(
             writeln!(out, "  its rows cannot be shown: its comparator is not known")?;
             return Ok(outcome);
         };
-        print_rows(fs, path, (&family, partitioner), arguments.cells, out)?;
+        let rows = SoundRows::of(&*file, path, partitioner)?;
+        let mut printer = RowPrinter { family, partitioner, with_cells: arguments.cells, out };
+        outcome = outcome.and(printer.print(rows)?);
     }
     Ok(outcome)
 }
@@ -128,7 +127,8 @@ fn print_blocks(file: &dyn File, frame: &Frame, out: &mut dyn Write) -> io::Resu
                 let (entries, kind) = (block.len(), kind.name());
                 writeln!(out, "  {offset:>14} {length:>10} {raw:>10} {entries:>8}  {kind}")?;
             }
-            Piece::Damage { offset, length, reason, .. } => {
+            Piece::Damage { range, reason, .. } => {
+                let (offset, length) = (range.start, range.end - range.start);
                 outcome = Outcome::Damaged;
                 writeln!(out, "  {offset:>14} {length:>10} {:>10} {:>8}  {reason}", "", "")?;
             }
@@ -137,60 +137,90 @@ fn print_blocks(file: &dyn File, frame: &Frame, out: &mut dyn Write) -> io::Resu
     Ok(outcome)
 }
 
-fn print_rows(
-    fs: &Arc<dyn FileSystem>,
-    path: &Path,
-    (family, partitioner): (&ColumnFamilySchema, Partitioner),
+/// Prints the rows of a file, and names what cannot be read.
+struct RowPrinter<'a> {
+    family: ColumnFamilySchema,
+    partitioner: Partitioner,
     with_cells: bool,
-    out: &mut dyn Write,
-) -> Result<(), ToolError> {
-    let cache = Arc::new(BlockCache::new(0));
-    let table = SsTable::open(fs, path, 0, partitioner, &cache)?;
-    let blocks = Blocks::new(&table, Access::Bypass);
-    let mut walk = table.rows_from(Bound::Unbounded);
-    while let Some(entry) = walk.advance(&blocks)? {
-        print_row(entry, (family, partitioner), out)?;
-        if entry.cells == 0 {
-            continue;
-        }
-        let cells = |reversed| table.cells(family, entry, CellRange::ALL, reversed, &blocks);
-        if !with_cells {
-            let end = |cell: Option<Cell>| cell.map(|cell| place(family, cell.place()));
-            let (first, last) = (end(cells(false).advance()?), end(cells(true).advance()?));
-            let (first, last) = (first.unwrap_or_default(), last.unwrap_or_default());
-            writeln!(out, "    from {first} to {last}")?;
-            continue;
-        }
-        let mut cells = cells(false);
-        while let Some(cell) = cells.advance()? {
-            print_cell(family, &cell, out)?;
-        }
-    }
-    Ok(())
+    out: &'a mut dyn Write,
 }
 
-fn print_row(
-    entry: &RowEntry,
-    (family, partitioner): (&ColumnFamilySchema, Partitioner),
-    out: &mut dyn Write,
-) -> Result<(), ToolError> {
-    let key = match std::str::from_utf8(entry.key()) {
-        Ok(text) => text.escape_debug().to_string(),
-        Err(_) => entry.key().escape_ascii().to_string(),
-    };
-    let token = entry.decorated_key(partitioner).ok();
-    let token = token.map(|key| partitioner.display_token(key.token())).unwrap_or_default();
-    let kind = if family.is_super() { "super row" } else { "row" };
-    write!(out, "  {kind} \"{key}\", token {token}, {} cells", entry.cells)?;
-    if let Some(timestamp) = entry.max_timestamp() {
-        write!(out, ", greatest timestamp {timestamp}")?;
+impl RowPrinter<'_> {
+    fn print(&mut self, mut rows: SoundRows<'_>) -> io::Result<Outcome> {
+        let mut outcome = Outcome::Sound;
+        let mut row = PrintedRow::default();
+        while let Some(item) = rows.advance() {
+            match item {
+                Item::Row { key, deletion, stated } => {
+                    outcome = outcome.and(self.end(std::mem::take(&mut row))?);
+                    self.head(&key, deletion, stated)?;
+                    row.stated = stated.map_or(0, |(cells, _)| cells);
+                }
+                Item::Cell(cell) => {
+                    row.cells += 1;
+                    if self.with_cells {
+                        print_cell(&self.family, &cell, self.out)?;
+                    } else {
+                        row.first.get_or_insert_with(|| cell.clone());
+                        row.last = Some(cell);
+                    }
+                }
+                Item::Damage(damage) => {
+                    writeln!(self.out, "  DAMAGED: {damage}")?;
+                    outcome = Outcome::Damaged;
+                }
+            }
+        }
+        Ok(outcome.and(self.end(row)?))
     }
-    if !entry.deletion.is_none() {
-        let (at, time) = (entry.deletion.marked_for_delete_at, entry.deletion.local_deletion_time);
-        write!(out, ", deleted at {at} (made at {})", made_at(time))?;
+
+    fn head(
+        &mut self,
+        key: &DecoratedKey,
+        deletion: Deletion,
+        stated: Option<(u64, Option<i64>)>,
+    ) -> io::Result<()> {
+        let bytes = key.key().as_bytes();
+        let text = match std::str::from_utf8(bytes) {
+            Ok(text) => text.escape_debug().to_string(),
+            Err(_) => bytes.escape_ascii().to_string(),
+        };
+        let token = self.partitioner.display_token(key.token());
+        let kind = if self.family.is_super() { "super row" } else { "row" };
+        write!(self.out, "  {kind} \"{text}\", token {token}")?;
+        if let Some((cells, timestamp)) = stated {
+            write!(self.out, ", {cells} cells")?;
+            if let Some(timestamp) = timestamp {
+                write!(self.out, ", greatest timestamp {timestamp}")?;
+            }
+        }
+        if !deletion.is_none() {
+            let (at, time) = (deletion.marked_for_delete_at, deletion.local_deletion_time);
+            write!(self.out, ", deleted at {at} (made at {})", made_at(time))?;
+        }
+        writeln!(self.out)
     }
-    writeln!(out)?;
-    Ok(())
+
+    /// Prints what is to be said after the cells of a row.
+    fn end(&mut self, row: PrintedRow) -> io::Result<Outcome> {
+        if let (Some(first), Some(last)) = (row.first, row.last) {
+            let [first, last] = [&first, &last].map(|cell| place(&self.family, cell.place()));
+            writeln!(self.out, "    from {first} to {last}")?;
+        }
+        if row.cells < row.stated {
+            writeln!(self.out, "    DAMAGED: only {} cells can be read", row.cells)?;
+        }
+        Ok(Outcome::of(row.cells >= row.stated))
+    }
+}
+
+/// The row that is being printed.
+#[derive(Default)]
+struct PrintedRow {
+    stated: u64,
+    cells: u64,
+    first: Option<Cell>,
+    last: Option<Cell>,
 }
 
 /// The time at which a deletion was made, by the second since the Unix epoch that it carries.

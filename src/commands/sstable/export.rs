@@ -10,13 +10,12 @@ use crate::model::schema::ColumnFamilySchema;
 use crate::ring::Partitioner;
 use crate::storage::caches::BlockCache;
 use crate::storage::json::{Exported, Selection, Shape, export, unhex};
-use crate::storage::rows::{MergedRows, RowStream};
-use crate::storage::sstable::{Access, Blocks, SsTable};
-use crate::storage::stopped::Named;
+use crate::storage::offline::TableState;
+use crate::storage::rows::MergedRows;
+use crate::storage::sstable::SsTable;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -84,19 +83,18 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
     let names = [name.display().to_string()];
     let families = configured.families(keyspace.to_str(), &names)?;
     let schema = &families.first().expect("one name gives one column family").schema;
-    let stopped = configured.server.family(&schema.keyspace, &schema.name)?;
-    let files = stopped.named().into_iter().map(|named| match named {
-        Named::Present { file, .. } | Named::WrongSize { file, .. } => Ok(file),
-        Named::Other { file, .. } => {
-            Err(ToolError::Usage(format!("{}: {OTHER_FILE}", file.display())))
-        }
-        Named::Missing { file, .. } => {
-            Err(ToolError::Usage(format!("{} of {schema} is missing", file.display())))
+    let offline = configured.server.family(&schema.keyspace, &schema.name)?;
+    let files = offline.tables().into_iter().map(|table| {
+        let file = table.path.display();
+        match table.state {
+            TableState::Present | TableState::WrongSize { .. } => Ok(table.path),
+            TableState::Other => Err(ToolError::Usage(format!("{file}: {OTHER_FILE}"))),
+            TableState::Missing => Err(ToolError::Usage(format!("{file} of {schema} is missing"))),
         }
     });
     let files = files.collect::<Result<Vec<_>, _>>()?;
     configured.tell_of_commit_log();
-    run_on(&configured.fs, &files, (schema, configured.partitioner()), arguments)
+    run_on(&configured.fs, &files, (schema, configured.settings.partitioner), arguments)
 }
 
 fn run_on(
@@ -171,10 +169,7 @@ fn print_keys(
     as_hex: bool,
     output: &mut dyn Write,
 ) -> Result<(), ToolError> {
-    let streams = tables.iter().map(|table| {
-        RowStream::sstable(Blocks::new(table, Access::Bypass), Bound::Unbounded, partitioner)
-    });
-    let mut rows = MergedRows::new(partitioner, streams.collect::<Result<_, _>>()?);
+    let mut rows = MergedRows::of_whole(tables, partitioner)?;
     while let Some((key, _)) = rows.advance()? {
         let bytes = key.key().as_bytes();
         let is_wanted = selection.keys.is_empty() || selection.keys.contains(key.key());

@@ -9,8 +9,8 @@ use crate::config::Settings;
 use crate::config::settings::ColumnFamilySettings;
 use crate::storage::error::{FileContext, FileError};
 use crate::storage::json::{Imported, Importer};
+use crate::storage::offline::OfflineError;
 use crate::storage::sstable::WrittenFile;
-use crate::storage::stopped::StoppedError;
 use crate::storage::{directory, files, foreign};
 use std::fs::File;
 use std::io::{self, Read};
@@ -64,7 +64,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
 fn create_directories(settings: &Settings) -> Result<(), ToolError> {
     let directories = &settings.directories;
     let log = directories.commit_log.as_path();
-    foreign::check(&OsFileSystem, &directories.data, log).map_err(StoppedError::from)?;
+    foreign::check(&OsFileSystem, &directories.data, log).map_err(OfflineError::from)?;
     for path in &directories.data {
         directory::create(&OsFileSystem, path).context("create", path)?;
     }
@@ -93,16 +93,16 @@ pub(super) fn to_store(
     json: &Path,
 ) -> Result<(Imported, Vec<PathBuf>), ToolError> {
     let schema = &family.schema;
-    let mut stopped = configured.server.family(&schema.keyspace, &schema.name)?;
+    let mut offline = configured.server.family(&schema.keyspace, &schema.name)?;
     let importer = Importer {
         fs: &configured.fs,
         family: schema,
-        options: configured.writer_options(family),
+        options: writer_options(&configured.settings, family),
         now_micros: SystemClock::new().now_micros(),
     };
-    let done = import(&importer, json, &mut || stopped.new_path())?;
+    let done = import(&importer, json, &mut || offline.new_path())?;
     let new: Vec<WrittenFile> = done.file.iter().cloned().collect();
-    let (names, _) = stopped.replace(&new, &[])?;
+    let (names, _) = offline.replace(&new, &[])?;
     Ok((done, names))
 }
 

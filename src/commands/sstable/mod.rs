@@ -71,7 +71,7 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
     if is_telling { output::finish_telling(exit_code, FAILED) } else { output::finish(exit_code) }
 }
 
-/// How a command has come to its end.
+/// Result of a command that did its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Sound,
@@ -92,7 +92,7 @@ fn exit(done: Result<Outcome, ToolError>) -> ExitCode {
     match done {
         Ok(Outcome::Sound) => ExitCode::SUCCESS,
         Ok(Outcome::Damaged) => ExitCode::from(DAMAGED),
-        // Whoever reads our output has enough of it.
+        // The reader of our output has enough of it.
         Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
         Err(error) => {
             complain!("{error}");
@@ -101,7 +101,7 @@ fn exit(done: Result<Outcome, ToolError>) -> ExitCode {
     }
 }
 
-/// What the library says in passing.
+/// Logs warnings of the library.
 fn start_logging() {
     let environment = env_logger::Env::default().default_filter_or("warn");
     let _ = env_logger::Builder::from_env(environment).try_init();

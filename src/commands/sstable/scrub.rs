@@ -7,16 +7,15 @@ use super::target::{
 };
 use super::verify::{OTHER_FILE, families, print, verify_file};
 use crate::base::clock::{Clock, SystemClock};
-use crate::base::fs::FileSystem;
+use crate::base::fs::{FileSystem, OsFileSystem};
 use crate::commands::progress::Progress;
 use crate::config::settings::ColumnFamilySettings;
 use crate::model::schema::ColumnFamilySchema;
+use crate::storage::check::{Expected, Report, Salvaged, salvage};
 use crate::storage::error::{FileContext, FileError};
-use crate::storage::sstable::salvage::{Salvaged, Source, salvage};
+use crate::storage::offline::{OfflineFamily, TableState};
 use crate::storage::sstable::split_writer::Paths;
-use crate::storage::sstable::verify::{Expected, Report};
 use crate::storage::sstable::{Compression, SplitWriter, WriterOptions, WrittenFile};
-use crate::storage::stopped::{Named, StoppedFamily};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -81,33 +80,27 @@ fn scrub_family(
     accept_loss: bool,
 ) -> Result<Outcome, ToolError> {
     let schema = &family.schema;
-    let partitioner = configured.partitioner();
-    let expected = Expected { family: Some(Arc::clone(schema)), partitioner: Some(partitioner) };
-    let (stopped, mut outcome) = open_family(configured, schema, &expected, accept_loss)?;
-    let Some(mut stopped) = stopped else { return Ok(outcome) };
-    for named in stopped.named() {
-        let is_meant = matches!(named, Named::Present { .. });
-        let (generation, file) = match named {
-            Named::Present { generation, file }
-            | Named::WrongSize { generation, file, .. }
-            | Named::Other { generation, file } => (generation, file),
-            Named::Missing { generation, file } => {
-                outcome = Outcome::Damaged;
-                say!("{} of {schema} is missing: put it back", file.display());
-                if accept_loss {
-                    stopped.replace(&[], &[generation])?;
-                    say!("  the manifest does not name it any more: what it held is lost");
-                } else {
-                    say!("  left as it is: --accept-loss goes on without it");
-                }
-                continue;
-            }
-        };
-        let report = verify_file(&*configured.fs, &file, &expected)?;
-        if report.is_sound() && !is_meant {
-            say!("{}: {OTHER_FILE}", file.display());
+    let expected = configured.expected(schema);
+    let (offline, mut outcome) = open_family(configured, schema, &expected, accept_loss)?;
+    let Some(mut offline) = offline else { return Ok(outcome) };
+    for table in offline.tables() {
+        let file = table.path.display();
+        if table.state == TableState::Missing {
+            outcome = Outcome::Damaged;
+            say!("{file} of {schema} is missing: put it back");
             if accept_loss {
-                name_anew(configured, schema, &expected)?;
+                offline.replace(&[], &[table.generation])?;
+                say!("  the manifest does not name it any more: what it held is lost");
+            } else {
+                say!("  left as it is: --accept-loss goes on without it");
+            }
+            continue;
+        }
+        let report = verify_file(&*configured.fs, &table.path, &expected)?;
+        if report.is_sound() && table.state != TableState::Present {
+            say!("{file}: {OTHER_FILE}");
+            if accept_loss {
+                adopt_orphans(configured, schema, &expected)?;
                 return Ok(scrub_family(configured, family, false)?.and(Outcome::Damaged));
             }
             say!("  left as it is: put the right one back. --accept-loss makes a new manifest");
@@ -122,15 +115,9 @@ fn scrub_family(
             say!("  left as it is: the file or the configuration is a wrong one");
             continue;
         }
-        let source = Source { family: Arc::clone(schema), partitioner };
-        let options = configured.writer_options(family);
-        let is_done = replace(
-            (&*configured.fs, &mut stopped),
-            (generation, &report),
-            &source,
-            options,
-            accept_loss,
-        )?;
+        let options = writer_options(&configured.settings, family);
+        let damaged = (table.generation, &report);
+        let is_done = replace(&mut offline, damaged, (schema, options), accept_loss)?;
         if !is_done {
             say!("  left as it is: --accept-loss goes on without what is lost");
         }
@@ -138,14 +125,14 @@ fn scrub_family(
     Ok(outcome)
 }
 
-/// The column family, and whether its manifest is sound; none if it is of no use and there is to
-/// be no new one.
+/// The column family, and whether its manifest is sound; none if the manifest is of no use and
+/// there is to be no new one.
 fn open_family(
     configured: &Configured,
     schema: &ColumnFamilySchema,
     expected: &Expected,
     accept_loss: bool,
-) -> Result<(Option<StoppedFamily>, Outcome), ToolError> {
+) -> Result<(Option<OfflineFamily>, Outcome), ToolError> {
     let open = || configured.server.family(&schema.keyspace, &schema.name);
     match open() {
         Err(error) if error.is_of_manifest() => {
@@ -153,7 +140,7 @@ fn open_family(
             if !accept_loss {
                 return Ok((None, Outcome::Damaged));
             }
-            name_anew(configured, schema, expected)?;
+            adopt_orphans(configured, schema, expected)?;
             Ok((Some(open()?), Outcome::Damaged))
         }
         opened => Ok((Some(opened?), Outcome::Sound)),
@@ -162,28 +149,28 @@ fn open_family(
 
 /// Makes a manifest of the SSTables that are there: those with their final names, be they damaged,
 /// and sound ones whose last step may only have been cut off.
-fn name_anew(
+fn adopt_orphans(
     configured: &Configured,
     schema: &ColumnFamilySchema,
     expected: &Expected,
 ) -> Result<(), ToolError> {
-    let unnamed = configured.server.unnamed(&schema.keyspace, &schema.name)?;
-    let mut counting = Vec::new();
-    for file in unnamed.files() {
+    let orphans = configured.server.orphans(&schema.keyspace, &schema.name)?;
+    let mut live = Vec::new();
+    for file in orphans.files() {
         let report = verify_file(&*configured.fs, &file.path, expected)?;
         if report.is_foreign || !(file.is_finished || report.is_sound()) {
             say!("  {}: it is left out", file.path.display());
         } else {
-            counting.push(file.clone());
+            live.push(file.clone());
         }
     }
-    for kept in unnamed.name(&counting)? {
+    for kept in orphans.adopt(&live)? {
         say!("  what does not count is kept as {}", kept.display());
     }
     say!(
         "  a new manifest names {} SSTables. Some may have been replaced already, and what was \
          deleted in them may come back",
-        counting.len()
+        live.len()
     );
     Ok(())
 }
@@ -191,21 +178,18 @@ fn name_anew(
 /// Puts what can be saved in place of a damaged file; false if something is lost and that is not
 /// accepted.
 fn replace(
-    (fs, stopped): (&dyn FileSystem, &mut StoppedFamily),
+    offline: &mut OfflineFamily,
     (generation, report): (u64, &Report),
-    source: &Source,
-    options: WriterOptions,
+    (family, options): (&ColumnFamilySchema, WriterOptions),
     accept_loss: bool,
 ) -> Result<bool, ToolError> {
-    let (written, salvaged) = {
-        let mut next = || stopped.new_path();
-        save(fs, report, source, options, &mut next)?
-    };
+    let fs = OsFileSystem;
+    let (written, salvaged) = save(&fs, report, family, options, &mut || offline.new_path())?;
     if !tell(&salvaged) && !accept_loss {
-        discard(fs, &written);
+        discard(&fs, &written);
         return Ok(false);
     }
-    let (names, kept) = stopped.replace(&written, &[generation])?;
+    let (names, kept) = offline.replace(&written, &[generation])?;
     for name in names {
         say!("  saved as {}", name.display());
     }
@@ -218,38 +202,39 @@ fn replace(
 fn save(
     fs: &dyn FileSystem,
     report: &Report,
-    source: &Source,
+    family: &ColumnFamilySchema,
     options: WriterOptions,
     next_path: &mut dyn FnMut() -> Result<PathBuf, FileError>,
 ) -> Result<(Vec<WrittenFile>, Salvaged), ToolError> {
-    let rows = report.properties.as_ref().map_or(0, |properties| properties.rows);
+    let rows = |counts: Option<(u64, u64)>| counts.map_or(0, |(rows, _)| rows);
     // Each row takes more than a byte, whatever a file claims.
-    let rows = rows.min(report.size);
+    let expected_rows = rows(report.stated).min(report.size).max(rows(report.found));
     let now = SystemClock::new().now_micros();
-    let expected_rows = rows.max(report.rows);
     let paths = Paths::new(next_path);
-    let mut sink = SplitWriter::new(fs, &source.family, options, expected_rows, now, paths);
+    let partitioner = options.partitioner;
+    let mut sink = SplitWriter::new(fs, family, options, expected_rows, now, paths);
     let progress = Progress::new("Saving", &report.file, report.size);
     let mut told = |bytes| progress.set(bytes);
-    let salvaged = salvage(fs, &report.file, source, &mut sink, &mut told)?;
+    let salvaged = salvage(fs, report, (family, partitioner), &mut sink, &mut told)?;
     let (written, empty): (Vec<_>, Vec<_>) =
         sink.finish()?.into_iter().partition(|file| file.properties.rows > 0);
     discard(fs, &empty);
     Ok((written, salvaged))
 }
 
-/// The column family that a new file is of, which may be another one than the old file was of.
+/// The column family of a new file, which may be another one than that of the old file.
 struct NewFamily {
     family: ColumnFamilySettings,
     options: WriterOptions,
 }
 
-/// What the new file is of, what the old one is expected to be of, and how the new one is written.
+/// The column family of the new file, the expected one of the old file, and the options of the new
+/// one.
 fn aims(
     fs: &dyn FileSystem,
     file: &Path,
     into: Option<NewFamily>,
-) -> Result<(Source, Expected, WriterOptions), ToolError> {
+) -> Result<(Arc<ColumnFamilySchema>, Expected, WriterOptions), ToolError> {
     let itself = describe_itself(fs, file);
     let Some(NewFamily { family, options }) = into else {
         let (properties, family, partitioner) = itself?;
@@ -259,7 +244,7 @@ fn aims(
             compression: Compression::default(),
             partitioner,
         };
-        return Ok((Source { family, partitioner }, Expected::default(), options));
+        return Ok((family, Expected::default(), options));
     };
     let (family, partitioner) = (family.schema, options.partitioner);
     // The names may be others, and only they.
@@ -271,7 +256,7 @@ fn aims(
         Err(_) => Arc::clone(&family),
     };
     let expected = Expected { family: Some(expected), partitioner: Some(partitioner) };
-    Ok((Source { family, partitioner }, expected, options))
+    Ok((family, expected, options))
 }
 
 /// Saves a file that is in no column family.
@@ -286,7 +271,7 @@ fn scrub_file(
     if files.fs.try_exists(output).context("look for", output)? {
         return Err(ToolError::Usage(format!("{} is there already", output.display())));
     }
-    let (source, expected, options) = aims(&*files.fs, file, into)?;
+    let (family, expected, options) = aims(&*files.fs, file, into)?;
     let report = verify_file(&*files.fs, file, &expected)?;
     let outcome = print_briefly(&report);
     if report.is_foreign {
@@ -303,7 +288,7 @@ fn scrub_file(
         }
         Ok(PathBuf::from(path))
     };
-    let (written, salvaged) = save(&*files.fs, &report, &source, options, &mut next_path)?;
+    let (written, salvaged) = save(&*files.fs, &report, &family, options, &mut next_path)?;
     if !tell(&salvaged) && !accept_loss {
         discard(&*files.fs, &written);
         say!("  nothing is written: --accept-loss goes on without what is lost");

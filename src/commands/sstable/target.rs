@@ -7,15 +7,15 @@ use crate::model::comparator::ComparatorRegistry;
 use crate::model::schema::ColumnFamilySchema;
 use crate::node;
 use crate::ring::Partitioner;
+use crate::storage::check::Expected;
 use crate::storage::commitlog::holds_segments;
 use crate::storage::error::{FileContext, FileError, ReadError};
 use crate::storage::files::{FileName, LOCK_FILE};
 use crate::storage::json::{ExportError, ImportError};
 use crate::storage::log_mark::LogMark;
+use crate::storage::offline::{OfflineError, OfflineServer, lock_around};
 use crate::storage::sstable::scan::Frame;
-use crate::storage::sstable::verify::read_properties;
 use crate::storage::sstable::{Properties as FileProperties, WriterOptions};
-use crate::storage::stopped::{StoppedError, StoppedServer, lock_around};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(super) enum ToolError {
     #[error(transparent)]
     Config(#[from] ConfigErrors),
     #[error(transparent)]
-    Stopped(#[from] StoppedError),
+    Offline(#[from] OfflineError),
     #[error(transparent)]
     File(#[from] FileError),
     #[error(transparent)]
@@ -96,7 +96,7 @@ impl ConfigArguments {
         let settings = self.load()?;
         let fs: Arc<dyn FileSystem> = Arc::new(OsFileSystem);
         let directories = &settings.directories;
-        let server = StoppedServer::lock(&fs, &directories.data, &directories.commit_log)?;
+        let server = OfflineServer::lock(&fs, &directories.data, &directories.commit_log)?;
         Ok(Configured { settings, fs, server })
     }
 }
@@ -106,7 +106,7 @@ impl ConfigArguments {
 pub(super) struct Configured {
     pub(super) settings: Settings,
     pub(super) fs: Arc<dyn FileSystem>,
-    pub(super) server: StoppedServer,
+    pub(super) server: OfflineServer,
 }
 
 impl Configured {
@@ -137,13 +137,10 @@ impl Configured {
         found.collect()
     }
 
-    pub(super) fn partitioner(&self) -> Partitioner {
-        self.settings.partitioner
-    }
-
-    /// How SSTables of this column family are written.
-    pub(super) fn writer_options(&self, family: &ColumnFamilySettings) -> WriterOptions {
-        writer_options(&self.settings, family)
+    /// Expectations of SSTables of this column family.
+    pub(super) fn expected(&self, family: &Arc<ColumnFamilySchema>) -> Expected {
+        let (family, partitioner) = (Some(Arc::clone(family)), Some(self.settings.partitioner));
+        Expected { family, partitioner }
     }
 
     /// Says if there are writes that no tool sees.
@@ -258,14 +255,14 @@ fn sstables_in(fs: &dyn FileSystem, folder: &Path) -> Result<Vec<PathBuf>, ToolE
     Ok(found.iter().map(path).collect())
 }
 
-/// What a file says of itself, with the column family and the partitioner that it was written for.
+/// The properties of a file, with the column family and the partitioner that it was written for.
 pub(super) fn describe_itself(
     fs: &dyn FileSystem,
     path: &Path,
 ) -> Result<(FileProperties, Arc<ColumnFamilySchema>, Partitioner), ToolError> {
     let file = fs.open(path).context("open", path)?;
     let frame = Frame::read(&*file).context("read", path)?;
-    let Some((_, properties)) = read_properties(&*file, &frame) else {
+    let Some((_, properties)) = frame.properties(&*file) else {
         let reason = frame.header_fault.unwrap_or(
             "its properties cannot be read, which say how its rows sort. `scrub --config CONF FILE \
              KEYSPACE FAMILY --output NEW` saves what is in it",

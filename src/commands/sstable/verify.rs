@@ -6,10 +6,9 @@ use crate::base::fs::FileSystem;
 use crate::commands::progress::Progress;
 use crate::config::settings::ColumnFamilySettings;
 use crate::model::comparator::ComparatorRegistry;
-use crate::storage::sstable::verify::{Expected, Report, verify};
-use crate::storage::stopped::Named;
+use crate::storage::check::{Expected, Report, verify};
+use crate::storage::offline::TableState;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -42,7 +41,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
     Ok(outcome)
 }
 
-/// The column families that stand behind `--config`.
+/// The column families after `--config`.
 pub(super) fn families(
     configured: &Configured,
     names: &[PathBuf],
@@ -59,50 +58,42 @@ fn verify_family(
     family: &ColumnFamilySettings,
 ) -> Result<Outcome, ToolError> {
     let schema = &family.schema;
-    let stopped = match configured.server.family(&schema.keyspace, &schema.name) {
-        Ok(stopped) => stopped,
+    let offline = match configured.server.family(&schema.keyspace, &schema.name) {
+        Ok(offline) => offline,
         Err(error) => {
             say!("{schema}: DAMAGED");
             say!("  {error}");
             return Ok(Outcome::Damaged);
         }
     };
-    let expected =
-        Expected { family: Some(Arc::clone(schema)), partitioner: Some(configured.partitioner()) };
+    let expected = configured.expected(schema);
     let mut outcome = Outcome::Sound;
-    for named in stopped.named() {
-        let file = match named {
-            Named::Present { file, .. } => file,
-            Named::WrongSize { file, found, expected, .. } => {
-                say!(
-                    "{}: DAMAGED\n  it has {found} bytes, and the manifest says {expected}",
-                    file.display()
-                );
-                outcome = Outcome::Damaged;
-                file
+    for table in offline.tables() {
+        let fault = match table.state {
+            TableState::Present => None,
+            TableState::WrongSize { found, expected } => {
+                Some(format!("it has {found} bytes, and the manifest says {expected}"))
             }
-            Named::Other { file, .. } => {
-                say!("{}: DAMAGED\n  {OTHER_FILE}", file.display());
-                outcome = Outcome::Damaged;
-                file
-            }
-            Named::Missing { file, .. } => {
-                say!("{}: DAMAGED\n  it is missing, and {schema} has rows in it", file.display());
-                outcome = Outcome::Damaged;
-                continue;
-            }
+            TableState::Other => Some(OTHER_FILE.to_owned()),
+            TableState::Missing => Some(format!("it is missing, and {schema} has rows in it")),
         };
-        let report = verify_file(&*configured.fs, &file, &expected)?;
-        outcome = outcome.and(print(&report));
+        if let Some(fault) = fault {
+            say!("{}: DAMAGED\n  {fault}", table.path.display());
+            outcome = Outcome::Damaged;
+        }
+        if table.state != TableState::Missing {
+            let report = verify_file(&*configured.fs, &table.path, &expected)?;
+            outcome = outcome.and(print(&report));
+        }
     }
     Ok(outcome)
 }
 
-/// What is told of a file that the manifest does not mean.
+/// Text about a file that the manifest does not mean.
 pub(super) const OTHER_FILE: &str = "the manifest means another file of this name: an older one \
     may have been copied here, or one of another column family";
 
-/// Verifies a file and shows how far it is.
+/// Verifies a file, with a bar of progress.
 pub(super) fn verify_file(
     fs: &dyn FileSystem,
     path: &Path,
@@ -114,11 +105,12 @@ pub(super) fn verify_file(
     Ok(verify(fs, path, expected, &ComparatorRegistry::default(), &mut tell)?)
 }
 
-/// Prints what was found.
+/// Prints a report.
 pub(super) fn print(report: &Report) -> Outcome {
-    let Report { file, size, rows, cells, blocks, .. } = report;
+    let Report { file, size, blocks, .. } = report;
     let file = file.display();
     if report.is_sound() {
+        let (rows, cells) = report.found.unwrap_or_default();
         say!("{file}: sound, {rows} rows, {cells} cells, {blocks} blocks, {size} bytes");
         return Outcome::Sound;
     }
@@ -129,7 +121,7 @@ pub(super) fn print(report: &Report) -> Outcome {
     if report.more_damages > 0 {
         say!("  and {} more", report.more_damages);
     }
-    if report.has_rows {
+    if let Some((rows, cells)) = report.found {
         say!("  {rows} rows and {cells} cells are in sound data blocks");
     } else {
         say!(

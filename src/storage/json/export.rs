@@ -9,16 +9,15 @@ use crate::model::slice::CellRange;
 use crate::ring::{DecoratedKey, Partitioner};
 use crate::storage::error::ReadError;
 use crate::storage::row::{FoundRow, RowReader, RowSources};
-use crate::storage::rows::{MergedRows, RowStream};
+use crate::storage::rows::MergedRows;
 use crate::storage::sstable::{Access, Blocks, SsTable, filter};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::ops::Bound;
 
 /// Bytes of a value that are turned into digits at a time.
 const HEX_CHUNK: usize = 4096;
 
-/// Which rows.
+/// The rows to be exported.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
     /// Only these; all if there are none.
@@ -27,7 +26,7 @@ pub struct Selection {
     pub excluded: BTreeSet<RowKey>,
 }
 
-/// What is written of a row.
+/// Contents of a row in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// Everything.
@@ -37,7 +36,7 @@ pub enum Shape {
     Original,
 }
 
-/// What was exported.
+/// Exported rows.
 #[derive(Debug, Default)]
 pub struct Exported {
     /// Rows.
@@ -48,10 +47,10 @@ pub struct Exported {
     pub damaged: Vec<(RowKey, ReadError)>,
 }
 
-/// Why an export did not come to its end.
+/// Reason why an export ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// The rows behind what was written cannot be found.
+    /// The rows after those that were written cannot be found.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The output cannot be written.
@@ -72,11 +71,7 @@ pub fn export(
     run.out.write_all(b"{\n")?;
     let wanted = |key: &RowKey| !selection.excluded.contains(key);
     if selection.keys.is_empty() {
-        let streams = tables.iter().map(|table| {
-            let blocks = Blocks::new(table, Access::Bypass);
-            RowStream::sstable(blocks, Bound::Unbounded, partitioner)
-        });
-        let mut rows = MergedRows::new(partitioner, streams.collect::<Result<_, _>>()?);
+        let mut rows = MergedRows::of_whole(tables, partitioner)?;
         while let Some((key, sources)) = rows.advance()? {
             if wanted(key.key()) {
                 run.row(key.key(), sources)?;

@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// Bytes that are read of the text at a time.
 const READ_BUFFER: usize = 1 << 20;
 
-/// Why nothing was imported.
+/// Reason why nothing was imported.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// The text is no JSON, or not of this column family. The first words are those of the
@@ -35,7 +35,7 @@ pub enum ImportError {
         line: usize,
         /// Its column.
         column: usize,
-        /// What is wrong.
+        /// The mistake.
         reason: String,
     },
     /// The text cannot be read.
@@ -52,7 +52,7 @@ impl From<FileError> for ImportError {
     }
 }
 
-/// What was imported.
+/// Imported rows.
 #[derive(Debug)]
 pub struct Imported {
     /// Rows of the text.
@@ -63,30 +63,21 @@ pub struct Imported {
     pub file: Option<WrittenFile>,
 }
 
-/// Where rows are written to.
-pub(super) struct Target<'a> {
-    pub(super) fs: &'a Arc<dyn FileSystem>,
-    pub(super) family: &'a ColumnFamilySchema,
-    pub(super) options: WriterOptions,
-    pub(super) created_at_micros: i64,
-    pub(super) next_path: &'a mut dyn FnMut() -> Result<PathBuf, FileError>,
-}
-
-/// What an import needs to know.
+/// Settings of an import.
 #[derive(Debug, Clone)]
 pub struct Importer<'a> {
-    /// Where SSTables are written.
+    /// The disk of the SSTables.
     pub fs: &'a Arc<dyn FileSystem>,
     /// The column family.
     pub family: &'a ColumnFamilySchema,
-    /// How SSTables are written.
+    /// Layout of the SSTables.
     pub options: WriterOptions,
     /// Now, in microseconds since the Unix epoch.
     pub now_micros: i64,
 }
 
 impl Importer<'_> {
-    /// Imports a text that `open` gives anew each time. `next_path` names files that are not there
+    /// Imports a text that `open` opens twice. `next_path` names files that are not there
     /// yet. `progress` hears how many bytes are read, of twice the text.
     pub fn import(
         &self,
@@ -119,27 +110,21 @@ impl Importer<'_> {
         let mut survey = Survey::new(self.family);
         pass(&mut survey)?;
         let Survey { rows, cells, is_in_order, .. } = survey;
-        let (family, options, created_at_micros) =
-            (self.family, self.options.clone(), self.now_micros);
         let file = if is_in_order {
+            let (family, options, now) = (self.family, self.options.clone(), self.now_micros);
             let paths = Paths::new(next_path);
-            let writer =
-                SplitWriter::new(&**self.fs, family, options, rows, created_at_micros, paths);
-            let mut sink = Straight(writer);
-            pass(&mut sink)?;
-            sink.0.finish()?.pop()
+            let mut writer = SplitWriter::new(&**self.fs, family, options, rows, now, paths);
+            pass(&mut writer)?;
+            writer.finish()?.pop()
         } else {
-            let target = Target { fs: self.fs, family, options, created_at_micros, next_path };
-            let mut runs = Runs::new(target, run_bytes);
+            let mut runs = Runs::new(self, next_path, run_bytes);
             pass(&mut runs)?;
             runs.finish()?
         };
         Ok(Imported { rows, cells, file: self.unless_empty(file) })
     }
-}
 
-impl Importer<'_> {
-    /// Rows that hold nothing leave no trace; a file of such rows goes again.
+    /// Rows that hold nothing leave no trace; a file of such rows is removed.
     fn unless_empty(&self, file: Option<WrittenFile>) -> Option<WrittenFile> {
         let file = file?;
         if file.properties.rows > 0 {
@@ -168,20 +153,17 @@ impl From<ParseError> for ImportError {
     }
 }
 
-/// Rows in order go to the file as they come.
-struct Straight<'a>(SplitWriter<'a>);
-
-impl RowSink for Straight<'_> {
+impl RowSink for SplitWriter<'_> {
     fn begin_row(&mut self, key: &DecoratedKey, deletion: Deletion) -> Result<(), FileError> {
-        self.0.begin_row(key, deletion)
+        Self::begin_row(self, key, deletion)
     }
 
     fn cell(&mut self, cell: Cell) -> Result<(), FileError> {
-        self.0.push(&cell)
+        self.push(&cell)
     }
 
     fn end_row(&mut self) -> Result<(), FileError> {
-        self.0.end_row()
+        Self::end_row(self)
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::model::comparator::hex;
 use std::borrow::Cow;
 
-/// What the text of a key that is not UTF-8 begins with.
+/// Beginning of the text of a key that is not UTF-8.
 const HEX_MARK: &str = "\0hex:";
 
 /// The text that stands for a key, which [`parse_key`] reads; not escaped yet.

@@ -15,7 +15,7 @@ use std::io::Read;
 /// Most bytes of a row key or a name.
 const MAX_NAME: usize = 65535;
 
-/// Where rows go. Keys and cells may come in any order.
+/// Takes rows. Keys and cells may come in any order.
 pub(super) trait RowSink {
     /// Begins a row.
     fn begin_row(&mut self, key: &DecoratedKey, deletion: Deletion) -> Result<(), FileError>;
@@ -25,7 +25,7 @@ pub(super) trait RowSink {
     fn end_row(&mut self) -> Result<(), FileError>;
 }
 
-/// Why rows could not be read.
+/// Reason why rows could not be read.
 #[derive(Debug)]
 pub(super) enum ParseError {
     /// The text is not what it should be.
@@ -34,7 +34,7 @@ pub(super) enum ParseError {
     Sink(FileError),
 }
 
-/// What rows are read for.
+/// Target of the rows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Context<'a> {
     pub(super) family: &'a ColumnFamilySchema,
@@ -51,7 +51,7 @@ pub(super) fn parse(
 ) -> Result<(), ParseError> {
     let mut state = State { context, sink, failure: None };
     let mut deserializer = serde_json::Deserializer::from_reader(text);
-    let parsed = Rows(&mut state).deserialize(&mut deserializer);
+    let parsed = Object(Rows(&mut state)).deserialize(&mut deserializer);
     let parsed = parsed.and_then(|()| deserializer.end());
     match (parsed, state.failure) {
         (_, Some(failure)) => Err(ParseError::Sink(failure)),
@@ -63,7 +63,7 @@ pub(super) fn parse(
 struct State<'a> {
     context: Context<'a>,
     sink: &'a mut dyn RowSink,
-    /// Why the sink has failed: the parser carries only texts.
+    /// Error of the sink: the parser carries only texts.
     failure: Option<FileError>,
 }
 
@@ -87,16 +87,41 @@ impl State<'_> {
     }
 }
 
-/// The outermost object.
-struct Rows<'a, 'b>(&'a mut State<'b>);
+/// An object, which a visitor reads.
+struct Object<V>(V);
 
-impl<'de> DeserializeSeed<'de> for Rows<'_, '_> {
-    type Value = ();
+impl<'de, V: Visitor<'de>> DeserializeSeed<'de> for Object<V> {
+    type Value = V::Value;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
+        deserializer.deserialize_map(self.0)
     }
 }
+
+/// An array, which a visitor reads.
+struct Array<V>(V);
+
+impl<'de, V: Visitor<'de>> DeserializeSeed<'de> for Array<V> {
+    type Value = V::Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
+        deserializer.deserialize_seq(self.0)
+    }
+}
+
+/// Anything, which a visitor reads.
+struct Either<V>(V);
+
+impl<'de, V: Visitor<'de>> DeserializeSeed<'de> for Either<V> {
+    type Value = V::Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
+        deserializer.deserialize_any(self.0)
+    }
+}
+
+/// The outermost object.
+struct Rows<'a, 'b>(&'a mut State<'b>);
 
 impl<'de> Visitor<'de> for Rows<'_, '_> {
     type Value = ();
@@ -112,9 +137,9 @@ impl<'de> Visitor<'de> for Rows<'_, '_> {
             let key = self.0.context.partitioner.decorate(RowKey::new(&key));
             let row = OpenRow { key: &key, deletion: Deletion::NONE, is_begun: false };
             if self.0.context.family.is_super() {
-                map.next_value_seed(SuperRow { state: self.0, row })?;
+                map.next_value_seed(Object(SuperRow { state: self.0, row }))?;
             } else {
-                map.next_value_seed(StandardRow { state: self.0, row })?;
+                map.next_value_seed(Array(StandardRow { state: self.0, row }))?;
             }
         }
         Ok(())
@@ -157,14 +182,6 @@ struct StandardRow<'a, 'b, 'k> {
     row: OpenRow<'k>,
 }
 
-impl<'de> DeserializeSeed<'de> for StandardRow<'_, '_, '_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
 impl<'de> Visitor<'de> for StandardRow<'_, '_, '_> {
     type Value = ();
 
@@ -175,7 +192,7 @@ impl<'de> Visitor<'de> for StandardRow<'_, '_, '_> {
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<(), A::Error> {
         let columns = self.state.context.family.comparator().clone();
         while let Some(element) =
-            seq.next_element_seed(Element { super_name: b"", columns: &columns })?
+            seq.next_element_seed(Either(Element { super_name: b"", columns: &columns }))?
         {
             match element {
                 Column::Cell(cell) => {
@@ -193,14 +210,6 @@ impl<'de> Visitor<'de> for StandardRow<'_, '_, '_> {
 struct SuperRow<'a, 'b, 'k> {
     state: &'a mut State<'b>,
     row: OpenRow<'k>,
-}
-
-impl<'de> DeserializeSeed<'de> for SuperRow<'_, '_, '_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
 }
 
 impl<'de> Visitor<'de> for SuperRow<'_, '_, '_> {
@@ -221,7 +230,7 @@ impl<'de> Visitor<'de> for SuperRow<'_, '_, '_> {
             }
             self.row.begin(self.state)?;
             let name = hex_name(&name, self.state.context.family.comparator())?;
-            map.next_value_seed(SuperColumn { state: self.state, name })?;
+            map.next_value_seed(Object(SuperColumn { state: self.state, name }))?;
         }
         if let Some(deletion) = deletion.finish(self.state.context.now_secs) {
             self.row.delete(deletion)?;
@@ -261,14 +270,6 @@ struct SuperColumn<'a, 'b> {
     name: Vec<u8>,
 }
 
-impl<'de> DeserializeSeed<'de> for SuperColumn<'_, '_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
 impl<'de> Visitor<'de> for SuperColumn<'_, '_> {
     type Value = ();
 
@@ -292,9 +293,9 @@ impl<'de> Visitor<'de> for SuperColumn<'_, '_> {
             if member != "subColumns" {
                 return Err(A::Error::unknown_field(&member, &["deletedAt", "subColumns"]));
             }
-            // It sorts before the columns that stand behind it.
+            // It sorts before its columns.
             delete(&mut deletion, state)?;
-            map.next_value_seed(SubColumns { state, name: &name })?;
+            map.next_value_seed(Array(SubColumns { state, name: &name }))?;
         }
         delete(&mut deletion, state)
     }
@@ -304,14 +305,6 @@ impl<'de> Visitor<'de> for SuperColumn<'_, '_> {
 struct SubColumns<'a, 'b> {
     state: &'a mut State<'b>,
     name: &'a [u8],
-}
-
-impl<'de> DeserializeSeed<'de> for SubColumns<'_, '_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_seq(self)
-    }
 }
 
 impl<'de> Visitor<'de> for SubColumns<'_, '_> {
@@ -325,7 +318,7 @@ impl<'de> Visitor<'de> for SubColumns<'_, '_> {
         let family = self.state.context.family;
         let columns = family.subcolumn_comparator().unwrap_or(family.comparator());
         while let Some(element) =
-            seq.next_element_seed(Element { super_name: self.name, columns })?
+            seq.next_element_seed(Either(Element { super_name: self.name, columns }))?
         {
             match element {
                 Column::Cell(cell) => self.state.cell(cell)?,
@@ -346,14 +339,6 @@ enum Column {
 struct Element<'a> {
     super_name: &'a [u8],
     columns: &'a Comparator,
-}
-
-impl<'de> DeserializeSeed<'de> for Element<'_> {
-    type Value = Column;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Column, D::Error> {
-        deserializer.deserialize_any(self)
-    }
 }
 
 impl<'de> Visitor<'de> for Element<'_> {
@@ -406,7 +391,7 @@ fn hex_name<E: Error>(digits: &str, comparator: &Comparator) -> Result<Vec<u8>, 
     Ok(name)
 }
 
-/// What a sink that only looks finds out: whether rows and cells come in order, and how many.
+/// A sink that counts rows and cells, and finds out whether they come in order.
 #[derive(Debug)]
 pub(super) struct Survey<'a> {
     family: &'a ColumnFamilySchema,
@@ -435,8 +420,8 @@ impl RowSink for Survey<'_> {
 
     fn cell(&mut self, cell: Cell) -> Result<(), FileError> {
         self.cells += 1;
-        let is_behind = |last: &Cell| self.family.compare(last.place(), cell.place()).is_lt();
-        self.is_in_order &= self.last_cell.as_ref().is_none_or(is_behind);
+        let is_after = |last: &Cell| self.family.compare(last.place(), cell.place()).is_lt();
+        self.is_in_order &= self.last_cell.as_ref().is_none_or(is_after);
         self.last_cell = Some(cell);
         Ok(())
     }

@@ -1,37 +1,40 @@
 //! Sorts rows that come in any order, in bounded memory: as much as fits is sorted and written as
 //! an SSTable, a *run*; the runs are merged to one in the end.
 
+use super::Importer;
 use super::parse::RowSink;
 use crate::model::cell::Cell;
 use crate::model::deletion::Deletion;
+use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::CellRange;
 use crate::ring::DecoratedKey;
 use crate::storage::caches::BlockCache;
 use crate::storage::error::{FileError, ReadError};
 use crate::storage::row::RowReader;
-use crate::storage::rows::{MergedRows, RowStream};
-use crate::storage::sstable::{Access, Blocks, SsTable, SsTableWriter, WrittenFile};
+use crate::storage::rows::MergedRows;
+use crate::storage::sstable::{SsTable, SsTableWriter, WrittenFile};
 use crate::storage::store::discard;
 use std::collections::BTreeMap;
 use std::io;
-use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
-
-use super::import::Target;
 
 /// Bytes of cells that are sorted in memory.
 pub(super) const RUN_BYTES: usize = 64 << 20;
 
-/// What a cell and a row take in memory besides their bytes, about.
+/// Memory of a cell or a row besides its bytes, about.
 const OVERHEAD: usize = 64;
 
 /// Most runs: all are open at a time when they are merged.
 const MAX_RUNS: usize = 512;
 
+/// Gives a name to each file.
+type NextPath<'a> = &'a mut dyn FnMut() -> Result<PathBuf, FileError>;
+
 /// Sorts rows.
 pub(super) struct Runs<'a> {
-    target: Target<'a>,
+    importer: &'a Importer<'a>,
+    next_path: NextPath<'a>,
     run_bytes: usize,
     rows: BTreeMap<DecoratedKey, (Deletion, Vec<Cell>)>,
     bytes: usize,
@@ -40,9 +43,13 @@ pub(super) struct Runs<'a> {
 }
 
 impl<'a> Runs<'a> {
-    pub(super) fn new(target: Target<'a>, run_bytes: usize) -> Self {
+    pub(super) fn new(
+        importer: &'a Importer<'a>,
+        next_path: NextPath<'a>,
+        run_bytes: usize,
+    ) -> Self {
         let (rows, written) = (BTreeMap::new(), Vec::new());
-        Self { target, run_bytes, rows, bytes: 0, row: None, written }
+        Self { importer, next_path, run_bytes, rows, bytes: 0, row: None, written }
     }
 
     /// The rows in one file; `None` if there are none.
@@ -61,7 +68,7 @@ impl<'a> Runs<'a> {
         if rows.is_empty() {
             return Ok(());
         }
-        let path = (self.target.next_path)()?;
+        let path = (self.next_path)()?;
         if self.written.len() >= MAX_RUNS {
             let reason = "the rows are too many to be sorted: import them in several parts";
             return Err(FileError::new("write", &path, io::Error::other(reason)));
@@ -71,18 +78,18 @@ impl<'a> Runs<'a> {
             for (key, (deletion, mut cells)) in rows {
                 cells.sort_by(|a, b| family.compare(a.place(), b.place()));
                 writer.begin_row(&key, deletion);
-                let mut cells = cells.into_iter().peekable();
-                while let Some(mut cell) = cells.next() {
-                    let is_same =
-                        |other: &Cell| family.compare(cell.place(), other.place()).is_eq();
-                    let mut same = Vec::new();
-                    while let Some(other) = cells.next_if(is_same) {
-                        same.push(other);
+                let mut cells = cells.into_iter();
+                let mut open = cells.next();
+                while let Some(cell) = open {
+                    match cells.next() {
+                        Some(next) if family.compare(cell.place(), next.place()).is_eq() => {
+                            open = Some(cell.reconcile(next));
+                        }
+                        next => {
+                            writer.push(&cell)?;
+                            open = next;
+                        }
                     }
-                    for other in same {
-                        cell = cell.reconcile(other);
-                    }
-                    writer.push(&cell)?;
                 }
                 writer.end_row()?;
             }
@@ -96,50 +103,34 @@ impl<'a> Runs<'a> {
         &self,
         path: PathBuf,
         expected_rows: u64,
-        fill: impl FnOnce(
-            &mut SsTableWriter,
-            &crate::model::schema::ColumnFamilySchema,
-        ) -> Result<(), E>,
+        fill: impl FnOnce(&mut SsTableWriter, &ColumnFamilySchema) -> Result<(), E>,
     ) -> Result<WrittenFile, E> {
-        let Target { fs, family, options, created_at_micros, .. } = &self.target;
-        let options = options.clone();
+        let Importer { fs, family, options, now_micros } = self.importer;
+        let (fs, options) = (&***fs, options.clone());
         let attempt = || {
-            let mut writer = SsTableWriter::create(
-                &***fs,
-                &path,
-                family,
-                options,
-                expected_rows,
-                *created_at_micros,
-            )?;
+            let mut writer =
+                SsTableWriter::create(fs, &path, family, options, expected_rows, *now_micros)?;
             fill(&mut writer, family)?;
             Ok(writer.finish()?)
         };
         let written: Result<_, E> = attempt();
         if written.is_err() {
-            discard(&***fs, &path);
+            discard(fs, &path);
         }
         let (properties, bytes) = written?;
         Ok(WrittenFile { path, bytes, properties })
     }
 
     fn merge(&mut self) -> Result<WrittenFile, ReadError> {
-        let partitioner = self.target.options.partitioner;
+        let partitioner = self.importer.options.partitioner;
         let cache = Arc::new(BlockCache::new(0));
         let open =
-            |run: &WrittenFile| SsTable::open(self.target.fs, &run.path, 0, partitioner, &cache);
+            |run: &WrittenFile| SsTable::open(self.importer.fs, &run.path, 0, partitioner, &cache);
         let tables = self.written.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let expected = self.written.iter().map(|run| run.properties.rows).sum();
-        let path = (self.target.next_path)()?;
+        let path = (self.next_path)()?;
         let merged = self.write(path, expected, |writer, family| {
-            let streams = tables.iter().map(|table| {
-                RowStream::sstable(
-                    Blocks::new(table, Access::Bypass),
-                    Bound::Unbounded,
-                    partitioner,
-                )
-            });
-            let mut rows = MergedRows::new(partitioner, streams.collect::<Result<_, _>>()?);
+            let mut rows = MergedRows::of_whole(&tables, partitioner)?;
             while let Some((key, sources)) = rows.advance()? {
                 let reader = RowReader::of_everything(family, sources);
                 writer.begin_row(key, reader.deletion());
@@ -171,7 +162,7 @@ impl Drop for Runs<'_> {
     /// Runs that were merged, or are of no use.
     fn drop(&mut self) {
         for run in self.written.drain(..) {
-            discard(&**self.target.fs, &run.path);
+            discard(&**self.importer.fs, &run.path);
         }
     }
 }

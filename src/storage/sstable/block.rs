@@ -22,6 +22,7 @@ use crate::base::fs::File;
 use crate::storage::error::{Corrupt, FileContext, ReadError};
 use lz4_flex::block::{CompressTable, compress_into_with_table};
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -100,6 +101,13 @@ pub struct BlockHandle {
     pub offset: u64,
     /// Bytes on disk, trailer included.
     pub length: u32,
+}
+
+impl BlockHandle {
+    /// Its bytes in the file.
+    pub fn range(self) -> Range<u64> {
+        self.offset..self.offset + u64::from(self.length)
+    }
 }
 
 /// A raw payload in memory, shared.

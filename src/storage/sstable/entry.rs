@@ -61,7 +61,7 @@ enum CellsPlace {
 
 /// The cells of a row in data blocks.
 #[derive(Debug, Clone)]
-pub(super) struct BlockCells {
+pub(in crate::storage) struct BlockCells {
     /// Greatest timestamp of the cells and the deletion of the row.
     pub max_timestamp: i64,
     last: PlaceRange,
@@ -70,7 +70,7 @@ pub(super) struct BlockCells {
 
 /// Which data blocks those are.
 #[derive(Debug, Clone)]
-pub(super) enum Extents {
+pub(in crate::storage) enum Extents {
     One(Extent),
     Few(Vec<Extent>),
     ColumnIndex(IndexRoot),
@@ -78,7 +78,7 @@ pub(super) enum Extents {
 
 /// The top of a column index.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct IndexRoot {
+pub(in crate::storage) struct IndexRoot {
     pub block: BlockHandle,
     /// Blocks from the root down to a data block, that one not included; at least 1.
     pub levels: u8,
@@ -86,7 +86,7 @@ pub(super) struct IndexRoot {
 
 /// A run of cells of one row in one data block.
 #[derive(Debug, Clone)]
-pub(super) struct Extent {
+pub(in crate::storage) struct Extent {
     pub block: BlockHandle,
     pub first_entry: u32,
     pub entries: u32,
@@ -120,7 +120,7 @@ impl PlaceRange {
 
 impl Extent {
     /// Reads an extent that stands in these bytes at this offset.
-    pub(super) fn decode(bytes: &[u8], at: usize) -> Result<Self, Malformed> {
+    pub(in crate::storage) fn decode(bytes: &[u8], at: usize) -> Result<Self, Malformed> {
         Self::read(&mut ByteReader::at(bytes, at))
     }
 
@@ -134,7 +134,7 @@ impl Extent {
     }
 
     /// The place of its first cell; `bytes` are those that it was read from.
-    pub(super) fn first_place<'a>(&self, bytes: &'a [u8]) -> (&'a [u8], &'a [u8]) {
+    pub(in crate::storage) fn first_place<'a>(&self, bytes: &'a [u8]) -> (&'a [u8], &'a [u8]) {
         self.place.resolve(bytes)
     }
 }
@@ -270,7 +270,7 @@ pub(super) fn compare_key(
 
 impl RowEntry {
     /// Reads the entry that stands at this offset of a row index block.
-    pub(super) fn decode(
+    pub(in crate::storage) fn decode(
         partitioner: Partitioner,
         block: &Block,
         at: usize,
@@ -314,7 +314,7 @@ impl RowEntry {
     }
 
     /// The cells in data blocks; `None` if they stand here.
-    pub(super) fn block_cells(&self) -> Option<&BlockCells> {
+    pub(in crate::storage) fn block_cells(&self) -> Option<&BlockCells> {
         match &self.place {
             CellsPlace::Inline(_) => None,
             CellsPlace::Blocks(cells) => Some(cells),
@@ -335,7 +335,7 @@ impl RowEntry {
     }
 
     /// The cells that stand here, in their order. It ends behind one that cannot be read.
-    pub(super) fn inline_cells(&self) -> impl Iterator<Item = Result<Cell, Malformed>> {
+    pub(in crate::storage) fn inline_cells(&self) -> impl Iterator<Item = Result<Cell, Malformed>> {
         let mut range = self.inline_range().unwrap_or_default();
         std::iter::from_fn(move || {
             if range.is_empty() {
@@ -350,7 +350,7 @@ impl RowEntry {
     }
 
     /// The block that it was read from: the places of its extents refer to the bytes of this.
-    pub(super) fn block(&self) -> &Block {
+    pub(in crate::storage) fn block(&self) -> &Block {
         &self.block
     }
 }
@@ -414,7 +414,7 @@ impl BlockCells {
     }
 
     /// The place of the last cell; `bytes` are those of the block that this was read from.
-    pub(super) fn last_place<'a>(&self, bytes: &'a [u8]) -> (&'a [u8], &'a [u8]) {
+    pub(in crate::storage) fn last_place<'a>(&self, bytes: &'a [u8]) -> (&'a [u8], &'a [u8]) {
         self.last.resolve(bytes)
     }
 }

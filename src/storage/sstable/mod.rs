@@ -40,16 +40,13 @@ pub mod cursor;
 pub mod entry;
 pub mod filter;
 mod footer;
-mod neighbours;
 mod open_row;
 pub mod properties;
 pub mod reader;
 pub mod row_part;
-pub mod salvage;
 pub mod scan;
 pub mod split_writer;
-mod summary;
-pub mod verify;
+pub(in crate::storage) mod summary;
 pub mod writer;
 
 pub use block::Compression;

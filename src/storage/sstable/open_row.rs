@@ -90,8 +90,7 @@ impl OpenRow {
         self.cells += 1;
         self.raw_bytes += length as u64;
         self.max_timestamp = self.max_timestamp.max(timestamp);
-        file.min_timestamp = file.min_timestamp.min(timestamp);
-        file.max_timestamp = file.max_timestamp.max(timestamp);
+        file.note_timestamp(timestamp);
     }
 
     /// What the open data block has to say of the row; `None` if it has nothing there.

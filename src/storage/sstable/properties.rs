@@ -5,8 +5,9 @@
 
 use crate::base::bytes::{ByteReader, ByteWriter, Malformed};
 use crate::model::comparator::ComparatorRegistry;
+use crate::model::deletion::Deletion;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema};
-use crate::ring::Partitioner;
+use crate::ring::{DecoratedKey, Partitioner};
 
 /// Facts about a whole SSTable.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -50,6 +51,45 @@ pub struct Properties {
 }
 
 impl Properties {
+    /// Facts about a file that has no rows yet.
+    pub fn without_rows() -> Self {
+        Self {
+            min_local_deletion_time: i32::MAX,
+            min_timestamp: i64::MAX,
+            max_timestamp: i64::MIN,
+            ..Self::default()
+        }
+    }
+
+    /// Takes the timestamp of a cell or a row deletion.
+    #[inline]
+    pub fn note_timestamp(&mut self, timestamp: i64) {
+        self.min_timestamp = self.min_timestamp.min(timestamp);
+        self.max_timestamp = self.max_timestamp.max(timestamp);
+    }
+
+    /// Counts a tombstone.
+    pub fn note_tombstone(&mut self, deletion: Deletion) {
+        self.tombstones += 1;
+        self.min_local_deletion_time =
+            self.min_local_deletion_time.min(deletion.local_deletion_time);
+    }
+
+    /// Counts the deletion of a row, if there is one.
+    pub fn note_row_deletion(&mut self, deletion: Deletion) {
+        if !deletion.is_none() {
+            self.note_timestamp(deletion.marked_for_delete_at);
+            self.note_tombstone(deletion);
+        }
+    }
+
+    /// Sets the key of the last row.
+    pub fn set_last_key(&mut self, last: &DecoratedKey) {
+        self.last_key.clear();
+        self.last_key.put_prefixed(last.key().as_bytes());
+        last.encode_token(&mut self.last_key);
+    }
+
     /// CRC32 of the stored form.
     pub fn crc(&self) -> u32 {
         crc32fast::hash(&self.encode())

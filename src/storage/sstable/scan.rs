@@ -2,6 +2,7 @@
 //! files that are damaged, and to find out whether they are.
 
 use super::block::{self, Block, BlockHandle, BlockHead, BlockKind, FRAME_LENGTH, HEAD_LENGTH};
+use super::properties::Properties;
 use super::{FOOTER_LENGTH, HEADER_LENGTH, MAGIC, VERSION, footer};
 use crate::base::fs::File;
 use crate::storage::error::{FileContext, FileError};
@@ -12,17 +13,17 @@ use std::path::Path;
 /// Bytes in which the next block is looked for at a time.
 const WINDOW: usize = 1 << 20;
 
-/// Where a disk refuses to read, what is around it is tried in pieces of this many bytes.
+/// Bytes that are read at a time around a place that the disk refuses to read.
 const SECTOR: usize = 4 << 10;
 
 /// The outermost parts of a file.
 #[derive(Debug)]
 pub struct Frame {
-    /// Where blocks are: between header and footer, or up to the end if the footer is damaged.
+    /// Range of the blocks: between header and footer, or up to the end if the footer is damaged.
     pub blocks: Range<u64>,
-    /// What is wrong with the header.
+    /// Fault of the header.
     pub header_fault: Option<&'static str>,
-    /// Where summary, filter and properties are; `None` if the footer is damaged.
+    /// Places of summary, filter and properties; `None` if the footer is damaged.
     pub footer: Option<[BlockHandle; 3]>,
 }
 
@@ -50,6 +51,30 @@ impl Frame {
         Ok(Self { blocks: start..end, header_fault, footer })
     }
 
+    /// The properties of the file and their place, if they can be found and read.
+    pub fn properties(&self, file: &dyn File) -> Option<(BlockHandle, Properties)> {
+        let (handle, block) = self.properties_block(file)?;
+        Some((handle, Properties::decode(block.bytes()).ok()?))
+    }
+
+    /// CRC32 of the properties as they are stored, by which a manifest knows the file.
+    pub fn properties_crc(&self, file: &dyn File) -> Option<u32> {
+        self.properties_block(file).map(|(_, block)| crc32fast::hash(block.bytes()))
+    }
+
+    fn properties_block(&self, file: &dyn File) -> Option<(BlockHandle, Block)> {
+        let kind = BlockKind::Properties;
+        if let Some([_, _, handle]) = self.footer {
+            return Some((handle, block::read(file, Path::new(""), handle, kind).ok()?));
+        }
+        // Without a footer they are the last block, if that is there.
+        let found = BlockScan::within(file, self).filter_map(|piece| match piece {
+            Piece::Block { handle, kind: found, block } if found == kind => Some((handle, block)),
+            _ => None,
+        });
+        found.last()
+    }
+
     /// Whether data and their indexes can stand here. Behind them the footer tells what is where.
     pub fn may_hold_data(&self, offset: u64) -> bool {
         self.footer.is_none_or(|[summary, ..]| offset < summary.offset)
@@ -61,19 +86,17 @@ impl Frame {
 pub enum Piece {
     /// A sound block.
     Block {
-        /// Where it stands.
+        /// Its place.
         handle: BlockHandle,
-        /// What it holds.
+        /// The kind of its contents.
         kind: BlockKind,
         /// Its payload.
         block: Block,
     },
     /// Bytes that are no sound block.
     Damage {
-        /// Where they begin.
-        offset: u64,
-        /// How many there are.
-        length: u64,
+        /// The bytes.
+        range: Range<u64>,
         /// What seems to have stood there: the bytes that say so may be damaged as well.
         kind: Option<BlockKind>,
         /// How it shows.
@@ -99,6 +122,11 @@ impl<'a> BlockScan<'a> {
     /// A walk through the blocks within a frame.
     pub fn within(file: &'a dyn File, frame: &Frame) -> Self {
         Self { file, at: frame.blocks.start, end: frame.blocks.end }
+    }
+
+    /// Where the next piece begins.
+    pub fn position(&self) -> u64 {
+        self.at
     }
 
     /// The head of a block that may begin here, or why there is none.
@@ -177,9 +205,9 @@ impl Iterator for BlockScan<'_> {
             Ok((_, Err(reason))) | Err(reason) => reason,
         };
         self.at = self.next_block(offset + 1);
-        let length = self.at - offset;
+        let range = offset..self.at;
         // A head that tells where the next block begins is likely to tell its own kind.
-        let head = head.ok().filter(|head| head.block_length() == length);
-        Some(Piece::Damage { offset, length, kind: head.map(|head| head.kind), reason })
+        let head = head.ok().filter(|head| head.block_length() == range.end - offset);
+        Some(Piece::Damage { range, kind: head.map(|head| head.kind), reason })
     }
 }

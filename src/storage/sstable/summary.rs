@@ -17,7 +17,7 @@ const POINTS_ELSEWHERE: u64 = 1;
 
 /// What the summary says of a row index block besides its first key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct SummaryHead {
+pub(in crate::storage) struct SummaryHead {
     /// Where it stands.
     pub block: BlockHandle,
     /// Number of its rows.
@@ -39,7 +39,7 @@ impl SummaryHead {
 }
 
 /// Reads a whole summary.
-pub(super) fn decode(
+pub(in crate::storage) fn decode(
     partitioner: Partitioner,
     bytes: &[u8],
 ) -> Result<Vec<(SummaryHead, DecoratedKey)>, Malformed> {

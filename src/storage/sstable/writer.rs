@@ -115,12 +115,9 @@ impl SsTableWriter {
             partitioner: options.partitioner.class_name().to_owned(),
             comparator: family.comparator().class_name(),
             subcolumn_comparator: subcolumns.map_or_else(String::new, |c| c.class_name()),
-            min_local_deletion_time: i32::MAX,
-            min_timestamp: i64::MAX,
-            max_timestamp: i64::MIN,
             index_interval: options.index_interval as u64,
             created_at_micros: created_at_micros.max(0) as u64,
-            ..Properties::default()
+            ..Properties::without_rows()
         };
         let mut buffer = Vec::with_capacity(WRITE_BUFFER + options.block_bytes);
         buffer.extend_from_slice(MAGIC);
@@ -170,10 +167,7 @@ impl SsTableWriter {
         let row = self.row.as_mut().expect("cells belong to a row that was begun");
         row.note_cell(cell.timestamp(), cell.encoded_length(), &mut self.properties);
         if let Some(deletion) = cell.deletion() {
-            let properties = &mut self.properties;
-            properties.tombstones += 1;
-            properties.min_local_deletion_time =
-                properties.min_local_deletion_time.min(deletion.local_deletion_time);
+            self.properties.note_tombstone(deletion);
         }
         if row.is_small {
             if row.raw_bytes <= self.options.inline_bytes() {
@@ -284,14 +278,7 @@ impl SsTableWriter {
             1 => row.raw_bytes,
             _ => properties.smallest_row_bytes.min(row.raw_bytes),
         };
-        if !row.deletion.is_none() {
-            let Deletion { marked_for_delete_at, local_deletion_time } = row.deletion;
-            properties.tombstones += 1;
-            properties.min_timestamp = properties.min_timestamp.min(marked_for_delete_at);
-            properties.max_timestamp = properties.max_timestamp.max(marked_for_delete_at);
-            properties.min_local_deletion_time =
-                properties.min_local_deletion_time.min(local_deletion_time);
-        }
+        properties.note_row_deletion(row.deletion);
         self.hashes.push(row.hash);
         if self.hashes.len() == FILTER_BATCH && self.filter.is_some() {
             self.fill_filter();
@@ -321,8 +308,7 @@ impl SsTableWriter {
         let mut filter = Vec::with_capacity(keys.size_bytes() + 4);
         keys.encode(&mut filter);
         if let Some(last) = &self.last_key {
-            self.properties.last_key.put_prefixed(last.key().as_bytes());
-            last.encode_token(&mut self.properties.last_key);
+            self.properties.set_last_key(last);
         }
         let properties = self.properties.encode();
         let handles = [

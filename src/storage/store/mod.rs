@@ -25,7 +25,7 @@ pub use flush::{FLUSH_TARGET, discard};
 pub use histogram::{BUCKET_OFFSETS, Histogram};
 pub use merges::{Merge, MergeNotes, TablesNow};
 pub use open::OpenError;
-pub(in crate::storage) use open::{check_node, find};
+pub(in crate::storage) use open::{Found, check_node, find};
 pub use operations::{Begun, Operation, Operations, Totals};
 pub use outputs::{OutputShape, Outputs};
 pub use pieces::Piece;

@@ -18,7 +18,6 @@ use alexandra::storage::sstable::block::{BlockHead, HEAD_LENGTH};
 use alexandra::storage::sstable::filter::Filter as BloomFilter;
 use alexandra::storage::sstable::properties::Properties;
 use alexandra::storage::sstable::scan::{BlockScan, Frame, Piece};
-use alexandra::storage::sstable::verify::read_properties_crc;
 use fastrand::Rng;
 use std::ops::Bound;
 use std::panic::AssertUnwindSafe;
@@ -121,7 +120,7 @@ fn name_in_manifest(rig: &Rig, path: &Path) {
     let FileName::SsTable(family, generation) = FileName::parse(name) else { return };
     let file = rig.disk.open(path).unwrap();
     let Ok(frame) = Frame::read(&*file) else { return };
-    let Some(properties_crc) = read_properties_crc(&*file, &frame) else { return };
+    let Some(properties_crc) = frame.properties_crc(&*file) else { return };
     let at = files::manifest(path.parent().unwrap(), &family);
     let mut manifest = Manifest::load(&rig.disk, &at).unwrap().unwrap();
     let identity = TableIdentity { bytes: file.size().unwrap(), properties_crc };

@@ -5,7 +5,7 @@ use super::{Output, show, transfer};
 use crate::kit::disk::{Fault, Operation, SimFileSystem};
 use crate::storage_model::rig::wait_until;
 use alexandra::base::fs::FileSystem;
-use alexandra::storage::stopped::{self, Named, StoppedServer};
+use alexandra::storage::offline::{self, OfflineServer, OfflineTable, TableState};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -165,7 +165,7 @@ impl World {
             }
             Command::Inspect(family) => self.inspect(family),
             Command::MayChange(folder) => {
-                let lock = stopped::lock_around(&self.rig.disk, &absolute(folder))?;
+                let lock = offline::lock_around(&self.rig.disk, &absolute(folder))?;
                 Ok(if lock.is_some() { "yes\n" } else { "nothing ever runs on it\n" }.to_owned())
             }
             Command::Other(other) => self.run_transfer(&transfer::Command::try_from(other)?),
@@ -175,16 +175,19 @@ impl World {
     fn inspect(&self, family: &str) -> Output {
         let fs: Arc<dyn FileSystem> = Arc::new(self.rig.disk.clone());
         let (data, log) = (&self.options.data_directories, &self.options.commit_log_directory);
-        let family = StoppedServer::lock(&fs, data, log)?.family("Blog", family)?;
-        let line = |named: &Named| match named {
-            Named::Present { file, .. } => format!("{}: is there", file.display()),
-            Named::Missing { file, .. } => format!("{}: is missing", file.display()),
-            Named::Other { file, .. } => format!("{}: is another file", file.display()),
-            Named::WrongSize { file, found, expected, .. } => {
-                format!("{}: lacks {} bytes", file.display(), expected - found)
-            }
+        let family = OfflineServer::lock(&fs, data, log)?.family("Blog", family)?;
+        let line = |table: &OfflineTable| {
+            let state = match table.state {
+                TableState::Present => "is there".to_owned(),
+                TableState::Missing => "is missing".to_owned(),
+                TableState::Other => "is another file".to_owned(),
+                TableState::WrongSize { found, expected } => {
+                    format!("lacks {} bytes", expected - found)
+                }
+            };
+            format!("{}: {state}", table.path.display())
         };
-        Ok(show::lines(family.named().iter().map(line), "no SSTables"))
+        Ok(show::lines(family.tables().iter().map(line), "no SSTables"))
     }
 
     fn kept(&self, name: &str) -> Result<&SimFileSystem, String> {

@@ -3,51 +3,48 @@ use crate::kit::disk::SimFileSystem;
 use crate::ring::Partitioner;
 use crate::storage::sstable::WrittenFile;
 use crate::storage::sstable::tests::samples::{FOLDER, blocks, disk, family, options, rows, write};
-use crate::storage::sstable::verify::read_properties;
 
 const P: Partitioner = Partitioner::OrderPreserving;
 
-fn server(disk: &Arc<SimFileSystem>) -> Result<StoppedServer, StoppedError> {
+fn server(disk: &Arc<SimFileSystem>) -> Result<OfflineServer, OfflineError> {
     let fs: Arc<dyn FileSystem> = Arc::clone(disk) as _;
-    StoppedServer::lock(&fs, &["/data".into()], Path::new("/commitlog"))
+    OfflineServer::lock(&fs, &["/data".into()], Path::new("/commitlog"))
 }
 
-/// Writes a file that does not count yet.
-fn written(disk: &SimFileSystem, stopped: &mut StoppedFamily) -> WrittenFile {
-    let path = stopped.new_path().unwrap();
+/// Writes a file that is not live yet.
+fn written(disk: &SimFileSystem, offline: &mut OfflineFamily) -> WrittenFile {
+    let path = offline.new_path().unwrap();
     let family = family(false);
     write(disk, &path, &family, options(P), &rows(&family, P));
     let file = disk.open(&path).unwrap();
     let frame = Frame::read(&*file).unwrap();
-    let (_, properties) = read_properties(&*file, &frame).unwrap();
+    let (_, properties) = frame.properties(&*file).unwrap();
     WrittenFile { path, bytes: file.size().unwrap(), properties }
 }
 
-/// The generations that count, all of which must be there and sound.
-fn counting(disk: &Arc<SimFileSystem>) -> Vec<u64> {
+/// The live generations, all of which must be there and sound.
+fn live(disk: &Arc<SimFileSystem>) -> Vec<u64> {
     let server = server(disk).unwrap();
-    let stopped = server.family("ks", "cf").unwrap();
-    let generation = |named: Named| match named {
-        Named::Present { generation, file } => {
-            assert!(!blocks(&**disk, &file).is_empty());
-            generation
-        }
-        other => panic!("{other:?}"),
+    let offline = server.family("ks", "cf").unwrap();
+    let generation = |table: OfflineTable| {
+        assert_eq!(table.state, TableState::Present, "{table:?}");
+        assert!(!blocks(&**disk, &table.path).is_empty());
+        table.generation
     };
-    stopped.named().into_iter().map(generation).collect()
+    offline.tables().into_iter().map(generation).collect()
 }
 
 /// A family of one file, number 1, durable.
 fn one_file() -> Arc<SimFileSystem> {
     let disk = disk();
     let server = server(&disk).unwrap();
-    let mut stopped = server.family("ks", "cf").unwrap();
-    let file = written(&disk, &mut stopped);
-    let (names, _) = stopped.replace(&[file], &[]).unwrap();
+    let mut offline = server.family("ks", "cf").unwrap();
+    let file = written(&disk, &mut offline);
+    let (names, _) = offline.replace(&[file], &[]).unwrap();
     assert_eq!(names, [Path::new(FOLDER).join("cf-1.sst")]);
     drop(server);
     disk.sync_everything();
-    assert_eq!(counting(&disk), [1]);
+    assert_eq!(live(&disk), [1]);
     disk
 }
 
@@ -55,17 +52,17 @@ fn one_file() -> Arc<SimFileSystem> {
 fn replaced_files_are_kept_aside_whatever_they_are_called() {
     let disk = one_file();
     let server = server(&disk).unwrap();
-    let mut stopped = server.family("ks", "cf").unwrap();
+    let mut offline = server.family("ks", "cf").unwrap();
     let aside = Path::new(FOLDER).join(DAMAGED_FOLDER);
     disk.create_dir_all(&aside).unwrap();
     disk.create(&aside.join("cf-1.sst")).unwrap();
-    let file = written(&disk, &mut stopped);
-    let (names, kept) = stopped.replace(&[file], &[1]).unwrap();
+    let file = written(&disk, &mut offline);
+    let (names, kept) = offline.replace(&[file], &[1]).unwrap();
     assert_eq!(names, [Path::new(FOLDER).join("cf-2.sst")]);
     assert_eq!(kept, [aside.join("cf-1.sst.1")]);
     assert!(!disk.exists(&Path::new(FOLDER).join("cf-1.sst")));
     drop(server);
-    assert_eq!(counting(&disk), [2]);
+    assert_eq!(live(&disk), [2]);
 }
 
 #[test]
@@ -75,10 +72,10 @@ fn a_power_loss_at_any_step_leaves_the_old_or_the_new_and_keeps_the_damaged_file
         let disk = one_file();
         let before = {
             let server = server(&disk).unwrap();
-            let mut stopped = server.family("ks", "cf").unwrap();
-            let file = written(&disk, &mut stopped);
+            let mut offline = server.family("ks", "cf").unwrap();
+            let file = written(&disk, &mut offline);
             disk.power_off_after(changes);
-            stopped.replace(&[file], &[1]).is_ok()
+            offline.replace(&[file], &[1]).is_ok()
         };
         disk.crash(&mut fastrand::Rng::with_seed(changes));
         let names = |folder: &str| {
@@ -89,7 +86,7 @@ fn a_power_loss_at_any_step_leaves_the_old_or_the_new_and_keeps_the_damaged_file
         let is_kept = names("").contains(&"cf-1.sst".to_owned())
             || names(DAMAGED_FOLDER).contains(&"cf-1.sst".to_owned());
         assert!(is_kept, "after {changes} changes: {:?}", names(""));
-        match &counting(&disk)[..] {
+        match &live(&disk)[..] {
             [1] => old += 1,
             [2] => new += 1,
             other => panic!("after {changes} changes: {other:?}"),

@@ -1,14 +1,13 @@
-//! What the row index says of where the cells of a row are, compared without keeping it.
+//! Compares the places of the cells of a row as the row index states them, without keeping them.
 
 use crate::base::bytes::Malformed;
 use crate::base::fs::File;
 use crate::storage::sstable::block::{self, BlockHandle, BlockKind};
-use crate::storage::sstable::entry::{BlockCells, Extent, Extents, IndexRoot};
+use crate::storage::sstable::entry::{BlockCells, Extent, Extents};
 use std::collections::BTreeSet;
-use std::ops::Range;
 use std::path::Path;
 
-/// The extents of a row, as a checksum over all of them in their order.
+/// A checksum over all extents of a row in their order.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ExtentDigest {
     hasher: crc32fast::Hasher,
@@ -39,60 +38,38 @@ impl ExtentDigest {
     }
 }
 
-/// What was found behind an entry of the row index.
+/// The extents of one row of the row index.
 #[derive(Debug, Default)]
 pub(super) struct Walked {
-    /// The extents.
     pub(super) digest: ExtentDigest,
-    /// The blocks that hold cells of the row, and those of its column index, as far as these can
-    /// be read.
-    pub(super) blocks: Vec<Range<u64>>,
-    /// Whether a part of its column index is not there, or cannot be read.
+    /// Whether a part of the column index is missing or cannot be read.
     pub(super) is_unreadable: bool,
 }
 
-/// Walks over the extents of a row, and takes the blocks of its column index from those that no row
-/// refers to so far. The ranges of blocks are only collected if `with_blocks`: they
-/// take memory that grows with the row. `bytes` are those of the block of the row's entry.
+/// Walks over the extents of a row, depth first in the order of the cells. Removes the blocks of
+/// its column index from `unclaimed`, the ones that no row has referred to. `visit` gets the blocks
+/// that hold cells of the row, and those of its column index, as far as these can be read. `bytes`
+/// are those of the block of the row's entry.
 pub(super) fn walk(
     file: &dyn File,
     (cells, bytes): (&BlockCells, &[u8]),
     unclaimed: &mut BTreeSet<u64>,
-    with_blocks: bool,
+    visit: &mut dyn FnMut(BlockHandle),
 ) -> Result<Walked, Malformed> {
     let mut walked = Walked::default();
-    let mut visit = |extent: &Extent, bytes: &[u8], walked: &mut Walked| {
-        let (block, first, entries) = (extent.block, extent.first_entry, extent.entries);
-        walked.digest.add(block, first, entries, extent.first_place(bytes));
-        if with_blocks {
-            walked.blocks.push(super::range_of(block));
-        }
+    let mut add = |extent: &Extent, bytes: &[u8], visit: &mut dyn FnMut(BlockHandle)| {
+        let Extent { block, first_entry, entries, .. } = extent;
+        walked.digest.add(*block, *first_entry, *entries, extent.first_place(bytes));
+        visit(*block);
     };
+    let mut open = Vec::new();
     match &cells.extents {
-        Extents::One(extent) => visit(extent, bytes, &mut walked),
-        Extents::Few(extents) => {
-            for extent in extents {
-                visit(extent, bytes, &mut walked);
-            }
-        }
-        Extents::ColumnIndex(root) => {
-            walk_column_index(file, *root, unclaimed, &mut walked, &mut visit)?;
-        }
+        Extents::One(extent) => add(extent, bytes, visit),
+        Extents::Few(extents) => extents.iter().for_each(|extent| add(extent, bytes, visit)),
+        Extents::ColumnIndex(root) => open.push((root.block, root.levels)),
     }
-    Ok(walked)
-}
-
-/// Depth first, in the order of the cells.
-fn walk_column_index(
-    file: &dyn File,
-    root: IndexRoot,
-    unclaimed: &mut BTreeSet<u64>,
-    walked: &mut Walked,
-    visit: &mut impl FnMut(&Extent, &[u8], &mut Walked),
-) -> Result<(), Malformed> {
-    let mut open = vec![(root.block, root.levels)];
     while let Some((handle, levels)) = open.pop() {
-        walked.blocks.push(super::range_of(handle));
+        visit(handle);
         let read = block::read(file, Path::new(""), handle, BlockKind::ColumnIndex);
         // Each belongs to one row, and once: nonsense cannot lead in circles.
         let is_claimed = unclaimed.remove(&handle.offset);
@@ -109,9 +86,9 @@ fn walk_column_index(
             open.extend(extents.iter().rev().map(|extent| (extent.block, levels - 1)));
         } else {
             for extent in &extents {
-                visit(extent, block.bytes(), walked);
+                add(extent, block.bytes(), visit);
             }
         }
     }
-    Ok(())
+    Ok(walked)
 }

@@ -1,22 +1,19 @@
-use super::*;
 use crate::base::fs::FileSystem;
 use crate::kit::disk::SimFileSystem;
 use crate::model::cell::Cell;
 use crate::model::comparator::ComparatorRegistry;
 use crate::model::deletion::Deletion;
-use crate::model::slice::CellRange;
 use crate::ring::Partitioner;
-use crate::storage::caches::BlockCache;
+use crate::storage::check::{Expected, Item, Loss, Report, Salvaged, SoundRows, salvage, verify};
 use crate::storage::sstable::block::{BlockKind, HEAD_LENGTH};
 use crate::storage::sstable::scan::{BlockScan, Piece};
 use crate::storage::sstable::split_writer::Paths;
 use crate::storage::sstable::tests::samples::{
     self, FOLDER, Row, blocks, disk, family, is_small, options, rows,
 };
-use crate::storage::sstable::verify::{Expected, verify};
-use crate::storage::sstable::{self, Access, Blocks, SplitWriter, SsTable};
+use crate::storage::sstable::{self, SplitWriter};
 use proptest::prelude::*;
-use std::ops::Bound;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,39 +32,49 @@ fn sample(is_super: bool) -> (Arc<SimFileSystem>, Vec<Row>) {
 
 /// Saves the file, and reads all that was saved, which must be sound.
 fn save(disk: &Arc<SimFileSystem>, is_super: bool) -> (Salvaged, Vec<Row>) {
-    let source = Source { family: family(is_super), partitioner: P };
+    let family = family(is_super);
+    let expected = Expected { family: Some(Arc::clone(&family)), partitioner: Some(P) };
+    let report = check(disk, &path(), &expected);
     let mut number = 1;
     let paths = Paths::new(|| {
         number += 1;
         Ok(Path::new(FOLDER).join(format!("cf-{number}.sst")))
     });
-    let mut sink = SplitWriter::new(&**disk, &source.family, options(P), 7, 0, paths);
-    let salvaged = salvage(&**disk, &path(), &source, &mut sink, &mut |_| {}).unwrap();
+    let mut sink = SplitWriter::new(&**disk, &family, options(P), 7, 0, paths);
+    let salvaged = salvage(&**disk, &report, (&family, P), &mut sink, &mut |_| {}).unwrap();
     let mut saved = Vec::new();
     for file in sink.finish().unwrap() {
-        saved.extend(read(disk, &file.path, is_super));
+        saved.extend(read(disk, &file.path));
         disk.remove_file(&file.path).unwrap();
     }
     (salvaged, saved)
 }
 
-fn read(disk: &Arc<SimFileSystem>, path: &Path, is_super: bool) -> Vec<Row> {
-    let (expected, comparators) = (Expected::default(), ComparatorRegistry::default());
-    let report = verify(&**disk, path, &expected, &comparators, &mut |_| {}).unwrap();
+fn check(disk: &SimFileSystem, path: &Path, expected: &Expected) -> Report {
+    verify(disk, path, expected, &ComparatorRegistry::default(), &mut |_| {}).unwrap()
+}
+
+fn read(disk: &SimFileSystem, path: &Path) -> Vec<Row> {
+    let report = check(disk, path, &Expected::default());
     assert!(report.is_sound(), "{:?}", report.damages);
-    let fs: Arc<dyn FileSystem> = Arc::clone(disk) as _;
-    let table = SsTable::open(&fs, path, 1, P, &Arc::new(BlockCache::new(0))).unwrap();
-    let (blocks, family) = (Blocks::new(&table, Access::Bypass), family(is_super));
-    let (mut walk, mut rows) = (table.rows_from(Bound::Unbounded), Vec::new());
-    while let Some(entry) = walk.advance(&blocks).unwrap() {
-        let mut cursor = table.cells(&family, entry, CellRange::ALL, false, &blocks);
-        let mut cells = Vec::new();
-        while let Some(cell) = cursor.advance().unwrap() {
-            cells.push(cell);
+    let file = disk.open(path).unwrap();
+    let (mut stream, mut rows) = (SoundRows::of(&*file, path, P).unwrap(), Vec::<Row>::new());
+    while let Some(item) = stream.advance() {
+        match item {
+            Item::Row { key, deletion, .. } => rows.push((key, deletion, Vec::new())),
+            Item::Cell(cell) => rows.last_mut().unwrap().2.push(cell),
+            Item::Damage(damage) => panic!("{damage}"),
         }
-        rows.push((entry.decorated_key(P).unwrap(), entry.deletion, cells));
     }
     rows
+}
+
+#[test]
+fn a_sound_file_streams_its_rows_in_order() {
+    for is_super in [false, true] {
+        let (disk, rows) = sample(is_super);
+        assert_eq!(read(&disk, &path()), rows);
+    }
 }
 
 #[test]
@@ -140,7 +147,7 @@ fn the_footer_and_what_stands_before_it_can_be_missing() {
     let found = blocks(&*disk, &path());
     let file = disk.open(&path()).unwrap();
     let size = file.size().unwrap();
-    let length = sstable::FOOTER_LENGTH;
+    let length = 48;
     file.write_all_at(&vec![0xee; length], size - length as u64).unwrap();
     let (salvaged, saved) = save(&disk, true);
     assert_eq!((salvaged.losses, saved), (vec![], rows.clone()));
@@ -193,10 +200,11 @@ fn blocks_of_another_file_within_a_value_are_not_taken_for_blocks() {
     let row = (P.decorate("k".into()), Deletion::NONE, cells);
     let options = sstable::WriterOptions { compression: sstable::Compression::None, ..options(P) };
     samples::write(&*disk, &path(), &family, options, &[row]);
-    disk.corrupt(&path(), sstable::HEADER_LENGTH + 3, 1).unwrap();
+    disk.corrupt(&path(), 8 + 3, 1).unwrap();
     let file = disk.open(&path()).unwrap();
     let scanned: Vec<_> = BlockScan::new(&*file, &path()).unwrap().collect();
-    assert!(matches!(&scanned[0], Piece::Damage { length, .. } if *length > inner.len() as u64));
+    let is_skipped = |range: &Range<u64>| range.end - range.start > inner.len() as u64;
+    assert!(matches!(&scanned[0], Piece::Damage { range, .. } if is_skipped(range)));
     assert_eq!(scanned.len(), 5, "row index, summary, filter and properties are behind it");
     let (salvaged, saved) = save(&disk, false);
     assert_eq!(saved, []);
@@ -226,7 +234,7 @@ fn rows_and_cells_out_of_order_go_to_further_files() {
     let files = writer.finish().unwrap();
     let contents: Vec<Vec<(String, usize)>> = files
         .iter()
-        .map(|file| read(&disk, &file.path, false))
+        .map(|file| read(&disk, &file.path))
         .map(|rows| rows.iter().map(|row| (row.0.key().to_string(), row.2.len())).collect())
         .collect();
     let row = |key: &str, cells| (key.to_owned(), cells);

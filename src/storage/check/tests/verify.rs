@@ -1,14 +1,19 @@
-use super::*;
+use crate::base::fs::FileSystem;
 use crate::kit::disk::{Fault, Operation, SimFileSystem};
 use crate::model::cell::Cell;
+use crate::model::comparator::ComparatorRegistry;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
+use crate::ring::Partitioner;
+use crate::storage::check::{Expected, Report, verify};
+use crate::storage::sstable::block::{self, BlockHandle, BlockKind};
 use crate::storage::sstable::tests::samples::{
     self, FOLDER, blocks, disk, family, is_small, options, rows, tamper,
 };
 use crate::storage::sstable::{Compression, WriterOptions};
 use rustix::io::Errno;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 fn path() -> PathBuf {
     Path::new(FOLDER).join("cf-1.sst")
@@ -52,7 +57,7 @@ fn what_was_written_is_sound() {
             let disk = sample(is_super, partitioner);
             let report = check(&*disk);
             assert!(report.is_sound(), "{:?}", texts(&report));
-            assert_eq!((report.rows, report.cells), (7, 27 + u64::from(is_super)));
+            assert_eq!(report.found, Some((7, 27 + u64::from(is_super))));
             let expected =
                 Expected { family: Some(family(is_super)), partitioner: Some(partitioner) };
             assert!(check_as(&*disk, &expected).is_sound());
@@ -113,8 +118,8 @@ fn with_damaged(kind: BlockKind, number: usize) -> Report {
     let (handle, _) = found.iter().filter(|(_, found)| *found == kind).nth(number).unwrap();
     disk.corrupt(&path(), handle.offset + block::HEAD_LENGTH as u64 + 1, 0x10).unwrap();
     let report = check(&*disk);
-    assert_eq!(report.damages[0].range, range_of(*handle));
-    assert_eq!(report.damages[0].kind, Some(kind));
+    assert_eq!(report.damages[0].range, handle.range());
+    assert_eq!(report.damages[0].part, Some(kind.name()));
     report
 }
 
@@ -122,7 +127,7 @@ fn with_damaged(kind: BlockKind, number: usize) -> Report {
 fn damages_name_the_rows_they_concern_and_nothing_else_is_told() {
     let keys = |report: &Report| {
         assert_eq!(report.damages.len(), 1, "{:?}", texts(report));
-        let keys = &report.damages[0].rows.named.keys;
+        let keys = &report.damages[0].named.keys;
         keys.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     let first = with_damaged(BlockKind::Data, 0);
@@ -220,7 +225,7 @@ fn with_tampered(kind: BlockKind, text: &[u8], change: impl FnOnce(&mut Vec<u8>)
     assert!(check(&*disk).is_sound());
     let whole = disk.read(&path()).unwrap();
     let holds = |handle: &BlockHandle| {
-        let range = range_of(*handle);
+        let range = handle.range();
         let bytes = &whole[range.start as usize..range.end as usize];
         text.is_empty() || bytes.windows(text.len()).any(|window| window == text)
     };

@@ -1,0 +1,2 @@
+mod salvage;
+mod verify;

@@ -1,0 +1,349 @@
+//! Files of a server that is stopped, as tools see and change them.
+//!
+//! [`OfflineServer`] holds the directories locked, so that no server starts meanwhile.
+//! [`OfflineFamily`] is one column family in them. A change takes effect when its manifest is
+//! replaced, in one step: a tool that is killed before leaves everything as it was.
+
+use super::directory;
+use super::error::{FileContext, FileError, ReadError};
+use super::files;
+use super::foreign::{self, ForeignError};
+use super::manifest::Manifest;
+use super::node_id::NodeId;
+use super::sstable::WrittenFile;
+use super::sstable::scan::Frame;
+use super::store::{Found, OpenError, check_node, find};
+use crate::base::fs::{FileSystem, Lock};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+mod orphans;
+
+#[cfg(test)]
+mod tests;
+
+pub use orphans::{Orphan, Orphans};
+
+/// Folder, beside the files of a keyspace, of files that were damaged and are replaced.
+pub const DAMAGED_FOLDER: &str = "damaged";
+
+/// Reason why tools cannot work on the files of a server.
+#[derive(Debug, thiserror::Error)]
+pub enum OfflineError {
+    /// A server runs on them.
+    #[error(
+        "{path} is in use by a running server: stop it first, or take a snapshot and name the \
+         files in its folder",
+        path = .0.display()
+    )]
+    Running(PathBuf),
+    /// A restore was begun and is not complete.
+    #[error(
+        "{path} says that a restore was not finished: repeat the command that is written there \
+         first",
+        path = .0.display()
+    )]
+    Restoring(PathBuf),
+    /// A directory of the configuration does not exist.
+    #[error(
+        "there is no directory {path}: no server has run on this configuration",
+        path = .0.display()
+    )]
+    NoDirectory(PathBuf),
+    /// A directory holds data of the original.
+    #[error(transparent)]
+    Foreign(#[from] ForeignError),
+    /// A directory or file cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The files of a column family are not as they should be.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+impl OfflineError {
+    /// Whether the manifest is of no use, so that nothing tells the live SSTables.
+    pub fn is_of_manifest(&self) -> bool {
+        matches!(
+            self,
+            Self::Open(
+                OpenError::NoManifest { .. }
+                    | OpenError::DamagedManifest { .. }
+                    | OpenError::OtherManifest { .. }
+                    | OpenError::OtherNode { .. }
+                    | OpenError::OldManifest { .. }
+            )
+        )
+    }
+}
+
+impl From<ReadError> for OfflineError {
+    fn from(error: ReadError) -> Self {
+        Self::Open(error.into())
+    }
+}
+
+/// The directories of a server that is stopped, locked for as long as this lives.
+#[derive(Debug)]
+pub struct OfflineServer {
+    fs: Arc<dyn FileSystem>,
+    data_directories: Vec<PathBuf>,
+    _locks: Vec<Box<dyn Lock>>,
+}
+
+impl OfflineServer {
+    /// Locks the directories as a server does. They must exist.
+    pub fn lock(
+        fs: &Arc<dyn FileSystem>,
+        data_directories: &[PathBuf],
+        commit_log_directory: &Path,
+    ) -> Result<Self, OfflineError> {
+        foreign::check(&**fs, data_directories, commit_log_directory)?;
+        for directory in data_directories {
+            if !fs.try_exists(directory).context("look for", directory)? {
+                return Err(OfflineError::NoDirectory(directory.clone()));
+            }
+        }
+        let log = Some(commit_log_directory).filter(|directory| fs.exists(directory));
+        let mut directories: Vec<&Path> =
+            data_directories.iter().map(PathBuf::as_path).chain(log).collect();
+        // The commit log may share a directory with data.
+        directories.sort_unstable();
+        directories.dedup();
+        let locks = directories.into_iter().map(|directory| lock(&**fs, directory));
+        let locks = locks.collect::<Result<_, _>>()?;
+        // What a restore has left half done does not belong together, and is moved aside with all
+        // that was added when the restore is repeated.
+        for mark in data_directories.iter().map(|it| it.join(files::RESTORING_FILE)) {
+            if fs.exists(&mark) {
+                return Err(OfflineError::Restoring(mark));
+            }
+        }
+        Ok(Self { fs: Arc::clone(fs), data_directories: data_directories.to_vec(), _locks: locks })
+    }
+
+    /// A column family, which may have no files yet.
+    pub fn family(&self, keyspace: &str, name: &str) -> Result<OfflineFamily, OfflineError> {
+        let (mut folders, found) = self.find(keyspace, name)?;
+        if let Some(folder) = found.manifest.as_deref().and_then(Path::parent) {
+            let at = folders.iter().position(|f| f == folder).unwrap_or(0);
+            folders.swap(0, at);
+        }
+        let path = files::manifest(&folders[0], name);
+        let manifest = found.load_manifest(&*self.fs, &path, &format!("{keyspace}.{name}"))?;
+        check_node(&NodeId::find(&*self.fs, &self.data_directories, 0)?, &manifest, &path)?;
+        let seen = found.tables.keys().chain(found.unfinished.keys()).chain(&manifest.obsolete);
+        let newest = seen.chain(manifest.sstables.keys()).max().copied().unwrap_or(0);
+        let mut files = found.tables;
+        for (generation, unfinished) in found.unfinished {
+            // It is live; only its last step was cut off.
+            if manifest.sstables.contains_key(&generation) {
+                files.entry(generation).or_insert(unfinished);
+            }
+        }
+        let (fs, name, next_generation) = (Arc::clone(&self.fs), name.to_owned(), newest + 1);
+        Ok(OfflineFamily { fs, name, folders, manifest, files, next_generation })
+    }
+
+    /// The folders of a keyspace, and the files of a column family in them.
+    fn find(&self, keyspace: &str, family: &str) -> Result<(Vec<PathBuf>, Found), OfflineError> {
+        let directories = self.data_directories.iter();
+        let folders: Vec<_> = directories.map(|d| files::keyspace_folder(d, keyspace)).collect();
+        let mut present = Vec::new();
+        for folder in &folders {
+            if self.fs.try_exists(folder).context("look for", folder)? {
+                present.push(folder.clone());
+            }
+        }
+        let found = find(&*self.fs, &present, family)?;
+        match found.copies.first_key_value() {
+            None => Ok((folders, found)),
+            Some((_, copies)) => {
+                let files = copies.iter().map(|(path, _)| path.clone()).collect();
+                Err(OpenError::TwoFiles { files }.into())
+            }
+        }
+    }
+}
+
+/// Locks the data directory of which this folder, given by its absolute path, is a keyspace, if a
+/// server has ever run there. Files in a snapshot or anywhere else never change.
+pub fn lock_around(
+    fs: &dyn FileSystem,
+    folder: &Path,
+) -> Result<Option<Box<dyn Lock>>, OfflineError> {
+    let Some(directory) = folder.parent() else { return Ok(None) };
+    let path = directory.join(files::LOCK_FILE);
+    let has_run = fs.try_exists(&path).context("look for", &path)?;
+    has_run.then(|| lock(fs, directory)).transpose()
+}
+
+fn lock(fs: &dyn FileSystem, directory: &Path) -> Result<Box<dyn Lock>, OfflineError> {
+    let path = directory.join(files::LOCK_FILE);
+    fs.lock(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => OfflineError::Running(directory.to_owned()),
+        _ => FileError::new("lock", &path, error).into(),
+    })
+}
+
+/// One column family of a server that is stopped.
+#[derive(Debug)]
+pub struct OfflineFamily {
+    fs: Arc<dyn FileSystem>,
+    name: String,
+    /// The folders of its keyspace, that of the manifest first.
+    folders: Vec<PathBuf>,
+    manifest: Manifest,
+    /// The files that exist, by generation, with their sizes.
+    files: BTreeMap<u64, (PathBuf, u64)>,
+    next_generation: u64,
+}
+
+/// An SSTable that the manifest names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OfflineTable {
+    /// Its number.
+    pub generation: u64,
+    /// The file. A missing one may have been elsewhere.
+    pub path: PathBuf,
+    /// Whether it is the file that the manifest means.
+    pub state: TableState,
+}
+
+/// Whether a file is the one that the manifest means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TableState {
+    /// It exists.
+    Present,
+    /// It exists with another size.
+    WrongSize {
+        /// Its size.
+        found: u64,
+        /// The size in the manifest.
+        expected: u64,
+    },
+    /// It is another file: an older one, or one of another column family.
+    Other,
+    /// It does not exist.
+    Missing,
+}
+
+impl OfflineFamily {
+    /// The live SSTables, by generation.
+    pub fn tables(&self) -> Vec<OfflineTable> {
+        let tables = self.manifest.sstables.iter().map(|(&generation, expected)| {
+            let Some((path, found)) = self.files.get(&generation) else {
+                let path = files::sstable(&self.folders[0], &self.name, generation);
+                return OfflineTable { generation, path, state: TableState::Missing };
+            };
+            let state = if *found != expected.bytes {
+                TableState::WrongSize { found: *found, expected: expected.bytes }
+            } else if properties_crc(&*self.fs, path)
+                .is_some_and(|crc| crc != expected.properties_crc)
+            {
+                TableState::Other
+            } else {
+                // A file that cannot be read may be the one that is meant.
+                TableState::Present
+            };
+            OfflineTable { generation, path: path.clone(), state }
+        });
+        tables.collect()
+    }
+
+    /// The temporary name of a new SSTable, in the roomiest folder. The folder is created.
+    pub fn new_path(&mut self) -> Result<PathBuf, FileError> {
+        let space = |folder: &PathBuf| {
+            let existing = folder.ancestors().find(|level| self.fs.exists(level));
+            existing.and_then(|level| self.fs.available_space(level).ok()).unwrap_or(0)
+        };
+        // Of equal ones the first.
+        let folder = self.folders.iter().rev().max_by_key(|folder| space(folder));
+        let folder = folder.expect("a server has a data directory");
+        directory::create(&*self.fs, folder).context("create", folder)?;
+        let path = files::sstable(folder, &self.name, self.next_generation);
+        self.next_generation += 1;
+        Ok(files::temporary(&path))
+    }
+
+    /// Puts new SSTables, written at paths of [`OfflineFamily::new_path`], in place of these
+    /// generations, in one step. The replaced files are kept in the folder `damaged`. Returns the
+    /// names of the new files and the present places of the replaced ones.
+    pub fn replace(
+        &mut self,
+        new: &[WrittenFile],
+        replaced: &[u64],
+    ) -> Result<(Vec<PathBuf>, Vec<PathBuf>), FileError> {
+        let fs = Arc::clone(&self.fs);
+        let mut next = self.manifest.successor();
+        let mut kept = Vec::new();
+        for generation in replaced {
+            next.sstables.remove(generation);
+            if let Some((path, _)) = self.files.get(generation) {
+                kept.push(link_aside(&*fs, path)?);
+                next.obsolete.insert(*generation);
+            }
+        }
+        for file in new {
+            next.sstables.insert(generation_of(&file.path), file.identity());
+        }
+        let folder = &self.folders[0];
+        directory::create(&*fs, folder).context("create", folder)?;
+        let folders = new.iter().filter_map(|file| file.path.parent());
+        folders.into_iter().try_for_each(|folder| fs.sync_dir(folder).context("sync", folder))?;
+        next.store(&*fs, &files::manifest(folder, &self.name))?;
+        fs.sync_dir(folder).context("sync", folder)?;
+        self.manifest = next;
+        // From here on the new files are live. A start of the server completes what fails below.
+        let mut names = Vec::new();
+        for file in new {
+            let name = file.path.with_extension("");
+            fs.rename(&file.path, &name).context("rename", &file.path)?;
+            self.files.insert(generation_of(&file.path), (name.clone(), file.bytes));
+            names.push(name);
+        }
+        for generation in replaced {
+            if let Some((path, _)) = self.files.remove(generation) {
+                fs.remove_file(&path).context("remove", &path)?;
+            }
+        }
+        Ok((names, kept))
+    }
+}
+
+/// Links a file, durably, to a free name in the folder `damaged` beside it. Returns that name.
+fn link_aside(fs: &dyn FileSystem, path: &Path) -> Result<PathBuf, FileError> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let name = path.file_name().unwrap_or_default();
+    let aside = folder.join(DAMAGED_FOLDER);
+    directory::create(fs, &aside).context("create", &aside)?;
+    let mut target = aside.join(name);
+    // An older file of the same name is worth as much.
+    let mut copies = 0;
+    while fs.try_exists(&target).context("look for", &target)? {
+        copies += 1;
+        let mut name = name.to_owned();
+        name.push(format!(".{copies}"));
+        target = aside.join(name);
+    }
+    fs.hard_link(path, &target).context("link", &target)?;
+    fs.sync_dir(&aside).context("sync", &aside)?;
+    Ok(target)
+}
+
+/// The checksum by which a manifest knows a file, if it can be read.
+fn properties_crc(fs: &dyn FileSystem, path: &Path) -> Option<u32> {
+    let file = fs.open(path).ok()?;
+    Frame::read(&*file).ok()?.properties_crc(&*file)
+}
+
+/// The number in the name of a file that [`OfflineFamily::new_path`] named.
+fn generation_of(temporary: &Path) -> u64 {
+    let name = temporary.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    match files::FileName::parse(name) {
+        files::FileName::UnfinishedSsTable(_, generation) => generation,
+        _ => unreachable!("the path was given by new_path"),
+    }
+}
