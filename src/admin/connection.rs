@@ -183,10 +183,11 @@ impl AsyncWrite for Impatient {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::{Change, Nothing};
+    use super::super::request::read_change;
     use super::*;
     use crate::base::clock::SystemClock;
     use crate::base::seats::Seats;
+    use axum::extract::Request;
     use axum::routing::post;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
@@ -202,7 +203,8 @@ mod tests {
         let (stream, address) = listener.accept().await.unwrap();
         let (begun, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (begins, ends) = (Arc::clone(&begun), Arc::clone(&end));
-        let change = async move |Change(Nothing {}): Change<Nothing>| {
+        let change = async move |request: Request| {
+            read_change(request).await.unwrap();
             begins.notify_one();
             ends.notified().await;
         };

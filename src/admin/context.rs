@@ -123,7 +123,7 @@ impl AdminContext {
                 requests_budget_bytes: self.replica.memory().limit() as u64,
             },
             block_cache: Cache::new(memory.block_cache, self.recent.earlier_blocks()),
-            troubles: self.troubles(),
+            troubles: self.health().troubles,
         }
     }
 

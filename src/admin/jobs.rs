@@ -24,7 +24,12 @@ impl Jobs {
         &self,
         job: impl FnOnce() -> Result<T, AdminError> + Send + 'static,
     ) -> Result<T, AdminError> {
-        match self.begin(job)?.await {
+        Self::join(self.begin(job)?).await
+    }
+
+    /// The result of a job.
+    pub(super) async fn join<T>(job: JoinHandle<Result<T, AdminError>>) -> Result<T, AdminError> {
+        match job.await {
             Ok(result) => result,
             Err(error) if error.is_panic() => Err(AdminError::Panicked),
             Err(_) => Err(AdminError::Stopping),

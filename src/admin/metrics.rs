@@ -3,6 +3,7 @@
 //! Nothing is registered when it is counted: each scrape looks at the node anew.
 
 use super::context::AdminContext;
+use super::health;
 use super::report::{Compactions, Info};
 use super::ring_report::{Hints, Messages, PeerMessages, RingEndpoint, Status};
 use crate::storage::store::{StoreStatistics, Totals};
@@ -81,165 +82,155 @@ enum Value {
     Gauge(u64),
 }
 
+use Value::{Counter, Gauge};
+
 /// Of the node.
 const NODE: [Measure<Info>; 16] = [
     measure("failed", "1 if writes are refused, other than after a drain: info says why", |i| {
-        Value::Gauge(u64::from(i.has_failed()))
+        Gauge(u64::from(health::has_failed(&i.troubles)))
     }),
-    measure("drained", "1 if the node was drained", |i| Value::Gauge(u64::from(i.is_drained()))),
+    measure("drained", "1 if the node was drained", |i| {
+        Gauge(u64::from(health::is_drained(&i.troubles)))
+    }),
     measure("troubles", "Why the node does not serve as it should: info says more", |i| {
-        Value::Gauge(i.troubles.len() as u64)
+        Gauge(i.troubles.len() as u64)
     }),
-    measure("uptime_seconds", "Time since the start", |i| Value::Gauge(i.uptime_seconds)),
-    measure("load_bytes", "SSTables of all column families", |i| Value::Gauge(i.load_bytes)),
+    measure("uptime_seconds", "Time since the start", |i| Gauge(i.uptime_seconds)),
+    measure("load_bytes", "SSTables of all column families", |i| Gauge(i.load_bytes)),
     measure("resident_bytes", "Physical memory of the process", |i| {
-        Value::Gauge(i.memory.resident_bytes.unwrap_or(0))
+        Gauge(i.memory.resident_bytes.unwrap_or(0))
     }),
-    measure("memtables_bytes", "Memory of all memtables", |i| {
-        Value::Gauge(i.memory.memtables_bytes)
-    }),
+    measure("memtables_bytes", "Memory of all memtables", |i| Gauge(i.memory.memtables_bytes)),
     measure("memtables_budget_bytes", "Memory that they may take", |i| {
-        Value::Gauge(i.memory.memtables_budget_bytes)
+        Gauge(i.memory.memtables_budget_bytes)
     }),
-    measure("block_cache_bytes", "Blocks in the block cache", |i| Value::Gauge(i.block_cache.size)),
+    measure("block_cache_bytes", "Blocks in the block cache", |i| Gauge(i.block_cache.stats.size)),
     measure("block_cache_capacity_bytes", "Blocks that it may hold", |i| {
-        Value::Gauge(i.block_cache.capacity)
+        Gauge(i.block_cache.stats.capacity)
     }),
-    measure("key_caches_bytes", "Memory of all key caches", |i| {
-        Value::Gauge(i.memory.key_caches_bytes)
-    }),
-    measure("row_caches_bytes", "Memory of all row caches", |i| {
-        Value::Gauge(i.memory.row_caches_bytes)
-    }),
+    measure("key_caches_bytes", "Memory of all key caches", |i| Gauge(i.memory.key_caches_bytes)),
+    measure("row_caches_bytes", "Memory of all row caches", |i| Gauge(i.memory.row_caches_bytes)),
     measure("requests_bytes", "Memory of requests and answers under way", |i| {
-        Value::Gauge(i.memory.requests_bytes)
+        Gauge(i.memory.requests_bytes)
     }),
     measure("requests_budget_bytes", "Memory that they may take", |i| {
-        Value::Gauge(i.memory.requests_budget_bytes)
+        Gauge(i.memory.requests_budget_bytes)
     }),
     measure("block_cache_hits", "Blocks found in the block cache", |i| {
-        Value::Counter(i.block_cache.hits)
+        Counter(i.block_cache.stats.hits)
     }),
     measure("block_cache_requests", "Blocks looked for in the block cache", |i| {
-        Value::Counter(i.block_cache.requests)
+        Counter(i.block_cache.stats.requests)
     }),
 ];
 
 /// Of compactions.
 const COMPACTIONS: [Measure<Compactions>; 6] = [
     measure("compactions_running", "Compactions that are running", |c| {
-        Value::Gauge(c.running.len() as u64)
+        Gauge(c.running.len() as u64)
     }),
     measure("compactions_pending", "Minor compactions that are due, estimated", |c| {
-        Value::Gauge(c.pending.iter().map(|pending| pending.count as u64).sum())
+        Gauge(c.pending.iter().map(|pending| pending.count as u64).sum())
     }),
     measure("compactions_completed", "Compactions that came to their end", |c| {
-        Value::Counter(c.completed)
+        Counter(c.completed)
     }),
-    measure("compactions_failed", "Compactions that were given up", |c| Value::Counter(c.failed)),
-    measure("compactions_input_bytes", "Inputs of completed compactions", |c| {
-        Value::Counter(c.bytes_in)
-    }),
+    measure("compactions_failed", "Compactions that were given up", |c| Counter(c.failed)),
+    measure("compactions_input_bytes", "Inputs of completed compactions", |c| Counter(c.bytes_in)),
     measure("compactions_output_bytes", "Outputs of completed compactions", |c| {
-        Value::Counter(c.bytes_out)
+        Counter(c.bytes_out)
     }),
 ];
 
 /// Of each column family. One operation of about sixteen is timed: its mean time is the seconds
 /// divided by how many were timed.
 const FAMILIES: [Measure<StoreStatistics>; 21] = [
-    measure("reads", "Slices of single rows", |s| Value::Counter(s.reads.count)),
-    measure("reads_timed", "Slices of single rows that were timed", |s| {
-        Value::Counter(s.reads.timed)
-    }),
+    measure("reads", "Slices of single rows", |s| Counter(s.reads.count)),
+    measure("reads_timed", "Slices of single rows that were timed", |s| Counter(s.reads.timed)),
     measure("reads_timed_seconds", "Time of these", |s| seconds(&s.reads)),
-    measure("range_reads", "Slices of the rows of a range", |s| {
-        Value::Counter(s.range_reads.count)
-    }),
+    measure("range_reads", "Slices of the rows of a range", |s| Counter(s.range_reads.count)),
     measure("range_reads_timed", "Slices of the rows of a range that were timed", |s| {
-        Value::Counter(s.range_reads.timed)
+        Counter(s.range_reads.timed)
     }),
     measure("range_reads_timed_seconds", "Time of these", |s| seconds(&s.range_reads)),
-    measure("writes", "Mutations", |s| Value::Counter(s.writes.count)),
-    measure("writes_timed", "Mutations that were timed", |s| Value::Counter(s.writes.timed)),
+    measure("writes", "Mutations", |s| Counter(s.writes.count)),
+    measure("writes_timed", "Mutations that were timed", |s| Counter(s.writes.timed)),
     measure("writes_timed_seconds", "Time of these", |s| seconds(&s.writes)),
-    measure("sstables", "SSTables that count", |s| Value::Gauge(s.sstables as u64)),
-    measure("live_bytes", "Size of the SSTables that count", |s| Value::Gauge(s.live_bytes)),
-    measure("disk_bytes", "Size of all its SSTables", |s| Value::Gauge(s.total_bytes)),
+    measure("sstables", "SSTables that count", |s| Gauge(s.sstables as u64)),
+    measure("live_bytes", "Size of the SSTables that count", |s| Gauge(s.live_bytes)),
+    measure("disk_bytes", "Size of all its SSTables", |s| Gauge(s.total_bytes)),
     measure("memtable_operations", "Columns in the active memtable", |s| {
-        Value::Gauge(s.memtable_operations)
+        Gauge(s.memtable_operations)
     }),
-    measure("memtable_bytes", "Memory of its memtables", |s| Value::Gauge(s.memtable_memory_bytes)),
+    measure("memtable_bytes", "Memory of its memtables", |s| Gauge(s.memtable_memory_bytes)),
     measure("memtables_flushing", "Full memtables that are not on disk yet", |s| {
-        Value::Gauge(s.memtables_flushing as u64)
+        Gauge(s.memtables_flushing as u64)
     }),
-    measure("memtable_switches", "Full memtables so far", |s| Value::Counter(s.memtable_switches)),
+    measure("memtable_switches", "Full memtables so far", |s| Counter(s.memtable_switches)),
     measure("key_cache_hits", "Row positions found in the key cache", |s| {
-        Value::Counter(s.caches.keys.unwrap_or_default().hits)
+        Counter(s.caches.keys.unwrap_or_default().hits)
     }),
     measure("key_cache_requests", "Row positions looked for there", |s| {
-        Value::Counter(s.caches.keys.unwrap_or_default().requests)
+        Counter(s.caches.keys.unwrap_or_default().requests)
     }),
     measure("row_cache_hits", "Rows found in the row cache", |s| {
-        Value::Counter(s.caches.rows.unwrap_or_default().hits)
+        Counter(s.caches.rows.unwrap_or_default().hits)
     }),
     measure("row_cache_requests", "Rows looked for there", |s| {
-        Value::Counter(s.caches.rows.unwrap_or_default().requests)
+        Counter(s.caches.rows.unwrap_or_default().requests)
     }),
-    measure("failed", "1 if it takes no more writes", |s| {
-        Value::Gauge(u64::from(s.failure.is_some()))
-    }),
+    measure("failed", "1 if it takes no more writes", |s| Gauge(u64::from(s.failure.is_some()))),
 ];
 
 /// Of what this node asks others.
 const MESSAGES: [Measure<Messages>; 3] = [
     measure("requests_pending", "Requests to other nodes that wait for answers", |m| {
-        Value::Gauge(m.pending_requests)
+        Gauge(m.pending_requests)
     }),
     measure("speculations", "Further replicas asked because others were slow", |m| {
-        Value::Counter(m.speculations)
+        Counter(m.speculations)
     }),
     measure("read_repairs", "Replicas that got what a read found them to lack", |m| {
-        Value::Counter(m.read_repairs)
+        Counter(m.read_repairs)
     }),
 ];
 
 /// Of what is kept for others.
 const HINTS: [Measure<Hints>; 6] = [
-    measure("hints_stored", "Hints stored for other nodes", |h| Value::Counter(h.stored)),
-    measure("hints_stored_bytes", "Size of these hints", |h| Value::Counter(h.stored_bytes)),
+    measure("hints_stored", "Hints stored for other nodes", |h| Counter(h.stats.stored)),
+    measure("hints_stored_bytes", "Size of these hints", |h| Counter(h.stats.stored_bytes)),
     measure("hints_not_stored", "Hints for which there was no room, or that failed", |h| {
-        Value::Counter(h.refused_full + h.refused_no_space + h.failed)
+        Counter(h.stats.refused_full + h.stats.refused_no_space + h.stats.failed)
     }),
-    measure("hints_delivered", "Hints handed out for delivery", |h| Value::Counter(h.read)),
-    measure("hints_expired", "Hints too old to be delivered", |h| Value::Counter(h.expired)),
+    measure("hints_delivered", "Hints handed out for delivery", |h| Counter(h.stats.read)),
+    measure("hints_expired", "Hints too old to be delivered", |h| Counter(h.stats.expired)),
     measure("hints_damaged_bytes", "Damaged parts of hint logs", |h| {
-        Value::Counter(h.damaged_bytes)
+        Counter(h.stats.damaged_bytes)
     }),
 ];
 
 /// Of each node of the ring, with its address as label `peer`.
 const ENDPOINTS: [Measure<RingEndpoint>; 3] = [
-    measure("up", "1 if the node seems alive", |e| Value::Gauge(u64::from(e.status == Status::Up))),
-    measure("hints", "Hints that wait for the node, about", |e| Value::Gauge(e.hints)),
-    measure("hints_bytes", "Size of these hints", |e| Value::Gauge(e.hint_bytes)),
+    measure("up", "1 if the node seems alive", |e| Gauge(u64::from(e.status == Status::Up))),
+    measure("hints", "Hints that wait for the node, about", |e| Gauge(e.hints)),
+    measure("hints_bytes", "Size of these hints", |e| Gauge(e.hint_bytes)),
 ];
 
 /// Of each other node that there was a connection with, the same way.
 const PEERS: [Measure<PeerMessages>; 9] = [
-    measure("sent", "Messages sent", |p| Value::Counter(p.sent)),
-    measure("sent_bytes", "Size of these", |p| Value::Counter(p.sent_bytes)),
-    measure("received", "Messages received", |p| Value::Counter(p.received)),
-    measure("received_bytes", "Size of these", |p| Value::Counter(p.received_bytes)),
-    measure("connects", "Connections made", |p| Value::Counter(p.connects)),
+    measure("sent", "Messages sent", |p| Counter(p.stats.sent)),
+    measure("sent_bytes", "Size of these", |p| Counter(p.stats.sent_bytes)),
+    measure("received", "Messages received", |p| Counter(p.stats.received)),
+    measure("received_bytes", "Size of these", |p| Counter(p.stats.received_bytes)),
+    measure("connects", "Connections made", |p| Counter(p.stats.connects)),
     measure("failed_connects", "Connections that could not be made", |p| {
-        Value::Counter(p.failed_connects)
+        Counter(p.stats.failed_connects)
     }),
     measure("unsent", "Messages that were too late, too many or too large to be sent", |p| {
-        Value::Counter(p.dropped_late + p.dropped_full + p.dropped_large)
+        Counter(p.stats.dropped_late + p.stats.dropped_full + p.stats.dropped_large)
     }),
-    measure("queued", "Messages that wait to be sent", |p| Value::Gauge(p.queued)),
-    measure("queued_bytes", "Size of these", |p| Value::Gauge(p.queued_bytes)),
+    measure("queued", "Messages that wait to be sent", |p| Gauge(p.stats.queued)),
+    measure("queued_bytes", "Size of these", |p| Gauge(p.stats.queued_bytes)),
 ];
 
 const fn measure<T>(name: &'static str, help: &'static str, value: fn(&T) -> Value) -> Measure<T> {

@@ -2,14 +2,14 @@
 
 use crate::repair::FamilyRepair;
 use crate::storage::caches::CacheStats;
-use crate::storage::engine::{Trouble, TroubleKind};
+use crate::storage::engine::Trouble;
 use crate::storage::snapshot;
 use crate::storage::store::Totals;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
 /// A node and its memory.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Info {
     /// Version of the server.
     pub version: String,
@@ -33,30 +33,8 @@ pub struct Info {
     pub troubles: Vec<Trouble>,
 }
 
-impl Info {
-    /// Whether writes are refused for another reason than a drain.
-    pub(super) fn has_failed(&self) -> bool {
-        let kinds = self.troubles.iter().map(|trouble| trouble.kind);
-        kinds.filter(|kind| *kind != TroubleKind::Drained).any(TroubleKind::refuses_writes)
-    }
-
-    /// Whether it was drained.
-    pub(super) fn is_drained(&self) -> bool {
-        self.troubles.iter().any(|trouble| trouble.kind == TroubleKind::Drained)
-    }
-}
-
-/// Whether a node can serve.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Health {
-    /// Whether it takes writes of all column families.
-    pub takes_writes: bool,
-    /// Why it does not serve as it should; empty if all is well.
-    pub troubles: Vec<Trouble>,
-}
-
 /// What a node has in memory.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
     /// Of the whole process; `None` if the machine does not tell.
     pub resident_bytes: Option<u64>,
@@ -81,18 +59,11 @@ pub struct Memory {
 }
 
 /// A cache. What its capacity and size count depends on the cache.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cache {
-    /// Most that it holds.
-    pub capacity: u64,
-    /// What it holds.
-    pub size: u64,
-    /// Bytes of memory that it takes.
-    pub bytes: u64,
-    /// How often something was found in it since the start.
-    pub hits: u64,
-    /// How often something was looked for.
-    pub requests: u64,
+    /// Its figures.
+    #[serde(flatten)]
+    pub stats: CacheStats,
     /// Hits of each request in about the last minute; `None` without requests.
     pub recent_hit_rate: Option<f64>,
 }
@@ -100,10 +71,9 @@ pub struct Cache {
 impl Cache {
     /// From its figures, now and at an earlier look.
     pub(super) fn new(now: CacheStats, earlier: CacheStats) -> Self {
-        let CacheStats { capacity, size, bytes, hits, requests } = now;
         let rate = now.hit_rate_since(&earlier);
         let recent_hit_rate = (!rate.is_nan()).then_some(rate);
-        Self { capacity, size, bytes, hits, requests, recent_hit_rate }
+        Self { stats: now, recent_hit_rate }
     }
 }
 
@@ -206,7 +176,7 @@ impl KeyspaceReport {
 }
 
 /// A column family.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FamilyReport {
     /// Its name.
     pub column_family: String,
@@ -262,7 +232,7 @@ pub struct Thresholds {
 }
 
 /// Compactions: those that are running, and what there was since the start.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compactions {
     /// The oldest first.
     pub running: Vec<Compaction>,
@@ -279,7 +249,7 @@ pub struct Compactions {
 }
 
 /// A compaction that is running.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compaction {
     /// Its number since the start of the node.
     pub id: u64,
@@ -367,15 +337,6 @@ impl From<snapshot::Snapshot> for Snapshot {
     }
 }
 
-/// What a drain has done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DrainReport {
-    /// Memtables that were written to disk.
-    pub memtables_flushed: usize,
-    /// Memtables that could not be: the next start replays them from the commit log.
-    pub memtables_left: usize,
-}
-
 /// What an operation was done to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {
@@ -391,7 +352,7 @@ pub struct Failure {
 }
 
 /// How far an operation on the ring is, or how it ended.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct OperationState {
     /// Which: `decommission`, `move` and others.
     pub operation: String,

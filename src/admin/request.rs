@@ -5,11 +5,11 @@ use super::error::AdminError;
 use crate::model::schema::{FamilyId, Schema};
 use crate::storage::snapshot::Snapshot;
 use axum::body::{Body, HttpBody, to_bytes};
-use axum::extract::{FromRequest, Request};
+use axum::extract::Request;
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -181,17 +181,10 @@ impl SnapshotQuery {
     }
 }
 
-/// The node whose hints are to be delivered soon.
+/// The node that a change is about.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct HintDelivery {
-    pub(super) address: IpAddr,
-}
-
-/// The removed node that may come back.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct AllowReturn {
+pub(super) struct OneNode {
     pub(super) address: IpAddr,
 }
 
@@ -217,37 +210,27 @@ fn find(schema: &Schema, keyspace: &str, name: &str) -> Result<FamilyId, AdminEr
     })
 }
 
-/// The body of a change: JSON, and said to be. Without a body it is `{}`.
-#[derive(Debug)]
-pub(super) struct Change<T>(pub(super) T);
-
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Change<T> {
-    type Rejection = AdminError;
-
-    async fn from_request(request: Request, _: &S) -> Result<Self, AdminError> {
-        if !is_json(request.headers()) {
-            return Err(AdminError::NotJson);
-        }
-        let peer = request.extensions().get::<Peer>().cloned();
-        let body = read(request.into_body()).await?;
-        if let Some(peer) = peer {
-            peer.begin().await;
-        }
-        let text: &[u8] = if body.trim_ascii().is_empty() { b"{}" } else { &body };
-        Ok(Self(serde_json::from_slice(text)?))
+/// The head and the body of a change: JSON, and said to be. Without a body it is `{}`.
+pub(super) async fn read_change(request: Request) -> Result<(Parts, Vec<u8>), AdminError> {
+    if !is_json(request.headers()) {
+        return Err(AdminError::NotJson);
     }
+    let (head, body) = request.into_parts();
+    let body = read(body).await?;
+    if let Some(peer) = head.extensions.get::<Peer>() {
+        peer.begin().await;
+    }
+    let is_empty = body.trim_ascii().is_empty();
+    Ok((head, if is_empty { b"{}".to_vec() } else { body }))
 }
 
-/// That there is no body. Where the address says what is meant, one that was to say it would be
-/// passed over, and more be removed than was meant.
-#[derive(Debug)]
-pub(super) struct NoBody;
-
-impl<S: Send + Sync> FromRequest<S> for NoBody {
-    type Rejection = AdminError;
-
-    async fn from_request(request: Request, _: &S) -> Result<Self, AdminError> {
-        if request.body().is_end_stream() { Ok(Self) } else { Err(AdminError::UnwantedBody) }
+/// The head of a request without a body. Where the address says what is meant, a body that was to
+/// say it would be ignored, and more be removed than was meant.
+pub(super) fn has_no_body(request: Request) -> Result<Parts, AdminError> {
+    if request.body().is_end_stream() {
+        Ok(request.into_parts().0)
+    } else {
+        Err(AdminError::UnwantedBody)
     }
 }
 

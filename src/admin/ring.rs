@@ -6,7 +6,7 @@ use super::ring_report::{
     PeerMessages, RemovedEndpoint, Ring, RingEndpoint, RingState, Status,
 };
 use crate::gossip::{Gossiper, Members, Membership, RemovedNode};
-use crate::net::{PeerStats, Verb};
+use crate::net::Verb;
 use crate::node::HandoffState;
 use crate::replica::TargetStats;
 use crate::ring::{Partitioner, Token, Topology};
@@ -80,7 +80,6 @@ impl AdminContext {
     /// What is kept for others.
     pub fn hints(&self) -> Hints {
         let Some(store) = self.member.hints() else { return Hints::default() };
-        let done = store.stats();
         let recipients: BTreeMap<IpAddr, IpAddr> = store.waiting().into_iter().collect();
         let target = |target: TargetStats| {
             let recipient = recipients.get(&target.target).copied().unwrap_or(target.target);
@@ -98,17 +97,7 @@ impl AdminContext {
         Hints {
             enabled: true,
             targets: self.hint_targets().into_values().map(target).collect(),
-            stored: done.stored,
-            stored_bytes: done.stored_bytes,
-            refused_full: done.refused_full,
-            refused_no_space: done.refused_no_space,
-            failed: done.failed,
-            read: done.read,
-            expired: done.expired,
-            unconfigured: done.unconfigured,
-            damaged_bytes: done.damaged_bytes,
-            torn_bytes: done.torn_bytes,
-            discarded_bytes: done.discarded_bytes,
+            stats: store.stats(),
         }
     }
 
@@ -117,12 +106,13 @@ impl AdminContext {
         let coordinator = self.member.coordinator().stats();
         let drops = self.member.drops();
         let dropped = Verb::ALL.into_iter().map(|verb| (verb.to_string(), drops.total(verb)));
+        let peers = self.transport.stats().into_iter();
         Messages {
             pending_requests: self.member.pending_requests() as u64,
             speculations: coordinator.speculations,
             read_repairs: coordinator.repairs,
             dropped: dropped.filter(|(_, count)| *count > 0).collect(),
-            peers: self.transport.stats().into_iter().map(peer).collect(),
+            peers: peers.map(|(address, stats)| PeerMessages { address, stats }).collect(),
         }
     }
 
@@ -195,22 +185,5 @@ fn removed(partitioner: Partitioner, node: &RemovedNode) -> RemovedEndpoint {
         // The least stands for one that is not known.
         generation: Some(node.generation).filter(|it| *it != i32::MIN),
         may_return: node.may_return,
-    }
-}
-
-fn peer((address, stats): (IpAddr, PeerStats)) -> PeerMessages {
-    PeerMessages {
-        address,
-        sent: stats.sent,
-        sent_bytes: stats.sent_bytes,
-        received: stats.received,
-        received_bytes: stats.received_bytes,
-        connects: stats.connects,
-        failed_connects: stats.failed_connects,
-        dropped_late: stats.dropped_late,
-        dropped_full: stats.dropped_full,
-        dropped_large: stats.dropped_large,
-        queued: stats.queued,
-        queued_bytes: stats.queued_bytes,
     }
 }

@@ -1,5 +1,7 @@
 //! What the admin side answers about the nodes of the ring, as JSON and for `nodetool`.
 
+use crate::net::PeerStats;
+use crate::replica::HintStats;
 use crate::storage::engine::Trouble;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -222,28 +224,9 @@ pub struct Hints {
     pub enabled: bool,
     /// By address.
     pub targets: Vec<HintTarget>,
-    /// Hints that were stored.
-    pub stored: u64,
-    /// Bytes of these.
-    pub stored_bytes: u64,
-    /// Hints that were not stored because there was too much for their target already.
-    pub refused_full: u64,
-    /// Hints that were not stored because the disk had no room.
-    pub refused_no_space: u64,
-    /// Hints that were not stored for another reason.
-    pub failed: u64,
-    /// Hints that were handed out for delivery.
-    pub read: u64,
-    /// Hints that were too old to be delivered.
-    pub expired: u64,
-    /// Hints of column families that are not configured any more.
-    pub unconfigured: u64,
-    /// Bytes that were damaged and passed over.
-    pub damaged_bytes: u64,
-    /// Bytes at the ends of logs that a crash had cut.
-    pub torn_bytes: u64,
-    /// Bytes that were thrown away, because their target is no member any more.
-    pub discarded_bytes: u64,
+    /// What became of hints.
+    #[serde(flatten)]
+    pub stats: HintStats,
 }
 
 /// What is kept for one node.
@@ -299,28 +282,9 @@ pub struct Messages {
 pub struct PeerMessages {
     /// The other one.
     pub address: IpAddr,
-    /// Messages that were sent.
-    pub sent: u64,
-    /// Bytes of these.
-    pub sent_bytes: u64,
-    /// Messages that arrived.
-    pub received: u64,
-    /// Bytes of these.
-    pub received_bytes: u64,
-    /// Connections to it that were made.
-    pub connects: u64,
-    /// Attempts that failed.
-    pub failed_connects: u64,
-    /// Messages whose time was over before they could be sent.
-    pub dropped_late: u64,
-    /// Messages that found too much waiting.
-    pub dropped_full: u64,
-    /// Messages that no frame can hold.
-    pub dropped_large: u64,
-    /// Messages that wait to be sent now.
-    pub queued: u64,
-    /// Bytes of these.
-    pub queued_bytes: u64,
+    /// What happened.
+    #[serde(flatten)]
+    pub stats: PeerStats,
 }
 
 /// Whether there was anything new to do.

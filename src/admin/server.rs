@@ -3,7 +3,7 @@
 use super::access::Access;
 use super::connection::{self, DRAIN};
 use super::context::AdminContext;
-use super::routes;
+use super::http;
 use crate::base::clock::Clock;
 use crate::base::limited_log::LimitedLog;
 use crate::base::machine::ConnectionKind::Operator;
@@ -69,7 +69,7 @@ impl AdminServer {
         let stopped = stop.clone();
         let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
             let context = Arc::new(context);
-            let router = routes::router(Arc::clone(&context), access);
+            let router = http::router(Arc::clone(&context), access);
             let look = remember(&context);
             runtime.block_on(async {
                 let entrance = Entrance::new(Arc::clone(&context.clock), &stopped);

@@ -5,27 +5,11 @@ use super::ring_report::{
     ClusterStatus, NodeStatus, RemovedEndpoint, Ring, RingEndpoint, RingState, Software, Status,
 };
 use crate::gossip::{EXTENSIONS_STATE, EndpointState, Gossiper, VERSION_STATE};
-use crate::storage::engine::{Trouble, TroubleKind};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
 impl AdminContext {
-    /// The reasons for which this node does not serve as it should; none if all is well.
-    pub(super) fn troubles(&self) -> Vec<Trouble> {
-        let mut troubles = self.storage.troubles();
-        if self.member.coordinator().peers().is_self_removed {
-            let text = "was removed from the ring or replaced: it serves nobody".to_owned();
-            troubles.push(Trouble { kind: TroubleKind::Removed, text });
-        }
-        let conflict = self.member.with_gossip(|gossiper, _| gossiper.generation_conflict());
-        troubles.extend(
-            conflict
-                .map(|conflict| Trouble { kind: TroubleKind::Refused, text: conflict.to_string() }),
-        );
-        troubles
-    }
-
     /// All nodes at a glance, those that were removed included.
     pub fn status(&self) -> ClusterStatus {
         let Ring { local, endpoints, mut removed, .. } = self.ring();
@@ -62,7 +46,7 @@ impl AdminContext {
             nodes.push(node);
         }
         nodes.extend(removed.into_iter().map(removed_status));
-        let troubles = self.troubles();
+        let troubles = self.health().troubles;
         let healthy = troubles.is_empty() && nodes.iter().all(|node| node.healthy);
         ClusterStatus { cluster_name: self.cluster_name.clone(), local, healthy, troubles, nodes }
     }

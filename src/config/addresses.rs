@@ -1,6 +1,6 @@
 //! Addresses and ports of the node, of clients and of operators.
 
-use super::document::{Document, Place, Value};
+use super::document::{Document, Place, Value, joined};
 use super::error::{ConfigError, Problem};
 use super::machine::{self, Machine};
 use super::ours;
@@ -18,6 +18,12 @@ pub(super) fn resolve(machine: &dyn Machine, value: &Value<'_>) -> Result<IpAddr
 
 /// `ListenAddress`, by default the address of the host name.
 pub(super) fn listen_address(doc: &mut Document<'_>, machine: &dyn Machine) -> IpAddr {
+    let address = own_address(doc, machine);
+    doc.show("ListenAddress", address);
+    address
+}
+
+fn own_address(doc: &mut Document<'_>, machine: &dyn Machine) -> IpAddr {
     let local = machine::local_address(machine);
     let Some(value) = doc.find("ListenAddress") else { return local };
     let found = machine::resolve_one(machine, value.text);
@@ -50,8 +56,13 @@ pub(super) fn admin(
         is_possible.then_some(is_required).ok_or_else(|| value.refuse(Problem::NoToken))
     });
     let address = doc.setting("AdminAddress", loopback, |value| resolve(machine, value));
-    let port = doc.port("AdminPort", jmx_port.unwrap_or(8080));
+    let port = match jmx_port {
+        Some(port) => doc.setting("AdminPort", port, Value::port),
+        None => doc.port("AdminPort"),
+    };
     let is_given = doc.sources.contains_key("AdminPort");
+    // The token itself is a secret, and what is shown is pasted into mails.
+    doc.show("AdminToken", if is_set { "(set)" } else { "(none)" });
     if let Some(port) = jmx_port.filter(|_| !is_given) {
         let text = format!("AdminPort is {port} by -Dcom.sun.management.jmxremote.port");
         doc.notes.info(doc.root_line(), text);
@@ -72,19 +83,20 @@ pub(super) fn thrift(
     listen_address: IpAddr,
 ) -> ThriftSettings {
     let address = doc.setting("ThriftAddress", listen_address, |value| resolve(machine, value));
-    let port = doc.port("ThriftPort", 9160);
-    let framed = doc.boolean("ThriftFramedTransport", "ThriftFramedTransport", false);
+    let port = doc.port("ThriftPort");
+    let framed = doc.boolean("ThriftFramedTransport");
     let api_version = ours::api_version(doc);
     let (max_message_bytes, receive_budget_bytes) =
         ours::message_limits(doc, machine.memory_bytes());
-    let max_connections = doc.integer("ThriftMaxConnections", 10_000, 1);
-    let idle_seconds = doc.integer("ThriftIdleTimeoutInSeconds", 0, 0);
+    let max_connections = doc.integer("ThriftMaxConnections");
+    let idle_seconds = doc.integer("ThriftIdleTimeoutInSeconds");
     let idle_timeout = (idle_seconds > 0).then(|| Duration::from_secs(idle_seconds.into()));
     let mut listeners = Vec::new();
     for (element, place) in doc.entries("ThriftListeners", "ThriftListener") {
         let first = ListenerSettings { address, port, framed, api_version, line: place.line };
         listeners.extend(listener(doc, machine, element, &place, &first));
     }
+    doc.show("ThriftListeners", joined(&listeners, "(none)"));
     ThriftSettings {
         address,
         port,

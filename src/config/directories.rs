@@ -1,6 +1,6 @@
 //! Where files are.
 
-use super::document::{Document, Place, Value};
+use super::document::{Document, Place, Value, joined};
 use super::error::Problem;
 use super::machine::Machine;
 use super::settings::{Directories, Release};
@@ -88,7 +88,21 @@ impl<'a> Paths<'a> {
             }
             path
         });
-        Some(Directories { data, commit_log, commit_log_archive, saved_caches, hints })
+        let directories = Directories { data, commit_log, commit_log_archive, saved_caches, hints };
+        directories.show(doc);
+        Some(directories)
+    }
+}
+
+impl Directories {
+    fn show(&self, doc: &mut Document<'_>) {
+        let data: Vec<_> = self.data.iter().map(|path| path.display()).collect();
+        let archive = self.commit_log_archive.as_ref().map(|path| path.display().to_string());
+        doc.show("DataFileDirectories", joined(&data, ""));
+        doc.show("CommitLogDirectory", self.commit_log.display());
+        doc.show("CommitLogArchiveDirectory", archive.as_deref().unwrap_or("(none)"));
+        doc.show("SavedCachesDirectory", self.saved_caches.display());
+        doc.show("HintsDirectory", self.hints.display());
     }
 }
 

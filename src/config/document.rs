@@ -3,11 +3,13 @@
 //! The first of several elements counts, an empty one counts as absent, and blanks around a value
 //! do not count; the original is stricter only in the last.
 
+use super::elements;
 use super::error::{ConfigError, ElementError, Problem};
 use super::notes::Notes;
 use super::settings::Release;
 use super::xml::Element;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 /// Bytes of a megabyte, as all elements count them.
 pub(super) const MIB: u64 = 1 << 20;
@@ -37,6 +39,8 @@ pub(super) struct Document<'a> {
     pub(super) release: Release,
     pub(super) notes: Notes,
     pub(super) sources: BTreeMap<&'static str, Source>,
+    /// The settings below `/Storage` as `check-config` shows them.
+    pub(super) shown: BTreeMap<&'static str, String>,
     /// In the order of evaluation.
     pub(super) errors: Vec<ConfigError>,
 }
@@ -134,8 +138,8 @@ pub(super) fn parse_double(text: &str) -> Option<f64> {
 
 impl<'a> Document<'a> {
     pub(super) fn new(root: &'a Element, origin: &'a str, release: Release) -> Self {
-        let (notes, sources) = (Notes::default(), BTreeMap::new());
-        Self { root, origin, release, notes, sources, errors: Vec::new() }
+        let (notes, sources, shown) = (Notes::default(), BTreeMap::new(), BTreeMap::new());
+        Self { root, origin, release, notes, sources, shown, errors: Vec::new() }
     }
 
     /// Records an error, once: several keyspaces may lack the same element.
@@ -158,15 +162,42 @@ impl<'a> Document<'a> {
         result.map_err(|error| self.refuse(error)).ok()
     }
 
+    /// Has `check-config` show a setting like this.
+    pub(super) fn show(&mut self, name: &'static str, value: impl Display) {
+        self.shown.insert(name, value.to_string());
+    }
+
     /// A setting below `/Storage`, or its default if the element is absent or refused.
-    pub(super) fn setting<T>(
+    pub(super) fn setting<T: Display>(
         &mut self,
         name: &'static str,
         default: T,
         read: impl FnOnce(&Value<'a>) -> Result<T, ConfigError>,
     ) -> T {
         let value = self.find(name);
-        self.read_or(value, default, read)
+        let setting = self.read_or(value, default, read);
+        self.show(name, &setting);
+        setting
+    }
+
+    /// A setting that may be absent, as [`Document::setting`] but for `check-config`.
+    pub(super) fn optional<T>(
+        &mut self,
+        name: &'static str,
+        default: Option<T>,
+        read: impl FnOnce(&Value<'a>) -> Result<T, ConfigError>,
+    ) -> Option<T> {
+        let value = self.find(name);
+        self.read_or(value, default, |value| read(value).map(Some))
+    }
+
+    /// Refuses a value of an element without effect that the original refuses.
+    pub(super) fn check(
+        &mut self,
+        name: &'static str,
+        read: impl FnOnce(&Value<'a>) -> Result<(), ConfigError>,
+    ) {
+        self.optional(name, None, read);
     }
 
     /// The setting that a value stands for, or its default without a value and for a refused one.
@@ -266,20 +297,37 @@ impl<'a> Document<'a> {
         self.place(name, line).refuse(problem)
     }
 
-    pub(super) fn boolean(
-        &mut self,
-        name: &'static str,
-        what: &'static str,
-        default: bool,
-    ) -> bool {
-        self.setting(name, default, |value| value.boolean(what))
+    /// A boolean, of which errors speak by another name.
+    pub(super) fn boolean_named(&mut self, name: &'static str, what: &'static str) -> bool {
+        self.setting(name, elements::row(name).default_boolean(), |value| value.boolean(what))
     }
 
-    /// A whole number that is at least `least`. A smaller one, which the original takes and cannot
-    /// work with, is raised with a note.
-    pub(super) fn integer(&mut self, name: &'static str, default: u32, least: u32) -> u32 {
-        let value = self.find(name);
-        value.and_then(|value| self.at_least(&value, least)).unwrap_or(default)
+    pub(super) fn boolean(&mut self, name: &'static str) -> bool {
+        self.boolean_named(name, name)
+    }
+
+    /// A whole number. One below the least, which the original takes and cannot work with, is
+    /// raised with a note.
+    pub(super) fn integer(&mut self, name: &'static str) -> u32 {
+        let (row, value) = (elements::row(name), self.find(name));
+        let number = value.and_then(|value| self.at_least(&value, row.least()));
+        let number = number.unwrap_or(row.default_number());
+        self.show(name, number);
+        number
+    }
+
+    /// A number of megabytes, in bytes.
+    pub(super) fn megabytes(&mut self, name: &'static str) -> u64 {
+        u64::from(self.integer(name)) * MIB
+    }
+
+    /// A number of megabytes per second, in bytes; `None` for no limit, written 0.
+    pub(super) fn throughput(&mut self, name: &'static str) -> Option<u64> {
+        let bytes = self.megabytes(name);
+        if bytes == 0 {
+            self.show(name, "0 (no limit)");
+        }
+        (bytes > 0).then_some(bytes)
     }
 
     /// The whole number of a value, raised to `least` with a note if it is smaller; `None` after
@@ -297,19 +345,27 @@ impl<'a> Document<'a> {
         }
     }
 
-    pub(super) fn port(&mut self, name: &'static str, default: u16) -> u16 {
-        self.setting(name, default, Value::port)
+    pub(super) fn port(&mut self, name: &'static str) -> u16 {
+        self.setting(name, elements::row(name).default_number() as u16, Value::port)
     }
 
     /// A number that the server has no use for, but whose form the original checks.
     pub(super) fn check_number(&mut self, name: &'static str) {
-        self.setting(name, (), |value| value.double().map(drop));
+        self.check(name, |value| value.double().map(drop));
     }
 
     /// A whole number that the server has no use for, but whose form the original checks.
     pub(super) fn check_integer(&mut self, name: &'static str) {
-        self.setting(name, (), |value| value.integer().map(drop));
+        self.check(name, |value| value.integer().map(drop));
     }
+}
+
+/// The items of a list as `check-config` shows them; `none` without any.
+pub(super) fn joined<T: Display>(items: &[T], none: &str) -> String {
+    if items.is_empty() {
+        return none.to_owned();
+    }
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

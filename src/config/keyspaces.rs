@@ -94,11 +94,13 @@ impl Replication {
             return Self { strategy: None, factor: None, snitch: None };
         }
         let read = Self {
-            strategy: doc.setting("ReplicaPlacementStrategy", None, |v| strategy(v).map(Some)),
-            factor: doc.setting("ReplicationFactor", Some(DEFAULT_REPLICATION_FACTOR), |v| {
-                replication_factor(v).map(Some)
-            }),
-            snitch: doc.setting("EndPointSnitch", None, |v| snitch(v).map(Some)),
+            strategy: doc.optional("ReplicaPlacementStrategy", None, strategy),
+            factor: doc.optional(
+                "ReplicationFactor",
+                Some(DEFAULT_REPLICATION_FACTOR),
+                replication_factor,
+            ),
+            snitch: doc.optional("EndPointSnitch", None, snitch),
         };
         // A keyspace may bring its own, but without any keyspace nothing else can.
         for (name, problem) in [

@@ -3,7 +3,7 @@
 
 use super::classes::AuthenticatorName;
 use super::directories::Paths;
-use super::document::{Document, MIB, Place, Source, Value};
+use super::document::{Document, MIB, Place, Source, Value, joined};
 use super::error::{ConfigError, ConfigErrors, DISK_ACCESS_MODES, Problem};
 use super::machine::{AnyMachine, Machine, ThisMachine};
 use super::notes::Note;
@@ -12,7 +12,7 @@ use super::settings::{
     Release, Settings, StorageSettings,
 };
 use super::xml::{self, Element};
-use super::{addresses, keyspaces, known, memory, ours};
+use super::{addresses, elements, keyspaces, memory, ours};
 use crate::model::comparator::ComparatorRegistry;
 use crate::ring::Partitioner;
 use std::collections::BTreeMap;
@@ -41,6 +41,8 @@ pub struct Loaded {
     /// By current name the elements below `/Storage` that the file gives; the others have their
     /// defaults.
     pub sources: BTreeMap<&'static str, Source>,
+    /// The settings below `/Storage` as `check-config` shows them.
+    pub(super) shown: BTreeMap<&'static str, String>,
 }
 
 /// Reads configurations.
@@ -104,11 +106,11 @@ impl<'a> Loader<'a> {
             let text = format!("{by} makes this a file of {release}, with clients of {release}");
             document.notes.info(element.line, text + " where ThriftApiVersion says nothing else");
         }
-        known::review(&root, release, &mut document.notes);
-        let Document { notes, sources, errors, .. } = document;
+        elements::review(&root, release, &mut document.notes);
+        let Document { notes, sources, shown, errors, .. } = document;
         let notes = notes.into_sorted();
         match settings {
-            Some(settings) if errors.is_empty() => Ok(Loaded { settings, notes, sources }),
+            Some(settings) if errors.is_empty() => Ok(Loaded { settings, notes, sources, shown }),
             _ => Err(ConfigErrors { errors, notes }),
         }
     }
@@ -120,19 +122,19 @@ impl<'a> Loader<'a> {
         let network = self.network(doc, &limits);
         let admin = addresses::admin(doc, self.machine, self.jmx_port);
         let thrift = addresses::thrift(doc, self.machine, network.listen_address);
-        let snapshot_before_compaction =
-            doc.boolean("SnapshotBeforeCompaction", "SnapshotBeforeCompaction", false);
-        let auto_bootstrap = doc.boolean("AutoBootstrap", "AutoBootstrap", false);
+        let snapshot_before_compaction = doc.boolean("SnapshotBeforeCompaction");
+        let auto_bootstrap = doc.boolean("AutoBootstrap");
         let mut memory = memory::memtables(doc);
         let checks = doc.find("DoConsistencyChecksBoolean");
         let do_consistency_checks = checks.is_none_or(|v| v.text.eq_ignore_ascii_case("true"));
-        let column_index_bytes = u64::from(doc.integer("ColumnIndexSizeInKB", 64, 1)) << 10;
+        doc.show("DoConsistencyChecksBoolean", do_consistency_checks);
+        let column_index_bytes = u64::from(doc.integer("ColumnIndexSizeInKB")) << 10;
         let row_warning = Problem::RowWarningThreshold;
-        let row_warning = positive(doc, "RowWarningThresholdInMB", 512, row_warning);
+        let row_warning = positive(doc, "RowWarningThresholdInMB", row_warning);
         let paths = Paths::read(doc);
-        let rotation = doc.integer("CommitLogRotationThresholdInMB", 128, 1);
-        let hints = doc.boolean("HintedHandoffEnabled", "HintedHandoff", true);
-        let index_interval = positive(doc, "IndexInterval", 128, Problem::IndexInterval);
+        let rotation_threshold_bytes = doc.megabytes("CommitLogRotationThresholdInMB");
+        let hints = doc.boolean_named("HintedHandoffEnabled", "HintedHandoff");
+        let index_interval = positive(doc, "IndexInterval", Problem::IndexInterval);
         let storage = StorageSettings {
             index_interval,
             column_index_bytes,
@@ -140,11 +142,7 @@ impl<'a> Loader<'a> {
             snapshot_before_compaction,
             gc_grace: basics.gc_grace,
             compression: ours::compression(doc),
-            compaction_throughput_bytes: ours::throughput(
-                doc,
-                "CompactionThroughputInMBPerSecond",
-                64,
-            ),
+            compaction_throughput_bytes: doc.throughput("CompactionThroughputInMBPerSecond"),
             concurrent_reads: limits.concurrent_reads,
             concurrent_writes: limits.concurrent_writes,
         };
@@ -169,10 +167,7 @@ impl<'a> Loader<'a> {
             thrift,
             admin,
             directories: directories?,
-            commit_log: CommitLogSettings {
-                sync: basics.sync?,
-                rotation_threshold_bytes: u64::from(rotation) * MIB,
-            },
+            commit_log: CommitLogSettings { sync: basics.sync?, rotation_threshold_bytes },
             memory,
             storage,
             replication,
@@ -182,13 +177,13 @@ impl<'a> Loader<'a> {
 
     fn network(&self, doc: &mut Document<'_>, limits: &Limits) -> NetworkSettings {
         NetworkSettings {
-            storage_port: doc.port("StoragePort", 7000),
+            storage_port: doc.port("StoragePort"),
             storage_port_is_required: doc.sources.contains_key("StoragePort"),
             listen_address: addresses::listen_address(doc, self.machine),
             peer_networks: ours::peer_networks(doc),
             rpc_timeout: limits.rpc_timeout,
             phi_convict_threshold: limits.phi_convict_threshold,
-            stream_throughput_bytes: ours::throughput(doc, "StreamThroughputInMBPerSecond", 0),
+            stream_throughput_bytes: doc.throughput("StreamThroughputInMBPerSecond"),
         }
     }
 
@@ -213,6 +208,7 @@ impl<'a> Loader<'a> {
                 doc.refuse(doc.absent("Seeds", Problem::NoSeeds));
             }
         }
+        doc.show("Seeds", joined(&seeds, ""));
         seeds
     }
 }
@@ -301,7 +297,8 @@ impl Basics {
         let sync = commit_log_sync(doc);
         check_disk_access_mode(doc);
         let anyone = AuthenticatorName::AllowAll;
-        let authenticator = doc.setting("Authenticator", anyone, |value| {
+        let authenticator = doc.find("Authenticator");
+        let authenticator = doc.read_or(authenticator, anyone, |value| {
             let found = AuthenticatorName::from_class_name(value.text);
             found.ok_or_else(|| value.refuse(Problem::InvalidAuthenticator(value.text.to_owned())))
         });
@@ -309,11 +306,16 @@ impl Basics {
             let found = Partitioner::from_class_name(value.text);
             found.ok_or_else(|| value.refuse(Problem::InvalidPartitioner(value.text.to_owned())))
         });
-        let gc_grace = Duration::from_secs(doc.integer("GCGraceSeconds", 864_000, 0).into());
-        let initial_token = doc.setting("InitialToken", None, |value| {
+        let gc_grace = Duration::from_secs(doc.integer("GCGraceSeconds").into());
+        let initial_token = doc.optional("InitialToken", None, |value| {
             check_token(value, partitioner)?;
-            Ok(Some(value.text.to_owned()))
+            Ok(value.text.to_owned())
         });
+        doc.show("ClusterName", cluster_name.as_deref().unwrap_or_default());
+        doc.show("Authenticator", authenticator.class_name());
+        doc.show("Partitioner", partitioner.map_or("", Partitioner::class_name));
+        let token = initial_token.as_deref();
+        doc.show("InitialToken", token.unwrap_or("(random at the first start)"));
         Self { cluster_name, sync, authenticator, partitioner, gc_grace, initial_token }
     }
 }
@@ -344,6 +346,7 @@ fn commit_log_sync(doc: &mut Document<'_>) -> Option<CommitLogSync> {
         _ => Err(value.refuse(Problem::CommitLogSync)),
     };
     let is_batch = doc.required("CommitLogSync", Problem::Missing, read)?;
+    doc.show("CommitLogSync", if is_batch { "batch" } else { "periodic" });
     if is_batch {
         let millis = doc.required(WINDOW, Problem::CommitLogSyncBatchWindow, |window| {
             window.double().map_err(|_| window.refuse(Problem::CommitLogSyncBatchWindow))
@@ -353,7 +356,9 @@ fn commit_log_sync(doc: &mut Document<'_>) -> Option<CommitLogSync> {
         }
         // A negative window is none, and no sensible one is longer than a day.
         let seconds = (millis? / 1000.0).clamp(0.0, 86_400.0);
-        return Some(CommitLogSync::Batch { window: Duration::from_secs_f64(seconds) });
+        let window = Duration::from_secs_f64(seconds);
+        doc.show(WINDOW, window.as_secs_f64() * 1000.0);
+        return Some(CommitLogSync::Batch { window });
     }
     let period = doc.required(PERIOD, Problem::CommitLogSyncPeriod, |period| {
         let number = period.integer();
@@ -364,6 +369,7 @@ fn commit_log_sync(doc: &mut Document<'_>) -> Option<CommitLogSync> {
         doc.refuse(window.refuse(Problem::WindowWithPeriodicSync));
     }
     let millis = doc.at_least(&period?, 1)?;
+    doc.show(PERIOD, millis);
     Some(CommitLogSync::Periodic { period: Duration::from_millis(millis.into()) })
 }
 
@@ -371,7 +377,7 @@ fn commit_log_sync(doc: &mut Document<'_>) -> Option<CommitLogSync> {
 /// file was never in use.
 fn check_disk_access_mode(doc: &mut Document<'_>) {
     const NAME: &str = "DiskAccessMode";
-    doc.setting(NAME, (), |value| {
+    doc.check(NAME, |value| {
         let is_known = DISK_ACCESS_MODES.contains(&value.text);
         is_known.then_some(()).ok_or_else(|| value.refuse(Problem::DiskAccessMode))
     });
@@ -391,14 +397,14 @@ struct Limits {
 
 impl Limits {
     fn read(doc: &mut Document<'_>) -> Self {
-        let timeout = doc.integer("RpcTimeoutInMillis", 2000, 1);
+        let timeout = doc.integer("RpcTimeoutInMillis");
         let phi_convict_threshold = doc.setting("PhiConvictThreshold", 8, |value| {
             let phi = u32::try_from(value.integer()?).ok();
             let phi = phi.filter(|phi| PHI_CONVICT_THRESHOLDS.contains(phi));
             phi.ok_or_else(|| value.refuse(Problem::PhiConvictThreshold))
         });
-        let concurrent_reads = threads(doc, "ConcurrentReads", 8);
-        let concurrent_writes = threads(doc, "ConcurrentWrites", 32);
+        let concurrent_reads = threads(doc, "ConcurrentReads");
+        let concurrent_writes = threads(doc, "ConcurrentWrites");
         doc.check_integer("SlicedBufferSizeInKB");
         doc.check_number("FlushDataBufferSizeInMB");
         doc.check_number("FlushIndexBufferSizeInMB");
@@ -411,7 +417,13 @@ impl Limits {
     }
 }
 
-fn threads(doc: &mut Document<'_>, name: &'static str, default: u32) -> u32 {
+fn threads(doc: &mut Document<'_>, name: &'static str) -> u32 {
+    let number = threads_of(doc, name, elements::row(name).default_number());
+    doc.show(name, number);
+    number
+}
+
+fn threads_of(doc: &mut Document<'_>, name: &'static str, default: u32) -> u32 {
     let Some(value) = doc.find(name) else { return default };
     if doc.release == Release::V06 && value.integer().is_ok_and(|number| number < LEAST_THREADS) {
         doc.refuse(value.refuse(Problem::TooFewThreads(name)));
@@ -426,9 +438,11 @@ fn threads(doc: &mut Document<'_>, name: &'static str, default: u32) -> u32 {
 }
 
 /// A number of at least 1, for which the original has words of its own: the problem of others.
-fn positive(doc: &mut Document<'_>, name: &'static str, default: u32, problem: Problem) -> u32 {
-    doc.setting(name, default, |value| match u32::try_from(value.integer()?) {
-        Ok(number) if number > 0 => Ok(number),
-        _ => Err(value.refuse(problem)),
+fn positive(doc: &mut Document<'_>, name: &'static str, problem: Problem) -> u32 {
+    doc.setting(name, elements::row(name).default_number(), |value| {
+        match u32::try_from(value.integer()?) {
+            Ok(number) if number > 0 => Ok(number),
+            _ => Err(value.refuse(problem)),
+        }
     })
 }

@@ -21,13 +21,19 @@ pub(super) fn memtables(doc: &mut Document<'_>) -> MemorySettings {
         }))
     });
     let millions = millions.unwrap_or(if before_06 { 1.0 } else { 0.1 });
+    let operations = ((millions * MILLION) as u64).max(1);
+    let throughput = throughput.unwrap_or(if before_06 { 128 } else { 64 });
+    let flush_after = flush_after(doc);
+    doc.show("MemtableThroughputInMB", throughput);
+    let millions = operations as f64 / MILLION;
+    doc.show("MemtableOperationsInMillions", format!("{millions:.4} ({operations} columns)"));
+    doc.show("MemtableFlushAfterMinutes", flush_after.as_secs() / 60);
     MemorySettings {
         budget_bytes: None,
         block_cache_bytes: None,
-        memtable_throughput_bytes: MIB
-            * u64::from(throughput.unwrap_or(if before_06 { 128 } else { 64 })),
-        memtable_operations: ((millions * MILLION) as u64).max(1),
-        memtable_flush_after: flush_after(doc),
+        memtable_throughput_bytes: u64::from(throughput) * MIB,
+        memtable_operations: operations,
+        memtable_flush_after: flush_after,
     }
 }
 
@@ -37,7 +43,7 @@ fn flush_after(doc: &mut Document<'_>) -> Duration {
     const DAY: u64 = 24 * 60 * MINUTE;
     const NAME: &str = "MemtableFlushAfterMinutes";
     if doc.release > Release::V04 {
-        return Duration::from_secs(u64::from(doc.integer(NAME, 60, 1)) * MINUTE);
+        return Duration::from_secs(u64::from(doc.integer(NAME)) * MINUTE);
     }
     let value = doc.find_renamed(NAME, "MemtableLifetimeInDays");
     let is_named_now = doc.sources.get(NAME).is_some_and(|source| source.element == NAME);
@@ -48,6 +54,10 @@ fn flush_after(doc: &mut Document<'_>) -> Duration {
 
 /// `MemoryBudgetInMB` and `BlockCacheInMB`, on a machine with as many bytes of memory.
 pub(super) fn budget(doc: &mut Document<'_>, memory: &mut MemorySettings, machine: u64) {
+    let or_quarter = |bytes: Option<u64>, of: &str| match bytes {
+        Some(bytes) => (bytes / MIB).to_string(),
+        None => format!("(a quarter of {of})"),
+    };
     if let Some(value) = doc.find("MemoryBudgetInMB") {
         let bytes = doc.at_least(&value, 1).map(|budget| u64::from(budget) * MIB);
         if bytes.is_some_and(|bytes| bytes > machine) {
@@ -63,4 +73,6 @@ pub(super) fn budget(doc: &mut Document<'_>, memory: &mut MemorySettings, machin
         }
         memory.block_cache_bytes = bytes;
     }
+    doc.show("MemoryBudgetInMB", or_quarter(memory.budget_bytes, "the machine's memory"));
+    doc.show("BlockCacheInMB", or_quarter(memory.block_cache_bytes, "the budget"));
 }

@@ -1,6 +1,6 @@
 //! The elements that only this server has. All are optional; Java nodes ignore them.
 
-use super::document::{Document, MIB, Value};
+use super::document::{Document, MIB, Value, joined};
 use super::error::{ConfigError, Problem};
 use super::networks::{Network, PeerNetworks};
 use super::settings::{
@@ -55,6 +55,8 @@ pub(super) fn message_limits(doc: &mut Document<'_>, machine: u64) -> (u64, u64)
             doc.refuse(value.refuse(Problem::BeyondMemory(machine / MIB)));
         }
     }
+    doc.show("ThriftMaxMessageInMB", message);
+    doc.show("ThriftReceiveBudgetInMB", budget);
     (u64::from(message) * MIB, u64::from(budget) * MIB)
 }
 
@@ -70,6 +72,7 @@ pub(super) fn peer_networks(doc: &mut Document<'_>) -> PeerNetworks {
         };
         networks.extend(doc.accept(Network::parse(value.text).ok_or_else(unknown)));
     }
+    doc.show("PeerNetworks", joined(&networks, "(all)"));
     PeerNetworks(networks)
 }
 
@@ -100,12 +103,6 @@ pub(super) fn compaction_strategy(value: &Value<'_>) -> Result<CompactionStrateg
     one_of(value, known, "CompactionStrategy", &["SizeTiered", "Leveled"])
 }
 
-/// Bytes per second of an element in MB per second; `None` for no limit, written 0.
-pub(super) fn throughput(doc: &mut Document<'_>, name: &'static str, default: u32) -> Option<u64> {
-    let megabytes = doc.integer(name, default, 0);
-    (megabytes > 0).then(|| u64::from(megabytes) * MIB)
-}
-
 /// Hints and speculative reads.
 pub(super) fn replication(
     doc: &mut Document<'_>,
@@ -113,15 +110,13 @@ pub(super) fn replication(
     hinted_handoff_enabled: bool,
 ) -> ReplicationSettings {
     const HOUR: u64 = 3600;
-    let hint_max_hours = doc.integer("HintMaxAgeHours", 72, 1);
-    let hint_max_megabytes = doc.integer("HintMaxSizeInMB", 10_240, 1);
     let percentile = SpeculativeRetry::Percentile(99.0);
     ReplicationSettings {
         do_consistency_checks,
         speculative_retry: doc.setting("SpeculativeRetry", percentile, speculative_retry),
         hinted_handoff_enabled,
-        hint_max_age: Duration::from_secs(u64::from(hint_max_hours) * HOUR),
-        hint_max_bytes: u64::from(hint_max_megabytes) * MIB,
+        hint_max_age: Duration::from_secs(u64::from(doc.integer("HintMaxAgeHours")) * HOUR),
+        hint_max_bytes: doc.megabytes("HintMaxSizeInMB"),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema};
 use crate::ring::Partitioner;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -156,6 +156,13 @@ pub struct ListenerSettings {
     pub api_version: Release,
     /// The line of its element.
     pub line: u32,
+}
+
+impl fmt::Display for ListenerSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let framed = if self.framed { ", framed" } else { "" };
+        write!(f, "{} ({}{framed})", SocketAddr::new(self.address, self.port), self.api_version)
+    }
 }
 
 /// Towards operators.

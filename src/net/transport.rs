@@ -1,6 +1,7 @@
 //! What carries messages between nodes: the network, or in a simulation something like it.
 
 use super::verb::Channel;
+use serde::{Deserialize, Serialize};
 use std::fmt::{self, Debug};
 use std::io;
 use std::net::IpAddr;
@@ -88,7 +89,7 @@ impl fmt::Debug for IncomingFile {
 }
 
 /// What happened between this node and a peer since the start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerStats {
     /// Messages that were handed to the system for sending.
     pub sent: u64,

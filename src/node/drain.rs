@@ -10,6 +10,7 @@ use crate::coordinator::Peers;
 use crate::net::tcp::TcpTransport;
 use crate::replica::HintStore;
 use crate::storage::Storage;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
@@ -36,12 +37,14 @@ impl DrainOptions {
 }
 
 /// What a drain has done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drained {
     /// Memtables that were written to disk.
+    #[serde(rename = "memtables_flushed")]
     pub flushed: usize,
     /// Memtables that could not be, for reasons in the log: they stay in the commit log, and the
     /// next start replays them.
+    #[serde(rename = "memtables_left")]
     pub left: usize,
 }
 

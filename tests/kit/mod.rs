@@ -7,5 +7,6 @@ pub(crate) mod clock;
 pub(crate) mod disk;
 pub(crate) mod events;
 pub(crate) mod lone_node;
+pub(crate) mod manual;
 pub(crate) mod network;
 pub(crate) mod storage;

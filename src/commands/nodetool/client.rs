@@ -8,8 +8,8 @@ use hyper::client::conn::http1;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use std::error::Error;
 use std::fmt::Write;
 use std::io;
@@ -138,36 +138,34 @@ impl Client {
     }
 
     /// Has the server change a setting, which takes no time.
-    pub(super) fn set<T: DeserializeOwned>(
+    pub(super) fn set(
         &self,
         path: &str,
-        body: &impl Serialize,
-    ) -> Result<T, ClientError> {
-        let body = serde_json::to_vec(body).map_err(|error| self.senseless(error))?;
-        let exchange = self.soon(self.exchange(Method::PUT, path, body.into()));
-        self.parse(&self.runtime.block_on(exchange)?)
+        parameters: &Map<String, Value>,
+    ) -> Result<Value, ClientError> {
+        let exchange = self.exchange(Method::PUT, path, self.body(parameters)?);
+        self.parse(&self.runtime.block_on(self.soon(exchange))?)
     }
 
     /// Has the server do something; waits as long as that takes.
     pub(super) fn work<T: DeserializeOwned>(
         &self,
         path: &str,
-        body: &impl Serialize,
+        parameters: &Map<String, Value>,
     ) -> Result<T, ClientError> {
-        let body = serde_json::to_vec(body).map_err(|error| self.senseless(error))?;
-        self.parse(&self.runtime.block_on(self.exchange(Method::POST, path, body.into()))?)
+        let exchange = self.exchange(Method::POST, path, self.body(parameters)?);
+        self.parse(&self.runtime.block_on(exchange)?)
     }
 
     /// [`Client::work`], and tells meanwhile, now and then, what is found at another path.
-    pub(super) fn work_watched<T: DeserializeOwned, W: DeserializeOwned>(
+    pub(super) fn work_watched<W: DeserializeOwned>(
         &self,
         path: &str,
-        body: &impl Serialize,
+        parameters: &Map<String, Value>,
         watched: &str,
         mut tell: impl FnMut(&W),
-    ) -> Result<T, ClientError> {
-        let body = serde_json::to_vec(body).map_err(|error| self.senseless(error))?;
-        let work = self.exchange(Method::POST, path, body.into());
+    ) -> Result<Value, ClientError> {
+        let work = self.exchange(Method::POST, path, self.body(parameters)?);
         let watch = async {
             loop {
                 tokio::time::sleep(WATCH_PERIOD).await;
@@ -189,7 +187,7 @@ impl Client {
     }
 
     /// Has the server remove what is meant by this path; waits as long as that takes.
-    pub(super) fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+    pub(super) fn delete(&self, path: &str) -> Result<Value, ClientError> {
         self.parse(&self.runtime.block_on(self.exchange(Method::DELETE, path, Bytes::new()))?)
     }
 
@@ -209,8 +207,14 @@ impl Client {
         format!("{}:{}", self.host, self.port)
     }
 
-    fn senseless(&self, reason: impl Into<Box<dyn Error + Send + Sync>>) -> ClientError {
+    /// The error for an answer that is not what the resource answers.
+    pub(super) fn senseless(&self, reason: impl Into<Box<dyn Error + Send + Sync>>) -> ClientError {
         ClientError::Senseless { server: self.server(), reason: reason.into() }
+    }
+
+    fn body(&self, parameters: &Map<String, Value>) -> Result<Bytes, ClientError> {
+        let body = serde_json::to_vec(parameters).map_err(|error| self.senseless(error))?;
+        Ok(body.into())
     }
 
     fn parse<T: DeserializeOwned>(&self, answer: &[u8]) -> Result<T, ClientError> {
@@ -272,15 +276,14 @@ impl Client {
     }
 }
 
-/// A path with those parameters that have a value.
-pub(super) fn query(path: &str, parameters: &[(&str, Option<&str>)]) -> String {
+/// A path with parameters, which are texts.
+pub(super) fn query(path: &str, parameters: &Map<String, Value>) -> String {
     let mut address = path.to_owned();
     for (name, value) in parameters {
-        let Some(value) = value else { continue };
         address.push(if address.contains('?') { '&' } else { '?' });
         address.push_str(name);
         address.push('=');
-        for byte in value.bytes() {
+        for byte in value.as_str().unwrap_or_default().bytes() {
             if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.') {
                 address.push(char::from(byte));
             } else {
@@ -294,11 +297,13 @@ pub(super) fn query(path: &str, parameters: &[(&str, Option<&str>)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn parameters_may_have_any_characters() {
-        assert_eq!(query("/a", &[("b", None)]), "/a");
-        let address = query("/a", &[("b", Some("x y&z")), ("c", None), ("d", Some("ä-1"))]);
+        assert_eq!(query("/a", &Map::new()), "/a");
+        let parameters = json!({ "b": "x y&z", "d": "ä-1" });
+        let address = query("/a", parameters.as_object().unwrap());
         assert_eq!(address, "/a?b=x%20y%26z&d=%C3%A4-1");
     }
 }

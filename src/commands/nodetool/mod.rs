@@ -1,33 +1,22 @@
 //! `alexandra nodetool`: asks the admin side of a running node, or has it do something. Command
 //! lines and outputs are those of 0.6 where it had them.
 
-mod allow_return;
-mod cache_capacity;
-mod cfhistograms;
-mod cfstats;
+mod arguments;
 mod client;
-mod compact;
-mod compaction_stats;
-mod compaction_thresholds;
-mod describe_cluster;
-mod drain;
-mod flush;
-mod gossip_info;
-mod hints;
-mod info;
-mod operations;
+mod column_families;
+mod commands;
+mod print;
+mod progress;
 mod ring;
-mod snapshots;
-mod status;
-mod streams;
-mod tpstats;
-mod version;
 
 use super::output;
-use clap::{ArgAction, Subcommand};
+use arguments::Given;
+use clap::ArgAction;
 pub(super) use client::Client;
-use client::ClientError;
-use serde::Serialize;
+use client::{ClientError, query};
+use commands::Request;
+use print::Printed;
+use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
@@ -74,127 +63,7 @@ pub(super) struct Arguments {
     help: Option<bool>,
 
     #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Prints token, load, uptime and memory
-    Info,
-    /// Prints the nodes of the ring: who is up, with how much data, where
-    Ring,
-    /// Prints all nodes at a glance; exits with 1 unless all are up and in their places
-    Status,
-    /// Prints whether all nodes agree on schema and replication; exits with 1 if not
-    Describecluster,
-    /// Takes the node out of its ring, refuses writes and writes everything to disk; then start it
-    /// anew
-    Drain,
-    /// Takes a removed node back into the ring with the data that it has; for each node to be told
-    Allowreturn(allow_return::Arguments),
-    /// Leaves the ring: other nodes take over what this one has
-    Decommission(operations::Waiting),
-    /// Leaves the ring and joins it at another token
-    Move(operations::MoveArguments),
-    /// Moves to where the busiest node gives half of its load away
-    Loadbalance(operations::Waiting),
-    /// Removes a dead node from the ring: others take over what it had
-    Removetoken(operations::RemoveArguments),
-    /// Drops what this node holds no more, after the ring has changed
-    Cleanup(operations::CleanupArguments),
-    /// Prints what the node is about, and which data move between it and others
-    #[command(alias = "netstats")]
-    Streams(streams::Arguments),
-    /// Makes replicas alike: those of this node's ranges compare what they have
-    Repair(operations::RepairArguments),
-    /// Prints what the nodes say of themselves
-    Gossipinfo,
-    /// Prints what is kept for nodes that were down, and what is being done about it
-    Hints,
-    /// Prints the version of the server
-    Version,
-    /// Prints statistics of column families
-    Cfstats(cfstats::Arguments),
-    /// Prints how long reads and writes of a column family took, in about the last minute
-    Cfhistograms(cfhistograms::Arguments),
-    /// Prints what work is being done, waits and was done
-    Tpstats,
-    /// Writes memtables to disk
-    Flush(flush::Arguments),
-    /// Merges all SSTables of each column family into one
-    Compact(compact::Arguments),
-    /// Prints which compactions are running, and how far they are
-    Compactionstats,
-    /// Prints how many SSTables a minor compaction takes
-    Getcompactionthreshold(compaction_thresholds::GetArguments),
-    /// Changes how many SSTables a minor compaction takes, until the server is restarted
-    Setcompactionthreshold(compaction_thresholds::SetArguments),
-    /// Changes how many entries the caches of a column family may have, until the next start
-    Setcachecapacity(cache_capacity::Arguments),
-    /// Takes a snapshot
-    Snapshot(snapshots::TakeArguments),
-    /// Removes snapshots: all, unless options say which
-    Clearsnapshot(snapshots::ClearArguments),
-    /// Prints which snapshots there are and what space they take
-    Listsnapshots(snapshots::ListArguments),
-}
-
-impl Command {
-    /// Whether it does something besides telling.
-    fn changes(&self) -> bool {
-        match self {
-            Self::Allowreturn(_)
-            | Self::Decommission(_)
-            | Self::Move(_)
-            | Self::Loadbalance(_)
-            | Self::Removetoken(_)
-            | Self::Cleanup(_)
-            | Self::Drain
-            | Self::Repair(_)
-            | Self::Flush(_)
-            | Self::Compact(_)
-            | Self::Setcompactionthreshold(_)
-            | Self::Setcachecapacity(_)
-            | Self::Snapshot(_)
-            | Self::Clearsnapshot(_) => true,
-            Self::Info
-            | Self::Ring
-            | Self::Status
-            | Self::Describecluster
-            | Self::Gossipinfo
-            | Self::Streams(_)
-            | Self::Hints
-            | Self::Version
-            | Self::Cfstats(_)
-            | Self::Cfhistograms(_)
-            | Self::Tpstats
-            | Self::Compactionstats
-            | Self::Getcompactionthreshold(_)
-            | Self::Listsnapshots(_) => false,
-        }
-    }
-}
-
-/// What a command prints.
-#[derive(Debug)]
-struct Output {
-    json: serde_json::Value,
-    text: String,
-    /// Whether what is told is no failure.
-    is_well: bool,
-}
-
-impl Output {
-    /// What the server answered, and the same as text: whole lines.
-    fn new(answer: &impl Serialize, text: String) -> Self {
-        let json = serde_json::to_value(answer).expect("it was JSON when the server sent it");
-        Self { json, text, is_well: true }
-    }
-
-    /// The same, with the exit code of a failure: for scripts that look at nothing else.
-    fn failing(self) -> Self {
-        Self { is_well: false, ..self }
-    }
+    command: Given,
 }
 
 /// Why a command came to nothing.
@@ -237,14 +106,14 @@ impl NodetoolError {
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
     match execute(arguments) {
-        Ok(Output { json, text, is_well }) => {
+        Ok((answer, Printed { text, json, is_well })) => {
             let exit_code = if is_well { ExitCode::SUCCESS } else { ExitCode::from(FAILED) };
-            let text = if arguments.json { format!("{json:#}\n") } else { text };
-            output::text(&text);
-            if arguments.command.changes() {
-                output::finish(exit_code)
-            } else {
+            let json = json.unwrap_or(answer);
+            output::text(&if arguments.json { format!("{json:#}\n") } else { text });
+            if arguments.command.row.request == Request::Get {
                 output::finish_telling(exit_code, FAILED)
+            } else {
+                output::finish(exit_code)
             }
         }
         Err(error) => {
@@ -254,44 +123,25 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-fn execute(arguments: &Arguments) -> Result<Output, NodetoolError> {
+/// Sends the request of a command; returns the answer, and what is printed of it.
+fn execute(arguments: &Arguments) -> Result<(Value, Printed), NodetoolError> {
     let token = token(arguments.token_file.as_deref())?;
     let timeout = Duration::from_secs(arguments.timeout);
     let client = Client::new(&arguments.host, arguments.port, token, timeout)?;
-    match &arguments.command {
-        Command::Info => info::run(&client),
-        Command::Ring => ring::run(&client),
-        Command::Status => status::run(&client),
-        Command::Describecluster => describe_cluster::run(&client),
-        Command::Drain => drain::run(&client),
-        Command::Allowreturn(arguments) => allow_return::run(&client, arguments),
-        Command::Decommission(waiting) => operations::decommission(&client, waiting),
-        Command::Move(arguments) => operations::move_to(&client, arguments),
-        Command::Loadbalance(waiting) => operations::loadbalance(&client, waiting),
-        Command::Removetoken(arguments) => operations::remove(&client, arguments),
-        Command::Cleanup(arguments) => operations::cleanup(&client, arguments),
-        Command::Streams(arguments) => streams::run(&client, arguments),
-        Command::Repair(arguments) => operations::repair(&client, arguments),
-        Command::Gossipinfo => gossip_info::run(&client),
-        Command::Hints => hints::run(&client),
-        Command::Version => version::run(&client),
-        Command::Cfstats(arguments) => cfstats::run(&client, arguments),
-        Command::Cfhistograms(arguments) => cfhistograms::run(&client, arguments),
-        Command::Tpstats => tpstats::run(&client),
-        Command::Flush(arguments) => flush::run(&client, arguments),
-        Command::Compact(arguments) => compact::run(&client, arguments),
-        Command::Compactionstats => compaction_stats::run(&client),
-        Command::Setcachecapacity(arguments) => cache_capacity::run(&client, arguments),
-        Command::Getcompactionthreshold(arguments) => {
-            compaction_thresholds::get(&client, arguments)
-        }
-        Command::Setcompactionthreshold(arguments) => {
-            compaction_thresholds::set(&client, arguments)
-        }
-        Command::Snapshot(arguments) => snapshots::take(&client, arguments),
-        Command::Clearsnapshot(arguments) => snapshots::clear(&client, arguments),
-        Command::Listsnapshots(arguments) => snapshots::list(&client, arguments),
-    }
+    let given = &arguments.command;
+    let row = given.row;
+    let parameters = (row.parameters)(given)?;
+    let path = format!("/api/v1/{}", row.path);
+    let answer = match row.request {
+        Request::Get => client.get(&query(&path, &parameters))?,
+        Request::Put => client.set(&path, &parameters)?,
+        Request::Post => client.work(&path, &parameters)?,
+        Request::Delete => client.delete(&query(&path, &parameters))?,
+        Request::Compaction => progress::compact(&client, &path, given, &parameters)?,
+        Request::Operation => progress::follow(&client, &path, given, &parameters)?,
+    };
+    let printed = (row.print)(&answer, given).map_err(|error| client.senseless(error))?;
+    Ok((answer, printed))
 }
 
 fn token(file: Option<&Path>) -> Result<Option<String>, NodetoolError> {

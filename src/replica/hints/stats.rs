@@ -1,5 +1,6 @@
 //! What operators are told of hints.
 
+use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -18,7 +19,7 @@ pub struct TargetStats {
 }
 
 /// What became of hints since the start of the node.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HintStats {
     /// Hints that were stored.
     pub stored: u64,

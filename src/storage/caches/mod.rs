@@ -34,6 +34,7 @@ pub use keys::KeyCache;
 pub use rows::RowCache;
 pub use saved::CacheKind;
 
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The caches that a column family has at a moment; `None` for one that is switched off.
@@ -46,7 +47,7 @@ pub struct FamilyCaches {
 }
 
 /// The figures of one cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CacheStats {
     /// How much it may hold: entries, of the block cache bytes.
     pub capacity: u64,
