@@ -8,7 +8,8 @@
 //! the threads that work in the background.
 //!
 //! What is done with the files of a server that does not run goes through [`stopped`]; [`json`] is
-//! the text that rows are exported to and imported from.
+//! the text that rows are exported to and imported from. Commit log and hints are
+//! [record logs](mod@log).
 //!
 //! Rows go to nodes of 0.6, and come from them, in the files of [`original`].
 //!
@@ -31,6 +32,7 @@ pub mod files;
 pub mod foreign;
 pub mod json;
 pub mod keyspace_folders;
+pub mod log;
 pub mod log_mark;
 pub mod manifest;
 pub mod memtable;

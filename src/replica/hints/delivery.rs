@@ -6,11 +6,12 @@ use log::warn;
 
 use crate::model::mutation::RowMutation;
 use crate::storage::error::FileError;
+use crate::storage::log::Salt;
 
 use super::error::HintError;
 use super::files;
 use super::format::{HEADER_BYTES, hint_bytes};
-use super::reader::{Item, SegmentReader};
+use super::reader::{HintReader, Item};
 use super::stats::count;
 use super::target::{HintPosition, Place, Segment, State, TargetLog, remove};
 use super::terms::Verdict;
@@ -38,7 +39,7 @@ pub struct HintBatch {
 /// What reading needs to know of a segment.
 struct Extent {
     number: u64,
-    salt: u64,
+    salt: Salt,
     end: u64,
     is_whole: bool,
     hints: u64,
@@ -252,7 +253,7 @@ impl Reading<'_> {
             }
             file => file?,
         };
-        let mut reader = SegmentReader::new(file, extent.salt, from, extent.end);
+        let mut reader = HintReader::new(file, extent.salt, from, extent.end)?;
         loop {
             let at = reader.offset();
             if at - from >= max_bytes {

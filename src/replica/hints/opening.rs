@@ -9,14 +9,15 @@ use log::{info, warn};
 
 use crate::base::fs::File;
 use crate::storage::error::{FileContext, FileError};
+use crate::storage::log::{HEAD_BYTES, Head, Salt, SegmentReader};
 
 use super::files::{self, FileName};
 use super::format::{
-    BadHeader, CREATED_BYTES, HEAD_BYTES, HEADER_BYTES, Head, Header, SEAL_BYTES, Seal, decode_hint,
+    BadHeader, CREATED_BYTES, HEADER_BYTES, HEADER_NUMBERS, Header, SEAL_BYTES, Seal, decode_hint,
 };
 use super::heir;
 use super::progress::Progress;
-use super::reader::{Item, SegmentReader};
+use super::reader::{HintReader, Item};
 use super::stats::count;
 use super::store::Shared;
 use super::target::{Segment, State, TargetLog, remove};
@@ -110,7 +111,7 @@ fn resume(log: &TargetLog, state: &mut State) {
         Err(error) => return warn!("hints are delivered once more: {error}"),
     };
     let Progress { segment, salt, offset } = progress;
-    if state.segment(segment).is_none_or(|found| found.salt != salt) {
+    if state.segment(segment).is_none_or(|found| found.salt.number() != salt) {
         return remove(log.fs(), &files::progress(&log.folder));
     }
     state.delivered = (segment, offset);
@@ -125,9 +126,8 @@ fn resume(log: &TargetLog, state: &mut State) {
 
 fn segment(log: &TargetLog, number: u64) -> io::Result<Found> {
     let file = log.fs().open(&log.path(number))?;
-    let size = file.size()?;
-    let header = read(&*file, 0, HEADER_BYTES.min(size))?;
-    let header = match Header::decode(&header) {
+    let mut reader = SegmentReader::new(file.clone())?;
+    let header = match Header::decode(reader.header(HEADER_NUMBERS)?) {
         Ok(header) => header,
         Err(BadHeader::Unfinished) => return Ok(Found::Nothing),
         Err(BadHeader::Invalid) => return Ok(Found::Strange("its header is damaged".into())),
@@ -142,7 +142,7 @@ fn segment(log: &TargetLog, number: u64) -> io::Result<Found> {
     let segment = Segment {
         number,
         salt: header.salt,
-        end: size,
+        end: reader.size(),
         is_sealed: false,
         hints: 0,
         oldest_ms: 0,
@@ -153,11 +153,11 @@ fn segment(log: &TargetLog, number: u64) -> io::Result<Found> {
         synced: 0,
         failed: None,
     };
-    let segment = match seal(&*file, header.salt, size)? {
+    let segment = match seal(&mut reader, header.salt)? {
         Some(seal) => Segment {
             is_sealed: true,
             hints: seal.hints,
-            oldest_ms: first_created(&*file, header.salt, size)?.unwrap_or(seal.newest_ms),
+            oldest_ms: first_created(&mut reader, header.salt)?.unwrap_or(seal.newest_ms),
             newest_ms: seal.newest_ms,
             ..segment
         },
@@ -167,27 +167,29 @@ fn segment(log: &TargetLog, number: u64) -> io::Result<Found> {
 }
 
 /// The seal at the end of a file.
-fn seal(file: &dyn File, salt: u64, size: u64) -> io::Result<Option<Seal>> {
-    let Some(at) = size.checked_sub(SEAL_BYTES).filter(|at| *at >= HEADER_BYTES) else {
+fn seal(reader: &mut SegmentReader, salt: Salt) -> io::Result<Option<Seal>> {
+    let Some(at) = reader.size().checked_sub(SEAL_BYTES).filter(|at| *at >= HEADER_BYTES) else {
         return Ok(None);
     };
-    Ok(Seal::decode(&read(file, at, SEAL_BYTES)?, salt, at))
+    let record = reader.read(at, salt)?.ok().filter(|record| record.is_control);
+    Ok(record.and_then(|record| Seal::decode(reader.body(record))))
 }
 
 /// When the first hint was stored, as far as its head can be trusted alone.
-fn first_created(file: &dyn File, salt: u64, size: u64) -> io::Result<Option<u64>> {
-    const BYTES: u64 = HEAD_BYTES + CREATED_BYTES;
-    let bytes = read(file, HEADER_BYTES, BYTES.min(size - HEADER_BYTES))?;
-    let (head, body) = bytes.split_at(bytes.len().min(HEAD_BYTES as usize));
-    let head = Head::decode(head, salt, HEADER_BYTES, size);
-    Ok(head.and_then(|_| decode_hint(body)).map(|(created_ms, _)| created_ms))
+fn first_created(reader: &mut SegmentReader, salt: Salt) -> io::Result<Option<u64>> {
+    let head = reader.head(HEADER_BYTES)?;
+    if head.is_none_or(|head| Head::decode(&head, salt, HEADER_BYTES).is_err()) {
+        return Ok(None);
+    }
+    let created = reader.bytes(HEADER_BYTES + HEAD_BYTES, CREATED_BYTES)?;
+    Ok(created.and_then(decode_hint).map(|(created_ms, _)| created_ms))
 }
 
 /// Reads through a segment that was being written when the node stopped. What a crash has left of
 /// the last record is cut off.
 fn survey(log: &TargetLog, file: Arc<dyn File>, mut segment: Segment) -> io::Result<Segment> {
     segment.is_whole = false;
-    let mut reader = SegmentReader::new(file, segment.salt, HEADER_BYTES, segment.end);
+    let mut reader = HintReader::new(file, segment.salt, HEADER_BYTES, segment.end)?;
     while let Some(item) = reader.next()? {
         match item {
             Item::Hint { created_ms, .. } => {
@@ -207,10 +209,4 @@ fn survey(log: &TargetLog, file: Arc<dyn File>, mut segment: Segment) -> io::Res
         }
     }
     Ok(segment)
-}
-
-fn read(file: &dyn File, at: u64, length: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; length as usize];
-    file.read_exact_at(&mut bytes, at)?;
-    Ok(bytes)
 }

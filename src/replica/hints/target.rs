@@ -12,12 +12,14 @@ use crate::base::lock::{Mutex, MutexGuard, rank};
 
 use super::error::HintError;
 use super::files;
-use super::format::{HEADER_BYTES, Header, MAX_MUTATION_BYTES, SEAL_BYTES, Seal};
-use super::format::{encode_hint, hint_bytes};
+use super::format::{
+    HEADER_BYTES, Header, MAX_MUTATION_BYTES, SEAL_BYTES, Seal, encode_hint, hint_bytes,
+};
 use super::heir::Heir;
 use super::store::Shared;
 use super::upkeep::Waiter;
 use crate::base::fs::is_disk_full;
+use crate::storage::log::Salt;
 
 /// A place in the hints of one target. That of a hint is where it ends. Places of one target grow
 /// in the order in which its hints were stored.
@@ -56,7 +58,7 @@ pub(super) struct TargetLog {
 #[derive(Debug)]
 pub(super) struct Segment {
     pub(super) number: u64,
-    pub(super) salt: u64,
+    pub(super) salt: Salt,
     /// Where the records end, as far as they were written.
     pub(super) end: u64,
     /// Whether a seal ends the records.
@@ -230,8 +232,8 @@ impl TargetLog {
         state.next_number = number + 1;
         let file = self.fs().create(&path).map_err(|e| HintError::of("create", &path, e))?;
         state.names_made += 1;
-        let salt = self.shared.draw();
-        if let Err(source) = file.write_all_at(&Header { number, salt }.encode(), 0) {
+        let (Header { salt, .. }, header) = Header::new(number, self.shared.draw());
+        if let Err(source) = file.write_all_at(&header, 0) {
             remove(self.fs(), &path);
             return Err(HintError::of("write", &path, source));
         }

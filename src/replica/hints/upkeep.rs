@@ -194,7 +194,7 @@ impl TargetLog {
                 return;
             }
             let (segment, offset) = state.delivered;
-            let salt = state.segment(segment).map(|segment| segment.salt);
+            let salt = state.segment(segment).map(|segment| segment.salt.number());
             let Some(salt) = salt.filter(|_| state.is_progress_new) else { return };
             state.is_progress_new = false;
             Progress { segment, salt, offset }

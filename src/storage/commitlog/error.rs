@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use thiserror::Error;
 
 use super::Position;
+use crate::storage::log::Reason;
 
 /// Why the log did not take a record or could not make it durable. Cheap to clone: one failed
 /// sync is told to everybody who waited for it.
@@ -160,46 +161,5 @@ impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, offset, bytes, reason } = self;
         write!(f, "{} at offset {offset}: {reason} ({bytes} bytes)", file.display())
-    }
-}
-
-/// What is wrong with an unreadable part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
-    /// The file should be there and is not.
-    Missing,
-    /// The segment does not begin with a valid header.
-    Header,
-    /// There is no valid record header.
-    RecordHeader,
-    /// The record header is valid and the body is not what was written.
-    Checksum,
-    /// One bit of a record is not what was written.
-    FlippedBit,
-    /// Zeroes, where a record had been written.
-    Zeroes,
-    /// The file is shorter than it was made.
-    Truncated,
-    /// The file ends, or seems to end, before what had been synced.
-    CutShort,
-    /// The checksum is right but the content is not known to this program.
-    UnknownRecord,
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Missing => "the segment is missing",
-            Self::Header => "the segment header is invalid",
-            Self::RecordHeader => "no valid record header",
-            Self::Checksum => "the checksum of a record does not match",
-            Self::FlippedBit => "one bit of a record has flipped",
-            Self::Zeroes => "zeroes in place of a record",
-            Self::Truncated => {
-                "the file is shorter than it was made, and may have lost acknowledged writes"
-            }
-            Self::CutShort => "the segment ends before what had been synced",
-            Self::UnknownRecord => "a control record of unknown content",
-        })
     }
 }

@@ -7,12 +7,12 @@ use log::{error, info, warn};
 
 use crate::base::fs::FileSystem;
 use crate::storage::files::{BEFORE_RESTORE, LOCK_FILE};
+use crate::storage::log::SegmentReader;
 
 use super::Position;
 use super::error::{Damage, ReplayError};
 use super::files;
 use super::format::HEADER_BYTES;
-use super::reader::{Found, SegmentReader};
 use super::survey::{Survey, Surveyed, Unread, Verdict};
 
 /// What replay has found; [`super::CommitLog::open`] goes on from here.
@@ -231,14 +231,16 @@ pub(super) fn deliver<E>(
             offset = *behind;
             continue;
         }
-        match reader.read(offset, segment.salt()).map_err(&cannot_read)? {
-            Found::Record { end, body } => {
-                let position = Position { segment: segment.header.id, offset: end };
-                apply(position, body).map_err(|source| ReplayError::Apply { position, source })?;
-                offset = end;
+        match reader.read(offset, segment.header.salt()).map_err(&cannot_read)? {
+            Ok(record) => {
+                offset = record.end;
+                if !record.is_control {
+                    let position = Position { segment: segment.header.id, offset };
+                    let applied = apply(position, reader.body(record));
+                    applied.map_err(|source| ReplayError::Apply { position, source })?;
+                }
             }
-            Found::Control { end, .. } => offset = end,
-            Found::Nothing(reason) => {
+            Err(reason) => {
                 // It was valid a moment ago: the disk does not give the same answer twice.
                 let file = path.to_owned();
                 let bytes = segment.end - offset;

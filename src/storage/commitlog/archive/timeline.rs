@@ -3,11 +3,12 @@
 use super::super::Position;
 use super::super::error::{Damage, ReplayError};
 use super::super::files;
-use super::super::format::{HEAD_BYTES, TIME_BYTES};
+use super::super::format::TIME_BYTES;
 use super::super::replay::{Apply, deliver, failed_to};
 use super::super::survey::{Survey, Surveyed, Unread, durable_positions};
 use super::{gaps, segment_ids};
 use crate::base::fs::FileSystem;
+use crate::storage::log::HEAD_BYTES;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
