@@ -11,7 +11,7 @@
 //!     reader     the records of one file, damaged or not
 //!     format     the bytes of a file
 //!     progress   how far a log was delivered, on disk
-//!     heir       who gets the hints for a target whose place another node has taken
+//!     owner      the node that gets the hints: the target, or who has taken its place
 //!     files      the names
 //! ```
 //!
@@ -63,8 +63,8 @@ mod delivery;
 mod error;
 mod files;
 mod format;
-mod heir;
 mod opening;
+mod owner;
 mod progress;
 mod reader;
 mod stats;

@@ -34,6 +34,17 @@ pub(crate) use reader::SegmentReader;
 
 use std::fmt;
 
+/// Largest number of a segment; so far below the end of the numbers that counting up from any file
+/// cannot overflow.
+const MAX_NUMBER: u64 = i64::MAX as u64;
+
+/// The number of a segment whose file name has these digits; none for digits that are written in
+/// another way than numbers of segments are.
+pub(crate) fn parse_number(digits: &str) -> Option<u64> {
+    let number: u64 = digits.parse().ok()?;
+    ((1..=MAX_NUMBER).contains(&number) && number.to_string() == digits).then_some(number)
+}
+
 /// Why there is no record at a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
