@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use thiserror::Error;
 
 use super::Position;
+use crate::storage::error::FileError;
 use crate::storage::log::Reason;
 
 /// Why the log did not take a record or could not make it durable. Cheap to clone: one failed
@@ -26,27 +27,16 @@ pub enum LogError {
     },
 
     /// A segment could not be created, opened or removed. Nothing was written; may be tried again.
-    #[error("cannot {action} {}: {source}", path.display())]
-    Io {
-        /// What was attempted, as a verb.
-        action: &'static str,
-        /// The file or directory concerned.
-        path: PathBuf,
-        /// What the operating system said.
-        source: Arc<io::Error>,
-    },
+    #[error(transparent)]
+    Io(#[from] FileError),
 
     /// A write or a sync has failed: the log takes nothing any more until the next start. What
     /// was reported as durable is; whether the failed record is there is not known.
-    #[error("the commit log has stopped, it could not {action} {}: {source}", path.display())]
-    Failed {
-        /// What failed, as a verb.
-        action: &'static str,
-        /// The segment concerned.
-        path: PathBuf,
-        /// What the operating system said.
-        source: Arc<io::Error>,
-    },
+    #[error(
+        "the commit log has stopped, it could not {} {}: {}",
+        .0.action, .0.path.display(), .0.source
+    )]
+    Failed(FileError),
 
     /// The record is larger than the format can hold.
     #[error("a commit log record of {bytes} bytes is larger than the limit of {limit}")]
@@ -68,14 +58,9 @@ pub enum LogError {
 }
 
 impl LogError {
-    /// An operation that left the log as it was.
-    pub(super) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
-        Self::Io { action, path: path.to_path_buf(), source: Arc::new(source) }
-    }
-
     /// An operation after which the log must stop.
     pub(super) fn failed(action: &'static str, path: &Path, source: io::Error) -> Self {
-        Self::Failed { action, path: path.to_path_buf(), source: Arc::new(source) }
+        Self::Failed(FileError::new(action, path, source))
     }
 }
 
@@ -124,15 +109,8 @@ pub enum ReplayError<E> {
     },
 
     /// The log could not be read, or not be made durable before it is replayed.
-    #[error("cannot {action} {}: {source}", path.display())]
-    Io {
-        /// What was attempted, as a verb.
-        action: &'static str,
-        /// The file or directory concerned.
-        path: PathBuf,
-        /// What the operating system said.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] FileError),
 
     /// The caller could not take a record.
     #[error("cannot replay the commit log record that ends at {position}: {source}")]

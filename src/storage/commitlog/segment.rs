@@ -13,6 +13,7 @@ use crate::base::lock::{Mutex, MutexGuard, rank};
 use super::error::LogError;
 use super::files;
 use super::format::{HEADER_BYTES, Header};
+use crate::storage::error::FileError;
 use crate::storage::log::Salt;
 
 /// Size of a segment where the disk has no room for an ordinary one: such a segment only takes the
@@ -212,7 +213,7 @@ impl SegmentMaker {
         if is_disk_full(&source) {
             LogError::NoSpace { dir: self.dir.clone(), bytes, source: Arc::new(source) }
         } else {
-            LogError::io(action, path, source)
+            FileError::new(action, path, source).into()
         }
     }
 

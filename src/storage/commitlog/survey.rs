@@ -12,6 +12,7 @@ use super::files;
 use super::flipped::has_flipped_bit;
 use super::format::{BadHeader, Control, HEADER_BYTES, HEADER_NUMBERS, Header};
 use super::replay::KnownLog;
+use crate::storage::error::{FileContext, FileError};
 use crate::storage::log::{Reason, SegmentReader};
 
 /// More segments than a run can have that still lie in one directory: a bound on what a segment
@@ -50,13 +51,13 @@ pub(super) struct Survey {
 #[derive(Debug)]
 pub(super) enum Unread {
     /// The operating system does not give it.
-    Io(io::Error),
+    Io(FileError),
     /// A sound segment of another version.
     Version(u32),
 }
 
-impl From<io::Error> for Unread {
-    fn from(error: io::Error) -> Self {
+impl From<FileError> for Unread {
+    fn from(error: FileError) -> Self {
         Self::Io(error)
     }
 }
@@ -100,8 +101,8 @@ impl Survey {
         id: u64,
         on_time: &mut dyn FnMut(u64, Option<u64>),
     ) -> Result<Surveyed, Unread> {
-        let mut reader = SegmentReader::new(fs.open(path)?)?;
-        let header = match Header::decode(reader.header(HEADER_NUMBERS)?) {
+        let mut reader = fs.open(path).and_then(SegmentReader::new).context("read", path)?;
+        let header = match Header::decode(reader.header(HEADER_NUMBERS).context("read", path)?) {
             Ok(header) if header.id == id => header,
             Err(BadHeader::Version(version)) => return Err(Unread::Version(version)),
             // The name is wrong, or there is no header.
@@ -121,7 +122,7 @@ impl Survey {
             synced: None,
             needed: None,
         };
-        survey.walk(&mut reader, on_time)?;
+        survey.walk(&mut reader, on_time).context("read", path)?;
         Ok(Surveyed::Segment(Box::new(survey)))
     }
 
