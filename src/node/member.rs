@@ -592,7 +592,7 @@ impl Member {
         let notes = std::mem::take(&mut self.lock().notes);
         // A ring that is saved without a node does not say who has taken its place: that comes
         // first.
-        if let Some(Err(error)) = self.hints.as_ref().map(|hints| hints.write_heirs()) {
+        if let Some(Err(error)) = self.hints.as_ref().map(|hints| hints.write_owners()) {
             let line =
                 format_args!("who gets the hints of a node that has moved is not saved: {error}");
             self.messenger.warn(self.local, line);

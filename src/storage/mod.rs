@@ -10,6 +10,7 @@
 //! Tools work on the files of a stopped server through [`offline`]. [`check`] verifies them and
 //! reads what is sound of damaged ones; [`json`] is the text that rows are exported to and imported
 //! from.
+//! Commit log and hints are [record logs](mod@log).
 //!
 //! Rows go to nodes of 0.6, and come from them, in the files of [`original`].
 //!
@@ -33,6 +34,7 @@ pub mod files;
 pub mod foreign;
 pub mod json;
 pub mod keyspace_folders;
+pub mod log;
 pub mod log_mark;
 pub mod manifest;
 pub mod memtable;

@@ -6,18 +6,18 @@ use crate::ring::TokenMetadata;
 use std::net::IpAddr;
 
 impl Handoff {
-    /// Takes up the ring as it was saved. What is known of heirs may be of a moment when it was not
-    /// saved yet that somebody was back.
+    /// Takes up the ring as it was saved. The owners of hints may be of a moment when it was
+    /// not saved yet that a target was back.
     pub(in crate::node) fn start(&self, ring: &TokenMetadata) {
         let hints = &self.options.hints;
         for (_, endpoint) in ring.members() {
-            hints.disinherit(endpoint);
+            hints.clear_owner(endpoint);
         }
         self.lock().ring = ring.clone();
         for TargetStats { target, bytes, .. } in hints.targets() {
             match hints.recipient(target) {
-                heir if heir != target => {
-                    log::info!("there are hints for {target}: {bytes} bytes, which {heir} gets");
+                owner if owner != target => {
+                    log::info!("there are hints for {target}: {bytes} bytes, which {owner} gets");
                 }
                 _ => log::info!("there are hints for {target}: {bytes} bytes"),
             }
@@ -62,7 +62,7 @@ impl Handoff {
                 if count > 0 {
                     log::info!("{to} has taken the place of {from} and gets its {count} hints");
                 }
-                hints.bequeath(from, to);
+                hints.set_owner(from, to);
                 self.interrupt(from);
                 self.hasten(from);
             } else if count > 0 {
@@ -73,7 +73,7 @@ impl Handoff {
             }
         }
         for (_, endpoint) in ring.members() {
-            if hints.disinherit(endpoint) {
+            if hints.clear_owner(endpoint) {
                 log::info!("{endpoint} has a place of its own and gets its hints");
             }
         }

@@ -10,9 +10,9 @@ use crate::storage::error::FileError;
 use super::error::HintError;
 use super::files;
 use super::format::{HEADER_BYTES, hint_bytes};
-use super::reader::{Item, SegmentReader};
+use super::reader::{HintReader, Item};
 use super::stats::count;
-use super::target::{HintPosition, Place, Segment, State, TargetLog, remove};
+use super::target::{Extent, HintPosition, Place, Segment, State, TargetLog, remove};
 use super::terms::Verdict;
 use super::upkeep::Answers;
 
@@ -33,16 +33,6 @@ pub struct HintBatch {
     pub hints: Vec<Hint>,
     /// Where the batch ends: what to acknowledge when its hints are delivered.
     pub end: HintPosition,
-}
-
-/// What reading needs to know of a segment.
-struct Extent {
-    number: u64,
-    salt: u64,
-    end: u64,
-    is_whole: bool,
-    hints: u64,
-    newest_ms: u64,
 }
 
 /// What was found between two places, and is counted once.
@@ -69,7 +59,7 @@ impl TargetLog {
             let Some(extent) = self.extent_at(&mut at) else { break };
             if self.shared.terms.is_expired(extent.newest_ms, now_ms) {
                 reading.pass_expired(&extent, at);
-                at.1 = extent.end;
+                at.1 = extent.hints_end();
                 continue;
             }
             let from = at.1;
@@ -97,13 +87,14 @@ impl TargetLog {
     fn extent_at(&self, at: &mut Place) -> Option<Extent> {
         let state = self.lock();
         let unread = |segment: &&Segment| {
-            segment.number > at.0 || (segment.number == at.0 && segment.hints_end() > at.1)
+            segment.extent.number > at.0
+                || (segment.extent.number == at.0 && segment.extent.hints_end() > at.1)
         };
         let segment = state.segments.iter().find(unread)?;
-        if segment.number > at.0 {
-            *at = (segment.number, HEADER_BYTES);
+        if segment.extent.number > at.0 {
+            *at = (segment.extent.number, HEADER_BYTES);
         }
-        Some(Extent::of(segment))
+        Some(segment.extent)
     }
 
     /// Whether a segment is still part of the log.
@@ -115,7 +106,7 @@ impl TargetLog {
     /// any more; its files go with the next sync, which this does not wait for.
     pub(super) fn acknowledge(&self, end: Place) {
         let mut state = self.lock();
-        let Some(last) = state.segments.last().map(|segment| (segment.number, segment.end)) else {
+        let Some(last) = state.segments.last().map(|it| (it.extent.number, it.extent.end)) else {
             return;
         };
         let end = end.min(last);
@@ -124,7 +115,8 @@ impl TargetLog {
         }
         state.delivered = end;
         state.is_progress_new = true;
-        let is_done = |segment: &Segment| (segment.number, segment.hints_end()) <= end;
+        let is_done =
+            |segment: &Segment| (segment.extent.number, segment.extent.hints_end()) <= end;
         let done = state.segments.iter().take_while(|segment| is_done(segment)).count();
         let answers = state.take_first(done, &Ok(()));
         drop(state);
@@ -161,9 +153,9 @@ impl TargetLog {
         let now_ms = self.shared.clock.coarse_millis();
         let mut state = self.lock();
         let terms = &self.shared.terms;
-        let is_expired = |segment: &&Segment| terms.is_expired(segment.newest_ms, now_ms);
+        let is_expired = |segment: &&Segment| terms.is_expired(segment.extent.newest_ms, now_ms);
         let expired: Vec<_> =
-            state.segments.iter().take_while(is_expired).map(Extent::of).collect();
+            state.segments.iter().take_while(is_expired).map(|segment| segment.extent).collect();
         let mut reading = Reading { log: self, now_ms, judged: state.judged, hints: Vec::new() };
         for extent in &expired {
             let from = if extent.number == state.delivered.0 { state.delivered.1 } else { 0 };
@@ -188,12 +180,12 @@ impl TargetLog {
         if !state.has_folder || !state.segments.is_empty() || !state.gone.is_empty() {
             return;
         }
-        for path in [files::progress(&self.folder), files::heir(&self.folder)] {
+        for path in [files::progress(&self.folder), files::owner(&self.folder)] {
             if self.fs().exists(&path) {
                 remove(self.fs(), &path);
             }
         }
-        state.heir.is_new = state.heir.address.is_some();
+        state.owner.is_unsaved = state.owner.address.is_some();
         // A folder with something else in it stays; whether it is there is asked anew.
         let _ = self.fs().remove_dir(&self.folder);
         state.has_folder = false;
@@ -205,9 +197,9 @@ impl State {
     fn take_first(&mut self, number: usize, answer: &Result<(), HintError>) -> Answers {
         let mut last = None;
         for segment in self.segments.drain(..number) {
-            self.bytes -= segment.end;
-            self.gone.push(segment.number);
-            last = Some((segment.number, segment.end));
+            self.bytes -= segment.extent.end;
+            self.gone.push(segment.extent.number);
+            last = Some((segment.extent.number, segment.extent.end));
         }
         let Some(last) = last else { return Answers::default() };
         self.delivered = self.delivered.max(last);
@@ -220,25 +212,6 @@ impl State {
     }
 }
 
-impl Extent {
-    fn of(segment: &Segment) -> Self {
-        let Segment { number, salt, is_whole, hints, newest_ms, .. } = *segment;
-        Self { number, salt, end: segment.hints_end(), is_whole, hints, newest_ms }
-    }
-
-    /// About how many hints stand from this offset on.
-    fn hints_from(&self, offset: u64) -> u64 {
-        hints_from(self.hints, self.end, offset)
-    }
-}
-
-/// About how many of so many hints stand between an offset and the end of a segment.
-pub(super) fn hints_from(hints: u64, end: u64, offset: u64) -> u64 {
-    let left = end.saturating_sub(offset.max(HEADER_BYTES));
-    let all = end.saturating_sub(HEADER_BYTES).max(1);
-    (u128::from(hints) * u128::from(left)).div_ceil(u128::from(all)) as u64
-}
-
 impl Reading<'_> {
     /// Reads a segment from one of its records on, until so many bytes are read or it ends.
     /// Returns where it stopped.
@@ -246,13 +219,13 @@ impl Reading<'_> {
         let file = match self.log.fs().open(&self.log.path(extent.number)) {
             Err(e) if e.kind() == io::ErrorKind::NotFound && self.log.is_there(extent.number) => {
                 if (extent.number, from) >= self.judged {
-                    self.tell_damage(extent, from, extent.end - from);
+                    self.tell_damage(extent, from, extent.hints_end() - from);
                 }
-                return Ok(extent.end);
+                return Ok(extent.hints_end());
             }
             file => file?,
         };
-        let mut reader = SegmentReader::new(file, extent.salt, from, extent.end);
+        let mut reader = HintReader::new(file, extent.salt, from, extent.hints_end())?;
         loop {
             let at = reader.offset();
             if at - from >= max_bytes {
@@ -266,10 +239,10 @@ impl Reading<'_> {
             let is_new = (extent.number, at) >= self.judged;
             match item {
                 None => {
-                    if at < extent.end && is_new {
-                        self.tell_damage(extent, at, extent.end - at);
+                    if at < extent.hints_end() && is_new {
+                        self.tell_damage(extent, at, extent.hints_end() - at);
                     }
-                    return Ok(extent.end);
+                    return Ok(extent.hints_end());
                 }
                 Some(Item::Hint { created_ms, mutation }) => {
                     self.judge(extent, at, is_new, created_ms, mutation);

@@ -4,13 +4,11 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use crate::storage::files::temporary;
+use crate::storage::log::parse_number;
 
 const SUFFIX: &str = ".hints";
 const PROGRESS: &str = "delivered";
-const HEIR: &str = "heir";
-
-/// Largest number of a segment; counting up from any file cannot overflow.
-const MAX_NUMBER: u64 = i64::MAX as u64;
+const OWNER: &str = "heir";
 
 /// What a file in the folder of a target is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,8 +17,8 @@ pub(super) enum FileName {
     Segment(u64),
     /// How far the log was delivered.
     Progress,
-    /// Who gets the hints instead of their target.
-    Heir,
+    /// The owner of the hints, if that is not their target.
+    Owner,
     /// One of these two, not finished.
     Unfinished,
     /// Not one of ours.
@@ -33,20 +31,15 @@ impl FileName {
         if name == PROGRESS {
             return Self::Progress;
         }
-        if name == HEIR {
-            return Self::Heir;
+        if name == OWNER {
+            return Self::Owner;
         }
-        if [PROGRESS, HEIR].iter().any(|it| Path::new(name) == temporary(Path::new(it))) {
+        if [PROGRESS, OWNER].iter().any(|it| Path::new(name) == temporary(Path::new(it))) {
             return Self::Unfinished;
         }
-        segment_number(name).map_or(Self::Other, Self::Segment)
+        let number = name.strip_suffix(SUFFIX).and_then(parse_number);
+        number.map_or(Self::Other, Self::Segment)
     }
-}
-
-fn segment_number(name: &str) -> Option<u64> {
-    let digits = name.strip_suffix(SUFFIX)?;
-    let number: u64 = digits.parse().ok()?;
-    ((1..=MAX_NUMBER).contains(&number) && number.to_string() == digits).then_some(number)
 }
 
 /// The folder of the hints for this target.
@@ -70,9 +63,9 @@ pub(super) fn progress(folder: &Path) -> PathBuf {
     folder.join(PROGRESS)
 }
 
-/// What says who gets the hints in this folder instead of their target.
-pub(super) fn heir(folder: &Path) -> PathBuf {
-    folder.join(HEIR)
+/// The file with the owner of the hints in this folder.
+pub(super) fn owner(folder: &Path) -> PathBuf {
+    folder.join(OWNER)
 }
 
 #[cfg(test)]
@@ -89,10 +82,9 @@ mod tests {
         }
         let parse = |path: &Path| FileName::parse(path.file_name().unwrap().to_str().unwrap());
         assert_eq!(parse(&segment(folder, 17)), FileName::Segment(17));
-        assert_eq!(parse(&segment(folder, MAX_NUMBER)), FileName::Segment(MAX_NUMBER));
         assert_eq!(parse(&progress(folder)), FileName::Progress);
-        assert_eq!(parse(&heir(folder)), FileName::Heir);
-        for path in [progress(folder), heir(folder)] {
+        assert_eq!(parse(&owner(folder)), FileName::Owner);
+        for path in [progress(folder), owner(folder)] {
             assert_eq!(parse(&temporary(&path)), FileName::Unfinished);
         }
     }

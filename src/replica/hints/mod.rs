@@ -11,7 +11,7 @@
 //!     reader     the records of one file, damaged or not
 //!     format     the bytes of a file
 //!     progress   how far a log was delivered, on disk
-//!     heir       who gets the hints for a target whose place another node has taken
+//!     owner      the node that gets the hints: the target, or who has taken its place
 //!     files      the names
 //! ```
 //!
@@ -22,21 +22,16 @@
 //! that were delivered are removed, and so is the folder when nothing is left. A second text,
 //! `heir`, is there if another node gets the hints, which has taken the place of the target on the
 //! ring: it is durable before the ring is saved without the target, and goes when the target has a
-//! place again. All numbers in a segment are little-endian:
+//! place again. A segment is one of the common [record log](crate::storage::log):
 //!
 //! ```text
 //! segment   header | record | record | ... | seal
 //!
 //! header     0  8  magic "AlexHint"
-//!            8  4  version, 1
+//!            8  4  version, 2; version 1 differs in the tags and checksums of its records
 //!           12  8  number of the segment, as in its name
-//!           20  8  salt, drawn anew for each segment
+//!           20  8  random number, from which the salt is made
 //!           28  4  CRC32 of bytes 0..28
-//!
-//! record     0  4  length of the body; the top bit marks a seal
-//!            4  4  tag: CRC32 of salt (8), offset in the segment (8) and length word (4)
-//!            8  4  CRC32 of the tag and the body
-//!           12     body
 //!
 //! hint       0  8  when it was stored, in milliseconds since the Unix epoch
 //!            8     the mutation, as in the commit log
@@ -45,10 +40,8 @@
 //!            8  8  when the newest of them was stored, in milliseconds since the Unix epoch
 //! ```
 //!
-//! The tag ties a record to its place, so that a length is known to be right before anything of
-//! that length is read, and bytes that only look like a record do not pass. A seal is the last
-//! record of a segment that was ended in order; one without it was being written when the node
-//! stopped, and may end in the middle of a record.
+//! A seal is a control record, the last one of a segment that was ended in order. A segment without
+//! it was being written when the node stopped, and may end in the middle of a record.
 //!
 //! # Promises
 //!
@@ -70,8 +63,8 @@ mod delivery;
 mod error;
 mod files;
 mod format;
-mod heir;
 mod opening;
+mod owner;
 mod progress;
 mod reader;
 mod stats;

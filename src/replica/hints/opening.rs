@@ -9,17 +9,18 @@ use log::{info, warn};
 
 use crate::base::fs::File;
 use crate::storage::error::{FileContext, FileError};
+use crate::storage::log::{HEAD_BYTES, Head, Salt, SegmentReader};
 
 use super::files::{self, FileName};
 use super::format::{
-    BadHeader, CREATED_BYTES, HEAD_BYTES, HEADER_BYTES, Head, Header, SEAL_BYTES, Seal, decode_hint,
+    BadHeader, CREATED_BYTES, HEADER_BYTES, HEADER_NUMBERS, Header, SEAL_BYTES, Seal, decode_hint,
 };
-use super::heir;
+use super::owner;
 use super::progress::Progress;
-use super::reader::{Item, SegmentReader};
+use super::reader::{HintReader, Item};
 use super::stats::count;
 use super::store::Shared;
-use super::target::{Segment, State, TargetLog, remove};
+use super::target::{Extent, Segment, State, TargetLog, remove};
 
 /// What a file with the name of a segment is.
 enum Found {
@@ -37,7 +38,7 @@ pub(super) fn open(shared: &Arc<Shared>, target: IpAddr) -> Result<TargetLog, Fi
     let log = TargetLog::new(shared.clone(), target, State::default());
     let mut names = shared.fs.list(&log.folder).context("list", &log.folder)?;
     names.sort_by(|a, b| a.name.cmp(&b.name));
-    let (mut has_progress, mut has_heir) = (false, false);
+    let (mut has_progress, mut has_owner) = (false, false);
     for entry in names {
         let path = log.folder.join(&entry.name);
         match FileName::parse(&entry.name) {
@@ -55,19 +56,19 @@ pub(super) fn open(shared: &Arc<Shared>, target: IpAddr) -> Result<TargetLog, Fi
                 }
             }
             FileName::Progress if !entry.is_dir => has_progress = true,
-            FileName::Heir if !entry.is_dir => has_heir = true,
+            FileName::Owner if !entry.is_dir => has_owner = true,
             FileName::Unfinished if !entry.is_dir => remove(log.fs(), &path),
             _ => warn!("{} is no file of hints and is left alone", path.display()),
         }
     }
-    state.segments.sort_by_key(|segment| segment.number);
+    state.segments.sort_by_key(|segment| segment.extent.number);
     if has_progress {
         resume(&log, &mut state);
     }
-    if has_heir {
-        inherit(&log, &mut state);
+    if has_owner {
+        load_owner(&log, &mut state);
     }
-    state.bytes = state.segments.iter().map(|segment| segment.end).sum();
+    state.bytes = state.segments.iter().map(|segment| segment.extent.end).sum();
     if state.segments.is_empty() {
         // A folder with something else in it stays.
         let _ = log.fs().remove_dir(&log.folder);
@@ -77,21 +78,21 @@ pub(super) fn open(shared: &Arc<Shared>, target: IpAddr) -> Result<TargetLog, Fi
     Ok(log)
 }
 
-/// Finds out who gets the hints. If that cannot be told it is the target.
-fn inherit(log: &TargetLog, state: &mut State) {
-    let path = files::heir(&log.folder);
+/// Reads the owner of the hints. If it cannot be read it is the target.
+fn load_owner(log: &TargetLog, state: &mut State) {
+    let path = files::owner(&log.folder);
     if state.segments.is_empty() {
         return remove(log.fs(), &path);
     }
-    match heir::read(log.fs(), &log.folder) {
-        Ok(Ok(heir)) => state.heir.address = Some(heir),
+    match owner::read(log.fs(), &log.folder) {
+        Ok(Ok(owner)) => state.owner.address = Some(owner),
         Ok(Err(reason)) => {
             let (path, target) = (path.display(), log.target);
             warn!(
                 "{path} is damaged: {reason}. Who has taken the place of {target} does not get its \
                  hints; repair that node (nodetool repair)"
             );
-            remove(log.fs(), &files::heir(&log.folder));
+            remove(log.fs(), &files::owner(&log.folder));
         }
         Err(error) => warn!("the hints are kept for {}: {error}", log.target),
     }
@@ -110,13 +111,14 @@ fn resume(log: &TargetLog, state: &mut State) {
         Err(error) => return warn!("hints are delivered once more: {error}"),
     };
     let Progress { segment, salt, offset } = progress;
-    if state.segment(segment).is_none_or(|found| found.salt != salt) {
+    if state.segment(segment).is_none_or(|found| found.extent.salt.number() != salt) {
         return remove(log.fs(), &files::progress(&log.folder));
     }
     state.delivered = (segment, offset);
-    let is_done = |found: &mut Segment| (found.number, found.hints_end()) <= (segment, offset);
+    let is_done =
+        |found: &mut Segment| (found.extent.number, found.extent.hints_end()) <= (segment, offset);
     for done in state.segments.extract_if(.., is_done) {
-        remove(log.fs(), &log.path(done.number));
+        remove(log.fs(), &log.path(done.extent.number));
     }
     if state.segments.is_empty() {
         remove(log.fs(), &files::progress(&log.folder));
@@ -125,9 +127,8 @@ fn resume(log: &TargetLog, state: &mut State) {
 
 fn segment(log: &TargetLog, number: u64) -> io::Result<Found> {
     let file = log.fs().open(&log.path(number))?;
-    let size = file.size()?;
-    let header = read(&*file, 0, HEADER_BYTES.min(size))?;
-    let header = match Header::decode(&header) {
+    let mut reader = SegmentReader::new(file.clone())?;
+    let header = match Header::decode(reader.header(HEADER_NUMBERS)?) {
         Ok(header) => header,
         Err(BadHeader::Unfinished) => return Ok(Found::Nothing),
         Err(BadHeader::Invalid) => return Ok(Found::Strange("its header is damaged".into())),
@@ -139,78 +140,55 @@ fn segment(log: &TargetLog, number: u64) -> io::Result<Found> {
     if header.number != number {
         return Ok(Found::Strange(format!("it was segment {}", header.number)));
     }
-    let segment = Segment {
-        number,
-        salt: header.salt,
-        end: size,
-        is_sealed: false,
-        hints: 0,
-        oldest_ms: 0,
-        newest_ms: 0,
-        is_whole: true,
-        file: None,
-        // A process that was killed may have left it to the system to write this.
-        synced: 0,
-        failed: None,
-    };
-    let segment = match seal(&*file, header.salt, size)? {
-        Some(seal) => Segment {
-            is_sealed: true,
-            hints: seal.hints,
-            oldest_ms: first_created(&*file, header.salt, size)?.unwrap_or(seal.newest_ms),
-            newest_ms: seal.newest_ms,
-            ..segment
-        },
-        None => survey(log, file, segment)?,
-    };
-    Ok(if segment.hints == 0 { Found::Nothing } else { Found::Hints(segment) })
+    let mut extent = Extent::new(header, reader.size());
+    match seal(&mut reader, header.salt)? {
+        Some(Seal { hints, newest_ms }) => {
+            let oldest_ms = first_created(&mut reader, header.salt)?.unwrap_or(newest_ms);
+            extent = Extent { is_sealed: true, hints, oldest_ms, newest_ms, ..extent };
+        }
+        None => survey(log, file, &mut extent)?,
+    }
+    // A process that was killed may have left it to the system to write this.
+    let segment = Segment { extent, file: None, synced: 0, failed: None };
+    Ok(if extent.hints == 0 { Found::Nothing } else { Found::Hints(segment) })
 }
 
 /// The seal at the end of a file.
-fn seal(file: &dyn File, salt: u64, size: u64) -> io::Result<Option<Seal>> {
-    let Some(at) = size.checked_sub(SEAL_BYTES).filter(|at| *at >= HEADER_BYTES) else {
+fn seal(reader: &mut SegmentReader, salt: Salt) -> io::Result<Option<Seal>> {
+    let Some(at) = reader.size().checked_sub(SEAL_BYTES).filter(|at| *at >= HEADER_BYTES) else {
         return Ok(None);
     };
-    Ok(Seal::decode(&read(file, at, SEAL_BYTES)?, salt, at))
+    let record = reader.read(at, salt)?.ok().filter(|record| record.is_control);
+    Ok(record.and_then(|record| Seal::decode(reader.body(record))))
 }
 
 /// When the first hint was stored, as far as its head can be trusted alone.
-fn first_created(file: &dyn File, salt: u64, size: u64) -> io::Result<Option<u64>> {
-    const BYTES: u64 = HEAD_BYTES + CREATED_BYTES;
-    let bytes = read(file, HEADER_BYTES, BYTES.min(size - HEADER_BYTES))?;
-    let (head, body) = bytes.split_at(bytes.len().min(HEAD_BYTES as usize));
-    let head = Head::decode(head, salt, HEADER_BYTES, size);
-    Ok(head.and_then(|_| decode_hint(body)).map(|(created_ms, _)| created_ms))
+fn first_created(reader: &mut SegmentReader, salt: Salt) -> io::Result<Option<u64>> {
+    let head = reader.head(HEADER_BYTES)?;
+    if head.is_none_or(|head| Head::decode(&head, salt, HEADER_BYTES).is_err()) {
+        return Ok(None);
+    }
+    let created = reader.bytes(HEADER_BYTES + HEAD_BYTES, CREATED_BYTES)?;
+    Ok(created.and_then(decode_hint).map(|(created_ms, _)| created_ms))
 }
 
 /// Reads through a segment that was being written when the node stopped. What a crash has left of
 /// the last record is cut off.
-fn survey(log: &TargetLog, file: Arc<dyn File>, mut segment: Segment) -> io::Result<Segment> {
-    segment.is_whole = false;
-    let mut reader = SegmentReader::new(file, segment.salt, HEADER_BYTES, segment.end);
+fn survey(log: &TargetLog, file: Arc<dyn File>, extent: &mut Extent) -> io::Result<()> {
+    extent.is_whole = false;
+    let mut reader = HintReader::new(file, extent.salt, HEADER_BYTES, extent.end)?;
     while let Some(item) = reader.next()? {
         match item {
-            Item::Hint { created_ms, .. } => {
-                let is_older = segment.hints == 0 || created_ms < segment.oldest_ms;
-                segment.oldest_ms = if is_older { created_ms } else { segment.oldest_ms };
-                segment.newest_ms = segment.newest_ms.max(created_ms);
-                segment.hints += 1;
-            }
+            Item::Hint { created_ms, .. } => extent.add(created_ms),
             Item::Unreadable { offset, bytes, is_tail: true } => {
                 count(&log.shared.counters.torn_bytes, bytes);
-                let path = log.path(segment.number);
+                let path = log.path(extent.number);
                 info!("{} ends at byte {offset} in a hint that was cut short", path.display());
-                segment.end = offset;
+                extent.end = offset;
             }
             // Told when it is to be delivered.
             Item::Unreadable { .. } | Item::Seal => {}
         }
     }
-    Ok(segment)
-}
-
-fn read(file: &dyn File, at: u64, length: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; length as usize];
-    file.read_exact_at(&mut bytes, at)?;
-    Ok(bytes)
+    Ok(())
 }

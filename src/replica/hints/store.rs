@@ -18,7 +18,7 @@ use crate::storage::directory::{self, DirectorySync};
 use crate::storage::error::{FileContext, FileError};
 use crate::storage::files::LOCK_FILE;
 
-use super::delivery::{Hint, HintBatch, hints_from};
+use super::delivery::{Hint, HintBatch};
 use super::error::HintError;
 use super::files;
 use super::format::hint_bytes;
@@ -279,14 +279,14 @@ impl TargetLog {
         let state = self.lock();
         let first = state.segments.first()?;
         let (number, offset) = state.delivered;
-        let delivered = if number == first.number { offset } else { 0 };
-        let others: u64 = state.segments.iter().skip(1).map(|segment| segment.hints).sum();
+        let delivered = if number == first.extent.number { offset } else { 0 };
+        let others: u64 = state.segments.iter().skip(1).map(|segment| segment.extent.hints).sum();
         Some(TargetStats {
             target: self.target,
             bytes: state.bytes.saturating_sub(delivered),
-            hints: hints_from(first.hints, first.hints_end(), delivered) + others,
+            hints: first.extent.hints_from(delivered) + others,
             // Those that were put aside are not in the first one.
-            oldest_ms: state.segments.iter().map(|segment| segment.oldest_ms).min(),
+            oldest_ms: state.segments.iter().map(|segment| segment.extent.oldest_ms).min(),
         })
     }
 }

@@ -12,12 +12,14 @@ use crate::base::lock::{Mutex, MutexGuard, rank};
 
 use super::error::HintError;
 use super::files;
-use super::format::{HEADER_BYTES, Header, MAX_MUTATION_BYTES, SEAL_BYTES, Seal};
-use super::format::{encode_hint, hint_bytes};
-use super::heir::Heir;
+use super::format::{
+    HEADER_BYTES, Header, MAX_MUTATION_BYTES, SEAL_BYTES, Seal, encode_hint, hint_bytes,
+};
+use super::owner::HintOwner;
 use super::store::Shared;
 use super::upkeep::Waiter;
 use crate::base::fs::is_disk_full;
+use crate::storage::log::Salt;
 
 /// A place in the hints of one target. That of a hint is where it ends. Places of one target grow
 /// in the order in which its hints were stored.
@@ -52,24 +54,30 @@ pub(super) struct TargetLog {
     state: Mutex<rank::HintLog, State>,
 }
 
-/// One file of hints.
-#[derive(Debug)]
-pub(super) struct Segment {
+/// Content of one file of hints.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Extent {
     pub(super) number: u64,
-    pub(super) salt: u64,
+    pub(super) salt: Salt,
     /// Where the records end, as far as they were written.
     pub(super) end: u64,
     /// Whether a seal ends the records.
     pub(super) is_sealed: bool,
+    /// Whether all bytes up to the end are known to have been written. Otherwise unreadable ones
+    /// at the end are what a crash leaves.
+    pub(super) is_whole: bool,
     /// Number of hints.
     pub(super) hints: u64,
     /// When the oldest and the newest hint were stored, in milliseconds since the Unix epoch. After
     /// a start the first one is taken for the oldest.
     pub(super) oldest_ms: u64,
     pub(super) newest_ms: u64,
-    /// Whether all bytes up to the end are known to have been written. Otherwise unreadable ones
-    /// at the end are what a crash leaves.
-    pub(super) is_whole: bool,
+}
+
+/// One file of hints.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) extent: Extent,
     /// There while something in the file of this run may not be durable.
     pub(super) file: Option<Arc<dyn File>>,
     /// Everything before this is durable.
@@ -100,7 +108,7 @@ pub(super) struct State {
     pub(super) aside: Option<Place>,
     /// Whether the progress of the delivery is not on disk.
     pub(super) is_progress_new: bool,
-    pub(super) heir: Heir,
+    pub(super) owner: HintOwner,
     /// What lies before this was counted when it was read, and warned about.
     pub(super) judged: Place,
     pub(super) waiters: Vec<Waiter>,
@@ -145,7 +153,8 @@ impl TargetLog {
         let bytes = hint_bytes(mutation);
         let mut state = self.lock();
         let is_fitting = |segment: &Segment| {
-            segment.hints == 0 || segment.end + bytes + SEAL_BYTES <= self.shared.segment_bytes
+            segment.extent.hints == 0
+                || segment.extent.end + bytes + SEAL_BYTES <= self.shared.segment_bytes
         };
         if state.is_open && !state.segments.last().is_some_and(is_fitting) {
             self.seal(&mut state);
@@ -156,18 +165,15 @@ impl TargetLog {
         }
         if !state.is_open {
             let segment = self.begin(&mut state, HEADER_BYTES + bytes)?;
-            state.bytes += segment.end;
+            state.bytes += segment.extent.end;
             state.segments.push(segment);
             state.is_open = true;
         }
         let (number, start) = self.write(&mut state, |segment| {
-            encode_hint(segment.salt, segment.end, created_ms, mutation)
+            encode_hint(segment.extent.salt, segment.extent.end, created_ms, mutation)
         })?;
         let segment = state.segments.last_mut().expect("the hint was written to the last one");
-        let is_older = segment.hints == 0 || created_ms < segment.oldest_ms;
-        segment.oldest_ms = if is_older { created_ms } else { segment.oldest_ms };
-        segment.newest_ms = segment.newest_ms.max(created_ms);
-        segment.hints += 1;
+        segment.extent.add(created_ms);
         Ok(self.position((number, start + bytes)))
     }
 
@@ -181,16 +187,16 @@ impl TargetLog {
         let segment = state.segments.last_mut().expect("an open log has a segment");
         let file = segment.file.as_ref().expect("an open segment has its file");
         let record = record(segment);
-        let start = segment.end;
+        let start = segment.extent.end;
         let Err(source) = file.write_all_at(&record, start) else {
-            segment.end += record.len() as u64;
+            segment.extent.end += record.len() as u64;
             state.bytes += record.len() as u64;
-            return Ok((segment.number, start));
+            return Ok((segment.extent.number, start));
         };
         // The part of the record that was written is taken back: what follows must not have to be
         // searched behind it.
         let is_as_before = is_disk_full(&source) && file.set_size(start).is_ok();
-        let error = HintError::of("write", &self.path(segment.number), source);
+        let error = HintError::of("write", &self.path(segment.extent.number), source);
         if !is_as_before {
             warn!("{error}. Further hints for {} go to another file", self.target);
             state.close();
@@ -201,11 +207,11 @@ impl TargetLog {
     /// Ends the open segment in order. Without a seal it can be read just as well.
     pub(super) fn seal(&self, state: &mut State) {
         let sealed = self.write(state, |segment| {
-            let seal = Seal { hints: segment.hints, newest_ms: segment.newest_ms };
-            seal.encode(segment.salt, segment.end)
+            let seal = Seal { hints: segment.extent.hints, newest_ms: segment.extent.newest_ms };
+            seal.encode(segment.extent.salt, segment.extent.end)
         });
         match (sealed, state.segments.last_mut()) {
-            (Ok(_), Some(segment)) => segment.is_sealed = true,
+            (Ok(_), Some(segment)) => segment.extent.is_sealed = true,
             (Err(error), _) => warn!("hints for {} were not sealed: {error}", self.target),
             (Ok(_), None) => {}
         }
@@ -230,24 +236,13 @@ impl TargetLog {
         state.next_number = number + 1;
         let file = self.fs().create(&path).map_err(|e| HintError::of("create", &path, e))?;
         state.names_made += 1;
-        let salt = self.shared.draw();
-        if let Err(source) = file.write_all_at(&Header { number, salt }.encode(), 0) {
+        let (header, bytes) = Header::new(number, self.shared.draw());
+        if let Err(source) = file.write_all_at(&bytes, 0) {
             remove(self.fs(), &path);
             return Err(HintError::of("write", &path, source));
         }
-        Ok(Segment {
-            number,
-            salt,
-            end: HEADER_BYTES,
-            is_sealed: false,
-            hints: 0,
-            oldest_ms: 0,
-            newest_ms: 0,
-            is_whole: true,
-            file: Some(file),
-            synced: 0,
-            failed: None,
-        })
+        let extent = Extent::new(header, HEADER_BYTES);
+        Ok(Segment { extent, file: Some(file), synced: 0, failed: None })
     }
 
     fn failed(&self, action: &'static str, source: std::io::Error) -> HintError {
@@ -255,10 +250,32 @@ impl TargetLog {
     }
 }
 
-impl Segment {
+impl Extent {
+    /// A file without hints that was written up to `end`.
+    pub(super) fn new(Header { number, salt }: Header, end: u64) -> Self {
+        let (is_sealed, is_whole) = (false, true);
+        Self { number, salt, end, is_sealed, is_whole, hints: 0, oldest_ms: 0, newest_ms: 0 }
+    }
+
+    /// Counts one more hint.
+    pub(super) fn add(&mut self, created_ms: u64) {
+        if self.hints == 0 || created_ms < self.oldest_ms {
+            self.oldest_ms = created_ms;
+        }
+        self.newest_ms = self.newest_ms.max(created_ms);
+        self.hints += 1;
+    }
+
     /// Where the hints end.
     pub(super) fn hints_end(&self) -> u64 {
         self.end - if self.is_sealed { SEAL_BYTES } else { 0 }
+    }
+
+    /// About how many hints stand from this offset on.
+    pub(super) fn hints_from(&self, offset: u64) -> u64 {
+        let left = self.hints_end().saturating_sub(offset.max(HEADER_BYTES));
+        let all = self.hints_end().saturating_sub(HEADER_BYTES).max(1);
+        (u128::from(self.hints) * u128::from(left)).div_ceil(u128::from(all)) as u64
     }
 }
 
@@ -269,12 +286,12 @@ impl State {
     }
 
     pub(super) fn segment(&self, number: u64) -> Option<&Segment> {
-        let at = self.segments.binary_search_by_key(&number, |segment| segment.number).ok()?;
+        let at = self.segments.binary_search_by_key(&number, |it| it.extent.number).ok()?;
         self.segments.get(at)
     }
 
     pub(super) fn segment_mut(&mut self, number: u64) -> Option<&mut Segment> {
-        let at = self.segments.binary_search_by_key(&number, |segment| segment.number).ok()?;
+        let at = self.segments.binary_search_by_key(&number, |it| it.extent.number).ok()?;
         self.segments.get_mut(at)
     }
 }

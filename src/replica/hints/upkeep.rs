@@ -63,7 +63,7 @@ impl TargetLog {
     /// delivered. Returns the first failure and does the rest all the same.
     pub(super) fn sync(&self) -> Result<(), HintError> {
         let turn = self.upkeep.lock();
-        let heir = self.write_heir();
+        let owner = self.write_owner();
         let (unsynced, names_made) = self.unsynced();
         let (mut result, mut answers) = (Ok(()), Answers::default());
         if !unsynced.is_empty() {
@@ -78,7 +78,7 @@ impl TargetLog {
         self.remove_gone();
         drop(turn);
         answers.tell();
-        result.and(heir)
+        result.and(owner)
     }
 
     /// Calls back when everything before this place is durable.
@@ -114,9 +114,12 @@ impl TargetLog {
     fn unsynced(&self) -> (Vec<(u64, u64)>, u64) {
         let state = self.lock();
         let is_unsynced =
-            |segment: &&Segment| segment.synced < segment.end && segment.failed.is_none();
+            |segment: &&Segment| segment.synced < segment.extent.end && segment.failed.is_none();
         let unsynced = state.segments.iter().filter(is_unsynced);
-        (unsynced.map(|segment| (segment.number, segment.end)).collect(), state.names_made)
+        (
+            unsynced.map(|segment| (segment.extent.number, segment.extent.end)).collect(),
+            state.names_made,
+        )
     }
 
     /// Syncs one segment, which an earlier run may have written.
@@ -152,7 +155,7 @@ impl TargetLog {
     ) -> (Result<(), HintError>, Answers) {
         let mut state = self.lock();
         let mut result = names.clone().map_err(HintError::from);
-        let last = state.segments.last().map(|segment| segment.number);
+        let last = state.segments.last().map(|segment| segment.extent.number);
         for (number, end, synced) in files {
             if matches!(synced, FileSync::Failed(_)) && last == Some(number) {
                 state.close();
@@ -163,7 +166,7 @@ impl TargetLog {
             match synced {
                 FileSync::Durable if names.is_ok() => {
                     segment.synced = end;
-                    if !is_open && segment.synced >= segment.end {
+                    if !is_open && segment.synced >= segment.extent.end {
                         segment.file = None;
                     }
                 }
@@ -194,7 +197,7 @@ impl TargetLog {
                 return;
             }
             let (segment, offset) = state.delivered;
-            let salt = state.segment(segment).map(|segment| segment.salt);
+            let salt = state.segment(segment).map(|segment| segment.extent.salt.number());
             let Some(salt) = salt.filter(|_| state.is_progress_new) else { return };
             state.is_progress_new = false;
             Progress { segment, salt, offset }

@@ -15,14 +15,13 @@ use log::info;
 
 use super::Position;
 use super::error::{LogError, Poison};
-use super::format::{
-    Control, HEAD_BYTES, HEADER_BYTES, MAX_BODY_BYTES, SEAL_BYTES, TIME_BYTES, encode_record,
-};
+use super::format::{Control, HEADER_BYTES, SEAL_BYTES, TIME_BYTES, encode_record};
 use super::live::{LiveSegments, Obsolete};
 use super::segment::{SMALL_SEGMENT_BYTES, Segment, SegmentMaker};
 use super::signal::{SyncCallback, SyncSignal};
 use crate::base::clock::Clock;
 use crate::base::lock::{Mutex, MutexGuard, rank};
+use crate::storage::log::{HEAD_BYTES, Head, MAX_BODY_BYTES};
 
 /// Buffers that have grown above this are given back after use.
 const KEPT_BUFFER_BYTES: usize = 1 << 20;
@@ -129,18 +128,18 @@ impl Queue {
         self.segment.capacity > SMALL_SEGMENT_BYTES && self.live.is_active_clean()
     }
 
-    fn push(&mut self, control: bool, body: &[u8], crc: u32, families: &[u32]) {
+    fn push(&mut self, head: Head, body: &[u8], families: &[u32]) {
         let offset = self.end();
-        encode_record(&mut self.pending, self.segment.salt, offset, control, body, crc);
+        encode_record(&mut self.pending, self.segment.salt, offset, head, body);
         self.tickets += 1;
-        self.fresh |= !control;
+        self.fresh |= !head.is_control;
         let end = self.end();
         self.live.mark(families, end);
     }
 
     fn push_control(&mut self, control: &Control) {
         let body = control.encode();
-        self.push(true, &body, crc32fast::hash(&body), &[]);
+        self.push(Head::of(true, &body), &body, &[]);
     }
 
     /// Notes the time for what comes next, unless that was done a moment ago.
@@ -272,7 +271,7 @@ impl Appender {
             return Err(LogError::TooLarge { bytes, limit: MAX_BODY_BYTES });
         }
         // The checksum is the costly part of a record: no lock is held meanwhile.
-        let crc = crc32fast::hash(body);
+        let head = Head::of(false, body);
         // The time may have to be noted before it.
         let needed = TIME_BYTES + HEAD_BYTES + bytes;
         let mut has_made_room = false;
@@ -286,7 +285,7 @@ impl Appender {
                 }
                 if queue.fits(needed) {
                     queue.note_time(now);
-                    queue.push(false, body, crc, families);
+                    queue.push(head, body, families);
                     // Early enough to be ready in time, and not for a log that is hardly used.
                     let want_spare =
                         !queue.spare_wanted && queue.end() > queue.segment.capacity / 2;

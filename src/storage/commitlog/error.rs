@@ -8,6 +8,8 @@ use std::sync::{Arc, OnceLock};
 use thiserror::Error;
 
 use super::Position;
+use crate::storage::error::FileError;
+use crate::storage::log::Reason;
 
 /// Why the log did not take a record or could not make it durable. Cheap to clone: one failed
 /// sync is told to everybody who waited for it.
@@ -25,27 +27,16 @@ pub enum LogError {
     },
 
     /// A segment could not be created, opened or removed. Nothing was written; may be tried again.
-    #[error("cannot {action} {}: {source}", path.display())]
-    Io {
-        /// What was attempted, as a verb.
-        action: &'static str,
-        /// The file or directory concerned.
-        path: PathBuf,
-        /// What the operating system said.
-        source: Arc<io::Error>,
-    },
+    #[error(transparent)]
+    Io(#[from] FileError),
 
     /// A write or a sync has failed: the log takes nothing any more until the next start. What
     /// was reported as durable is; whether the failed record is there is not known.
-    #[error("the commit log has stopped, it could not {action} {}: {source}", path.display())]
-    Failed {
-        /// What failed, as a verb.
-        action: &'static str,
-        /// The segment concerned.
-        path: PathBuf,
-        /// What the operating system said.
-        source: Arc<io::Error>,
-    },
+    #[error(
+        "the commit log has stopped, it could not {} {}: {}",
+        .0.action, .0.path.display(), .0.source
+    )]
+    Failed(FileError),
 
     /// The record is larger than the format can hold.
     #[error("a commit log record of {bytes} bytes is larger than the limit of {limit}")]
@@ -67,14 +58,9 @@ pub enum LogError {
 }
 
 impl LogError {
-    /// An operation that left the log as it was.
-    pub(super) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
-        Self::Io { action, path: path.to_path_buf(), source: Arc::new(source) }
-    }
-
     /// An operation after which the log must stop.
     pub(super) fn failed(action: &'static str, path: &Path, source: io::Error) -> Self {
-        Self::Failed { action, path: path.to_path_buf(), source: Arc::new(source) }
+        Self::Failed(FileError::new(action, path, source))
     }
 }
 
@@ -123,15 +109,8 @@ pub enum ReplayError<E> {
     },
 
     /// The log could not be read, or not be made durable before it is replayed.
-    #[error("cannot {action} {}: {source}", path.display())]
-    Io {
-        /// What was attempted, as a verb.
-        action: &'static str,
-        /// The file or directory concerned.
-        path: PathBuf,
-        /// What the operating system said.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] FileError),
 
     /// The caller could not take a record.
     #[error("cannot replay the commit log record that ends at {position}: {source}")]
@@ -160,46 +139,5 @@ impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, offset, bytes, reason } = self;
         write!(f, "{} at offset {offset}: {reason} ({bytes} bytes)", file.display())
-    }
-}
-
-/// What is wrong with an unreadable part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
-    /// The file should be there and is not.
-    Missing,
-    /// The segment does not begin with a valid header.
-    Header,
-    /// There is no valid record header.
-    RecordHeader,
-    /// The record header is valid and the body is not what was written.
-    Checksum,
-    /// One bit of a record is not what was written.
-    FlippedBit,
-    /// Zeroes, where a record had been written.
-    Zeroes,
-    /// The file is shorter than it was made.
-    Truncated,
-    /// The file ends, or seems to end, before what had been synced.
-    CutShort,
-    /// The checksum is right but the content is not known to this program.
-    UnknownRecord,
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Missing => "the segment is missing",
-            Self::Header => "the segment header is invalid",
-            Self::RecordHeader => "no valid record header",
-            Self::Checksum => "the checksum of a record does not match",
-            Self::FlippedBit => "one bit of a record has flipped",
-            Self::Zeroes => "zeroes in place of a record",
-            Self::Truncated => {
-                "the file is shorter than it was made, and may have lost acknowledged writes"
-            }
-            Self::CutShort => "the segment ends before what had been synced",
-            Self::UnknownRecord => "a control record of unknown content",
-        })
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::base::fs::FileSystem;
 use crate::storage::files::{TEMPORARY_SUFFIX, temporary};
+use crate::storage::log::parse_number;
 
 const PREFIX: &str = "CommitLog-";
 
@@ -13,9 +14,6 @@ const SUFFIX: &str = ".alog";
 
 /// What the segments of 0.6 end with.
 const ORIGINAL_SUFFIX: &str = ".log";
-
-/// Largest id; so far below the end of the numbers that counting up from any file cannot overflow.
-const MAX_ID: u64 = i64::MAX as u64;
 
 /// Where the segment of this id lies.
 pub(super) fn segment_path(dir: &Path, id: u64) -> PathBuf {
@@ -34,9 +32,7 @@ pub(super) fn is_unfinished(name: &str) -> bool {
 
 /// The id that a file name stands for; none for every name that [`segment_path`] would not give.
 pub(super) fn segment_id(name: &str) -> Option<u64> {
-    let digits = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
-    let id: u64 = digits.parse().ok()?;
-    ((1..=MAX_ID).contains(&id) && id.to_string() == digits).then_some(id)
+    parse_number(name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?)
 }
 
 /// Whether a commit log directory holds segments: writes that may be in no SSTable yet. There are
@@ -75,7 +71,7 @@ mod tests {
         let name = path.file_name().unwrap().to_str().unwrap();
         assert_eq!(name, "CommitLog-1290000000123.alog");
         assert_eq!(segment_id(name), Some(1_290_000_000_123));
-        assert_eq!(segment_id("CommitLog-9223372036854775807.alog"), Some(MAX_ID));
+        assert_eq!(segment_id("CommitLog-9223372036854775807.alog"), Some(i64::MAX as u64));
         assert_eq!(unfinished_path(Path::new("/log"), 7), Path::new("/log/CommitLog-7.alog.tmp"));
         assert!(is_unfinished("CommitLog-7.alog.tmp"));
         assert!(!is_unfinished(name) && !is_unfinished("notes.tmp"));

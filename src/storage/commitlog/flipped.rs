@@ -5,7 +5,8 @@
 //! was acknowledged would be taken for one that never was. But a torn record is not one bit away
 //! from a valid one: pages of it are missing, or are those of another file.
 
-use super::format::{HEAD_BYTES, Head, Salt};
+use crate::storage::log::{HEAD_BYTES, Head, Salt, SegmentReader};
+use std::io;
 
 /// The polynomial of CRC32, reflected.
 const POLYNOMIAL: u32 = 0xedb8_8320;
@@ -17,9 +18,43 @@ const MAX_BODY: usize = 4 << 10;
 /// Unit in which a crash may lose what was written, in bytes.
 const SECTOR_BYTES: usize = 512;
 
+/// Where the checksum stands in the head of a record.
+const CHECKSUM_AT: usize = 8;
+
+/// Whether one flipped bit is all that keeps a record from being read at `offset`.
+pub(super) fn has_flipped_bit(
+    reader: &mut SegmentReader,
+    offset: u64,
+    salt: Salt,
+) -> io::Result<bool> {
+    let Some(head) = reader.head(offset)? else { return Ok(false) };
+    if let Ok(Head { body_bytes, crc, .. }) = Head::decode(&head, salt, offset) {
+        let Some(record) = reader.bytes(offset, HEAD_BYTES + body_bytes)? else {
+            return Ok(false);
+        };
+        let body = &record[HEAD_BYTES as usize..];
+        let difference = crc32fast::hash(body) ^ crc;
+        let byte = if difference.is_power_of_two() {
+            Some(CHECKSUM_AT + difference.trailing_zeros() as usize / 8)
+        } else {
+            one_bit_off(body, difference).map(|at| HEAD_BYTES as usize + at)
+        };
+        return Ok(byte.is_some_and(|byte| !may_be_torn(record, offset, byte)));
+    }
+    for (byte, Head { body_bytes, crc, .. }) in neighbours(head, salt, offset) {
+        let Some(record) = reader.bytes(offset, HEAD_BYTES + body_bytes)? else { continue };
+        if crc32fast::hash(&record[HEAD_BYTES as usize..]) == crc
+            && !may_be_torn(record, offset, byte)
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// The heads that are one bit away from these bytes and could stand at this offset, each with the
 /// byte that differs.
-pub(super) fn neighbours(
+fn neighbours(
     head: [u8; HEAD_BYTES as usize],
     salt: Salt,
     offset: u64,
@@ -27,14 +62,13 @@ pub(super) fn neighbours(
     (0..HEAD_BYTES as usize * 8).filter_map(move |bit| {
         let mut head = head;
         head[bit / 8] ^= 1 << (bit % 8);
-        let decoded = Head::decode(&head, salt, offset);
-        matches!(decoded, Head::Record { .. }).then_some((bit / 8, decoded))
+        Head::decode(&head, salt, offset).ok().map(|decoded| (bit / 8, decoded))
     })
 }
 
 /// Whether the byte of a record may differ because a crash has lost its sector, or all from there
 /// on: there are nothing but zeroes then. `offset` is where the record begins.
-pub(super) fn may_be_torn(record: &[u8], offset: u64, byte: usize) -> bool {
+fn may_be_torn(record: &[u8], offset: u64, byte: usize) -> bool {
     let within = (offset as usize + byte) % SECTOR_BYTES;
     let end = record.len().min(byte + SECTOR_BYTES - within);
     let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
@@ -43,7 +77,7 @@ pub(super) fn may_be_torn(record: &[u8], offset: u64, byte: usize) -> bool {
 
 /// The byte of a body that differs, if it is by one bit that the body is not that which makes this
 /// difference between its CRC32 and the one that it should have.
-pub(super) fn one_bit_off(body: &[u8], difference: u32) -> Option<usize> {
+fn one_bit_off(body: &[u8], difference: u32) -> Option<usize> {
     if body.len() > MAX_BODY {
         return None;
     }

@@ -23,25 +23,16 @@ pub(super) struct Obsolete {
     pub(super) path: PathBuf,
 }
 
-/// The segments that exist, in the order of their ids; the last is the active one. The segments
-/// that were found at the start come first, until the caller has flushed what was in them. Where
-/// there is an archive, a segment stays until the archive has it.
+/// The segments that exist, in the order of their ids; the last is the active one. Those that were
+/// found at the start stay until the caller has flushed what was in them. Where there is an
+/// archive, a segment stays until the archive has it.
 #[derive(Debug, Default)]
 pub(super) struct LiveSegments {
-    replayed: Vec<Replayed>,
+    segments: VecDeque<Live>,
     /// The caller has flushed what was in the segments of earlier runs.
     replayed_is_flushed: bool,
-    segments: VecDeque<Live>,
     /// Whether segments have to be archived before they go.
     archives: bool,
-}
-
-#[derive(Debug)]
-struct Replayed {
-    id: u64,
-    path: PathBuf,
-    bytes: u64,
-    archived: bool,
 }
 
 #[derive(Debug)]
@@ -51,8 +42,10 @@ struct Live {
     /// How far it is written.
     end: u64,
     /// Families with unflushed data, sorted, each with where its last record ends. A handful in
-    /// practice: searching them costs less than hashing.
+    /// practice: searching them costs less than hashing. Unknown for earlier runs.
     dirty: Vec<(u32, u64)>,
+    /// Whether it is of an earlier run.
+    is_replayed: bool,
     archived: bool,
 }
 
@@ -68,13 +61,18 @@ impl LiveSegments {
     }
 
     /// Adds a segment of an earlier run.
-    pub(super) fn add_replayed(&mut self, id: u64, path: PathBuf, bytes: u64) {
-        self.replayed.push(Replayed { id, path, bytes, archived: false });
+    pub(super) fn add_replayed(&mut self, id: u64, path: PathBuf, end: u64) {
+        self.add(id, path, end, true);
     }
 
     /// Adds a segment, which is the active one from now on.
     pub(super) fn activate(&mut self, id: u64, path: PathBuf) {
-        self.segments.push_back(Live { id, path, end: 0, dirty: Vec::new(), archived: false });
+        self.add(id, path, 0, false);
+    }
+
+    fn add(&mut self, id: u64, path: PathBuf, end: u64, is_replayed: bool) {
+        let (dirty, archived) = (Vec::new(), false);
+        self.segments.push_back(Live { id, path, end, dirty, is_replayed, archived });
     }
 
     /// Notes that the active segment is written up to `end`, last by a record of these families.
@@ -99,26 +97,24 @@ impl LiveSegments {
 
     /// How many segments exist.
     pub(super) fn len(&self) -> usize {
-        self.replayed.len() + self.segments.len()
+        self.segments.len()
     }
 
     /// Ids of all segments, ascending.
     pub(super) fn ids(&self) -> Vec<u64> {
-        let replayed = self.replayed.iter().map(|replayed| replayed.id);
-        replayed.chain(self.segments.iter().map(|live| live.id)).collect()
+        self.segments.iter().map(|live| live.id).collect()
     }
 
     /// Notes that the archive has a segment.
     pub(super) fn note_archived(&mut self, id: u64) {
-        let replayed = self.replayed.iter_mut().filter(|replayed| replayed.id == id);
-        replayed.for_each(|replayed| replayed.archived = true);
-        let segments = self.segments.iter_mut().filter(|live| live.id == id);
-        segments.for_each(|live| live.archived = true);
+        if let Some(live) = self.segments.iter_mut().find(|live| live.id == id) {
+            live.archived = true;
+        }
     }
 
     /// The segments of this run that the archive does not have, with the active one.
     pub(super) fn unarchived(&self) -> Vec<(u64, PathBuf)> {
-        let unarchived = self.segments.iter().filter(|live| !live.archived);
+        let unarchived = self.segments.iter().filter(|live| !live.is_replayed && !live.archived);
         unarchived.map(|live| (live.id, live.path.clone())).collect()
     }
 
@@ -129,68 +125,54 @@ impl LiveSegments {
 
     /// How many segments [`LiveSegments::take_obsolete`] would return.
     pub(super) fn count_obsolete(&self) -> usize {
-        let may_go = |archived: bool| archived || !self.archives;
-        let replayed = self.flushed_replayed().filter(|replayed| may_go(replayed.archived));
-        let inactive = self.inactive();
-        let flushed = inactive.filter(|live| live.dirty.is_empty() && may_go(live.archived));
-        replayed.count() + flushed.count()
+        let inactive = self.segments.iter().take(self.len().saturating_sub(1));
+        inactive.filter(|live| self.may_go(live)).count()
     }
 
     /// Whether the active segment holds nothing that is not flushed.
     pub(super) fn is_active_clean(&self) -> bool {
-        self.segments.back().is_some_and(|live| live.dirty.is_empty())
+        self.segments.back().is_some_and(|live| !self.is_dirty(live))
     }
 
-    /// Removes and returns the segments that nobody needs: those of earlier runs that are flushed,
-    /// and those without dirty families, except the active one.
+    /// Removes and returns the segments that nobody needs: those without unflushed data, except
+    /// the active one.
     pub(super) fn take_obsolete(&mut self) -> Vec<Obsolete> {
-        let Self { replayed, replayed_is_flushed, segments, archives } = self;
-        let may_go = |archived: bool| archived || !*archives;
-        let old = replayed.extract_if(.., |it| *replayed_is_flushed && may_go(it.archived));
-        let mut obsolete: Vec<_> = old.map(|it| Obsolete { id: it.id, path: it.path }).collect();
-        let active = segments.back().map(|live| live.id);
-        segments.retain(|live| {
-            let is_needed = !live.dirty.is_empty() || Some(live.id) == active;
-            let keep = is_needed || !may_go(live.archived);
-            if !keep {
-                obsolete.push(Obsolete { id: live.id, path: live.path.clone() });
-            }
-            keep
-        });
-        obsolete
+        let active = self.segments.pop_back();
+        let all = std::mem::take(&mut self.segments);
+        let (gone, mut kept): (VecDeque<_>, VecDeque<_>) =
+            all.into_iter().partition(|live| self.may_go(live));
+        kept.extend(active);
+        self.segments = kept;
+        gone.into_iter().map(|Live { id, path, .. }| Obsolete { id, path }).collect()
     }
 
     /// The active segment, if it is the only one and holds nothing that is not flushed.
     pub(super) fn last_unneeded(&self) -> Option<PathBuf> {
         let last = self.segments.back()?;
-        let may_go = last.dirty.is_empty() && (last.archived || !self.archives);
-        (self.len() == 1 && may_go).then(|| last.path.clone())
+        (self.len() == 1 && self.may_go(last)).then(|| last.path.clone())
     }
 
     /// Bytes that have been written into the segments that are needed. No flush frees those that
     /// only wait for the archive.
     pub(super) fn total_bytes(&self) -> u64 {
         let active = self.segments.back().map(|live| live.id);
-        let is_needed = |live: &&Live| !live.dirty.is_empty() || Some(live.id) == active;
-        let segments: u64 = self.segments.iter().filter(is_needed).map(|live| live.end).sum();
-        let replayed: u64 = self.replayed.iter().map(|replayed| replayed.bytes).sum();
-        segments + if self.replayed_is_flushed { 0 } else { replayed }
+        let is_needed = |live: &&Live| self.is_dirty(live) || Some(live.id) == active;
+        self.segments.iter().filter(is_needed).map(|live| live.end).sum()
     }
 
-    /// Who pins the oldest segment that has unflushed data, be it the active one.
+    /// The families that keep the oldest segment of this run with unflushed data.
     pub(super) fn oldest_dirty(&self) -> Option<OldestDirty> {
         let oldest = self.segments.iter().find(|live| !live.dirty.is_empty())?;
         let families = oldest.dirty.iter().map(|dirty| dirty.0).collect();
         Some(OldestDirty { segment: oldest.id, families })
     }
 
-    fn flushed_replayed(&self) -> impl Iterator<Item = &Replayed> {
-        self.replayed.iter().filter(|_| self.replayed_is_flushed)
+    fn is_dirty(&self, live: &Live) -> bool {
+        if live.is_replayed { !self.replayed_is_flushed } else { !live.dirty.is_empty() }
     }
 
-    fn inactive(&self) -> impl Iterator<Item = &Live> {
-        let count = self.segments.len().saturating_sub(1);
-        self.segments.iter().take(count)
+    fn may_go(&self, live: &Live) -> bool {
+        !self.is_dirty(live) && (live.archived || !self.archives)
     }
 }
 

@@ -11,6 +11,7 @@ use crate::base::clock::Clock;
 use crate::base::fs::FileSystem;
 use crate::base::lock::{Mutex, rank};
 use crate::storage::directory;
+use crate::storage::error::FileContext;
 
 use super::Position;
 use super::appender::Appender;
@@ -83,7 +84,7 @@ impl CommitLog {
         replayed: Replayed,
     ) -> Result<Self, LogError> {
         let LogOptions { dir, segment_bytes, sync, first_segment, archive } = options;
-        directory::create(&*fs, &dir).map_err(|source| LogError::io("create", &dir, source))?;
+        directory::create(&*fs, &dir).context("create", &dir)?;
         // Milliseconds, as the names of 0.6 had them: operators see when a run began.
         let millis = u64::try_from(clock.now_micros() / 1000).unwrap_or(0);
         let kept_elsewhere =
@@ -255,17 +256,15 @@ impl CommitLog {
         if let Some(path) = self.appender.with_live(LiveSegments::last_unneeded)
             && may_clear()
         {
-            let removed = self.appender.maker.remove_last(&path);
-            removed.map_err(|source| LogError::io("remove", &path, source))?;
+            self.appender.maker.remove_last(&path).context("remove", &path)?;
         }
         Ok(())
     }
 }
 
 fn newest_archived(fs: &dyn FileSystem, archive: &Path) -> Result<u64, LogError> {
-    let failed = |action| move |source| LogError::io(action, archive, source);
-    directory::create(fs, archive).map_err(failed("create"))?;
-    let ids = segment_ids(fs, archive).map_err(failed("read"))?;
+    directory::create(fs, archive).context("create", archive)?;
+    let ids = segment_ids(fs, archive).context("read", archive)?;
     Ok(ids.last().copied().unwrap_or(0))
 }
 
@@ -275,7 +274,7 @@ fn spawn<T: Send + 'static>(
     run: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>, LogError> {
     let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
-    thread.map_err(|source| LogError::io("start a thread of", dir, source))
+    Ok(thread.context("start a thread of", dir)?)
 }
 
 impl Drop for CommitLog {

@@ -7,7 +7,8 @@
 //!
 //! # Segments
 //!
-//! The log is a sequence of files of a fixed, preallocated size; `format.rs` draws their bytes.
+//! The log is a sequence of files of a fixed, preallocated size, which are segments of a
+//! [record log](crate::storage::log); `format.rs` draws what is in them.
 //! A *run* is what one start of the program writes. Ids grow, within a run by one. The next
 //! segment is made by the sync thread when the active one is half full: file, header and
 //! directory entry are durable before a record is written into it, and a full disk is noticed
@@ -79,7 +80,6 @@ mod flipped;
 mod format;
 mod live;
 mod log;
-mod reader;
 mod replay;
 mod segment;
 mod signal;
@@ -96,7 +96,7 @@ mod tests;
 
 use std::fmt;
 
-pub use self::error::{Damage, LogError, Reason, ReplayError};
+pub use self::error::{Damage, LogError, ReplayError};
 pub use self::files::{holds_segments, segment_of_the_original};
 pub use self::live::OldestDirty;
 pub use self::log::{CommitLog, LogOptions, SyncPolicy};

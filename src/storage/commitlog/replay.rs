@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use log::{error, info, warn};
 
 use crate::base::fs::FileSystem;
+use crate::storage::error::FileContext;
 use crate::storage::files::{BEFORE_RESTORE, LOCK_FILE};
+use crate::storage::log::SegmentReader;
 
 use super::Position;
 use super::error::{Damage, ReplayError};
 use super::files;
 use super::format::HEADER_BYTES;
-use super::reader::{Found, SegmentReader};
 use super::survey::{Survey, Surveyed, Unread, Verdict};
 
 /// What replay has found; [`super::CommitLog::open`] goes on from here.
@@ -133,7 +134,7 @@ pub fn replay<E>(
     }
     for segment in &verdict.replay {
         let synced = fs.open(&segment.path).and_then(|file| file.sync());
-        synced.map_err(failed_to("sync", &segment.path))?;
+        synced.context("sync", &segment.path)?;
     }
     for segment in &verdict.replay {
         let mut counted = |position: Position, body: &[u8]| {
@@ -162,7 +163,7 @@ fn list<E>(
         return Ok(Vec::new());
     }
     let mut ids = Vec::new();
-    for entry in fs.list(dir).map_err(failed_to("read", dir))? {
+    for entry in fs.list(dir).context("read", dir)? {
         match files::segment_id(&entry.name) {
             Some(id) if !entry.is_dir => ids.push(id),
             _ if entry.name == LOCK_FILE => {}
@@ -193,7 +194,7 @@ fn survey<E>(
         match Survey::of(fs, &file, id, &mut |_, _| {}) {
             Ok(found) => surveyed.push((id, found)),
             Err(Unread::Version(version)) => return Err(ReplayError::Version { file, version }),
-            Err(Unread::Io(source)) => return Err(failed_to("read", &file)(source)),
+            Err(Unread::Io(error)) => return Err(error.into()),
         }
     }
     Ok(surveyed)
@@ -222,8 +223,7 @@ pub(super) fn deliver<E>(
     fs: &dyn FileSystem,
     apply: &mut Apply<'_, E>,
 ) -> Result<(), ReplayError<E>> {
-    let cannot_read = failed_to("read", path);
-    let mut reader = fs.open(path).and_then(SegmentReader::new).map_err(&cannot_read)?;
+    let mut reader = fs.open(path).and_then(SegmentReader::new).context("read", path)?;
     let mut gaps = segment.gaps.iter().peekable();
     let mut offset = HEADER_BYTES;
     while offset < segment.end {
@@ -231,14 +231,16 @@ pub(super) fn deliver<E>(
             offset = *behind;
             continue;
         }
-        match reader.read(offset, segment.salt()).map_err(&cannot_read)? {
-            Found::Record { end, body } => {
-                let position = Position { segment: segment.header.id, offset: end };
-                apply(position, body).map_err(|source| ReplayError::Apply { position, source })?;
-                offset = end;
+        match reader.read(offset, segment.header.salt()).context("read", path)? {
+            Ok(record) => {
+                offset = record.end;
+                if !record.is_control {
+                    let position = Position { segment: segment.header.id, offset };
+                    let applied = apply(position, reader.body(record));
+                    applied.map_err(|source| ReplayError::Apply { position, source })?;
+                }
             }
-            Found::Control { end, .. } => offset = end,
-            Found::Nothing(reason) => {
+            Err(reason) => {
                 // It was valid a moment ago: the disk does not give the same answer twice.
                 let file = path.to_owned();
                 let bytes = segment.end - offset;
@@ -251,12 +253,4 @@ pub(super) fn deliver<E>(
 
 fn kept(segment: Survey) -> ReplayedSegment {
     ReplayedSegment { id: segment.header.id, path: segment.path, bytes: segment.end }
-}
-
-pub(super) fn failed_to<E>(
-    action: &'static str,
-    path: &Path,
-) -> impl Fn(io::Error) -> ReplayError<E> {
-    let path = path.to_path_buf();
-    move |source| ReplayError::Io { action, path: path.clone(), source }
 }

@@ -12,7 +12,9 @@ use crate::base::lock::{Mutex, MutexGuard, rank};
 
 use super::error::LogError;
 use super::files;
-use super::format::{HEADER_BYTES, Header, Salt};
+use super::format::{HEADER_BYTES, Header};
+use crate::storage::error::FileError;
+use crate::storage::log::Salt;
 
 /// Size of a segment where the disk has no room for an ordinary one: such a segment only takes the
 /// list without which nothing can be removed. No file takes less of a disk.
@@ -182,7 +184,7 @@ impl SegmentMaker {
             return Err(failed("create", source));
         }
         let path = files::segment_path(&self.dir, id);
-        Ok(Segment { id, path, file, salt: Salt::new(random, id), capacity })
+        Ok(Segment { id, path, file, salt: header.salt(), capacity })
     }
 
     /// Gives a segment its name for good, and makes that durable. What has the name so far is a
@@ -211,7 +213,7 @@ impl SegmentMaker {
         if is_disk_full(&source) {
             LogError::NoSpace { dir: self.dir.clone(), bytes, source: Arc::new(source) }
         } else {
-            LogError::io(action, path, source)
+            FileError::new(action, path, source).into()
         }
     }
 

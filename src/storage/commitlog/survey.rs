@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use crate::base::fs::FileSystem;
 
 use super::Position;
-use super::error::{Damage, Reason};
+use super::error::Damage;
 use super::files;
-use super::format::{BadHeader, Control, HEADER_BYTES, Header, Salt};
-use super::reader::{Found, SegmentReader};
+use super::flipped::has_flipped_bit;
+use super::format::{BadHeader, Control, HEADER_BYTES, HEADER_NUMBERS, Header};
 use super::replay::KnownLog;
+use crate::storage::error::{FileContext, FileError};
+use crate::storage::log::{Reason, SegmentReader};
 
 /// More segments than a run can have that still lie in one directory: a bound on what a segment
 /// from elsewhere could make us look for.
@@ -49,13 +51,13 @@ pub(super) struct Survey {
 #[derive(Debug)]
 pub(super) enum Unread {
     /// The operating system does not give it.
-    Io(io::Error),
+    Io(FileError),
     /// A sound segment of another version.
     Version(u32),
 }
 
-impl From<io::Error> for Unread {
-    fn from(error: io::Error) -> Self {
+impl From<FileError> for Unread {
+    fn from(error: FileError) -> Self {
         Self::Io(error)
     }
 }
@@ -99,9 +101,8 @@ impl Survey {
         id: u64,
         on_time: &mut dyn FnMut(u64, Option<u64>),
     ) -> Result<Surveyed, Unread> {
-        let mut reader = SegmentReader::new(fs.open(path)?)?;
-        let header = reader.header()?.ok_or(BadHeader::Invalid);
-        let header = match header.and_then(|bytes| Header::decode(&bytes)) {
+        let mut reader = fs.open(path).and_then(SegmentReader::new).context("read", path)?;
+        let header = match Header::decode(reader.header(HEADER_NUMBERS).context("read", path)?) {
             Ok(header) if header.id == id => header,
             Err(BadHeader::Version(version)) => return Err(Unread::Version(version)),
             // The name is wrong, or there is no header.
@@ -121,7 +122,7 @@ impl Survey {
             synced: None,
             needed: None,
         };
-        survey.walk(&mut reader, on_time)?;
+        survey.walk(&mut reader, on_time).context("read", path)?;
         Ok(Surveyed::Segment(Box::new(survey)))
     }
 
@@ -130,39 +131,37 @@ impl Survey {
         self.next
     }
 
-    /// What ties the records to this segment.
-    pub(super) fn salt(&self) -> Salt {
-        Salt::new(self.header.random, self.header.id)
-    }
-
     fn walk(
         &mut self,
         reader: &mut SegmentReader,
         on_time: &mut dyn FnMut(u64, Option<u64>),
     ) -> io::Result<()> {
-        let salt = self.salt();
+        let salt = self.header.salt();
         while !self.sealed {
-            let reason = match reader.read(self.end, salt)? {
-                Found::Record { end, .. } => {
+            let (reason, from) = match reader.read(self.end, salt)? {
+                Ok(record) if !record.is_control => {
                     self.records += 1;
-                    self.end = end;
+                    self.end = record.end;
                     continue;
                 }
-                Found::Control { end, control } => {
-                    if let Control::Time { millis } = control {
-                        on_time(self.end, Some(millis));
+                Ok(record) => match Control::decode(reader.body(record)) {
+                    Some(control) => {
+                        if let Control::Time { millis } = control {
+                            on_time(self.end, Some(millis));
+                        }
+                        self.note(control);
+                        self.end = record.end;
+                        continue;
                     }
-                    self.note(control);
-                    self.end = end;
-                    continue;
-                }
-                Found::Nothing(reason) => reason,
+                    None => (Reason::UnknownRecord, record.end),
+                },
+                Err(reason) => (reason, self.end),
             };
-            let is_flipped = reader.has_flipped_bit(self.end, salt)?;
+            let is_flipped = has_flipped_bit(reader, self.end, salt)?;
             let reason = if is_flipped { Reason::FlippedBit } else { reason };
-            let behind = reader.look_behind(self.end, salt)?;
-            let Some(next) = behind.next else {
-                self.torn_end = behind.used_end;
+            let found = reader.find_next(from, salt)?;
+            let Some(next) = found.start else {
+                self.torn_end = found.used_end;
                 self.torn_reason = reason;
                 return Ok(());
             };

@@ -41,6 +41,17 @@ pub(super) struct Plan {
     log_segments: usize,
 }
 
+/// The part of an archive that is to be replayed.
+#[derive(Debug)]
+pub(super) struct ArchivePlan {
+    pub(super) archive: PathBuf,
+    /// The restores that count, of those that the archive knows of.
+    pub(super) history: History,
+    /// What follows upon the snapshot of each column family.
+    pub(super) timelines: BTreeMap<FamilyId, Timeline>,
+    pub(super) replay: ArchiveReplay,
+}
+
 /// A column family that is to be restored.
 #[derive(Debug)]
 pub(super) struct FamilyPlan {
@@ -96,13 +107,15 @@ impl Plan {
         setup: &Setup,
         request: &Request,
         archive: &Path,
-    ) -> Result<ArchiveReplay, RestoreError> {
+    ) -> Result<ArchivePlan, RestoreError> {
         let fs = &*setup.components.fs;
         if !fs.exists(archive) {
             return Err(RestoreError::NoArchive(archive.to_owned()));
         }
+        let history = self.history(fs, archive)?;
+        let timelines = self.timelines(&history)?;
         let mut wanted = Wanted::default();
-        self.timelines(fs, archive)?.into_values().for_each(|timeline| wanted.add(timeline));
+        timelines.values().for_each(|timeline| wanted.add(timeline.clone()));
         let dirs = [archive.to_owned(), setup.options.commit_log_directory.clone()];
         let replay = ArchiveReplay::survey::<Infallible>(fs, &dirs, wanted, request.until_millis)?;
         if !setup.options.accept_commitlog_loss {
@@ -113,7 +126,7 @@ impl Plan {
                 return Err(RestoreError::Damaged(damage.clone()));
             }
         }
-        Ok(replay)
+        Ok(ArchivePlan { archive: archive.to_owned(), history, timelines, replay })
     }
 
     /// The restores that count, of those that an archive knows of.
@@ -129,13 +142,8 @@ impl Plan {
         Ok(history)
     }
 
-    /// What of an archive follows upon the snapshot of each column family.
-    pub(super) fn timelines(
-        &self,
-        fs: &dyn FileSystem,
-        archive: &Path,
-    ) -> Result<BTreeMap<FamilyId, Timeline>, RestoreError> {
-        let history = self.history(fs, archive)?;
+    /// What follows upon the snapshot of each column family.
+    fn timelines(&self, history: &History) -> Result<BTreeMap<FamilyId, Timeline>, RestoreError> {
         let timeline = |family: &FamilyPlan| {
             let timeline = history.timeline(&family.keyspace, &family.name).behind(family.base);
             let timeline = timeline.ok_or_else(|| RestoreError::LeftBehind {

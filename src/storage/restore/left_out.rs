@@ -1,7 +1,7 @@
 //! What a restore leaves out because an earlier one has left it behind. Who asks for a later time
 //! than last time, or has forgotten the archive, has to hear of it.
 
-use super::check::Plan;
+use super::check::{ArchivePlan, Plan};
 use super::{LeftOut, Request, RestoreError, Setup};
 use crate::model::mutation::RowMutation;
 use crate::model::schema::FamilyId;
@@ -9,7 +9,6 @@ use crate::storage::commitlog::Position;
 use crate::storage::commitlog::archive::records_between;
 use crate::storage::error::FileContext;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 /// A part that some column families leave out: its two ends, and when the restore happened that
 /// left it behind.
@@ -20,10 +19,11 @@ pub(super) fn find(
     setup: &Setup,
     request: &Request,
     plan: &Plan,
-    archive: &Path,
+    archived: &ArchivePlan,
 ) -> Result<Vec<LeftOut>, RestoreError> {
+    let archive = &archived.archive;
     let mut found = Vec::new();
-    for ((start, end, restored_millis), families) in parts(setup, plan, archive)? {
+    for ((start, end, restored_millis), families) in parts(plan, archived) {
         let mut left = LeftOut { restored_millis, ..LeftOut::default() };
         let mut is_too_late = false;
         let mut look = |millis: Option<u64>, record: &[u8]| {
@@ -50,14 +50,8 @@ pub(super) fn find(
 }
 
 /// The parts that are left out, each with the column families that do.
-fn parts(
-    setup: &Setup,
-    plan: &Plan,
-    archive: &Path,
-) -> Result<BTreeMap<Part, BTreeSet<FamilyId>>, RestoreError> {
-    let fs = &*setup.components.fs;
-    let history = plan.history(fs, archive)?;
-    let timelines = plan.timelines(fs, archive)?;
+fn parts(plan: &Plan, archived: &ArchivePlan) -> BTreeMap<Part, BTreeSet<FamilyId>> {
+    let ArchivePlan { history, timelines, .. } = archived;
     let mut parts: BTreeMap<Part, BTreeSet<FamilyId>> = BTreeMap::new();
     for family in &plan.families {
         for (start, end) in timelines.get(&family.id).into_iter().flat_map(|it| it.gaps()) {
@@ -68,5 +62,5 @@ fn parts(
             parts.entry((start, end, millis)).or_default().insert(family.id);
         }
     }
-    Ok(parts)
+    parts
 }

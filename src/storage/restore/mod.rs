@@ -34,8 +34,8 @@ use super::store::OpenError;
 use crate::base::fs::Lock;
 use crate::model::schema::{FamilyId, Schema};
 use crate::ring::Partitioner;
-use check::Plan;
-use std::collections::{BTreeMap, BTreeSet};
+use check::{ArchivePlan, FamilyPlan, Plan};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -267,12 +267,12 @@ pub fn restore(setup: &Setup, request: &Request) -> Result<Report, RestoreError>
         archive_owner::check(fs, data, archive)?;
     }
     let plan = Plan::of(setup, request)?;
-    let replay = request.archive.as_deref();
-    let replay = replay.map(|archive| plan.survey(setup, request, archive)).transpose()?;
+    let archived = request.archive.as_deref();
+    let archived = archived.map(|archive| plan.survey(setup, request, archive)).transpose()?;
     let mut report = plan.report(setup)?;
-    if let (Some(replay), Some(archive)) = (&replay, &request.archive) {
-        let left_out = left_out::find(setup, request, &plan, archive)?;
-        report.replay = Some(report_replay(replay, left_out));
+    if let Some(archived) = &archived {
+        let left_out = left_out::find(setup, request, &plan, archived)?;
+        report.replay = Some(report_replay(&archived.replay, left_out));
     }
     if request.dry_run {
         return Ok(report);
@@ -287,11 +287,11 @@ pub fn restore(setup: &Setup, request: &Request) -> Result<Report, RestoreError>
     place::begin(setup, request, &plan)?;
     place::move_aside(setup, &plan)?;
     place::link(setup, &plan)?;
-    let mutations = replay::apply(setup, request, &plan, replay.as_ref())?;
+    let mutations = replay::apply(setup, &plan, archived.as_ref())?;
     if let Some(report) = &mut report.replay {
         report.mutations = mutations;
     }
-    note_history(setup, request, &plan, replay.as_ref())?;
+    note_history(setup, request, &plan, archived.as_ref())?;
     for archive in archives(setup, request) {
         archive_owner::adopt(fs, data, archive)?;
     }
@@ -349,21 +349,20 @@ fn note_history(
     setup: &Setup,
     request: &Request,
     plan: &Plan,
-    replay: Option<&ArchiveReplay>,
+    archived: Option<&ArchivePlan>,
 ) -> Result<(), RestoreError> {
     let fs = &*setup.components.fs;
     let millis = setup.components.clock.coarse_millis();
-    let mut reached = BTreeMap::new();
-    if let (Some(replay), Some(archive)) = (replay, &request.archive) {
-        // The replay stops at one place for all. A column family may have left that behind.
-        let timelines = plan.timelines(fs, archive)?;
-        reached.extend(timelines.into_iter().map(|(id, way)| (id, way.up_to(replay.stop))));
-    }
+    // The replay stops at one place for all. A column family may have left that behind.
+    let reached = |family: &FamilyPlan| {
+        let way = archived.and_then(|it| Some((it.timelines.get(&family.id)?, it.replay.stop)));
+        way.map_or(family.base, |(timeline, stop)| timeline.up_to(stop))
+    };
     for archive in archives(setup, request) {
         let mut history = plan.history(fs, archive)?;
         history.restored.extend(plan.families.iter().map(|family| Restored {
             millis,
-            to: reached.get(&family.id).copied().unwrap_or(family.base),
+            to: reached(family),
             from: plan.newest,
             keyspace: family.keyspace.clone(),
             family: family.name.clone(),

@@ -1,10 +1,9 @@
 //! Replay during a restore, into stores that no server has open.
 
-use super::check::Plan;
-use super::{Request, RestoreError, Setup};
+use super::check::{ArchivePlan, Plan};
+use super::{RestoreError, Setup};
 use crate::model::mutation::{DecodeError, RowMutation};
 use crate::model::schema::FamilyId;
-use crate::storage::commitlog::archive::ArchiveReplay;
 use crate::storage::commitlog::{self, Position, ReplayError};
 use crate::storage::engine::new_environment;
 use crate::storage::files;
@@ -133,15 +132,13 @@ pub(super) fn flush_other_keyspaces(setup: &Setup, plan: &Plan) -> Result<(), Re
 /// nothing that is in any present segment will ever be replayed. Returns the mutations applied.
 pub(super) fn apply(
     setup: &Setup,
-    request: &Request,
     plan: &Plan,
-    replay: Option<&ArchiveReplay>,
+    archived: Option<&ArchivePlan>,
 ) -> Result<u64, RestoreError> {
     let restores = |keyspace: &str| plan.restores(keyspace);
     let mut stores = Stores::open(setup, &plan.node, restores)?;
-    if let (Some(replay), Some(archive)) = (replay, &request.archive) {
+    if let Some(ArchivePlan { archive, timelines, replay, .. }) = archived {
         let fs = &*setup.components.fs;
-        let timelines = plan.timelines(fs, archive)?;
         let delivered = replay.deliver(fs, archive, &mut |position, record| {
             let wants = |family: FamilyId| {
                 timelines.get(&family).is_some_and(|timeline| timeline.contains(position))

@@ -112,7 +112,7 @@ fn what_is_none_of_ours_is_left_alone() {
     // A segment of a later version, and one with the name of another.
     let first = rig.fs.read(&rig.files(ada())[0]).unwrap();
     let mut later = first.clone();
-    later[8] = 2;
+    later[8] = 3;
     let crc = crc32fast::hash(&later[..28]);
     later[28..32].copy_from_slice(&crc.to_le_bytes());
     for (number, content) in [(70, later), (80, first)] {
@@ -145,6 +145,12 @@ fn hints_of_version_1_are_read() {
     assert_eq!(batch.hints.iter().map(number_of).collect::<Vec<_>>(), [1, 2]);
     assert_eq!(batch.hints[0].created_ms, 1_290_000_000_000);
     assert_eq!(store.stats(), HintStats { read: 2, ..HintStats::default() });
+    for at in 32..bytes(SEGMENT_1).len() as u64 {
+        let rig = rig.fork();
+        rig.fs.corrupt(&path, at, 1 << (at % 8)).unwrap();
+        let (numbers, stats) = survivors(&rig);
+        assert!(numbers.len() + usize::from(stats.damaged_bytes > 0) >= 2, "{at}: {numbers:?}");
+    }
 }
 
 /// Two hints and a seal.

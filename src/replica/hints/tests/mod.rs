@@ -5,7 +5,7 @@ mod crashes;
 mod damage;
 mod delivery;
 mod failures;
-mod heirs;
+mod owners;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

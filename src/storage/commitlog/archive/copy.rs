@@ -2,6 +2,7 @@
 
 use super::super::files;
 use crate::base::fs::{File, FileSystem};
+use crate::storage::error::{FileContext, FileError};
 use crate::storage::files::temporary;
 use rustix::io::Errno;
 use std::io;
@@ -22,15 +23,8 @@ pub enum ArchiveError {
     )]
     Collision(PathBuf),
     /// The operating system refused.
-    #[error("cannot {action} {}: {source}", path.display())]
-    Io {
-        /// What was attempted, as a verb.
-        action: &'static str,
-        /// The file or directory concerned.
-        path: PathBuf,
-        /// What the operating system said.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
 }
 
 /// An archive that one log writes to.
@@ -68,13 +62,12 @@ impl Archive {
             self.link_or_copy(segment, &target, pace)?;
             true
         };
-        self.fs.sync_dir(&self.dir).map_err(|source| {
-            if is_new {
-                // What a failed sync has dropped, the next one does not save: the name must be new.
-                self.discard(&target);
-            }
-            ArchiveError::Io { action: "sync", path: self.dir.clone(), source }
-        })
+        let synced = self.fs.sync_dir(&self.dir).context("sync", &self.dir);
+        if synced.is_err() && is_new {
+            // What a failed sync has dropped, the next one does not save: the name must be new.
+            self.discard(&target);
+        }
+        Ok(synced?)
     }
 
     fn link_or_copy(
@@ -92,15 +85,14 @@ impl Archive {
                     self.discard(&temporary);
                 }
                 let copied = self.copy(segment, &temporary, pace).and_then(|()| {
-                    let renamed = self.fs.rename(&temporary, target);
-                    renamed.map_err(failed_to("rename", &temporary))
+                    self.fs.rename(&temporary, target).context("rename", &temporary)
                 });
                 if copied.is_err() && self.fs.exists(&temporary) {
                     self.discard(&temporary);
                 }
-                copied
+                Ok(copied?)
             }
-            Err(error) => Err(failed_to("link", target)(error)),
+            Err(error) => Err(FileError::new("link", target, error).into()),
         }
     }
 
@@ -109,23 +101,23 @@ impl Archive {
         segment: &Path,
         target: &Path,
         pace: &mut dyn FnMut(usize),
-    ) -> Result<(), ArchiveError> {
-        let source = self.fs.open(segment).map_err(failed_to("open", segment))?;
-        let size = source.size().map_err(failed_to("read", segment))?;
-        let copy = self.fs.create(target).map_err(failed_to("create", target))?;
+    ) -> Result<(), FileError> {
+        let source = self.fs.open(segment).context("open", segment)?;
+        let size = source.size().context("read", segment)?;
+        let copy = self.fs.create(target).context("create", target)?;
         let mut buffer = Vec::new();
         let mut offset = 0;
         while offset < size {
-            read_chunk(&*source, &mut buffer, offset, size).map_err(failed_to("read", segment))?;
+            read_chunk(&*source, &mut buffer, offset, size).context("read", segment)?;
             // The end of a segment that a crash has cut off is zeroes, and takes no space here.
             if buffer.iter().any(|byte| *byte != 0) {
-                copy.write_all_at(&buffer, offset).map_err(failed_to("write", target))?;
+                copy.write_all_at(&buffer, offset).context("write", target)?;
                 pace(buffer.len());
             }
             offset += buffer.len() as u64;
         }
-        copy.set_size(size).map_err(failed_to("write", target))?;
-        copy.sync().map_err(failed_to("sync", target))
+        copy.set_size(size).context("write", target)?;
+        copy.sync().context("sync", target)
     }
 
     /// Whether the archive has this very segment.
@@ -137,9 +129,9 @@ impl Archive {
     ) -> Result<(), ArchiveError> {
         let [one, other] = [segment, target];
         let files = [one, other].map(|path| {
-            let file = self.fs.open(path).map_err(failed_to("open", path))?;
-            let size = file.size().map_err(failed_to("read", path))?;
-            Ok((file, size))
+            let file = self.fs.open(path).context("open", path)?;
+            let size = file.size().context("read", path)?;
+            Ok::<_, FileError>((file, size))
         });
         let [first, second] = files;
         let ((first, size), (second, other_size)) = (first?, second?);
@@ -147,8 +139,8 @@ impl Archive {
         let (mut left, mut right) = (Vec::new(), Vec::new());
         let mut offset = 0;
         while is_same && offset < size {
-            read_chunk(&*first, &mut left, offset, size).map_err(failed_to("read", one))?;
-            read_chunk(&*second, &mut right, offset, size).map_err(failed_to("read", other))?;
+            read_chunk(&*first, &mut left, offset, size).context("read", one)?;
+            read_chunk(&*second, &mut right, offset, size).context("read", other)?;
             is_same = left == right;
             offset += left.len() as u64;
             pace(left.len());
@@ -173,9 +165,4 @@ fn asks_for_a_copy(error: &io::Error) -> bool {
     const REASONS: [Errno; 5] =
         [Errno::XDEV, Errno::PERM, Errno::OPNOTSUPP, Errno::NOSYS, Errno::MLINK];
     Errno::from_io_error(error).is_some_and(|errno| REASONS.contains(&errno))
-}
-
-fn failed_to(action: &'static str, path: &Path) -> impl Fn(io::Error) -> ArchiveError {
-    let path = path.to_owned();
-    move |source| ArchiveError::Io { action, path: path.clone(), source }
 }

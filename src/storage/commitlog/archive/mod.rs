@@ -21,6 +21,7 @@ pub use timeline::{ArchiveReplay, Timeline, Wanted};
 
 use super::files;
 use crate::base::fs::FileSystem;
+use crate::storage::error::FileContext;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,14 +55,12 @@ pub fn archive_all(
     log_dir: &Path,
     archive_dir: &Path,
 ) -> Result<usize, ArchiveError> {
-    let read = |source| ArchiveError::Io { action: "read", path: log_dir.to_owned(), source };
-    let ids = segment_ids(&**fs, log_dir).map_err(read)?;
+    let ids = segment_ids(&**fs, log_dir).context("read", log_dir)?;
     let archive = Archive::new(Arc::clone(fs), archive_dir.to_owned());
     for id in &ids {
         let path = files::segment_path(log_dir, *id);
         // A process that was killed has left it to the system to write it to the disk.
-        let synced = fs.open(&path).and_then(|file| file.sync());
-        synced.map_err(|source| ArchiveError::Io { action: "sync", path: path.clone(), source })?;
+        fs.open(&path).and_then(|file| file.sync()).context("sync", &path)?;
         archive.put(*id, &path, &mut |_| {})?;
     }
     Ok(ids.len())

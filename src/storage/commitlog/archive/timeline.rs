@@ -3,11 +3,13 @@
 use super::super::Position;
 use super::super::error::{Damage, ReplayError};
 use super::super::files;
-use super::super::format::{HEAD_BYTES, TIME_BYTES};
-use super::super::replay::{Apply, deliver, failed_to};
+use super::super::format::TIME_BYTES;
+use super::super::replay::{Apply, deliver};
 use super::super::survey::{Survey, Surveyed, Unread, durable_positions};
 use super::{gaps, segment_ids};
 use crate::base::fs::FileSystem;
+use crate::storage::error::FileContext;
+use crate::storage::log::HEAD_BYTES;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -142,7 +144,7 @@ impl ArchiveReplay {
     ) -> Result<Self, ReplayError<E>> {
         let mut there = BTreeMap::new();
         for dir in dirs.iter().rev() {
-            for id in segment_ids(fs, dir).map_err(failed_to("read", dir))? {
+            for id in segment_ids(fs, dir).context("read", dir)? {
                 there.insert(id, files::segment_path(dir, id));
             }
         }
@@ -161,7 +163,7 @@ impl ArchiveReplay {
                 Err(Unread::Version(version)) => {
                     return Err(ReplayError::Version { file: path, version });
                 }
-                Err(Unread::Io(source)) => return Err(failed_to("read", &path)(source)),
+                Err(Unread::Io(error)) => return Err(error.into()),
             }
         }
         let (stop, last_millis) = (search.stop, search.last_millis);

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::kit::clock::ManualClock;
+use crate::storage::log::Reason;
 
 use super::*;
 use disk::Disk;

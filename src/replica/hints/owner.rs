@@ -1,5 +1,6 @@
-//! Who gets the hints for a target that has no place on the ring any more, because another node has
-//! taken it: mostly the same node under another address. On disk:
+//! The owner of a log of hints: the node that gets them. It is the target, or the node that has
+//! taken the place of the target on the ring, mostly the target under another address. On disk,
+//! under the name `heir`:
 //!
 //! ```text
 //! alexandra hints heir 1
@@ -24,19 +25,19 @@ const HEAD: &str = "alexandra hints heir 1";
 /// Largest file that is read: a longer one is none of ours.
 const MAX_BYTES: u64 = 4096;
 
-/// Who gets the hints of a log.
+/// The node that gets the hints of a log.
 #[derive(Debug, Default)]
-pub(super) struct Heir {
-    /// None if that is the target.
+pub(super) struct HintOwner {
+    /// None for the target.
     pub(super) address: Option<IpAddr>,
-    /// Whether it may not be what is on disk.
-    pub(super) is_new: bool,
+    /// Whether the file may hold another one.
+    pub(super) is_unsaved: bool,
 }
 
 /// Stores it in the folder of the target. Its name is durable after a sync of the folder.
-fn write(fs: &dyn FileSystem, folder: &Path, heir: IpAddr) -> Result<(), FileError> {
-    let text = small_file::seal(&format!("{HEAD}\nheir {heir}\n"));
-    small_file::rewrite(fs, &files::heir(folder), text.as_bytes())
+fn write(fs: &dyn FileSystem, folder: &Path, owner: IpAddr) -> Result<(), FileError> {
+    let text = small_file::seal(&format!("{HEAD}\nheir {owner}\n"));
+    small_file::rewrite(fs, &files::owner(folder), text.as_bytes())
 }
 
 /// Reads what was stored in the folder. An error says how it shows that it is not what was written.
@@ -44,7 +45,7 @@ pub(super) fn read(
     fs: &dyn FileSystem,
     folder: &Path,
 ) -> Result<Result<IpAddr, &'static str>, FileError> {
-    small_file::read_sealed(fs, &files::heir(folder), MAX_BYTES, parse)
+    small_file::read_sealed(fs, &files::owner(folder), MAX_BYTES, parse)
 }
 
 fn parse(text: &str) -> Option<IpAddr> {
@@ -53,10 +54,10 @@ fn parse(text: &str) -> Option<IpAddr> {
 }
 
 impl HintStore {
-    /// Who gets the hints for a target: its heir, or itself.
+    /// The node that gets the hints for a target.
     pub fn recipient(&self, target: IpAddr) -> IpAddr {
         let target = target.to_canonical();
-        self.log(target).and_then(|log| log.lock().heir.address).unwrap_or(target)
+        self.log(target).and_then(|log| log.lock().owner.address).unwrap_or(target)
     }
 
     /// Targets that there are hints for, each with who gets them; in the order of their addresses.
@@ -64,7 +65,7 @@ impl HintStore {
         let logs = self.all();
         let with_hints = logs.iter().filter_map(|log| {
             let state = log.lock();
-            let recipient = state.heir.address.unwrap_or(log.target);
+            let recipient = state.owner.address.unwrap_or(log.target);
             (!state.segments.is_empty()).then_some((log.target, recipient))
         });
         with_hints.collect()
@@ -72,35 +73,35 @@ impl HintStore {
 
     /// Another node has taken the place of a target: it gets the hints for the target from now on,
     /// and those that the target was to get instead of others. The next start knows of it after
-    /// [`HintStore::write_heirs`], or the next [`HintStore::sync`].
-    pub fn bequeath(&self, target: IpAddr, heir: IpAddr) {
-        let (target, heir) = (target.to_canonical(), heir.to_canonical());
+    /// [`HintStore::write_owners`], or the next [`HintStore::sync`].
+    pub fn set_owner(&self, target: IpAddr, owner: IpAddr) {
+        let (target, owner) = (target.to_canonical(), owner.to_canonical());
         // There may be hints yet to come: of writes that are under way.
         self.log_or_new(target);
         for log in self.all() {
             let mut state = log.lock();
-            if log.target == target || state.heir.address == Some(target) {
-                state.heir.set((log.target != heir).then_some(heir));
+            if log.target == target || state.owner.address == Some(target) {
+                state.owner.set((log.target != owner).then_some(owner));
             }
         }
     }
 
-    /// A target has a place of its own, so that its hints are for nobody else; to be made durable
-    /// as for [`HintStore::bequeath`]. Whether it had an heir.
-    pub fn disinherit(&self, target: IpAddr) -> bool {
+    /// A target has a place of its own and gets its hints itself; to be made durable as for
+    /// [`HintStore::set_owner`]. Whether another node was to get them.
+    pub fn clear_owner(&self, target: IpAddr) -> bool {
         let log = self.log(target.to_canonical());
-        log.is_some_and(|log| log.lock().heir.set(None))
+        log.is_some_and(|log| log.lock().owner.set(None))
     }
 
-    /// Makes durable who gets hints for others, where that has changed. Waits for a sync that is
+    /// Makes changed owners durable. Waits for a sync that is
     /// under way. Returns the first failure and does the rest all the same; what has failed is
     /// tried again with the next sync.
-    pub fn write_heirs(&self) -> Result<(), HintError> {
+    pub fn write_owners(&self) -> Result<(), HintError> {
         let mut result = Ok(());
         for log in self.all() {
-            if log.is_heir_new() {
+            if log.has_unsaved_owner() {
                 let _turn = log.upkeep.lock();
-                result = result.and(log.write_heir());
+                result = result.and(log.write_owner());
             }
         }
         result
@@ -108,36 +109,36 @@ impl HintStore {
 }
 
 impl TargetLog {
-    /// Whether it is not on disk who gets the hints.
-    fn is_heir_new(&self) -> bool {
+    /// Whether there are hints whose owner is not on disk.
+    fn has_unsaved_owner(&self) -> bool {
         let state = self.lock();
-        state.heir.is_new && !state.segments.is_empty()
+        state.owner.is_unsaved && !state.segments.is_empty()
     }
 
-    /// Makes durable who gets the hints, as long as there are any. For who has the turn of the log.
-    pub(super) fn write_heir(&self) -> Result<(), HintError> {
-        if !self.is_heir_new() {
+    /// Makes the owner durable, as long as there are hints. The caller holds the lock for upkeep.
+    pub(super) fn write_owner(&self) -> Result<(), HintError> {
+        if !self.has_unsaved_owner() {
             return Ok(());
         }
-        let heir = self.lock().heir.address;
-        let path = files::heir(&self.folder);
-        if let Some(heir) = heir {
-            write(self.fs(), &self.folder, heir)?;
+        let owner = self.lock().owner.address;
+        let path = files::owner(&self.folder);
+        if let Some(owner) = owner {
+            write(self.fs(), &self.folder, owner)?;
         } else if self.fs().exists(&path) {
             self.fs().remove_file(&path).context("remove", &path)?;
         }
         self.shared.names.sync(self.fs(), &self.folder)?;
         let mut state = self.lock();
-        state.heir.is_new = state.heir.address != heir;
+        state.owner.is_unsaved = state.owner.address != owner;
         Ok(())
     }
 }
 
-impl Heir {
-    /// Whether this is another one than before.
-    fn set(&mut self, heir: Option<IpAddr>) -> bool {
-        let is_new = std::mem::replace(&mut self.address, heir) != heir;
-        self.is_new |= is_new;
+impl HintOwner {
+    /// Returns whether this changes it.
+    fn set(&mut self, address: Option<IpAddr>) -> bool {
+        let is_new = std::mem::replace(&mut self.address, address) != address;
+        self.is_unsaved |= is_new;
         is_new
     }
 }
