@@ -23,7 +23,7 @@ use crate::base::clock::Clock;
 use crate::config::settings::PHI_CONVICT_THRESHOLDS;
 use crate::model::schema::FamilyId;
 use crate::node::Drained;
-use crate::repair::Wish;
+use crate::repair::Operation;
 use crate::storage::Storage;
 use crate::storage::compaction;
 use axum::extract::rejection::QueryRejection;
@@ -346,21 +346,21 @@ async fn decommission(
     State(Shared { context, .. }): State<Shared>,
     Change(Nothing {}): Change<Nothing>,
 ) -> Result<Json<OperationState>, AdminError> {
-    context.begin(Wish::Decommission).map(Json)
+    context.begin(Operation::Decommission).map(Json)
 }
 
 async fn loadbalance(
     State(Shared { context, .. }): State<Shared>,
     Change(Nothing {}): Change<Nothing>,
 ) -> Result<Json<OperationState>, AdminError> {
-    context.begin(Wish::Loadbalance).map(Json)
+    context.begin(Operation::Loadbalance).map(Json)
 }
 
 async fn move_to(
     State(Shared { context, .. }): State<Shared>,
     Change(NewToken { token }): Change<NewToken>,
 ) -> Result<Json<OperationState>, AdminError> {
-    context.begin(Wish::Move(context.parse_token(&token)?)).map(Json)
+    context.begin(Operation::Move(context.parse_token(&token)?)).map(Json)
 }
 
 async fn remove_token(
@@ -368,7 +368,7 @@ async fn remove_token(
     Change(DeadToken { token, accept_loss: accepts_loss }): Change<DeadToken>,
 ) -> Result<Json<OperationState>, AdminError> {
     let token = context.parse_token(&token)?;
-    context.begin(Wish::Remove { token, accepts_loss }).map(Json)
+    context.begin(Operation::Remove { token, accepts_loss }).map(Json)
 }
 
 async fn cleanup(

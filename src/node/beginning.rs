@@ -3,7 +3,7 @@
 use super::{NodeError, NodeOptions};
 use crate::base::clock::Clock;
 use crate::config::{Properties, Settings};
-use crate::repair::{Beginning, StartWish};
+use crate::repair::{StartMode, StartOptions};
 use crate::ring::Token;
 use crate::storage::Storage;
 use crate::storage::own_place::SavedPlace;
@@ -15,7 +15,7 @@ pub(super) fn begin(
     options: &NodeOptions,
     storage: &Storage,
     clock: &dyn Clock,
-) -> Result<(Identity, Beginning), NodeError> {
+) -> Result<(Identity, StartMode), NodeError> {
     let place = SavedPlace::read(storage).map_err(IdentityError::from)?;
     if place == SavedPlace::Left {
         return Err(NodeError::Decommissioned);
@@ -28,8 +28,8 @@ pub(super) fn begin(
         SavedPlace::First => identity.former.clone(),
         _ => identity.token.clone(),
     };
-    let beginning = Beginning::new(&identity, place, wish);
-    if let Beginning::Join { .. } = beginning
+    let beginning = StartMode::new(&identity, place, wish);
+    if let StartMode::Join { .. } = beginning
         && !has_begun
     {
         // What is here was not collected by the last start.
@@ -39,7 +39,7 @@ pub(super) fn begin(
         (Some(token), _) => {
             log::info!("Saved Token found: {}", settings.partitioner.display_token(token));
         }
-        (None, Beginning::First { .. }) => {
+        (None, StartMode::First { .. }) => {
             log::info!("Saved Token not found. Asking other nodes whether they know this one");
             if settings.auto_bootstrap {
                 log::info!(
@@ -62,11 +62,11 @@ pub(super) fn replaced_token(
     token.map(Some).map_err(|source| NodeError::ReplaceToken { token: text.to_owned(), source })
 }
 
-fn start_wish(settings: &Settings, options: &NodeOptions) -> Result<StartWish, NodeError> {
+fn start_wish(settings: &Settings, options: &NodeOptions) -> Result<StartOptions, NodeError> {
     let partitioner = settings.partitioner;
     let token = settings.initial_token.as_deref();
     let is_seed = settings.seeds.contains(&settings.network.listen_address);
-    Ok(StartWish {
+    Ok(StartOptions {
         token: token.and_then(|text| partitioner.parse_token(text).ok()),
         bootstraps: settings.auto_bootstrap && !is_seed,
         replaces: replaced_token(settings, &options.properties)?,

@@ -39,8 +39,8 @@ use crate::config::settings::{CommitLogSync, SpeculativeRetry};
 use crate::config::{Placements, Properties, Settings};
 use crate::coordinator::ReadOptions;
 use crate::net::tcp::{StartError, TcpOptions, TcpTransport};
-use crate::repair::Beginning;
 use crate::repair::OperationError;
+use crate::repair::StartMode;
 use crate::replica::{HINT_SEGMENT_BYTES, HintOptions, HintStore, Replica, ReplicaOptions};
 use crate::ring::{DynamicSnitch, ReplicaPlacement, TokenError};
 use crate::storage::Storage;
@@ -168,7 +168,7 @@ pub struct Node {
     server: Option<Server>,
     client_ports: ClientPorts,
     address: SocketAddr,
-    beginning: Beginning,
+    beginning: StartMode,
     api: Arc<Api>,
     replica: Arc<Replica>,
     storage: Arc<Storage>,
@@ -280,7 +280,7 @@ impl Node {
         if SavedPlace::read(&self.storage).map_err(IdentityError::from)? == SavedPlace::Left {
             return Err(NodeError::Decommissioned);
         }
-        self.beginning = Beginning::Member;
+        self.beginning = StartMode::Member;
         if self.server.is_none() {
             self.server = Some(self.client_ports.bind()?);
         }
@@ -471,7 +471,7 @@ fn member(
     settings: &Settings,
     options: &NodeOptions,
     placements: BTreeMap<String, ReplicaPlacement>,
-    (identity, beginning): (&Identity, &Beginning),
+    (identity, beginning): (&Identity, &StartMode),
     parts: &Parts<'_>,
 ) -> Result<Arc<Member>, NodeError> {
     let network = &settings.network;

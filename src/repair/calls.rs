@@ -53,12 +53,12 @@ pub(super) struct WhereIs {
 
 impl Call for WhereIs {
     const NAME: &'static str = "where-is";
-    type Answer = Whereabouts;
+    type Answer = TokenOf;
 }
 
 /// The answer to that.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Whereabouts {
+pub(super) struct TokenOf {
     /// The token that it owns, if it is a member.
     pub(super) token: Option<String>,
     /// Whether it is about to leave it.
@@ -127,13 +127,13 @@ pub(super) struct HowFar {
 
 impl Call for HowFar {
     const NAME: &'static str = "how-far";
-    type Answer = Standing;
+    type Answer = JobStatus;
 }
 
 /// How far a node is with an order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "is")]
-pub(super) enum Standing {
+pub(super) enum JobStatus {
     /// It does not know the order: it has been started since, or never got it.
     Unknown,
     Running {

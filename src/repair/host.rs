@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 /// The ring at one moment, as this node knows it.
 #[derive(Debug, Clone, Default)]
-pub struct RingLook {
+pub struct RingSnapshot {
     /// Who is where.
     pub members: Members,
     /// Who seems alive, members and others. This node itself is among them.
@@ -32,9 +32,9 @@ pub struct RingLook {
     pub local: Option<IpAddr>,
 }
 
-impl RingLook {
+impl RingSnapshot {
     /// Whether a node is one of 0.6, as far as is known: it takes no calls.
-    pub fn is_original(&self, endpoint: IpAddr) -> bool {
+    pub fn is_legacy(&self, endpoint: IpAddr) -> bool {
         Some(endpoint) != self.local && !self.callable.contains(&endpoint)
     }
 }
@@ -79,7 +79,7 @@ pub enum Place {
 /// waits for other nodes.
 pub trait Host: Send + Sync + Debug {
     /// The ring now.
-    fn look(&self) -> RingLook;
+    fn look(&self) -> RingSnapshot;
 
     /// Takes a place: says so to itself, and to the others from the next round of gossip on.
     fn announce(&self, place: &Place);

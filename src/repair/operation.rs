@@ -1,8 +1,8 @@
 //! What an operation is doing, for operators.
 
-use super::anti_entropy::{FamilyRepair, Hashing, RowsHashed};
+use super::compare::{FamilyRepair, Hashing, RowsHashed};
 use super::progress::Fetched;
-use super::transition::HandOver;
+use super::topology::steps::HandOver;
 use crate::base::lock::{Mutex, MutexGuard, rank};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -51,7 +51,7 @@ pub struct OperationReport {
 
 /// An operation that is under way, or was the last.
 #[derive(Debug)]
-pub(super) struct Operation {
+pub(super) struct OperationRun {
     pub(super) kind: OperationKind,
     pub(super) began: Duration,
     /// What is collected because of it.
@@ -84,7 +84,7 @@ impl OperationKind {
     }
 }
 
-impl Operation {
+impl OperationRun {
     pub(super) fn new(kind: OperationKind, began: Duration) -> Arc<Self> {
         let mode = "beginning".to_owned();
         let state = State { mode, repaired: Vec::new(), ended: None };

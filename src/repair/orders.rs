@@ -1,10 +1,10 @@
 //! Orders of other nodes: to collect the ranges of which this node is about to become a replica, or
 //! rows that it lacks.
 
-use super::calls::{Collect, Standing};
-use super::fetch::{FetchError, Fetcher};
+use super::calls::{Collect, JobStatus};
 use super::host::Host;
 use super::progress::Progress;
+use super::transfer::fetch::{FetchError, Fetcher};
 use crate::base::clock::Clock;
 use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::model::key::RowKey;
@@ -122,21 +122,21 @@ impl Orders {
     }
 
     /// How far an order is.
-    pub(super) fn how_far(&self, order: u64) -> Standing {
+    pub(super) fn how_far(&self, order: u64) -> JobStatus {
         let now = self.clock.monotonic();
         let mut orders = self.lock();
-        let Some(order) = orders.get_mut(&order) else { return Standing::Unknown };
+        let Some(order) = orders.get_mut(&order) else { return JobStatus::Unknown };
         order.asked = now;
         let done = order.progress.now();
         match &order.outcome {
-            None => Standing::Running {
+            None => JobStatus::Running {
                 bytes: done.bytes,
                 rows: done.rows,
                 ranges_done: done.ranges_done,
                 ranges: done.ranges,
             },
-            Some(Ok(())) => Standing::Done { bytes: done.bytes, rows: done.rows },
-            Some(Err(why)) => Standing::Failed { why: why.clone() },
+            Some(Ok(())) => JobStatus::Done { bytes: done.bytes, rows: done.rows },
+            Some(Err(why)) => JobStatus::Failed { why: why.clone() },
         }
     }
 

@@ -1,17 +1,17 @@
 //! Answers the calls of other nodes.
 
-use super::anti_entropy::Validations;
-use super::anti_entropy::calls::{CollectRows, Forget, HashRows, ROWS, Validate, Validated};
 use super::calls::{
-    Accepted, Call, Collect, Halving, HasHeard, Heard, HowFar, KnownRing, PIECE, WhereIs,
-    Whereabouts, WhichRing, WhichToken, Withdraw,
+    Accepted, Call, Collect, Halving, HasHeard, Heard, HowFar, KnownRing, PIECE, TokenOf, WhereIs,
+    WhichRing, WhichToken, Withdraw,
 };
-use super::fetch::{Fetcher, MAX_PIECE};
+use super::compare::Validations;
+use super::compare::calls::{CollectRows, Forget, HashRows, ROWS, Validate, Validated};
 use super::halving::halving_token;
-use super::host::{Announced, Host, RingLook};
+use super::host::{Announced, Host, RingSnapshot};
 use super::orders::Orders;
 use super::text_key::TextKey;
 use super::traffic::Traffic;
+use super::transfer::fetch::{Fetcher, MAX_PIECE};
 use crate::base::clock::Clock;
 use crate::model::schema::FamilyId;
 use crate::net::bodies::{
@@ -153,7 +153,7 @@ impl Service {
                 let HasHeard { generation, version } = serde_json::from_slice(body)?;
                 let knows_it = host.has_heard(from, Announced { generation, version });
                 let is_quiet = knows_it && host.is_quiet();
-                let RingLook { given_up, live, .. } = host.look();
+                let RingSnapshot { given_up, live, .. } = host.look();
                 json(&Heard { knows_it, is_quiet, given_up, live })
             }
             WhereIs::NAME => {
@@ -162,7 +162,7 @@ impl Service {
                 let token = look.members.ring.token(endpoint);
                 let token = token.map(|token| self.storage.partitioner().format_token(token));
                 let is_leaving = look.members.leaving.contains(&endpoint);
-                json(&Whereabouts { token, is_leaving })
+                json(&TokenOf { token, is_leaving })
             }
             WhichRing::NAME => {
                 let WhichRing {} = serde_json::from_slice(body)?;

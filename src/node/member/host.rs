@@ -3,7 +3,7 @@
 use super::{Gossip, Member, announce};
 use crate::gossip::{GossipEvent, MOVE_STATE, Move, NodePlace, PLAN_STATE, Plan};
 use crate::net::extensions;
-use crate::repair::{Announced, Host, Place, RingLook};
+use crate::repair::{Announced, Host, Place, RingSnapshot};
 use crate::replica::Readiness;
 use crate::ring::TokenMetadata;
 use log::Level;
@@ -15,11 +15,11 @@ use std::sync::Arc;
 const REMOVAL: &str = ",remove,";
 
 impl Host for Member {
-    fn look(&self) -> RingLook {
+    fn look(&self) -> RingSnapshot {
         let gossip = self.lock();
         let Gossip { gossiper, membership, .. } = &*gossip;
         let known = || gossiper.endpoints().map(|(endpoint, _)| endpoint);
-        RingLook {
+        RingSnapshot {
             members: membership.members().clone(),
             live: known().filter(|it| gossiper.is_alive(*it)).collect(),
             callable: known().filter(|it| gossiper.announces(*it, extensions::CALLS)).collect(),

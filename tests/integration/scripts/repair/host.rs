@@ -2,7 +2,7 @@
 
 use crate::scripts::repair::world::{Story, address, number, spell_token};
 use alexandra::gossip::{NodePlace, Plan};
-use alexandra::repair::{Announced, Host, Place, RingLook};
+use alexandra::repair::{Announced, Host, Place, RingSnapshot};
 use alexandra::ring::{Partitioner, Token};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 pub(super) struct Board {
     pub(super) partitioner: Partitioner,
     pub(super) story: Story,
-    pub(super) look: Mutex<RingLook>,
+    pub(super) look: Mutex<RingSnapshot>,
     /// A dead node that comes back when a node says something that begins so.
     pub(super) comes_back: Mutex<Option<(u8, String)>>,
     /// Nodes that have not heard what others say.
@@ -28,7 +28,7 @@ pub(super) struct Seat {
 }
 
 impl Board {
-    pub(super) fn new(partitioner: Partitioner, story: &Story, look: RingLook) -> Arc<Self> {
+    pub(super) fn new(partitioner: Partitioner, story: &Story, look: RingSnapshot) -> Arc<Self> {
         let (story, look) = (story.clone(), Mutex::new(look));
         let (comes_back, deaf) = Default::default();
         Arc::new(Self { partitioner, story, look, comes_back, deaf })
@@ -53,7 +53,7 @@ impl Board {
 }
 
 /// Changes the ring as a place says that a node takes.
-fn follow(look: &mut RingLook, node: IpAddr, place: &Place) {
+fn follow(look: &mut RingSnapshot, node: IpAddr, place: &Place) {
     let (members, live) = (&mut look.members, &look.live);
     let own = |token: &Token| NodePlace { endpoint: node, token: token.clone() };
     let mut plan = None;
@@ -92,9 +92,9 @@ fn follow(look: &mut RingLook, node: IpAddr, place: &Place) {
 }
 
 impl Host for Seat {
-    fn look(&self) -> RingLook {
+    fn look(&self) -> RingSnapshot {
         let look = self.board.look.lock().unwrap().clone();
-        RingLook { local: Some(self.local), ..look }
+        RingSnapshot { local: Some(self.local), ..look }
     }
 
     fn announce(&self, place: &Place) {

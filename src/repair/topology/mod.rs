@@ -1,0 +1,11 @@
+//! Changes of the ring: nodes join, leave, move, are removed and replaced.
+
+mod agreement;
+mod changes;
+mod cleanup;
+mod joining;
+mod leaving;
+mod start_mode;
+pub(super) mod steps;
+
+pub use start_mode::{StartMode, StartOptions};
