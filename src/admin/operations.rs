@@ -125,8 +125,8 @@ fn state(report: OperationReport) -> OperationState {
         seconds: took.as_secs_f64(),
         collected: collected.collect(),
         repaired: repaired.into_iter().map(Repaired::from).collect(),
-        rows_hashed: hashed.rows,
-        rows_to_hash: hashed.of,
+        rows_hashed: hashed.0,
+        rows_to_hash: hashed.1,
         done,
         error,
     }

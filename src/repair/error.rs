@@ -1,7 +1,6 @@
 //! Why the ring is not changed.
 
 use super::transfer::plan::NoSource;
-use crate::ring::TokenError;
 use crate::storage::compaction::CompactionError;
 use crate::storage::engine::WriteError;
 use std::net::IpAddr;
@@ -90,9 +89,6 @@ pub enum OperationError {
          ring"
     )]
     Alive(IpAddr),
-    /// A token is none.
-    #[error("{0}")]
-    Token(#[from] TokenError),
     /// A node that is to take over data does not run.
     #[error("{0} is down, which is to take over data: bring it up, or remove it first")]
     ReceiverDown(IpAddr),

@@ -6,7 +6,8 @@
 //!   transfer  ranges and rows of other nodes become SSTables
 //!   compare   replicas compare what they have, and get what they lack
 //!   legacy    the same with nodes of 0.6: streams, trees, tokens
-//!   service   the calls of other nodes
+//!   job       work of one node for another: start, poll, cancel
+//!   service   the calls of other nodes; `client` makes them
 //!   host      the node as all of that sees it
 //! ```
 //!
@@ -16,28 +17,28 @@
 //! needed travel, and there is no session that could hang.
 
 mod calls;
+mod client;
 mod compare;
 mod error;
 mod halving;
 mod host;
+mod job;
 mod legacy;
 mod operation;
 mod operations;
-mod orders;
 mod progress;
 mod service;
-mod text_key;
 mod throttle;
 mod topology;
 mod traffic;
 mod transfer;
 
-pub use compare::{FamilyRepair, RepairScope, RowsHashed};
+pub use compare::{FamilyRepair, RepairScope};
 pub use error::OperationError;
-pub use host::{Announced, Host, Place, RingSnapshot};
+pub use host::{Announced, Host, RingSnapshot};
 pub use operation::{OperationKind, OperationReport};
 pub use operations::{Operation, Operations, OperationsOptions, StreamsNow};
-pub use progress::Fetched;
-pub use topology::{StartMode, StartOptions};
+pub use progress::Progress;
+pub use topology::{Lifecycle, StartMode, StartOptions};
 pub use traffic::Stream;
 pub use transfer::NoSource;

@@ -1,16 +1,16 @@
 //! The operations by which the ring grows, shrinks and heals, one at a time on each node.
 
-use super::compare::{AntiEntropy, RepairScope, Validations};
+use super::client::ReplicaClient;
+use super::compare::{AntiEntropy, RepairScope};
 use super::error::OperationError;
 use super::host::{Host, RingSnapshot};
 use super::legacy::LegacyPeers;
 use super::operation::{OperationKind, OperationReport, OperationRun};
-use super::orders::Orders;
 use super::service::Service;
 use super::throttle::Throttle;
 use super::topology::steps::Steps;
 use super::traffic::Stream;
-use super::transfer::fetch::Fetcher;
+use super::transfer::Fetcher;
 use crate::base::clock::Clock;
 use crate::base::lock::{Mutex, rank};
 use crate::gossip::NodePlace;
@@ -89,9 +89,7 @@ pub struct Operations {
     pub(super) blocking: Blocking,
     pub(super) steps: Arc<Steps>,
     pub(super) service: Arc<Service>,
-    pub(super) orders: Arc<Orders>,
-    pub(super) validations: Arc<Validations>,
-    pub(super) anti_entropy: Arc<AntiEntropy>,
+    pub(super) anti_entropy: AntiEntropy,
     pub(super) legacy: Arc<LegacyPeers>,
     /// The last one that was begun.
     pub(super) last: Mutex<rank::LastOperation, Option<Arc<OperationRun>>>,
@@ -110,48 +108,17 @@ impl Operations {
             Arc::clone(&throttle),
             placements.clone(),
         );
-        let fetcher = Arc::new(Fetcher::new(
-            Arc::clone(&storage),
-            caller.clone(),
-            options.blocking,
-            Arc::clone(&clock),
-            throttle,
-            Arc::clone(&legacy),
-        ));
-        let orders = Orders::new(Arc::clone(&clock));
-        let validations =
-            Validations::new(Arc::clone(&storage), options.blocking, Arc::clone(&clock));
-        let service = Arc::new(Service::new(
-            Arc::clone(&storage),
-            messenger,
-            options.blocking,
-            Arc::clone(&fetcher),
-            Arc::clone(&orders),
-            Arc::clone(&clock),
-            Arc::clone(&validations),
-        ));
-        let anti_entropy = AntiEntropy::new(
-            (local, Arc::clone(&storage), options.blocking),
-            placements.clone(),
-            caller.clone(),
-            (Arc::clone(&service), Arc::clone(&legacy)),
-            options.seed,
-        );
+        let fetcher =
+            Fetcher::new(Arc::clone(&legacy), caller.clone(), Arc::clone(&clock), throttle);
+        let fetcher = Arc::new(fetcher);
+        let service = Service::new(messenger, Arc::clone(&fetcher), Arc::clone(&clock));
+        let client = ReplicaClient::new(local, caller, Arc::clone(&service), options.seed);
+        let anti_entropy =
+            AntiEntropy::new(Arc::clone(&client), Arc::clone(&legacy), placements.clone());
         let rng = Mutex::new(fastrand::Rng::with_seed(options.seed));
-        let steps = Arc::new(Steps { local, partitioner, placements, caller, fetcher, rng });
-        let last = Mutex::default();
-        Arc::new(Self {
-            storage,
-            clock,
-            blocking: options.blocking,
-            steps,
-            service,
-            orders,
-            validations,
-            anti_entropy,
-            legacy,
-            last,
-        })
+        let steps = Arc::new(Steps { local, partitioner, placements, client, fetcher, rng });
+        let (blocking, last) = (options.blocking, Mutex::default());
+        Arc::new(Self { storage, clock, blocking, steps, service, anti_entropy, legacy, last })
     }
 
     /// Answers a call of another node, or what a node of 0.6 says of streams, of trees and of
@@ -180,17 +147,15 @@ impl Operations {
 
     /// Gives up what nobody waits for. To be called about once in a second.
     pub fn tidy(&self) {
-        self.orders.tidy();
-        self.validations.tidy();
+        self.service.jobs.tidy();
+        self.service.validator.tidy();
         self.legacy.tidy();
     }
 
     /// Ends what is under way.
     pub async fn stop(&self) {
-        self.orders.stop().await;
-        self.validations.stop().await;
         self.legacy.stop().await;
-        self.service.drain().await;
+        self.service.stop().await;
     }
 
     /// The operation that was begun last.
@@ -210,7 +175,7 @@ impl Operations {
         };
         let mut sending = self.service.traffic.now();
         sending.extend(self.legacy.outgoing.now());
-        let mut receiving = self.steps.fetcher.streams();
+        let mut receiving = self.steps.fetcher.traffic.now();
         receiving.extend(self.legacy.incoming.now());
         StreamsNow { mode, sending, receiving }
     }

@@ -1,11 +1,9 @@
 //! How ranges are divided where replicas compare them: all in the same way.
 
 use super::TreeHash;
-use super::calls::parse_token;
 use super::ranges::{ends_before, middle, straight};
-use crate::ring::{Partitioner, RowRange, Token, TokenError, TokenRange};
+use crate::ring::{Partitioner, RowRange, Token, TokenRange};
 use crate::storage::compaction::GcSpan;
-use serde::{Deserialize, Serialize};
 use std::ops::Bound;
 
 /// Most leaves of one comparison, as in 0.6.
@@ -15,13 +13,12 @@ pub(super) const MOST_LEAVES: usize = 1 << 15;
 pub(super) const MOST_DEPTH: u8 = 15;
 
 /// Where ranges are divided. What follows from it is the same on all nodes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Shape {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::repair) enum Shape {
     /// Each range is halved so many times: for hashed tokens.
     Even(u8),
     /// At these tokens, which ascend.
-    At(Vec<String>),
+    At(Vec<Token>),
 }
 
 /// Ranges that do not overlap, in the order of their tokens, each with the hash of its rows. None
@@ -36,9 +33,7 @@ pub(super) struct Leaves {
 
 /// Why there are no leaves.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum LeavesError {
-    #[error(transparent)]
-    Token(#[from] TokenError),
+pub(in crate::repair) enum LeavesError {
     #[error("more than {MOST_LEAVES} leaves are asked for")]
     TooMany,
     #[error("the tokens at which the ranges are to be divided do not ascend")]
@@ -67,12 +62,10 @@ impl Leaves {
                 if tokens.len() > MOST_LEAVES {
                     return Err(LeavesError::TooMany);
                 }
-                let tokens = tokens.iter().map(|token| parse_token(partitioner, token));
-                let tokens = tokens.collect::<Result<Vec<_>, _>>()?;
                 if !tokens.is_sorted() {
                     return Err(LeavesError::OutOfOrder);
                 }
-                pieces.into_iter().flat_map(|piece| cut(piece, &tokens)).collect()
+                pieces.into_iter().flat_map(|piece| cut(piece, tokens)).collect()
             }
         };
         Ok(Self::of_ranges(ranges))
@@ -282,19 +275,16 @@ mod tests {
 
     #[test]
     fn ranges_are_cut_at_tokens() {
-        let at = Shape::At(["5", "10", "12", "40"].map(str::to_owned).to_vec());
+        let at = Shape::At([5, 10, 12, 40].map(Token::Random).to_vec());
         let leaves = Leaves::new(Partitioner::Random, &[range(5, 12), range(20, 30)], &at).unwrap();
         assert_eq!(leaves.ranges(), [range(5, 10), range(10, 12), range(20, 30)]);
     }
 
     #[test]
     fn what_another_node_asks_for_is_bounded() {
-        for shape in [
-            Shape::Even(16),
-            Shape::Even(255),
-            Shape::At(vec!["2".to_owned(), "1".to_owned()]),
-            Shape::At(vec!["x".to_owned()]),
-        ] {
+        for shape in
+            [Shape::Even(16), Shape::Even(255), Shape::At([2, 1].map(Token::Random).to_vec())]
+        {
             Leaves::new(Partitioner::Random, &[range(1, 2)], &shape).unwrap_err();
         }
     }

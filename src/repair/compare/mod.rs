@@ -2,15 +2,13 @@
 //! what it lacks.
 //!
 //! ```text
-//! session      the node that repairs: asks all, compares, and has them collect
-//!   shape      which replicas share which ranges, and how these are divided
+//! session       the node that repairs: has all hash their rows, compares, and has them collect
+//!   shape       which replicas share which ranges, and how these are divided
 //!   differences in what they differ, and who lacks what
-//!   parties    asks a replica, which may be this node, and may be away for a moment
-//! validation   each replica: hashes of leaves, then of single rows
-//!   hashing    the hashes
-//!   remembered hashes of what has not changed since, also over a restart
-//!   leaves     how ranges are divided: all replicas do it in the same way
-//! collect      single rows of other nodes become SSTables
+//! validation    each replica: hashes of leaves, then of single rows
+//!   hashing     the hashes
+//!   remembered  hashes of what has not changed since, also over a restart
+//!   leaves      how ranges are divided: all replicas do it in the same way
 //! ```
 //!
 //! First the replicas compare leaves: parts of the ranges, each with the XOR of the hashes of its
@@ -19,15 +17,11 @@
 //! one second, which the node that repairs has chosen. So replicas that have the same say the same,
 //! however their rows are spread over memtables and SSTables.
 //!
-//! Who asks keeps asking, so that a lost message or a restart of a replica costs little; who is
-//! asked no more forgets after two minutes. What has been collected when a repair fails stays.
+//! Replicas do their part in jobs. What has been collected when a repair fails stays.
 
-pub(super) mod calls;
-mod collect;
 mod differences;
 mod hashing;
 mod leaves;
-mod parties;
 pub(super) mod ranges;
 mod remembered;
 mod row_hash;
@@ -36,11 +30,11 @@ mod shape;
 mod tree_hash;
 mod validation;
 
-pub(super) use parties::Hashing;
-pub use parties::RowsHashed;
-pub(super) use row_hash::{HashError, RowHasher};
+pub(super) use hashing::{HashSink, HashedRow, ListedRow};
+pub(super) use leaves::Shape;
+pub(super) use row_hash::HashError;
 pub(super) use session::AntiEntropy;
 pub use session::FamilyRepair;
 pub use shape::RepairScope;
 pub(super) use tree_hash::TreeHash;
-pub(super) use validation::Validations;
+pub(super) use validation::Validator;

@@ -49,7 +49,7 @@ impl RowHasher {
         self.row.delete(deletion);
     }
 
-    /// Adds a cell behind those that were added before. After an error [`Self::clear`] begins again.
+    /// Adds a cell after those that were added before. After an error call [`Self::clear`].
     pub(in crate::repair) fn push(&mut self, cell: &Cell) -> Result<(), WriteError> {
         self.row.push(cell)
     }

@@ -1,28 +1,30 @@
 //! The repair of column families by the node that was asked to do it.
 
-use super::calls::{CollectRows, Findings, HashRows, Scope, Validate, parse_hash, text_ranges};
 use super::differences::{Differing, Listed, Listing, compare_rows, differing};
+use super::hashing::ListedRow;
 use super::leaves::{Leaves, Shape};
-use super::parties::{MOST_LOSSES, Parties};
 use super::shape::{RepairScope, ranges_by_replicas, shape, still_fits};
-use crate::base::lock::{Mutex, rank};
+use crate::model::key::RowKey;
 use crate::model::schema::FamilyId;
-use crate::net::caller::Caller;
+use crate::repair::client::ReplicaClient;
 use crate::repair::error::OperationError;
 use crate::repair::host::{Host, RingSnapshot};
+use crate::repair::job::{JobError, Output, RemoteJob, Scope, Task};
 use crate::repair::legacy::LegacyPeers;
 use crate::repair::operation::OperationRun;
-use crate::repair::service::Service;
-use crate::repair::text_key::TextKey;
+use crate::repair::progress::{Progress, ProgressByNode};
 use crate::replica::Blocking;
 use crate::ring::{ReplicaPlacement, TokenMetadata, TokenRange};
 use crate::storage::Storage;
 use crate::storage::error::ReadError;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::iter;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::task::JoinSet;
+
+/// How long a replica may be down.
+const DOWN_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Leaves whose rows are listed at a time.
 const LEAVES_AT_A_TIME: usize = 512;
@@ -54,19 +56,33 @@ pub struct FamilyRepair {
 /// Repairs.
 #[derive(Debug)]
 pub(in crate::repair) struct AntiEntropy {
-    local: IpAddr,
     storage: Arc<Storage>,
     blocking: Blocking,
     placements: BTreeMap<String, ReplicaPlacement>,
-    caller: Caller,
-    service: Arc<Service>,
+    client: Arc<ReplicaClient>,
     /// Repairs with nodes of 0.6.
     legacy: Arc<LegacyPeers>,
-    rng: Mutex<rank::Random, fastrand::Rng>,
+}
+
+/// Has replicas do jobs for an operation.
+#[derive(Debug, Clone)]
+struct Replicas {
+    client: Arc<ReplicaClient>,
+    host: Arc<dyn Host>,
+    hashing: Arc<ProgressByNode>,
+}
+
+impl Replicas {
+    async fn run(&self, at: IpAddr, task: Task) -> Result<(Progress, Output), OperationError> {
+        let (client, host) = (Arc::clone(&self.client), Arc::clone(&self.host));
+        let job = RemoteJob { client, host, at, down_patience: DOWN_PATIENCE };
+        let done = job.run(task, |progress| self.hashing.note(at, progress)).await;
+        done.map_err(|error: JobError| failed(at, &error.to_string()))
+    }
 }
 
 /// Ranges of a column family that the same replicas have.
-struct Unit {
+struct SharedRanges {
     family: FamilyId,
     gc_before: i32,
     replicas: BTreeSet<IpAddr>,
@@ -76,7 +92,7 @@ struct Unit {
 /// Rows that are to be collected: by whom, from whom.
 #[derive(Default)]
 struct Orders {
-    by_collector: BTreeMap<IpAddr, BTreeMap<IpAddr, Vec<TextKey>>>,
+    by_collector: BTreeMap<IpAddr, BTreeMap<IpAddr, Vec<RowKey>>>,
     sizes: BTreeMap<IpAddr, OrderSize>,
 }
 
@@ -90,13 +106,12 @@ struct OrderSize {
 
 impl Orders {
     fn add(&mut self, Differing { key, missing, bytes }: &Differing) {
-        let key = TextKey(key.clone());
         for (collector, source) in missing {
             let sources = self.by_collector.entry(*collector).or_default();
             sources.entry(*source).or_default().push(key.clone());
             let size = self.sizes.entry(*collector).or_default();
             size.rows += 1;
-            size.key_bytes += key.text_bytes();
+            size.key_bytes += key.as_bytes().len();
             size.bytes = size.bytes.saturating_add(*bytes);
         }
     }
@@ -111,14 +126,12 @@ impl Orders {
 
 impl AntiEntropy {
     pub(in crate::repair) fn new(
-        (local, storage, blocking): (IpAddr, Arc<Storage>, Blocking),
+        client: Arc<ReplicaClient>,
+        legacy: Arc<LegacyPeers>,
         placements: BTreeMap<String, ReplicaPlacement>,
-        caller: Caller,
-        (service, legacy): (Arc<Service>, Arc<LegacyPeers>),
-        seed: u64,
-    ) -> Arc<Self> {
-        let rng = Mutex::new(fastrand::Rng::with_seed(seed));
-        Arc::new(Self { local, storage, blocking, placements, caller, service, legacy, rng })
+    ) -> Self {
+        let (storage, blocking) = (Arc::clone(&legacy.storage), legacy.blocking);
+        Self { storage, blocking, placements, client, legacy }
     }
 
     /// Whether these families can be repaired, as far as this node knows.
@@ -130,8 +143,9 @@ impl AntiEntropy {
     ) -> Result<(), OperationError> {
         let mut down = BTreeSet::new();
         for family in families {
-            for replica in self.units(*family, scope, &look.members.ring)?.into_keys().flatten() {
-                if replica == self.local {
+            for replica in self.ranges_of(*family, scope, &look.members.ring)?.into_keys().flatten()
+            {
+                if replica == self.client.local {
                     continue;
                 }
                 if !look.live.contains(&replica) {
@@ -146,7 +160,7 @@ impl AntiEntropy {
         }
     }
 
-    fn units(
+    fn ranges_of(
         &self,
         family: FamilyId,
         scope: RepairScope,
@@ -156,12 +170,12 @@ impl AntiEntropy {
         let Some(placement) = self.placements.get(keyspace) else {
             return Err(OperationError::NotReplicated(keyspace.clone()));
         };
-        Ok(ranges_by_replicas(placement, ring, self.local, scope))
+        Ok(ranges_by_replicas(placement, ring, self.client.local, scope))
     }
 
     /// Repairs column families, one after the other. Returns what was done, in words.
     pub(in crate::repair) async fn repair(
-        self: &Arc<Self>,
+        &self,
         families: &[FamilyId],
         scope: RepairScope,
         host: &Arc<dyn Host>,
@@ -170,10 +184,8 @@ impl AntiEntropy {
         let look = host.look();
         self.check(families, scope, &look)?;
         let ring = look.members.ring.clone();
-        let parties = Parties {
-            local: self.local,
-            caller: self.caller.clone(),
-            service: Arc::clone(&self.service),
+        let clients = Replicas {
+            client: Arc::clone(&self.client),
             host: Arc::clone(host),
             hashing: Arc::clone(&operation.hashing),
         };
@@ -183,7 +195,7 @@ impl AntiEntropy {
             let name = self.storage.schema().family(*family).to_string();
             done.push(FamilyRepair { family: name.clone(), ..FamilyRepair::default() });
             let gc_before = self.storage.store(*family).gc_before();
-            for (mut replicas, ranges) in self.units(*family, scope, &ring)? {
+            for (mut replicas, ranges) in self.ranges_of(*family, scope, &ring)? {
                 replicas.retain(|replica| !look.is_legacy(*replica));
                 if replicas.len() < 2 {
                     continue;
@@ -192,9 +204,9 @@ impl AntiEntropy {
                     return Err(OperationError::RingChanged);
                 }
                 operation.enter(&format!("Repairing {name} with {replicas:?}"));
-                let unit = Unit { family: *family, gc_before, replicas, ranges };
+                let shared = SharedRanges { family: *family, gc_before, replicas, ranges };
                 let Some(report) = done.last_mut() else { continue };
-                let repaired = self.repair_unit(&unit, &parties, report).await;
+                let repaired = self.repair_ranges(&shared, &clients, report).await;
                 operation.note_repaired(&done);
                 operation.hashing.clear();
                 repaired?;
@@ -223,63 +235,53 @@ impl AntiEntropy {
         Ok(format!("{ranges} ranges of {families} column families, {rows} differed"))
     }
 
-    async fn repair_unit(
-        self: &Arc<Self>,
-        unit: &Unit,
-        parties: &Parties,
+    async fn repair_ranges(
+        &self,
+        shared: &SharedRanges,
+        replicas: &Replicas,
         report: &mut FamilyRepair,
     ) -> Result<(), OperationError> {
-        let shape = self.choose_shape(unit).await?;
-        let leaves = self.leaves_of_all(unit, &shape, parties, report).await?;
-        report.ranges += unit.ranges.len();
+        let shape = self.choose_shape(shared).await?;
+        let leaves = self.leaves_of_all(shared, &shape, replicas, report).await?;
+        report.ranges += shared.ranges.len();
         let mut orders = Orders::default();
         for leaves in differing(&leaves).chunks(LEAVES_AT_A_TIME) {
-            self.compare_leaves(unit, leaves, parties, &mut orders, report).await?;
+            self.compare_leaves(shared, leaves, replicas, &mut orders, report).await?;
         }
-        self.give(unit, orders, parties, report).await
+        self.give(shared, orders, replicas, report).await
     }
 
     /// How the ranges are divided: if possible as before.
-    async fn choose_shape(&self, unit: &Unit) -> Result<Shape, OperationError> {
-        let (storage, family) = (Arc::clone(&self.storage), unit.family);
-        let (partitioner, ranges) = (self.storage.partitioner(), unit.ranges.clone());
-        let validations = Arc::clone(&self.service.validations);
+    async fn choose_shape(&self, shared: &SharedRanges) -> Result<Shape, OperationError> {
+        let (storage, family) = (Arc::clone(&self.storage), shared.family);
+        let (partitioner, ranges) = (self.storage.partitioner(), shared.ranges.clone());
+        let validator = Arc::clone(&self.client.service.validator);
         let look = move || {
             let set = storage.validation_set(family)?;
             let now = shape(partitioner, &ranges, set.rows(), &set.sampled_tokens());
-            let before = validations.shape(family, &text_ranges(partitioner, &ranges));
+            let before = validator.shape(family, &ranges);
             Ok(before.filter(|before| still_fits(before, &now)).unwrap_or(now))
         };
         let looked = self.blocking.run(look).await.map_err(|_| OperationError::Stopping)?;
-        looked.map_err(|error: ReadError| OperationError::Repair {
-            replica: self.local,
-            why: error.to_string(),
-        })
+        looked.map_err(|error: ReadError| failed(self.client.local, &error.to_string()))
     }
 
     async fn leaves_of_all(
-        self: &Arc<Self>,
-        unit: &Unit,
+        &self,
+        shared: &SharedRanges,
         shape: &Shape,
-        parties: &Parties,
+        replicas: &Replicas,
         report: &mut FamilyRepair,
     ) -> Result<BTreeMap<IpAddr, Leaves>, OperationError> {
-        let empty = Leaves::new(self.storage.partitioner(), &unit.ranges, shape);
-        let empty = empty.map_err(|error| OperationError::Repair {
-            replica: self.local,
-            why: error.to_string(),
-        })?;
-        let session = self.number();
-        let scope = self.scope(unit, &unit.ranges);
-        let request = Arc::new(Validate { session, scope, shape: shape.clone() });
+        let empty = Leaves::new(self.storage.partitioner(), &shared.ranges, shape);
+        let empty = empty.map_err(|error| failed(self.client.local, &error.to_string()))?;
         let mut asked = JoinSet::new();
-        for replica in unit.replicas.iter().copied() {
-            let (parties, request) = (parties.clone(), Arc::clone(&request));
-            let empty = empty.clone();
+        for replica in shared.replicas.iter().copied() {
+            let (replicas, empty) = (replicas.clone(), empty.clone());
+            let (scope, shape) = (shared.scope(&shared.ranges), shape.clone());
             asked.spawn(async move {
-                let leaves = leaves_of(&parties, replica, &request, empty).await;
-                parties.forget(replica, session).await;
-                (replica, leaves)
+                let done = replicas.run(replica, Task::Leaves { scope, shape }).await;
+                (replica, done.and_then(|done| leaves_of(replica, done, empty)))
             });
         }
         let mut leaves = BTreeMap::new();
@@ -295,33 +297,31 @@ impl AntiEntropy {
     /// Compares the rows of some leaves.
     async fn compare_leaves(
         &self,
-        unit: &Unit,
+        shared: &SharedRanges,
         leaves: &[TokenRange],
-        parties: &Parties,
+        replicas: &Replicas,
         orders: &mut Orders,
         report: &mut FamilyRepair,
     ) -> Result<(), OperationError> {
         let mut listings: BTreeMap<IpAddr, Listing> =
-            unit.replicas.iter().map(|replica| (*replica, Listing::default())).collect();
-        let mut after: BTreeMap<IpAddr, TextKey> = BTreeMap::new();
+            shared.replicas.iter().map(|replica| (*replica, Listing::default())).collect();
+        let mut after: BTreeMap<IpAddr, RowKey> = BTreeMap::new();
         loop {
             let mut asked = JoinSet::new();
             for (replica, listing) in &listings {
                 if !listing.rows.is_empty() || listing.is_complete {
                     continue;
                 }
-                let (replica, session) = (*replica, self.number());
-                let (parties, scope) = (parties.clone(), self.scope(unit, leaves));
-                let request = HashRows { session, scope, after: after.get(&replica).cloned() };
+                let (replica, replicas) = (*replica, replicas.clone());
+                let (scope, after) = (shared.scope(leaves), after.get(&replica).cloned());
                 asked.spawn(async move {
-                    let found = parties.work_out(replica, session, &request).await;
-                    parties.forget(replica, session).await;
-                    (replica, found)
+                    (replica, replicas.run(replica, Task::List { scope, after }).await)
                 });
             }
             while let Some(answered) = asked.join_next().await {
                 let (replica, found) = answered.map_err(|_| OperationError::Stopping)?;
-                let (listing, next) = self.listing(replica, found?, after.get(&replica))?;
+                let (_, output) = found?;
+                let (listing, next) = self.listing(replica, output, after.get(&replica))?;
                 listings.insert(replica, listing);
                 after.extend(next.map(|next| (replica, next)));
             }
@@ -330,7 +330,7 @@ impl AntiEntropy {
                 report.bytes_differed += row.bytes;
                 orders.add(&row);
                 if orders.is_full() {
-                    self.give(unit, std::mem::take(orders), parties, report).await?;
+                    self.give(shared, std::mem::take(orders), replicas, report).await?;
                 }
             }
             if listings.values().all(|it| it.rows.is_empty() && it.is_complete) {
@@ -343,22 +343,14 @@ impl AntiEntropy {
     fn listing(
         &self,
         replica: IpAddr,
-        findings: Findings,
-        after: Option<&TextKey>,
-    ) -> Result<(Listing, Option<TextKey>), OperationError> {
-        let senseless = || OperationError::Repair {
-            replica,
-            why: "what it says of its rows makes no sense".to_owned(),
-        };
-        let Findings::Rows { rows, bytes, next } = findings else { return Err(senseless()) };
-        let partitioner = self.storage.partitioner();
-        let decorate = |TextKey(key): &TextKey| partitioner.decorate(key.clone());
-        let bytes = bytes.into_iter().chain(iter::repeat(0));
-        let row = |((key, hash), bytes): (&(TextKey, String), u64)| {
-            Some(Listed { key: decorate(key), hash: parse_hash(hash)?, bytes })
-        };
-        let rows = rows.iter().zip(bytes).map(row).collect::<Option<VecDeque<_>>>();
-        let rows = rows.ok_or_else(senseless)?;
+        output: Output,
+        after: Option<&RowKey>,
+    ) -> Result<(Listing, Option<RowKey>), OperationError> {
+        let senseless = || failed(replica, "what it says of its rows makes no sense");
+        let Output::Rows { rows, next } = output else { return Err(senseless()) };
+        let decorate = |key: &RowKey| self.storage.partitioner().decorate(key.clone());
+        let row = |ListedRow { key, hash, bytes }| Listed { key: decorate(&key), hash, bytes };
+        let rows: VecDeque<Listed> = rows.into_iter().map(row).collect();
         let after = after.map(decorate);
         let ends = rows.iter().map(|row| &row.key);
         let is_in_order = after.iter().chain(ends).is_sorted_by(|a, b| a < b);
@@ -376,90 +368,55 @@ impl AntiEntropy {
     /// Has replicas collect what they lack.
     async fn give(
         &self,
-        unit: &Unit,
+        shared: &SharedRanges,
         orders: Orders,
-        parties: &Parties,
+        replicas: &Replicas,
         report: &mut FamilyRepair,
     ) -> Result<(), OperationError> {
-        let schema = self.storage.schema().family(unit.family);
         let mut asked = JoinSet::new();
         for (collector, sources) in orders.by_collector {
-            let request = CollectRows {
-                order: self.number(),
-                keyspace: schema.keyspace.clone(),
-                family: schema.name.clone(),
-                sources: sources.into_iter().collect(),
-            };
-            let parties = parties.clone();
-            asked.spawn(async move { (collector, parties.collect(collector, &request).await) });
+            let sources = sources.into_iter().collect();
+            let (replicas, task) =
+                (replicas.clone(), Task::Rows { family: shared.family, sources });
+            asked.spawn(async move { (collector, replicas.run(collector, task).await) });
         }
-        let mut failed = None;
+        let mut failure = None;
         while let Some(answered) = asked.join_next().await {
             let (collector, collected) = answered.map_err(|_| OperationError::Stopping)?;
             match collected {
-                Ok((rows, bytes)) => {
+                Ok((done, _)) => {
                     let sum = report.collected.entry(collector).or_default();
-                    *sum = (sum.0 + rows, sum.1 + bytes);
+                    *sum = (sum.0 + done.rows, sum.1 + done.bytes);
                 }
                 // What others collect is of use all the same.
-                Err(error) => failed = Some(error),
+                Err(error) => failure = Some(error),
             }
         }
-        failed.map_or(Ok(()), Err)
-    }
-
-    fn scope(&self, unit: &Unit, ranges: &[TokenRange]) -> Scope {
-        let schema = self.storage.schema().family(unit.family);
-        Scope {
-            keyspace: schema.keyspace.clone(),
-            family: schema.name.clone(),
-            gc_before: unit.gc_before,
-            ranges: text_ranges(self.storage.partitioner(), ranges),
-        }
-    }
-
-    fn number(&self) -> u64 {
-        self.rng.lock().u64(..)
+        failure.map_or(Ok(()), Err)
     }
 }
 
+impl SharedRanges {
+    fn scope(&self, ranges: &[TokenRange]) -> Scope {
+        Scope { family: self.family, gc_before: self.gc_before, ranges: ranges.to_vec() }
+    }
+}
+
+fn failed(replica: IpAddr, why: &str) -> OperationError {
+    OperationError::Repair { replica, why: why.to_owned() }
+}
+
 /// The hashes of a replica, and how many rows it has read for them.
-async fn leaves_of(
-    parties: &Parties,
+fn leaves_of(
     replica: IpAddr,
-    request: &Validate,
+    (progress, output): (Progress, Output),
     empty: Leaves,
 ) -> Result<(Leaves, u64), OperationError> {
-    let session = request.session;
-    let senseless = || OperationError::Repair {
-        replica,
-        why: "it has divided the ranges in another way".to_owned(),
+    let Output::Leaves { hashes, .. } = output else {
+        return Err(failed(replica, "what it says of its leaves makes no sense"));
     };
-    let mut losses = 0;
-    let (rows, hashes) = loop {
-        let found = parties.work_out(replica, session, request).await?;
-        let Findings::Leaves { rows, count, mut hashes } = found else { return Err(senseless()) };
-        if count != empty.ranges().len() {
-            return Err(senseless());
-        }
-        let mut is_lost = false;
-        while hashes.len() < count && !is_lost {
-            match parties.more_leaves(replica, session, hashes.len()).await? {
-                Some(more) if more.is_empty() => return Err(senseless()),
-                Some(more) => hashes.extend(more),
-                None => is_lost = true,
-            }
-        }
-        if !is_lost {
-            break (rows, hashes);
-        }
-        // It was started since. What it has worked out it still knows, mostly.
-        losses += 1;
-        if losses >= MOST_LOSSES {
-            return Err(Parties::loses(replica));
-        }
-    };
-    let hashes = hashes.iter().map(|hash| parse_hash(hash)).collect::<Option<Vec<_>>>();
-    let leaves = hashes.and_then(|hashes| empty.with_hashes(hashes)).ok_or_else(senseless)?;
-    Ok((leaves, rows))
+    let leaves = empty.with_hashes(hashes);
+    let leaves =
+        leaves.ok_or_else(|| failed(replica, "it has divided the ranges in another way"))?;
+    Ok((leaves, progress.rows))
 }

@@ -1,6 +1,5 @@
 //! What is compared with whom.
 
-use super::calls::token_text;
 use super::leaves::{MOST_DEPTH, MOST_LEAVES, Shape};
 use crate::repair::compare::ranges::straight;
 use crate::ring::{Partitioner, ReplicaPlacement, Token, TokenMetadata, TokenRange};
@@ -71,8 +70,9 @@ pub(super) fn shape(
     let mut every = inside.len().div_ceil(MOST_TOKENS).max(1);
     loop {
         let chosen = inside.iter().skip(every - 1).step_by(every);
-        let tokens: Vec<String> = chosen.map(|token| token_text(partitioner, token)).collect();
-        if tokens.iter().map(String::len).sum::<usize>() <= MOST_TOKEN_BYTES {
+        let tokens: Vec<Token> = chosen.copied().cloned().collect();
+        let bytes = tokens.iter().map(|token| partitioner.token_to_bytes(token).len());
+        if bytes.sum::<usize>() <= MOST_TOKEN_BYTES {
             return Shape::At(tokens);
         }
         every *= 2;
@@ -119,7 +119,7 @@ mod tests {
         let token = |text: &str| partitioner.token(text.as_bytes());
         let within = [TokenRange { start: token("b"), end: token("e") }];
         let samples = ["a", "d", "c", "c", "f"].map(token);
-        let tokens = Shape::At(vec!["c".to_owned(), "d".to_owned()]);
+        let tokens = Shape::At(["c", "d"].map(token).to_vec());
         assert_eq!(shape(partitioner, &within, 5, &samples), tokens);
         let many: Vec<Token> = (0..5000).map(|n| token(&format!("c{n:0100}"))).collect();
         let Shape::At(tokens) = shape(partitioner, &within, 5000, &many) else { panic!() };
@@ -130,7 +130,7 @@ mod tests {
     fn a_shape_is_kept_while_it_is_about_right() {
         assert!(still_fits(&Shape::Even(5), &Shape::Even(6)));
         assert!(!still_fits(&Shape::Even(5), &Shape::Even(7)));
-        let at = |count: usize| Shape::At(vec![String::new(); count]);
+        let at = |count: usize| Shape::At(vec![Token::Minimum; count]);
         assert!(still_fits(&at(10), &at(19)) && still_fits(&at(19), &at(10)));
         assert!(!still_fits(&at(10), &at(30)) && !still_fits(&at(30), &at(10)));
         assert!(!still_fits(&at(1), &Shape::Even(1)));

@@ -1,190 +1,127 @@
-//! What other nodes, or this one, want to know of the rows of this node: their hashes, which take
-//! longer to work out than a call may.
+//! Hashes of the rows of this node, which other nodes or this one want to know.
 
-use super::calls::{Findings, HashRows, Scope, TextRange, Validate, hash_text, token_ranges};
-use super::hashing::{COLUMN_INDEX_BYTES, LeafSink, ListSink, ListedRow};
-use super::leaves::{Leaves, Shape, row_ranges};
+use super::hashing::{COLUMN_INDEX_BYTES, HashSink, HashedRow, RowList, add_to};
+use super::leaves::{Leaves, LeavesError, Shape, row_ranges};
 use super::remembered::{Division, Known, MAX_BYTES, Remembered, Tables};
-use crate::base::clock::Clock;
+use super::row_hash::HashError;
 use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::model::key::RowKey;
 use crate::model::schema::FamilyId;
-use crate::repair::compare::HashError;
-use crate::repair::text_key::TextKey;
+use crate::net::bodies::BodyContext;
+use crate::repair::job::{JobControl, Output, Scope};
 use crate::replica::{Abandoned, Blocking};
 use crate::ring::{DecoratedKey, RowRange, Token, TokenRange};
 use crate::storage::Storage;
 use crate::storage::engine::ValidationSet;
-use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// What nobody has asked after for so long is given up: whoever wanted it is gone.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(120);
-
-/// Most requests that are kept at a time. Further ones are refused.
-const MOST_SESSIONS: usize = 64;
-
-/// Leaves that are sent at a time: 32 KiB, so that answers to clients do not wait behind them.
-pub(super) const LEAVES_PER_ANSWER: usize = 512;
-
-/// The requests that this node works on, or has answered.
+/// Hashes rows, and remembers the hashes.
 #[derive(Debug)]
-pub(in crate::repair) struct Validations {
+pub(in crate::repair) struct Validator {
     storage: Arc<Storage>,
     blocking: Blocking,
-    clock: Arc<dyn Clock>,
-    sessions: Mutex<rank::RepairProgress, BTreeMap<u64, Session>>,
     remembered: Mutex<rank::RowHashes, Remembered>,
     /// One column family is read at a time, as it was on the one compaction thread of 0.6; lists of
     /// rows, which are short, do not wait for that.
     scan: Arc<Semaphore>,
-    stop: CancellationToken,
     tasks: TaskTracker,
 }
 
-#[derive(Debug)]
-struct Session {
-    from: IpAddr,
-    asked: Duration,
-    progress: Arc<RowsRead>,
-    outcome: Option<Result<Found, String>>,
-    stop: CancellationToken,
-}
-
-/// What was worked out.
-#[derive(Debug)]
-enum Found {
-    Leaves(Leaves),
-    Rows { rows: Vec<ListedRow>, next: Option<RowKey> },
-}
-
-/// How far a request is.
-#[derive(Debug, Default)]
-pub(super) struct RowsRead {
-    pub(super) rows: Arc<AtomicU64>,
-    /// About how many there are to read.
-    of: AtomicU64,
-}
-
-/// Why a request cannot be worked on.
+/// Why rows are not hashed.
 #[derive(Debug, thiserror::Error)]
-enum ValidationError {
-    #[error("there is no column family {0}.{1}")]
-    NoFamily(String, String),
+pub(in crate::repair) enum ValidationError {
     #[error("the ranges make no sense: {0}")]
-    Ranges(String),
+    Ranges(#[from] LeavesError),
     #[error(transparent)]
     Hash(#[from] HashError),
+    #[error(transparent)]
+    Abandoned(#[from] Abandoned),
 }
 
-impl Validations {
-    pub(in crate::repair) fn new(
-        storage: Arc<Storage>,
-        blocking: Blocking,
-        clock: Arc<dyn Clock>,
-    ) -> Arc<Self> {
-        let (sessions, remembered, stop, tasks) = Default::default();
+impl Validator {
+    pub(in crate::repair) fn new(storage: Arc<Storage>, blocking: Blocking) -> Arc<Self> {
+        let (remembered, tasks) = Default::default();
         let scan = Arc::new(Semaphore::new(1));
-        Arc::new(Self { storage, blocking, clock, sessions, remembered, scan, stop, tasks })
+        Arc::new(Self { storage, blocking, remembered, scan, tasks })
     }
 
-    /// Works the hashes of leaves out, unless the request is known already. Must be called within a
-    /// tokio runtime.
-    pub(in crate::repair) fn validate(self: &Arc<Self>, from: IpAddr, request: Validate) {
-        let (session, this) = (request.session, Arc::clone(self));
-        self.begin(session, from, true, move |progress, stop| {
-            this.leaves(&request, progress, stop)
-        });
+    /// Hashes of leaves.
+    pub(in crate::repair) async fn leaves(
+        self: Arc<Self>,
+        scope: Scope,
+        shape: Shape,
+        control: JobControl,
+    ) -> Result<Output, ValidationError> {
+        let turn = control.stop.run_until_cancelled(Arc::clone(&self.scan).acquire_owned()).await;
+        let Some(Ok(_turn)) = turn else { return Err(HashError::GivenUp.into()) };
+        let this = Arc::clone(&self);
+        self.blocking.run(move || this.hash_leaves(&scope, shape, &control)).await?
     }
 
-    /// The same for a list of rows.
-    pub(in crate::repair) fn hash_rows(self: &Arc<Self>, from: IpAddr, request: HashRows) {
-        let (session, this) = (request.session, Arc::clone(self));
-        self.begin(session, from, false, move |progress, stop| this.list(&request, progress, stop));
+    /// Hashes of single rows.
+    pub(in crate::repair) async fn list(
+        self: Arc<Self>,
+        scope: Scope,
+        after: Option<RowKey>,
+        control: JobControl,
+    ) -> Result<Output, ValidationError> {
+        let this = Arc::clone(&self);
+        let listed = move || this.hash_rows(&scope, after.as_ref(), &control);
+        Ok(self.blocking.run(listed).await??)
     }
 
-    fn begin(
-        self: &Arc<Self>,
-        number: u64,
-        from: IpAddr,
-        takes_turns: bool,
-        work: impl FnOnce(&RowsRead, &CancellationToken) -> Result<Found, ValidationError>
-        + Send
-        + 'static,
-    ) {
-        let mut sessions = self.lock();
-        if sessions.contains_key(&number) {
-            return;
-        }
-        let is_refused = sessions.len() >= MOST_SESSIONS;
-        let session = Session {
-            from,
-            asked: self.clock.monotonic(),
-            progress: Arc::default(),
-            outcome: is_refused.then(|| Err("too many are asking at once".to_owned())),
-            stop: self.stop.child_token(),
-        };
-        let (progress, stop) = (Arc::clone(&session.progress), session.stop.clone());
-        if is_refused && sessions.len() >= 2 * MOST_SESSIONS {
-            // Who asks after it hears that it is unknown.
-            return;
-        }
-        sessions.insert(number, session);
-        drop(sessions);
-        if is_refused {
-            return;
-        }
-        let this = Arc::clone(self);
-        self.tasks.spawn(async move {
-            let turn = async { if takes_turns { this.scan.acquire().await.ok() } else { None } };
-            let _turn = tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                turn = turn => turn,
-            };
-            let done = this.blocking.run(move || work(&progress, &stop)).await;
-            let outcome = match done {
-                Ok(outcome) => outcome.map_err(|error| error.to_string()),
-                Err(abandoned) => Err(abandoned.to_string()),
-            };
-            if let Some(session) = this.lock().get_mut(&number) {
-                session.outcome = Some(outcome);
-            }
-        });
-    }
-
-    fn leaves(
+    fn hash_leaves(
         &self,
-        Validate { scope, shape, .. }: &Validate,
-        progress: &RowsRead,
-        stop: &CancellationToken,
-    ) -> Result<Found, ValidationError> {
-        let (family, ranges) = self.resolve(scope)?;
-        let leaves = Leaves::new(self.storage.partitioner(), &ranges, shape);
-        let leaves = leaves.map_err(|error| ValidationError::Ranges(error.to_string()))?;
+        Scope { family, gc_before, ranges }: &Scope,
+        shape: Shape,
+        control: &JobControl,
+    ) -> Result<Output, ValidationError> {
+        let (family, gc_before) = (*family, *gc_before);
+        let leaves = Leaves::new(self.storage.partitioner(), ranges, &shape)?;
         let set = self.storage.validation_set(family).map_err(HashError::from)?;
-        let division = Division { ranges: scope.ranges.clone(), shape: shape.clone() };
+        let division = Division { ranges: ranges.clone(), shape };
         let mut leaves = self.known(family, &set, &division, leaves)?;
-        let unknown = leaves.empty_unknown(scope.gc_before);
+        let unknown = leaves.empty_unknown(gc_before);
         if !unknown.is_empty() {
             let builder = self.storage.row_builder(family, COLUMN_INDEX_BYTES);
             let builder = builder.map_err(HashError::from)?;
-            progress.of.store(rows_within(&set, &leaves, unknown.len()), Ordering::Relaxed);
-            let read = Arc::clone(&progress.rows);
-            let mut sink = LeafSink::new(builder, leaves, read, stop.clone());
-            self.storage.validate(&set, &row_ranges(&unknown), scope.gc_before, &mut sink)?;
-            leaves = sink.finish();
+            control.progress.expect_rows(rows_within(&set, &leaves, unknown.len()));
+            let mut sink = HashSink::new(builder, control, add_to(&mut leaves));
+            self.storage.validate(&set, &row_ranges(&unknown), gc_before, &mut sink)?;
         }
-        self.remembered().keep(family, set.identities(), division, leaves.clone());
+        let hashes = leaves.hashes().to_vec();
+        self.remembered().keep(family, set.identities(), division, leaves);
         self.save(family);
-        Ok(Found::Leaves(leaves))
+        Ok(Output::Leaves { count: hashes.len() as u64, hashes })
+    }
+
+    fn hash_rows(
+        &self,
+        Scope { family, gc_before, ranges }: &Scope,
+        after: Option<&RowKey>,
+        control: &JobControl,
+    ) -> Result<Output, HashError> {
+        let token = after.map(|key| self.storage.partitioner().token(key.as_bytes()));
+        let is_open = |range: &RowRange| match (&range.end, &token) {
+            (Bound::Included(end) | Bound::Excluded(end), Some(token)) => end >= token,
+            _ => true,
+        };
+        let builder = self.storage.row_builder(*family, COLUMN_INDEX_BYTES)?;
+        let (mut list, mut is_complete) = (RowList::default(), true);
+        let mut sink = HashSink::new(builder, control, |row: HashedRow<'_>| list.add(&row));
+        for range in row_ranges(ranges).into_iter().filter(is_open) {
+            let is_within = token.as_ref().is_some_and(|token| range.contains(token));
+            let after = after.filter(|_| is_within);
+            if !self.storage.visit_rows(*family, &range, after, *gc_before, &mut sink)? {
+                is_complete = false;
+                break;
+            }
+        }
+        let RowList { rows, last, .. } = list;
+        Ok(Output::Rows { rows, next: last.filter(|_| !is_complete) })
     }
 
     /// These leaves as far as they are known of SSTables.
@@ -215,7 +152,7 @@ impl Validations {
     }
 
     /// How the leaves of these ranges were made the last time, if that is known.
-    pub(super) fn shape(&self, family: FamilyId, ranges: &[TextRange]) -> Option<Shape> {
+    pub(super) fn shape(&self, family: FamilyId, ranges: &[TokenRange]) -> Option<Shape> {
         self.load(family);
         self.remembered().shape(family, ranges).cloned()
     }
@@ -225,106 +162,24 @@ impl Validations {
         if self.remembered().is_loaded(family) {
             return;
         }
-        let content = self.storage.kept_hashes(family, MAX_BYTES);
-        let content = content.unwrap_or_else(|error| {
+        let file = self.storage.kept_hashes(family, MAX_BYTES);
+        let file = file.unwrap_or_else(|error| {
             log::warn!("what is known of hashes cannot be read: {error}");
             None
         });
-        let kind = (self.storage.partitioner(), &**self.storage.schema().family(family));
-        self.remembered().load(family, &content.unwrap_or_default(), kind);
+        self.remembered().load(family, &file.unwrap_or_default(), self.context());
     }
 
     /// Keeps what is known of a family for the next start. Without it all is read anew then.
     fn save(&self, family: FamilyId) {
-        let content = self.remembered().save(family, self.storage.schema().family(family));
+        let content = self.remembered().save(family, self.context());
         if let Err(error) = self.storage.keep_hashes(family, &content) {
             log::warn!("what is known of hashes cannot be kept: {error}");
         }
     }
 
-    fn list(
-        &self,
-        HashRows { scope, after, .. }: &HashRows,
-        progress: &RowsRead,
-        stop: &CancellationToken,
-    ) -> Result<Found, ValidationError> {
-        let (family, ranges) = self.resolve(scope)?;
-        let after = after.as_ref().map(|TextKey(key)| key);
-        let token = after.map(|key| self.storage.partitioner().token(key.as_bytes()));
-        let is_open = |range: &RowRange| match (&range.end, &token) {
-            (Bound::Included(end) | Bound::Excluded(end), Some(token)) => end >= token,
-            _ => true,
-        };
-        let builder = self.storage.row_builder(family, COLUMN_INDEX_BYTES);
-        let builder = builder.map_err(HashError::from)?;
-        let mut sink = ListSink::new(builder, Arc::clone(&progress.rows), stop.clone());
-        let mut is_complete = true;
-        for range in row_ranges(&ranges).into_iter().filter(is_open) {
-            let is_within = token.as_ref().is_some_and(|token| range.contains(token));
-            let after = after.filter(|_| is_within);
-            let storage = &self.storage;
-            if !storage.visit_rows(family, &range, after, scope.gc_before, &mut sink)? {
-                is_complete = false;
-                break;
-            }
-        }
-        let next = if is_complete { None } else { sink.last };
-        Ok(Found::Rows { rows: sink.list, next })
-    }
-
-    fn resolve(&self, scope: &Scope) -> Result<(FamilyId, Vec<TokenRange>), ValidationError> {
-        let Scope { keyspace, family, ranges, .. } = scope;
-        let Some(id) = self.storage.schema().family_id(keyspace, family) else {
-            return Err(ValidationError::NoFamily(keyspace.clone(), family.clone()));
-        };
-        let ranges = token_ranges(self.storage.partitioner(), ranges);
-        let ranges = ranges.map_err(|error| ValidationError::Ranges(error.to_string()))?;
-        Ok((id, ranges))
-    }
-
-    /// What has come of a request; of leaves some, from a number on.
-    pub(in crate::repair) fn findings(&self, session: u64, from: usize) -> Findings {
-        let now = self.clock.monotonic();
-        let mut sessions = self.lock();
-        let Some(session) = sessions.get_mut(&session) else { return Findings::Unknown };
-        session.asked = now;
-        let read = session.progress.rows.load(Ordering::Relaxed);
-        match &session.outcome {
-            None => {
-                let of = session.progress.of.load(Ordering::Relaxed);
-                Findings::Running { rows: read, of: of.max(read) }
-            }
-            Some(Err(why)) => Findings::Failed { why: why.clone() },
-            Some(Ok(Found::Leaves(leaves))) => {
-                let hashes = leaves.hashes().iter().skip(from).take(LEAVES_PER_ANSWER);
-                Findings::Leaves {
-                    rows: read,
-                    count: leaves.hashes().len(),
-                    hashes: hashes.map(hash_text).collect(),
-                }
-            }
-            Some(Ok(Found::Rows { rows, next })) => {
-                let row = |row: &ListedRow| (TextKey(row.key.clone()), hash_text(&row.hash));
-                Findings::Rows {
-                    rows: rows.iter().map(row).collect(),
-                    bytes: rows.iter().map(|row| row.bytes).collect(),
-                    next: next.clone().map(TextKey),
-                }
-            }
-        }
-    }
-
-    /// Forgets a request, which is given up if it is being worked on.
-    pub(in crate::repair) fn forget(&self, session: u64) {
-        if let Some(session) = self.lock().remove(&session) {
-            session.stop.cancel();
-        }
-    }
-
-    /// Gives up what nobody asks after any more, and follows merges of SSTables. To be called now
-    /// and then, within a tokio runtime.
+    /// Follows merges of SSTables. To be called about once in a second, within a tokio runtime.
     pub(in crate::repair) fn tidy(self: &Arc<Self>) {
-        self.give_up_unwanted();
         if let Ok(turn) = Arc::clone(&self.scan).try_acquire_owned() {
             let changed = self.catch_up();
             if !changed.is_empty() {
@@ -351,30 +206,15 @@ impl Validations {
         families.into_iter().filter(has_changed).collect()
     }
 
-    fn give_up_unwanted(&self) {
-        let now = self.clock.monotonic();
-        self.lock().retain(|_, session| {
-            let is_wanted = now.saturating_sub(session.asked) < FORGOTTEN_AFTER;
-            if !is_wanted {
-                session.stop.cancel();
-                if session.outcome.is_none() {
-                    log::warn!("{} asks no more after hashes of this node", session.from);
-                }
-            }
-            is_wanted
-        });
-    }
-
-    /// Ends all of them.
+    /// Keeps what is known for the next start. No job must run any more.
     pub(in crate::repair) async fn stop(&self) {
-        self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
         self.catch_up().into_iter().for_each(|family| self.save(family));
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Session>> {
-        self.sessions.lock()
+    fn context(&self) -> BodyContext<'_> {
+        BodyContext { schema: self.storage.schema(), partitioner: self.storage.partitioner() }
     }
 
     fn remembered(&self) -> MutexGuard<'_, Remembered> {

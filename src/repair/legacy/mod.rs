@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! LegacyPeers    takes the messages of 0.6 about streams, trees and tokens
-//!   inbound    which files were announced, by the nodes that send them
-//!   receive    announced files become rows of this node
-//!   outbound   who waits for what a target says of the files that go to it
-//!   send       rows go to a node as files
-//!   request    what a node is asked for, and what it asks this one for
-//!   restore    a node of 0.6 has removed another one: who collects what
-//!   peer_timeout whether a node that is waited for is still there
-//!   token      the token that halves the load of a node
-//!   trees      the hashes of replicas, and what follows from them
+//!   inbound      sessions of files that were announced, by the nodes that send them
+//!   receive      announced files become rows of this node
+//!   outbound     sessions of files to other nodes, and what these say of them
+//!   send         rows go to a node as files
+//!   request      ranges that nodes ask for, and that they are asked for
+//!   restore      a node of 0.6 has removed another one: replicas collect its data
+//!   peer_timeout waiting for nodes, which may die meanwhile
+//!   token        the token that halves the load of a node
+//!   trees        the hashes of replicas, and what follows from them
 //! ```
 //!
 //! A node of 0.6 announces files (STREAM_INITIATE), is told that they may come
@@ -70,9 +70,9 @@ const MAX_ASKED: usize = 64;
 /// What moves data between this node and nodes of 0.6.
 #[derive(Debug)]
 pub(super) struct LegacyPeers {
-    storage: Arc<Storage>,
+    pub(super) storage: Arc<Storage>,
     messenger: Arc<Messenger>,
-    blocking: Blocking,
+    pub(super) blocking: Blocking,
     clock: Arc<dyn Clock>,
     throttle: Arc<Throttle>,
     arrivals: InboundSessions,

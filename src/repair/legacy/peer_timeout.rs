@@ -1,14 +1,14 @@
-//! Whether a node of 0.6 that is waited for is still there.
+//! Waiting for nodes of 0.6, which may die meanwhile.
 
 use crate::repair::host::Host;
 use std::net::IpAddr;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long it may seem dead before it is given up.
+/// How long a node may seem dead before it is given up.
 const DEAD: Duration = Duration::from_secs(30);
 
-/// Watches over a node for who waits for it, and looks now and then.
+/// Polls the liveness of a node that is waited for.
 pub(super) struct PeerTimeout {
     began: Instant,
     seen_alive: Instant,

@@ -8,10 +8,9 @@ use crate::base::java::TooLong;
 use crate::net::Verb;
 use crate::net::bodies::{EncodeError, StreamRequest};
 use crate::net::message::Message;
-use crate::repair::calls::WantedRange;
 use crate::repair::host::{Host, RingSnapshot};
-use crate::repair::transfer::plan::{self, PlanError};
-use crate::ring::TokenRange;
+use crate::repair::transfer::WantedRange;
+use crate::repair::transfer::plan;
 use crate::storage::engine::TakenIn;
 use log::Level;
 use std::collections::BTreeMap;
@@ -49,8 +48,6 @@ pub(in crate::repair) enum AskLegacyError {
     Encode(#[from] EncodeError),
     #[error("the ranges cannot be asked for: {0}")]
     TooLong(#[from] TooLong),
-    #[error("the ranges cannot be asked for: {0}")]
-    Plan(#[from] PlanError),
 }
 
 /// What is asked of each node of 0.6, by keyspace.
@@ -80,7 +77,7 @@ pub(in crate::repair) fn is_pushed(
 ) -> bool {
     let is_local = |range: &WantedRange| {
         let sources = plan::sources(range, Some(receiver), look);
-        sources.is_ok_and(|sources| sources.iter().all(|it| Some(*it) == look.local))
+        sources.is_some_and(|sources| sources.iter().all(|it| Some(*it) == look.local))
     };
     wanted.iter().all(is_local)
 }
@@ -155,8 +152,7 @@ impl LegacyPeers {
         host: &dyn Host,
     ) -> Result<TakenIn, AskLegacyError> {
         let partitioner = self.storage.partitioner();
-        let ranges = wanted.iter().map(|range| range.range(partitioner));
-        let ranges: Vec<TokenRange> = ranges.collect::<Result<_, _>>().map_err(PlanError::from)?;
+        let ranges = wanted.iter().map(|wanted| wanted.range.clone()).collect();
         let target = self.messenger.local();
         let request = StreamRequest { target, keyspace: keyspace.to_owned(), ranges };
         let body = StreamRequest::encode(&[request], partitioner)?;
@@ -242,7 +238,7 @@ impl Drop for GiveUp<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ring::Token;
+    use crate::ring::{Token, TokenRange};
 
     fn node(host: u8) -> IpAddr {
         [10, 0, 0, host].into()
@@ -260,9 +256,9 @@ mod tests {
 
     fn wanted(keyspace: &str, lost: &[u8], kept: &[u8]) -> WantedRange {
         let [lost, kept] = [lost, kept].map(|it| it.iter().copied().map(node).collect());
-        let [start, end] = ["0", "1"].map(str::to_owned);
+        let range = TokenRange { start: Token::Random(0), end: Token::Random(1) };
         let (from_all, accepts_loss, keyspace) = (false, false, keyspace.to_owned());
-        WantedRange { keyspace, start, end, lost, kept, from_all, accepts_loss }
+        WantedRange { keyspace, range, lost, kept, from_all, accepts_loss }
     }
 
     #[test]
@@ -278,8 +274,6 @@ mod tests {
         let counts: Vec<_> =
             asked[&node(3)].iter().map(|(it, ranges)| (&**it, ranges.len())).collect();
         assert_eq!(counts, [("A", 2), ("B", 1)]);
-        let partitioner = crate::ring::Partitioner::Random;
-        assert_eq!(ranges[0].range(partitioner).unwrap().end, Token::Random(1));
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! What follows when a node of 0.6 removes another one from the ring.
 
-use crate::repair::calls::WantedRange;
 use crate::repair::host::Host;
-use crate::repair::progress::Progress;
+use crate::repair::progress::ProgressCounters;
 use crate::repair::topology::steps::Steps;
-use crate::repair::transfer::plan;
+use crate::repair::transfer::WantedRange;
+use crate::repair::transfer::plan::ranges_by_receiver;
 use crate::ring::TokenMetadata;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ impl Steps {
         (before, after): (&TokenMetadata, &TokenMetadata),
         host: &Arc<dyn Host>,
     ) {
-        let changes = plan::changes(&self.placements, before, after);
-        let Some(wanted) = plan::by_receiver(&changes, self.partitioner).remove(&self.local) else {
+        let mut receivers = ranges_by_receiver(&self.placements, before, after);
+        let Some(wanted) = receivers.remove(&self.local) else {
             return;
         };
         log::info!("{by} has removed a node: this one collects {} ranges", wanted.len());
@@ -35,7 +35,7 @@ impl Steps {
 
     async fn collect(&self, wanted: &[WantedRange], host: &dyn Host) {
         for _ in 0..ATTEMPTS {
-            let progress = Progress::default();
+            let progress = ProgressCounters::default();
             match self.fetcher.fetch(wanted, host, &progress).await {
                 Ok(()) => {
                     let rows = progress.now().rows;

@@ -44,8 +44,8 @@ impl LegacyPeers {
         let answer = caller.call_verb(endpoint, Verb::BootstrapToken, b"").await;
         let token = answer.map_err(|error| error.to_string()).and_then(|body| {
             let text = decode_bootstrap_token(&body).map_err(|error| error.to_string())?;
-            let parsed = self.storage.partitioner().parse_token(text);
-            parsed.map(|_| text.to_owned()).map_err(|error| error.to_string())
+            let token = self.storage.partitioner().parse_token(text);
+            token.map_err(|error| error.to_string())
         });
         match token {
             Ok(token) => Some((endpoint, Halving { load, token })),

@@ -1,10 +1,11 @@
 //! Whether the others agree on the ring, and nobody else changes it.
 
 use crate::gossip::{NodePlace, Plan};
-use crate::repair::calls::{KnownRing, WhichRing, ask};
+use crate::repair::calls::WhichRing;
 use crate::repair::error::OperationError;
 use crate::repair::host::{Host, RingSnapshot};
 use crate::repair::operations::Operations;
+use crate::ring::Token;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -132,28 +133,26 @@ impl Operations {
         look: &RingSnapshot,
         host: &Arc<dyn Host>,
     ) -> Option<(IpAddr, Vec<IpAddr>)> {
-        let partitioner = self.steps.partitioner;
         let ring = &look.members.ring;
         // Where this node itself is, it knows better: it may be about to join once more.
         let counts =
             |it: IpAddr| Some(it) != gone && (it != self.steps.local || ring.token(it).is_some());
         let own = ring.members().filter(|(_, it)| counts(*it));
-        let own = own.map(|(token, it)| (it, partitioner.format_token(token)));
-        let own: BTreeSet<(IpAddr, String)> = own.collect();
+        let own: BTreeSet<(IpAddr, Token)> = own.map(|(token, it)| (it, token.clone())).collect();
         let mut disagrees = None;
         for endpoint in look.live.intersection(&look.callable) {
             if *endpoint == self.steps.local {
                 continue;
             }
-            let answer = ask(&self.steps.caller, *endpoint, &WhichRing {}).await;
-            let Ok(KnownRing { members }) = answer else { return Some((*endpoint, Vec::new())) };
+            let answer = self.steps.client.ask(*endpoint, &WhichRing, host).await;
+            let Ok(members) = answer else { return Some((*endpoint, Vec::new())) };
             let theirs = members.into_iter().filter(|(it, _)| counts(*it));
-            let theirs: BTreeSet<(IpAddr, String)> = theirs.collect();
-            let place = |(endpoint, token): &(IpAddr, String)| {
-                let token = partitioner.parse_token(token).ok()?;
-                Some(NodePlace { endpoint: *endpoint, token })
+            let theirs: BTreeSet<(IpAddr, Token)> = theirs.collect();
+            let place = |(endpoint, token): &(IpAddr, Token)| NodePlace {
+                endpoint: *endpoint,
+                token: token.clone(),
             };
-            let unknown: Vec<NodePlace> = theirs.difference(&own).filter_map(place).collect();
+            let unknown: Vec<NodePlace> = theirs.difference(&own).map(place).collect();
             if theirs != own {
                 host.learn(&unknown);
                 let about = theirs.symmetric_difference(&own).map(|(it, _)| *it);

@@ -1,13 +1,13 @@
 //! What all changes of the ring do: prepare what is about to be, then switch to it.
 
+use super::lifecycle::Lifecycle;
 use crate::repair::error::OperationError;
-use crate::repair::host::{Announced, Host, Place};
+use crate::repair::host::{Announced, Host};
 use crate::repair::operation::OperationRun;
 use crate::repair::operations::Operations;
 use crate::repair::topology::steps::{Audience, RangesByReceiver};
 use crate::ring::{Token, TokenMetadata};
 use crate::storage::own_place::SavedPlace;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ const MAX_COLLECTIONS: usize = 4;
 /// A change of the ring that is prepared.
 pub(super) struct Change<'a> {
     /// What this node says that is about to be.
-    pub(super) announcement: &'a Place,
+    pub(super) announcement: &'a Lifecycle,
     /// What it says if that comes to nothing.
-    pub(super) back: &'a Place,
+    pub(super) back: &'a Lifecycle,
     /// The ring that is changed.
     pub(super) before: &'a TokenMetadata,
     /// What nodes have to collect.
@@ -30,33 +30,6 @@ pub(super) struct Change<'a> {
 
 /// How long others may take to hear that a change was given up.
 const BACK_PATIENCE: Duration = Duration::from_secs(15);
-
-/// What is noted of a place for the next start.
-pub(super) struct Saved {
-    /// Before it is told to others.
-    pub(super) before: SavedPlace,
-    /// The token, if it is new.
-    pub(super) token: Option<Token>,
-    /// When all know.
-    pub(super) after: SavedPlace,
-}
-
-impl Saved {
-    pub(super) fn arriving(token: &Token, replaced: Option<IpAddr>) -> Self {
-        let before = SavedPlace::Arriving { token: token.clone(), replaced };
-        Self { before, token: Some(token.clone()), after: SavedPlace::Member }
-    }
-
-    pub(super) fn departing() -> Self {
-        Self { before: SavedPlace::Departing, token: None, after: SavedPlace::Left }
-    }
-
-    /// To this token, or to one that is to be chosen.
-    pub(super) fn moving(to: Option<&Token>) -> Self {
-        let joining = SavedPlace::Joining(to.cloned());
-        Self { before: joining.clone(), token: None, after: joining }
-    }
-}
 
 impl Operations {
     /// Announces what is about to be, and has the data handed over. If that fails this node says
@@ -75,7 +48,7 @@ impl Operations {
             let audience = self.steps.be_heard(host, announced).await?;
             // Another node may have begun something before it heard of this, or ended it.
             let gone = match announcement {
-                Place::Removing(_, dead) | Place::Replacing(dead) => Some(dead.endpoint),
+                Lifecycle::Removing(_, dead) | Lifecycle::Replacing(dead) => Some(dead.endpoint),
                 _ => None,
             };
             self.outlast(gone, insists, host).await?;
@@ -83,8 +56,8 @@ impl Operations {
                 return Err(OperationError::RingChanged);
             }
             operation.enter(match announcement {
-                Place::Leaving(_) => "Leaving: streaming data to other nodes",
-                Place::Removing(..) => "Removing: streaming data to other nodes",
+                Lifecycle::Leaving(_) => "Leaving: streaming data to other nodes",
+                Lifecycle::Removing(..) => "Removing: streaming data to other nodes",
                 _ => "Bootstrapping",
             });
             self.collect(announced, audience, receivers, host, operation).await?;
@@ -123,7 +96,7 @@ impl Operations {
     ) -> Result<(), OperationError> {
         let mut times = 0;
         loop {
-            self.steps.hand_over(host, receivers, &operation.hand_over).await?;
+            self.steps.hand_over(host, receivers, &operation.fetching).await?;
             let later = self.steps.be_heard(host, announced).await?;
             let Some(endpoint) = audience.forgetful(&later) else { return Ok(()) };
             times += 1;
@@ -141,13 +114,12 @@ impl Operations {
     /// Saves a new place, tells all of it, and waits until they know.
     pub(super) async fn switch(
         &self,
-        place: &Place,
-        saved: Saved,
+        place: &Lifecycle,
         host: &Arc<dyn Host>,
         operation: &OperationRun,
     ) -> Result<(), OperationError> {
-        let Saved { before, token, after } = saved;
-        self.save(before, token).await?;
+        self.note(place).await?;
+        let after = place.settled();
         operation.enter("Telling all nodes");
         if after == SavedPlace::Member {
             host.serve_reads();
@@ -182,6 +154,12 @@ impl Operations {
             log::warn!("{error}");
         }
         Ok(())
+    }
+
+    /// Saves what a place means for the next start, before others are told.
+    pub(super) async fn note(&self, place: &Lifecycle) -> Result<(), OperationError> {
+        let Some((saved, token)) = place.saved() else { return Ok(()) };
+        self.save(saved, token).await
     }
 
     pub(super) async fn save(

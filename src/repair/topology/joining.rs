@@ -1,12 +1,14 @@
 //! How a node becomes a member: at a token that nobody has, or in the place of a dead one.
 
-use super::changes::{Change, Saved};
+use super::changes::Change;
+use super::lifecycle::Lifecycle;
 use super::start_mode::StartMode;
 use crate::gossip::NodePlace;
 use crate::model::schema::FamilyId;
-use crate::repair::calls::{AskError, Halving, TokenOf, WhereIs, WhichToken, ask};
+use crate::repair::calls::{Halving, TokenOf, WhereIs, WhichToken};
+use crate::repair::client::AskError;
 use crate::repair::error::OperationError;
-use crate::repair::host::{Host, Place, RingSnapshot};
+use crate::repair::host::{Host, RingSnapshot};
 use crate::repair::operation::{OperationKind, OperationRun};
 use crate::repair::operations::Operations;
 use crate::ring::Token;
@@ -109,7 +111,7 @@ impl Operations {
         log::info!("Using token {}", text(&token));
         let place = if is_agreed { SavedPlace::Member } else { SavedPlace::First };
         self.save(place, Some(token.clone())).await?;
-        host.announce(&Place::First(token));
+        host.announce(&Lifecycle::First(token));
         if is_agreed {
             host.serve_reads();
         }
@@ -280,9 +282,11 @@ impl Operations {
         let (text, local) = (self.steps.partitioner.display_token(token), self.steps.local);
         operation.enter(&format!("Rejoining at token {text}: waiting until all nodes know"));
         let place = match former {
-            Former::Others => Place::Normal(token.clone()),
-            Former::Dead(endpoint) => Place::Replaced(NodePlace { endpoint, token: token.clone() }),
-            Former::Itself => Place::Again(token.clone()),
+            Former::Others => Lifecycle::Normal(token.clone()),
+            Former::Dead(endpoint) => {
+                Lifecycle::Replaced(NodePlace { endpoint, token: token.clone() })
+            }
+            Former::Itself => Lifecycle::Again(token.clone()),
         };
         let announced = self.steps.tell(host, &place).await;
         let audience = self.steps.be_heard(host, announced).await?;
@@ -365,7 +369,7 @@ impl Operations {
         operation.enter("Joining: getting bootstrap token");
         let token = match token {
             Some(token) => token,
-            None => self.balanced_token(&look).await?,
+            None => self.balanced_token(&look, host).await?,
         };
         let text = self.steps.partitioner.display_token(&token);
         if let Some(owner) = ring.owner(&token) {
@@ -379,17 +383,17 @@ impl Operations {
         after.insert(token.clone(), self.steps.local);
         let receivers = self.steps.receivers(ring, &after);
         // Whoever joins at a token that was chosen chooses no other one at the next start.
-        self.save(SavedPlace::Joining(Some(token.clone())), None).await?;
+        let joining = Lifecycle::Joining(token.clone());
+        self.note(&joining).await?;
         let change = Change {
-            announcement: &Place::Joining(token.clone()),
-            back: &Place::GivenUp(Some(token.clone())),
+            announcement: &joining,
+            back: &Lifecycle::GivenUp(Some(token.clone())),
             before: ring,
             receivers: &receivers,
             insists: !is_anew,
         };
         self.prepare(change, host, operation).await?;
-        let (place, saved) = (Place::Normal(token.clone()), Saved::arriving(&token, None));
-        self.switch(&place, saved, host, operation).await?;
+        self.switch(&Lifecycle::Normal(token.clone()), host, operation).await?;
         log::info!("Bootstrap/move completed! Now serving reads.");
         Ok(token)
     }
@@ -413,26 +417,29 @@ impl Operations {
         after.insert(token.clone(), self.steps.local);
         let receivers = self.steps.receivers(ring, &after);
         let change = Change {
-            announcement: &Place::Replacing(dead.clone()),
-            back: &Place::GivenUp(None),
+            announcement: &Lifecycle::Replacing(dead.clone()),
+            back: &Lifecycle::GivenUp(None),
             before: ring,
             receivers: &receivers,
             insists: false,
         };
         self.prepare(change, host, operation).await?;
-        let saved = Saved::arriving(token, Some(dead.endpoint));
-        self.switch(&Place::Replaced(dead), saved, host, operation).await
+        self.switch(&Lifecycle::Replaced(dead), host, operation).await
     }
 
     /// The token at which the busiest member gives half of its load away.
-    async fn balanced_token(&self, look: &RingSnapshot) -> Result<Token, OperationError> {
+    async fn balanced_token(
+        &self,
+        look: &RingSnapshot,
+        host: &Arc<dyn Host>,
+    ) -> Result<Token, OperationError> {
         let mut best: Option<(IpAddr, Halving)> = None;
         let mut why = String::new();
         for (_, endpoint) in look.members.ring.members() {
             if !look.live.contains(&endpoint) || !look.callable.contains(&endpoint) {
                 continue;
             }
-            match ask(&self.steps.caller, endpoint, &WhichToken {}).await {
+            match self.steps.client.ask(endpoint, &WhichToken, host).await {
                 Ok(halving) if best.as_ref().is_none_or(|(_, it)| halving.load > it.load) => {
                     best = Some((endpoint, halving));
                 }
@@ -445,8 +452,9 @@ impl Operations {
         let Some((endpoint, Halving { token, .. })) = busier.or(best) else {
             return Err(OperationError::NoToken(why));
         };
-        log::info!("New token will be {token} to assume load from /{endpoint}");
-        Ok(self.steps.partitioner.parse_token(&token)?)
+        let text = self.steps.partitioner.format_token(&token);
+        log::info!("New token will be {text} to assume load from /{endpoint}");
+        Ok(token)
     }
 
     /// A live node that takes this one for the owner of this token.
@@ -475,10 +483,9 @@ impl Operations {
                 break;
             }
             let mut silent = None;
-            for (endpoint, answer) in self.ask_where_it_is(others).await {
+            for (endpoint, answer) in self.ask_where_it_is(others, host).await {
                 match answer {
                     Ok(TokenOf { token: Some(token), is_leaving: false }) => {
-                        let token = self.steps.partitioner.parse_token(&token)?;
                         return Ok(Some((endpoint, token)));
                     }
                     Ok(_) => _ = asked.insert(endpoint),
@@ -508,14 +515,15 @@ impl Operations {
     async fn ask_where_it_is(
         &self,
         endpoints: Vec<IpAddr>,
+        host: &Arc<dyn Host>,
     ) -> Vec<(IpAddr, Result<TokenOf, AskError>)> {
         let local = self.steps.local;
         let mut asked = JoinSet::new();
         for endpoint in endpoints {
-            let caller = self.steps.caller.clone();
-            asked.spawn(async move {
-                (endpoint, ask(&caller, endpoint, &WhereIs { endpoint: local }).await)
-            });
+            let (client, host) = (Arc::clone(&self.steps.client), Arc::clone(host));
+            asked.spawn(
+                async move { (endpoint, client.ask(endpoint, &WhereIs(local), &host).await) },
+            );
         }
         asked.join_all().await
     }

@@ -1,12 +1,13 @@
 //! How a node ceases to be a member: it leaves, goes to another token, or is removed when it is
 //! dead.
 
-use super::changes::{Change, Saved};
+use super::changes::Change;
+use super::lifecycle::Lifecycle;
 use crate::repair::error::OperationError;
-use crate::repair::host::{Host, Place};
+use crate::repair::host::Host;
 use crate::repair::operation::{OperationKind, OperationRun};
 use crate::repair::operations::Operations;
-use crate::repair::transfer::plan;
+use crate::repair::transfer::plan::sources;
 use crate::ring::Token;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ impl Operations {
         host: &Arc<dyn Host>,
         operation: &OperationRun,
     ) -> Result<String, OperationError> {
-        self.leave(Saved::departing(), host, operation).await?;
+        self.leave(Lifecycle::Left, host, operation).await?;
         operation.enter("Decommissioned");
         Ok("this node has left the ring, and can be stopped".to_owned())
     }
@@ -32,15 +33,15 @@ impl Operations {
             return self.stay(token, host).await;
         }
         let operation = self.enlist(OperationKind::Decommission)?;
-        let left = Place::Left(token.clone());
-        let departed = self.switch(&left, Saved::departing(), host, &operation).await;
+        let left = Lifecycle::Left(token.clone());
+        let departed = self.switch(&left, host, &operation).await;
         self.end(&operation, departed, |()| "this node has left the ring".to_owned())
     }
 
-    /// Hands all data over and leaves the ring.
+    /// Hands all data over and leaves the ring, for `gone`, a state of this node without its token.
     pub(super) async fn leave(
         &self,
-        saved: Saved,
+        gone: impl FnOnce(Token) -> Lifecycle,
         host: &Arc<dyn Host>,
         operation: &OperationRun,
     ) -> Result<Token, OperationError> {
@@ -50,7 +51,7 @@ impl Operations {
         let mut after = ring.clone();
         after.remove(self.steps.local);
         let receivers = self.steps.receivers(&ring, &after);
-        let (leaving, back) = (Place::Leaving(own.clone()), Place::Normal(own.clone()));
+        let (leaving, back) = (Lifecycle::Leaving(own.clone()), Lifecycle::Normal(own.clone()));
         let change = Change {
             announcement: &leaving,
             back: &back,
@@ -59,7 +60,7 @@ impl Operations {
             insists: false,
         };
         self.prepare(change, host, operation).await?;
-        self.switch(&Place::Left(own.clone()), saved, host, operation).await?;
+        self.switch(&gone(own.clone()), host, operation).await?;
         Ok(own)
     }
 
@@ -72,7 +73,8 @@ impl Operations {
         operation: &OperationRun,
     ) -> Result<String, OperationError> {
         let text = |token: &Token| self.steps.partitioner.display_token(token);
-        let from = self.leave(Saved::moving(to.as_ref()), host, operation).await?;
+        let moving = |from| Lifecycle::Moving { from, to: to.clone() };
+        let from = self.leave(moving, host, operation).await?;
         let joined = self.join(to, false, host, operation).await;
         let to = joined.map_err(|error| {
             // Others may change the ring now.
@@ -107,11 +109,12 @@ impl Operations {
         let mut given_up = 0;
         for (receiver, wanted) in receivers.iter_mut().filter(|_| accepts_loss) {
             for wanted in wanted {
-                given_up += usize::from(plan::sources(wanted, Some(*receiver), &look).is_err());
+                given_up += usize::from(sources(wanted, Some(*receiver), &look).is_none());
                 wanted.accepts_loss = true;
             }
         }
-        let (removing, back) = (Place::Removing(own.clone(), dead), Place::Normal(own.clone()));
+        let (removing, back) =
+            (Lifecycle::Removing(own.clone(), dead), Lifecycle::Normal(own.clone()));
         let change = Change {
             announcement: &removing,
             back: &back,
@@ -120,7 +123,7 @@ impl Operations {
             insists: false,
         };
         self.prepare(change, host, operation).await?;
-        let removed = self.steps.tell(host, &Place::Removed(own, token.clone())).await;
+        let removed = self.steps.tell(host, &Lifecycle::Removed(own, token.clone())).await;
         if host.look().members.ring.token(endpoint) == Some(token) {
             // It has come back in this very moment.
             host.announce(&back);

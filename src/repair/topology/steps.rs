@@ -11,18 +11,18 @@
 //! data are collected from, or went to who collects as well. The original waits thirty seconds
 //! instead, and hopes.
 
+use super::lifecycle::Lifecycle;
 use crate::base::lock::{Mutex, rank};
 use crate::gossip::RING_DELAY;
-use crate::net::caller::Caller;
-use crate::repair::calls::{
-    AskError, Collect, HasHeard, Heard, HowFar, JobStatus, WantedRange, Withdraw, ask,
-};
+use crate::repair::calls::{HasHeard, Heard};
+use crate::repair::client::ReplicaClient;
 use crate::repair::error::OperationError;
-use crate::repair::host::{Announced, Host, Place, RingSnapshot};
+use crate::repair::host::{Announced, Host, RingSnapshot};
+use crate::repair::job::{JobError, RemoteJob, Task};
 use crate::repair::legacy::{Load, PushError, is_pushed};
-use crate::repair::progress::{Fetched, Progress};
-use crate::repair::transfer::fetch::{FetchError, Fetcher};
-use crate::repair::transfer::plan;
+use crate::repair::progress::{Progress, ProgressByNode};
+use crate::repair::transfer::plan::{ranges_by_receiver, sources};
+use crate::repair::transfer::{Fetcher, WantedRange};
 use crate::ring::{Partitioner, ReplicaPlacement, Token, TokenMetadata, TokenRange};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -31,14 +31,14 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// How often others are asked whether they have heard of something, or how far they are.
+/// How often others are asked whether they have heard of something.
 const POLL: Duration = Duration::from_millis(200);
 
 /// How long all may take to hear of a change, and to end what they began before.
 const HEARD_PATIENCE: Duration = Duration::from_secs(90);
 
-/// How long an receiver may be away that was started anew, or is cut off.
-const HEIR_PATIENCE: Duration = Duration::from_secs(120);
+/// How long a receiver may be down.
+const DOWN_PATIENCE: Duration = Duration::from_secs(120);
 
 /// What a change of the ring is made with.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub(in crate::repair) struct Steps {
     pub(in crate::repair) local: IpAddr,
     pub(in crate::repair) partitioner: Partitioner,
     pub(in crate::repair) placements: BTreeMap<String, ReplicaPlacement>,
-    pub(in crate::repair) caller: Caller,
+    pub(in crate::repair) client: Arc<ReplicaClient>,
     pub(in crate::repair) fetcher: Arc<Fetcher>,
     pub(in crate::repair) rng: Mutex<rank::Random, fastrand::Rng>,
 }
@@ -99,40 +99,13 @@ impl Audience {
     }
 }
 
-/// How far each node is that collects data.
-#[derive(Debug, Default)]
-pub(in crate::repair) struct HandOver {
-    receivers: Mutex<rank::RepairProgress, BTreeMap<IpAddr, Arc<Progress>>>,
-    others: Mutex<rank::RepairProgress, BTreeMap<IpAddr, Fetched>>,
-}
-
-impl HandOver {
-    /// By the node that collects.
-    pub(in crate::repair) fn now(&self) -> BTreeMap<IpAddr, Fetched> {
-        let mut all: BTreeMap<IpAddr, Fetched> = self
-            .receivers
-            .lock()
-            .iter()
-            .map(|(receiver, progress)| (*receiver, progress.now()))
-            .collect();
-        all.extend(self.others.lock().iter());
-        all
-    }
-
-    fn own(&self, local: IpAddr) -> Arc<Progress> {
-        let mut receivers = self.receivers.lock();
-        Arc::clone(receivers.entry(local).or_default())
-    }
-
-    fn note(&self, receiver: IpAddr, fetched: Fetched) {
-        let mut others = self.others.lock();
-        others.insert(receiver, fetched);
-    }
-}
-
 impl Steps {
     /// Says something to all.
-    pub(in crate::repair) async fn tell(&self, host: &Arc<dyn Host>, place: &Place) -> Announced {
+    pub(in crate::repair) async fn tell(
+        &self,
+        host: &Arc<dyn Host>,
+        place: &Lifecycle,
+    ) -> Announced {
         host.announce(place);
         let announced = host.said();
         let look = host.look();
@@ -162,7 +135,7 @@ impl Steps {
             if began.elapsed() >= HEARD_PATIENCE {
                 return Err(OperationError::NotHeard(missing.into_iter().collect()));
             }
-            for (endpoint, heard) in self.ask_who_has_heard(missing, announced).await {
+            for (endpoint, heard) in self.ask_who_has_heard(host, missing, announced).await {
                 let generation = host.look().generations.get(&endpoint).copied();
                 audience.heard.insert(endpoint, (generation.unwrap_or_default(), heard));
             }
@@ -172,15 +145,15 @@ impl Steps {
 
     async fn ask_who_has_heard(
         &self,
+        host: &Arc<dyn Host>,
         endpoints: BTreeSet<IpAddr>,
         announced: Announced,
     ) -> Vec<(IpAddr, Heard)> {
-        let Announced { generation, version } = announced;
         let mut asked = JoinSet::new();
         for endpoint in endpoints {
-            let caller = self.caller.clone();
+            let (client, host) = (Arc::clone(&self.client), Arc::clone(host));
             asked.spawn(async move {
-                let answer = ask(&caller, endpoint, &HasHeard { generation, version }).await;
+                let answer = client.ask(endpoint, &HasHeard(announced), &host).await;
                 answer.ok().filter(|it| it.knows_it && it.is_quiet).map(|it| (endpoint, it))
             });
         }
@@ -199,49 +172,35 @@ impl Steps {
         before: &TokenMetadata,
         after: &TokenMetadata,
     ) -> RangesByReceiver {
-        plan::by_receiver(&plan::changes(&self.placements, before, after), self.partitioner)
+        ranges_by_receiver(&self.placements, before, after)
     }
 
-    /// Has nodes collect the data of which they become replicas.
+    /// Has nodes collect the data of which they become replicas, this one among them.
     pub(in crate::repair) async fn hand_over(
         self: &Arc<Self>,
         host: &Arc<dyn Host>,
         receivers: &RangesByReceiver,
-        progress: &Arc<HandOver>,
+        progress: &Arc<ProgressByNode>,
     ) -> Result<(), OperationError> {
-        let mut receivers = receivers.clone();
         let look = host.look();
-        self.check(&receivers, &look)?;
-        let own = receivers.remove(&self.local);
-        let fetch_own = async {
-            let Some(wanted) = own else { return Ok(()) };
-            let progress = progress.own(self.local);
-            // A large future, which would make all that wait for it large.
-            let fetched = Box::pin(self.fetcher.fetch(&wanted, &**host, &progress)).await;
-            fetched.map_err(|error| self.fetch_error(error))
-        };
-        let order_others = async {
-            let mut orders = JoinSet::new();
-            for (receiver, wanted) in receivers {
-                let (steps, host) = (Arc::clone(self), Arc::clone(host));
-                let progress = Arc::clone(progress);
-                let is_legacy = look.is_legacy(receiver);
-                let order = async move {
-                    if is_legacy {
-                        return steps.push(&host, receiver, wanted, &progress).await;
-                    }
-                    steps.order(&host, receiver, wanted, &progress).await
-                };
-                orders.spawn(order);
-            }
-            // With the first failure the others are given up, and those who carry them out notice
-            // that nobody asks any more.
-            while let Some(done) = orders.join_next().await {
-                done.map_err(|_| OperationError::Stopping)??;
-            }
-            Ok(())
-        };
-        tokio::try_join!(fetch_own, order_others).map(|_| ())
+        self.check(receivers, &look)?;
+        let mut handed = JoinSet::new();
+        for (receiver, wanted) in receivers.clone() {
+            let (steps, host) = (Arc::clone(self), Arc::clone(host));
+            let progress = Arc::clone(progress);
+            let is_legacy = look.is_legacy(receiver);
+            handed.spawn(async move {
+                if is_legacy {
+                    return steps.push(&host, receiver, wanted, &progress).await;
+                }
+                steps.order(host, receiver, wanted, &progress).await
+            });
+        }
+        // With the first failure the others are given up, and notice that nobody polls any more.
+        while let Some(done) = handed.join_next().await {
+            done.map_err(|_| OperationError::Stopping)??;
+        }
+        Ok(())
     }
 
     /// Whether all are there that are needed.
@@ -255,7 +214,8 @@ impl Steps {
                 return Err(OperationError::ReceiverDown(*receiver));
             }
             for range in wanted {
-                plan::sources(range, Some(*receiver), look)?;
+                sources(range, Some(*receiver), look)
+                    .ok_or_else(|| range.without_source(self.partitioner))?;
             }
             if look.is_legacy(*receiver) && !is_pushed(*receiver, wanted, look) {
                 return Err(OperationError::Original(*receiver));
@@ -264,98 +224,47 @@ impl Steps {
         Ok(())
     }
 
-    fn fetch_error(&self, error: FetchError) -> OperationError {
-        match error {
-            FetchError::NoSource(error) => error.into(),
-            error => OperationError::Fetch { by: self.local, why: error.to_string() },
-        }
-    }
-
     /// Sends a node of 0.6 the data that it takes over from this one.
     async fn push(
         &self,
         host: &Arc<dyn Host>,
         receiver: IpAddr,
         wanted: Vec<WantedRange>,
-        progress: &HandOver,
+        progress: &ProgressByNode,
     ) -> Result<(), OperationError> {
-        let mut done = Fetched { ranges: wanted.len(), ..Fetched::default() };
+        let mut done = Progress { ranges: wanted.len() as u64, ..Progress::default() };
         progress.note(receiver, done);
         let by_keyspace = wanted.chunk_by(|a, b| a.keyspace == b.keyspace);
         for wanted in by_keyspace {
-            let ranges = wanted.iter().map(|range| range.range(self.partitioner));
-            let ranges: Vec<TokenRange> = ranges.collect::<Result<_, _>>()?;
+            let ranges: Vec<TokenRange> = wanted.iter().map(|it| it.range.clone()).collect();
             let load = Load { keyspace: &wanted[0].keyspace, ranges: &ranges, family: None };
             let pushed = self.fetcher.legacy.push(receiver, load, &**host).await;
             let sent = pushed.map_err(|error| match error {
                 PushError::Dead => OperationError::ReceiverDown(receiver),
                 error => OperationError::Push { to: receiver, why: error.to_string() },
             })?;
-            done.ranges_done += wanted.len();
+            done.ranges_done += wanted.len() as u64;
             (done.bytes, done.rows) = (done.bytes + sent.bytes, done.rows + sent.rows);
             progress.note(receiver, done);
         }
         Ok(())
     }
 
-    /// Has another node collect its data, also if it is started anew meanwhile.
+    /// Has a node collect its data, also if it is started anew meanwhile.
     async fn order(
         &self,
-        host: &Arc<dyn Host>,
-        receiver: IpAddr,
+        host: Arc<dyn Host>,
+        at: IpAddr,
         ranges: Vec<WantedRange>,
-        progress: &HandOver,
+        progress: &ProgressByNode,
     ) -> Result<(), OperationError> {
-        let order = self.rng.lock().u64(..);
-        let collect = Collect { order, ranges };
-        let mut heard = Instant::now();
-        let mut is_known = false;
-        let outcome = loop {
-            let standing = if is_known {
-                ask(&self.caller, receiver, &HowFar { order }).await
-            } else {
-                let accepted = ask(&self.caller, receiver, &collect).await;
-                accepted.map(|_| JobStatus::Running {
-                    bytes: 0,
-                    rows: 0,
-                    ranges_done: 0,
-                    ranges: 0,
-                })
-            };
-            if standing.is_ok() {
-                heard = Instant::now();
-            }
-            match standing {
-                Ok(JobStatus::Unknown) => is_known = false,
-                Ok(JobStatus::Running { bytes, rows, ranges_done, ranges }) => {
-                    is_known = true;
-                    progress.note(receiver, Fetched { ranges, ranges_done, bytes, rows });
-                }
-                Ok(JobStatus::Done { bytes, rows }) => {
-                    let ranges = collect.ranges.len();
-                    let done = Fetched { ranges, ranges_done: ranges, bytes, rows };
-                    progress.note(receiver, done);
-                    break Ok(());
-                }
-                Ok(JobStatus::Failed { why }) => {
-                    break Err(OperationError::Fetch { by: receiver, why });
-                }
-                Err(error) => {
-                    let is_dead = !host.look().live.contains(&receiver);
-                    if heard.elapsed() >= HEIR_PATIENCE {
-                        break Err(if is_dead {
-                            OperationError::ReceiverDown(receiver)
-                        } else {
-                            OperationError::Fetch { by: receiver, why: error.to_string() }
-                        });
-                    }
-                }
-            }
-            tokio::time::sleep(POLL).await;
-        };
-        // Whether it hears that or forgets the order by itself makes no difference.
-        let _: Result<_, AskError> = ask(&self.caller, receiver, &Withdraw { order }).await;
-        outcome
+        let client = Arc::clone(&self.client);
+        let job = RemoteJob { client, host, at, down_patience: DOWN_PATIENCE };
+        let done = job.run(Task::Ranges(ranges), |done| progress.note(at, done)).await;
+        done.map(|_| ()).map_err(|error| match error {
+            JobError::Down => OperationError::ReceiverDown(at),
+            error => OperationError::Fetch { by: at, why: error.to_string() },
+        })
     }
 }
 
@@ -374,7 +283,7 @@ mod tests {
     /// Who, started when, has given up how often, and takes whom for alive.
     fn audience(known: &[(u8, i32)], heard: &[(u8, i32, u64, &[u8])]) -> Audience {
         let heard = heard.iter().map(|(host, generation, given_up, live)| {
-            let (given_up, live) = (*given_up, nodes(live));
+            let (given_up, live) = (*given_up, nodes(live).into_iter().collect());
             let heard = Heard { knows_it: true, is_quiet: true, given_up, live };
             (node(*host), (*generation, heard))
         });

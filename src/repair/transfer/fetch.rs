@@ -1,26 +1,27 @@
-//! Fetches ranges from other nodes, piece by piece, and makes SSTables of them.
+//! Fetches rows from other nodes, page by page, and makes SSTables of them.
 //!
-//! Who fetches asks for one piece after the other, and says behind what the next one begins. So
-//! the other side keeps nothing in mind, whichever side is started anew or stands still for a
-//! while: what was lost is asked for again. While one piece is written the next is on its way.
+//! The receiver asks for one page after the other, and says behind what the next one begins. So the
+//! source keeps nothing in mind: what was lost is asked for again, whichever side is started anew
+//! or stands still for a while. While one page is written the next is on its way.
 
-use super::plan::{Lane, NoSource, PlanError, Unit, lanes, sources, start};
+use super::plan::{FetchQueue, FetchTask, NoSource, WantedRange};
+use super::plan::{queue_of_rows, queues, sources, start};
 use crate::base::clock::Clock;
 use crate::base::lock::{Mutex, rank};
 use crate::model::key::RowKey;
-use crate::model::position::RowPosition;
 use crate::model::schema::FamilyId;
-use crate::model::version::RowVersion;
-use crate::net::bodies::{BodyError, EncodeError, PieceCommand, PieceReply};
+use crate::net::bodies::{
+    Body, BodyContext, BodyError, EncodeError, PageCommand, PageReply, PageRows, RangeReply,
+};
 use crate::net::caller::{CallError, Caller};
-use crate::repair::calls::{PIECE, WantedRange};
-use crate::repair::host::{Host, RingSnapshot};
+use crate::repair::calls::PAGE;
+use crate::repair::host::Host;
 use crate::repair::legacy::{AskLegacyError, LegacyPeers, by_source};
-use crate::repair::progress::Progress;
+use crate::repair::progress::ProgressCounters;
 use crate::repair::throttle::Throttle;
-use crate::repair::traffic::{Stream, Traffic};
+use crate::repair::traffic::Traffic;
 use crate::replica::{Abandoned, Blocking};
-use crate::ring::DecoratedKey;
+use crate::ring::{DecoratedKey, Partitioner};
 use crate::storage::Storage;
 use crate::storage::engine::{Ingest, IngestError};
 use std::collections::{BTreeMap, VecDeque};
@@ -30,29 +31,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Bytes that are asked for at a time, at first.
-pub(in crate::repair) const FIRST_PIECE: u32 = 256 << 10;
+const FIRST_PAGE: u32 = 256 << 10;
 
-/// Most and fewest bytes of a piece: it grows while the other side answers in time, and shrinks
-/// when it does not.
-pub(in crate::repair) const MAX_PIECE: u32 = 1 << 20;
-pub(in crate::repair) const MIN_PIECE: u32 = 16 << 10;
+/// Most and fewest bytes of a page: it grows while the other side answers in time, and shrinks when
+/// it does not.
+pub(in crate::repair) const MAX_PAGE: u32 = 1 << 20;
+const MIN_PAGE: u32 = 16 << 10;
 
-/// So much of a column family makes SSTables at a time. After a failure as much is fetched again.
+/// Bytes of a column family that make SSTables at a time. After a failure as much is fetched again.
 const INGEST_BYTES: u64 = 256 << 20;
 
-/// So often one piece is asked for in vain of a node that seems alive.
-pub(in crate::repair) const ATTEMPTS: u32 = 20;
+/// How often one page is asked for in vain of a node that seems alive.
+const ATTEMPTS: u32 = 20;
 
 /// How long a node is left alone that did not answer.
-pub(in crate::repair) const PAUSE: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(500);
 
-/// Why ranges cannot be fetched. What has come until then is kept.
+/// Why rows cannot be fetched. What has come until then is kept.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::repair) enum FetchError {
     #[error(transparent)]
     NoSource(#[from] NoSource),
-    #[error("{0}")]
-    Plan(PlanError),
     #[error("a piece of a range was asked for {ATTEMPTS} times in vain: {0}")]
     Call(CallError),
     #[error("what {from} has sent cannot be read: {source}")]
@@ -64,21 +63,12 @@ pub(in crate::repair) enum FetchError {
     #[error("{0} sends rows that it was not asked for")]
     Unasked(IpAddr),
     #[error(transparent)]
-    Original(#[from] AskLegacyError),
+    Legacy(#[from] AskLegacyError),
     #[error(transparent)]
     Abandoned(#[from] Abandoned),
 }
 
-impl From<PlanError> for FetchError {
-    fn from(error: PlanError) -> Self {
-        match error {
-            PlanError::NoSource(error) => Self::NoSource(error),
-            error @ PlanError::Token(_) => Self::Plan(error),
-        }
-    }
-}
-
-/// Fetches.
+/// Fetches rows.
 #[derive(Debug)]
 pub(in crate::repair) struct Fetcher {
     pub(in crate::repair) storage: Arc<Storage>,
@@ -93,7 +83,7 @@ pub(in crate::repair) struct Fetcher {
 /// A fetch within another one.
 type Fetching<'a> = Pin<Box<dyn Future<Output = Result<(), FetchError>> + Send + 'a>>;
 
-/// What is written of a column family at the moment.
+/// SSTables of a column family that are being written.
 #[derive(Default)]
 struct Written {
     ingest: Option<Ingest>,
@@ -101,10 +91,10 @@ struct Written {
     last: Option<DecoratedKey>,
 }
 
-/// Why a unit did not come to its end.
+/// Why a task did not come to its end.
 enum Failure {
-    /// Its source is dead. It may be fetched from others, behind this.
-    Dead(Option<RowPosition>),
+    /// Its source is dead. Others may have the rest.
+    Dead(CallError),
     Error(FetchError),
 }
 
@@ -116,19 +106,13 @@ impl<E: Into<FetchError>> From<E> for Failure {
 
 impl Fetcher {
     pub(in crate::repair) fn new(
-        storage: Arc<Storage>,
+        legacy: Arc<LegacyPeers>,
         caller: Caller,
-        blocking: Blocking,
         clock: Arc<dyn Clock>,
         throttle: Arc<Throttle>,
-        legacy: Arc<LegacyPeers>,
     ) -> Self {
+        let (storage, blocking) = (Arc::clone(&legacy.storage), legacy.blocking);
         Self { storage, caller, blocking, throttle, traffic: Traffic::new(clock), legacy }
-    }
-
-    /// What comes at the moment.
-    pub(in crate::repair) fn streams(&self) -> Vec<Stream> {
-        self.traffic.now()
     }
 
     /// Fetches all of these ranges. They are on disk, and read, when this returns.
@@ -136,47 +120,58 @@ impl Fetcher {
         &self,
         wanted: &[WantedRange],
         host: &dyn Host,
-        progress: &Progress,
+        progress: &ProgressCounters,
     ) -> Result<(), FetchError> {
         let (schema, partitioner) = (self.storage.schema(), self.storage.partitioner());
         let look = host.look();
-        let lanes = lanes(wanted, &look, schema, partitioner)?;
-        let of_originals = by_source(wanted, &look);
-        progress.expect(lanes.iter().map(|lane| lane.units.len()).sum());
-        progress.expect(of_originals.values().map(BTreeMap::len).sum());
-        let waiting = Mutex::<rank::RepairProgress, _>::new(VecDeque::from(lanes));
+        let queues = queues(wanted, &look, schema, partitioner)?;
+        let of_legacy = by_source(wanted, &look);
+        progress.expect_ranges(queues.iter().map(|queue| queue.tasks.len()).sum());
+        progress.expect_ranges(of_legacy.values().map(BTreeMap::len).sum());
+        let waiting = Mutex::<rank::RepairProgress, _>::new(VecDeque::from(queues));
         let next = || waiting.lock().pop_front();
-        let legacy = Mutex::<rank::RepairProgress, _>::new(of_originals);
-        let next_original = || legacy.lock().pop_first();
+        let legacy = Mutex::<rank::RepairProgress, _>::new(of_legacy);
+        let next_legacy = || legacy.lock().pop_first();
         let work = async || {
-            while let Some(lane) = next() {
-                self.fetch_lane(lane, host, progress).await?;
+            while let Some(queue) = next() {
+                self.fetch_queue(queue, host, progress).await?;
             }
             Ok::<(), FetchError>(())
         };
         // Each is asked for one keyspace after the other: it does no two things at once.
-        let ask_originals = async || {
-            while let Some((source, of_source)) = next_original() {
+        let ask_legacy = async || {
+            while let Some((source, of_source)) = next_legacy() {
                 for (keyspace, wanted) in of_source {
-                    self.fetch_from_legacy(source, &keyspace, &wanted, host, progress).await?;
+                    self.fetch_from_legacy((source, &keyspace), &wanted, host, progress).await?;
                 }
             }
             Ok(())
         };
-        let ask_originals =
-            async { tokio::try_join!(ask_originals(), ask_originals(), ask_originals()) };
+        let ask_legacy = async { tokio::try_join!(ask_legacy(), ask_legacy(), ask_legacy()) };
         // A large future, which would make all that wait for it large.
-        tokio::try_join!(work(), work(), Box::pin(ask_originals)).map(|_| ())
+        tokio::try_join!(work(), work(), Box::pin(ask_legacy)).map(|_| ())
+    }
+
+    /// Fetches all that others have of some rows, whose keys are in the order of their tokens for
+    /// each source. They are on disk, and read, when this returns.
+    pub(in crate::repair) async fn fetch_rows(
+        &self,
+        (family, sources): (FamilyId, &[(IpAddr, Vec<RowKey>)]),
+        host: &dyn Host,
+        progress: &ProgressCounters,
+    ) -> Result<(), FetchError> {
+        let queue = queue_of_rows(family, sources);
+        progress.expect_ranges(queue.tasks.len());
+        self.fetch_queue(queue, host, progress).await
     }
 
     /// Fetches ranges of a keyspace from a node of 0.6; if that one is dead, from others.
     fn fetch_from_legacy<'a>(
         &'a self,
-        source: IpAddr,
-        keyspace: &'a str,
+        (source, keyspace): (IpAddr, &'a str),
         wanted: &'a [WantedRange],
         host: &'a dyn Host,
-        progress: &'a Progress,
+        progress: &'a ProgressCounters,
     ) -> Fetching<'a> {
         Box::pin(async move {
             let fetched = self.legacy.fetch_from(source, keyspace, wanted, host).await;
@@ -195,128 +190,159 @@ impl Fetcher {
         })
     }
 
-    async fn fetch_lane(
+    async fn fetch_queue(
         &self,
-        mut lane: Lane,
+        FetchQueue { family, mut tasks }: FetchQueue,
         host: &dyn Host,
-        progress: &Progress,
+        progress: &ProgressCounters,
     ) -> Result<(), FetchError> {
-        let mut written = Written::default();
-        while let Some(unit) = lane.units.pop_front() {
-            if !written.goes_on_with(&unit) {
-                self.finish(&mut written).await?;
+        let written = Written::default();
+        let mut fetch =
+            QueueFetch { fetcher: self, family, host, progress, size: FIRST_PAGE, written };
+        let partitioner = self.storage.partitioner();
+        while let Some(mut task) = tasks.pop_front() {
+            if !fetch.written.goes_on_with(&task, partitioner) {
+                fetch.finish().await?;
             }
-            match self.fetch_unit(lane.family, &unit, &mut written, host, progress).await {
-                Ok(()) => progress.finish_range(),
-                Err(Failure::Error(error)) => return Err(error),
-                Err(Failure::Dead(after)) => {
-                    let others = instead(&unit, after.as_ref(), &host.look())?;
-                    log::warn!(
-                        "{} is down, from which a range of keyspace {} was to come: the rest comes \
-                         from {:?}",
-                        unit.source,
-                        unit.wanted.keyspace,
-                        others.iter().map(|it| it.source).collect::<Vec<_>>()
-                    );
-                    progress.expect(others.len());
+            let error = match fetch.run(&mut task).await {
+                Ok(()) => {
                     progress.finish_range();
-                    self.finish(&mut written).await?;
-                    for unit in others.into_iter().rev() {
-                        if !host.look().is_legacy(unit.source) {
-                            lane.units.push_front(unit);
-                            continue;
-                        }
-                        let (keyspace, wanted) = (&unit.wanted.keyspace, [(*unit.wanted).clone()]);
-                        let (source, wanted) = (unit.source, &wanted);
-                        self.fetch_from_legacy(source, keyspace, wanted, host, progress).await?;
-                    }
+                    continue;
+                }
+                Err(Failure::Error(error)) => return Err(error),
+                Err(Failure::Dead(error)) => error,
+            };
+            let Some(wanted) = task.wanted.clone() else { return Err(FetchError::Call(error)) };
+            let look = host.look();
+            let others = sources(&wanted, look.local, &look);
+            let others = others.ok_or_else(|| wanted.without_source(partitioner))?;
+            let (source, keyspace) = (task.source, &wanted.keyspace);
+            log::warn!(
+                "{source} is down, from which a range of keyspace {keyspace} was to come: the rest \
+                 comes from {others:?}"
+            );
+            progress.expect_ranges(others.len());
+            progress.finish_range();
+            fetch.finish().await?;
+            for source in others.into_iter().rev() {
+                if look.is_legacy(source) {
+                    let wanted = [(*wanted).clone()];
+                    self.fetch_from_legacy((source, keyspace), &wanted, host, progress).await?;
+                } else {
+                    tasks.push_front(FetchTask { source, ..task.clone() });
                 }
             }
         }
-        self.finish(&mut written).await
+        fetch.finish().await
     }
+}
 
-    async fn fetch_unit(
-        &self,
-        family: FamilyId,
-        unit: &Unit,
-        written: &mut Written,
-        host: &dyn Host,
-        progress: &Progress,
-    ) -> Result<(), Failure> {
-        let mut size = FIRST_PIECE;
-        let mut after = unit.after.clone();
-        let mut piece = self.ask(family, unit, after.as_ref(), &mut size, host, progress).await?;
+/// Fetches the rows of one queue.
+struct QueueFetch<'a> {
+    fetcher: &'a Fetcher,
+    family: FamilyId,
+    host: &'a dyn Host,
+    progress: &'a ProgressCounters,
+    /// Bytes of the next page.
+    size: u32,
+    written: Written,
+}
+
+impl QueueFetch<'_> {
+    /// Does a task. If its source dies the task is what is left of it.
+    async fn run(&mut self, task: &mut FetchTask) -> Result<(), Failure> {
+        self.size = FIRST_PAGE;
+        let mut page = self.page(task).await?;
         loop {
-            let PieceReply { rows, next } = piece;
-            let Some(next) = next else {
-                return Ok(self.write(family, rows.rows, written).await?);
+            let PageReply { rows, next } = page;
+            let source = task.source;
+            let has_more = match next {
+                Some(next) => task.advance(next).ok_or(FetchError::Unasked(source))?,
+                None => false,
             };
-            let (asked, stored) = tokio::join!(
-                self.ask(family, unit, Some(&next), &mut size, host, progress),
-                self.write(family, rows.rows, written)
-            );
-            stored?;
-            after = Some(next);
-            piece = match asked {
-                Err(Failure::Dead(_)) => return Err(Failure::Dead(after)),
-                asked => asked?,
-            };
+            if !has_more {
+                return Ok(self.write(rows).await?);
+            }
+            let written = std::mem::take(&mut self.written);
+            let (fetcher, family) = (self.fetcher, self.family);
+            let (asked, stored) =
+                tokio::join!(self.page(task), fetcher.write(family, rows, written));
+            self.written = stored?;
+            page = asked?;
         }
     }
 
-    /// Asks for the piece behind `after` until it is there. Gives up when the source is dead, or
-    /// alive and no use.
-    async fn ask(
-        &self,
-        family: FamilyId,
-        unit: &Unit,
-        after: Option<&RowPosition>,
-        size: &mut u32,
-        host: &dyn Host,
-        progress: &Progress,
-    ) -> Result<PieceReply, Failure> {
-        let (schema, partitioner) = (self.storage.schema(), self.storage.partitioner());
+    /// Asks for the next page until it is there. Gives up when the source is dead, or alive and no
+    /// use.
+    async fn page(&mut self, task: &FetchTask) -> Result<PageReply, Failure> {
+        let Fetcher { storage, caller, .. } = self.fetcher;
+        let (schema, partitioner) = (storage.schema(), storage.partitioner());
         let mut attempts = 0;
         loop {
-            let (range, after) = (unit.range.clone(), after.cloned());
-            let command = PieceCommand { family, range, after, max_bytes: *size };
-            let body = command.encode(schema, partitioner)?;
-            let error = match self.caller.call(unit.source, PIECE, &body).await {
+            let FetchTask { rows, after, source, .. } = task.clone();
+            let command = PageCommand { family: self.family, rows, after, max_bytes: self.size };
+            let body = command.encode(BodyContext { schema, partitioner })?;
+            let error = match caller.call(source, PAGE, &body).await {
                 Ok(answer) => {
-                    *size = size.saturating_mul(2).min(MAX_PIECE);
-                    let piece = PieceReply::decode(&answer, schema.family(family));
-                    let from = unit.source;
-                    let piece = piece.map_err(|source| FetchError::Body { from, source })?;
-                    progress.add(answer.len(), piece.rows.rows.len());
-                    self.traffic.add(from, family, answer.len());
-                    self.throttle.take(answer.len()).await;
-                    return Ok(piece);
+                    self.size = self.size.saturating_mul(2).min(MAX_PAGE);
+                    return Ok(self.take(task, &answer).await?);
                 }
                 Err(error) => error,
             };
             attempts += 1;
-            if !host.look().live.contains(&unit.source) {
-                return Err(Failure::Dead(command.after));
+            if !self.host.look().live.contains(&source) {
+                return Err(Failure::Dead(error));
             }
             if attempts >= ATTEMPTS {
                 return Err(FetchError::Call(error).into());
             }
-            *size = (*size / 2).max(MIN_PIECE);
+            self.size = (self.size / 2).max(MIN_PAGE);
             tokio::time::sleep(PAUSE).await;
         }
     }
 
+    /// Reads a page, and waits until it may have come.
+    async fn take(&self, task: &FetchTask, answer: &[u8]) -> Result<PageReply, FetchError> {
+        let (fetcher, from) = (self.fetcher, task.source);
+        let page = PageReply::decode(answer, fetcher.storage.schema().family(self.family));
+        let page = page.map_err(|source| FetchError::Body { from, source })?;
+        if let PageRows::Keys(keys) = &task.rows {
+            // They come in the order in which they are asked for.
+            let mut wanted = keys.iter();
+            if !page.rows.rows.iter().all(|(key, _)| wanted.any(|it| it == key)) {
+                return Err(FetchError::Unasked(from));
+            }
+        }
+        // A row that goes on in the next page is counted there.
+        let open = page.next.as_ref().filter(|next| next.cell.is_some()).map(|next| &next.key);
+        let complete = page.rows.rows.iter().filter(|(key, _)| Some(key) != open).count();
+        self.progress.add(answer.len(), complete);
+        fetcher.traffic.add(from, self.family, answer.len());
+        fetcher.throttle.take(answer.len()).await;
+        Ok(page)
+    }
+
+    async fn write(&mut self, rows: RangeReply) -> Result<(), FetchError> {
+        let written = std::mem::take(&mut self.written);
+        self.written = self.fetcher.write(self.family, rows, written).await?;
+        Ok(())
+    }
+
+    async fn finish(&mut self) -> Result<(), FetchError> {
+        self.fetcher.finish(std::mem::take(&mut self.written)).await
+    }
+}
+
+impl Fetcher {
     /// Gives rows to the SSTables that are being written.
     async fn write(
         &self,
         family: FamilyId,
-        rows: Vec<(RowKey, RowVersion)>,
-        written: &mut Written,
-    ) -> Result<(), FetchError> {
-        let Some((last, _)) = rows.last() else { return Ok(()) };
-        let partitioner = self.storage.partitioner();
-        written.last = Some(partitioner.decorate(last.clone()));
+        RangeReply { rows }: RangeReply,
+        mut written: Written,
+    ) -> Result<Written, FetchError> {
+        let Some((last, _)) = rows.last() else { return Ok(written) };
+        written.last = Some(self.storage.partitioner().decorate(last.clone()));
         let (storage, ingest) = (Arc::clone(&self.storage), written.ingest.take());
         let push = move || {
             let mut ingest = match ingest {
@@ -331,33 +357,30 @@ impl Fetcher {
         let ingest = self.blocking.run(push).await??;
         let is_full = ingest.bytes() >= INGEST_BYTES;
         written.ingest = Some(ingest);
-        if is_full { self.finish(written).await } else { Ok(()) }
+        if !is_full {
+            return Ok(written);
+        }
+        self.finish(written).await?;
+        Ok(Written::default())
     }
 
-    /// Makes what was written count.
-    async fn finish(&self, written: &mut Written) -> Result<(), FetchError> {
-        written.last = None;
-        let Some(ingest) = written.ingest.take() else { return Ok(()) };
+    /// Makes live SSTables of what was written.
+    async fn finish(&self, written: Written) -> Result<(), FetchError> {
+        let Some(ingest) = written.ingest else { return Ok(()) };
         self.blocking.run(move || ingest.finish()).await??;
         Ok(())
     }
 }
 
 impl Written {
-    /// Whether the rows of a unit come behind those that were written.
-    fn goes_on_with(&self, unit: &Unit) -> bool {
+    /// Whether the rows of a task come behind those that were written.
+    fn goes_on_with(&self, task: &FetchTask, partitioner: Partitioner) -> bool {
         let Some(last) = &self.last else { return true };
-        start(&unit.range).is_some_and(|start| last.token() <= start)
+        match &task.rows {
+            PageRows::Range(range) => start(range).is_some_and(|start| last.token() <= start),
+            PageRows::Keys(keys) => {
+                keys.first().is_some_and(|first| *last < partitioner.decorate(first.clone()))
+            }
+        }
     }
-}
-
-/// From whom the rest of a unit is fetched whose source is dead.
-fn instead(
-    unit: &Unit,
-    after: Option<&RowPosition>,
-    look: &RingSnapshot,
-) -> Result<Vec<Unit>, NoSource> {
-    let others = sources(&unit.wanted, look.local, look)?;
-    let unit = |source| Unit { source, after: after.cloned(), ..unit.clone() };
-    Ok(others.into_iter().map(unit).collect())
 }

@@ -1,6 +1,8 @@
-//! Pages of rows of other nodes become SSTables.
+//! Rows of other nodes become SSTables, page by page.
 
-pub(super) mod fetch;
+mod fetch;
 pub(super) mod plan;
 
+pub(super) use fetch::{FetchError, Fetcher, MAX_PAGE};
 pub use plan::NoSource;
+pub(super) use plan::WantedRange;

@@ -8,10 +8,10 @@
 
 mod file;
 
-use super::calls::TextRange;
 use super::leaves::{Leaves, Shape};
-use crate::model::schema::{ColumnFamilySchema, FamilyId};
-use crate::ring::Partitioner;
+use crate::model::schema::FamilyId;
+use crate::net::bodies::BodyContext;
+use crate::ring::TokenRange;
 use crate::storage::manifest::TableIdentity;
 use crate::storage::store::Merge;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -25,7 +25,7 @@ const MOST_KEPT: usize = 1 << 18;
 /// What is to be known: how which ranges are divided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Division {
-    pub(super) ranges: Vec<TextRange>,
+    pub(super) ranges: Vec<TokenRange>,
     pub(super) shape: Shape,
 }
 
@@ -108,14 +108,9 @@ impl Remembered {
 
     /// Takes up what the file of a family says; if there is none, or it is not of this kind,
     /// nothing. Only the first one counts.
-    pub(super) fn load(
-        &mut self,
-        family: FamilyId,
-        content: &[u8],
-        (partitioner, schema): (Partitioner, &ColumnFamilySchema),
-    ) {
+    pub(super) fn load(&mut self, family: FamilyId, file: &[u8], context: BodyContext<'_>) {
         if self.loaded.insert(family) {
-            let entries = file::decode(content, family, partitioner, schema).unwrap_or_default();
+            let entries = file::decode(file, family, context).unwrap_or_default();
             // Before what was worked out meanwhile.
             entries.into_iter().rev().for_each(|entry| self.entries.push_front(entry));
             self.make_room();
@@ -123,8 +118,10 @@ impl Remembered {
     }
 
     /// The content of the file of a family.
-    pub(super) fn save(&self, family: FamilyId, schema: &ColumnFamilySchema) -> Vec<u8> {
-        file::encode(self.entries.iter().filter(|entry| entry.family == family), schema)
+    pub(super) fn save(&self, family: FamilyId, context: BodyContext<'_>) -> Vec<u8> {
+        let entries: Vec<&Entry> = self.entries.iter().filter(|it| it.family == family).collect();
+        // Tokens and numbers: there is nothing in it that cannot be written.
+        file::encode(&entries, family, context).unwrap_or_default()
     }
 
     /// What is known of these leaves, if anything.
@@ -167,7 +164,7 @@ impl Remembered {
     }
 
     /// How these ranges were divided the last time.
-    pub(super) fn shape(&self, family: FamilyId, ranges: &[TextRange]) -> Option<&Shape> {
+    pub(super) fn shape(&self, family: FamilyId, ranges: &[TokenRange]) -> Option<&Shape> {
         let is_it = |entry: &&Entry| entry.family == family && entry.division.ranges == ranges;
         self.entries.iter().rev().find(is_it).map(|entry| &entry.division.shape)
     }

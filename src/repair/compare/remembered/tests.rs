@@ -1,26 +1,39 @@
 use super::*;
 use crate::model::comparator::Comparator;
-use crate::model::schema::ColumnFamilyKind;
+use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
 use crate::repair::compare::TreeHash;
-use crate::ring::Token;
+use crate::ring::{Partitioner, Token};
 use crate::storage::compaction::GcSpan;
 use crate::storage::store::MergeNotes;
 
 const FAMILY: FamilyId = FamilyId(0);
 
-fn schema(columns: Comparator) -> ColumnFamilySchema {
+/// Families whose columns are in this order.
+fn schema(columns: Comparator) -> Schema {
     let kind = ColumnFamilyKind::Standard { columns };
-    ColumnFamilySchema { keyspace: "Blog".into(), name: "Authors".into(), kind, comment: None }
+    let family = |n: usize| ColumnFamilySchema {
+        keyspace: "Blog".into(),
+        name: format!("Authors{n}"),
+        kind: kind.clone(),
+        comment: None,
+    };
+    Schema::new((0..20).map(family).map(Arc::new))
+}
+
+fn context(schema: &Schema) -> BodyContext<'_> {
+    BodyContext { schema, partitioner: Partitioner::Random }
+}
+
+fn range(start: u128, end: u128) -> TokenRange {
+    TokenRange { start: Token::Random(start), end: Token::Random(end) }
 }
 
 fn division(end: u128, depth: u8) -> Division {
-    Division { ranges: vec![["0".to_owned(), end.to_string()]], shape: Shape::Even(depth) }
+    Division { ranges: vec![range(0, end)], shape: Shape::Even(depth) }
 }
 
 fn leaves(Division { ranges, shape }: &Division) -> Leaves {
-    let partitioner = Partitioner::Random;
-    let ranges = super::super::calls::token_ranges(partitioner, ranges).unwrap();
-    Leaves::new(partitioner, &ranges, shape).unwrap()
+    Leaves::new(Partitioner::Random, ranges, shape).unwrap()
 }
 
 fn tables(generations: &[u64]) -> BTreeMap<u64, TableIdentity> {
@@ -143,7 +156,7 @@ fn there_is_a_bound() {
     }
     assert_eq!(remembered.entries.len(), 8);
     assert_eq!(remembered.entries[0].family, FamilyId(12));
-    let content = remembered.save(FamilyId(12), &schema(Comparator::Bytes));
+    let content = remembered.save(FamilyId(12), context(&schema(Comparator::Bytes)));
     assert!((content.len() as u64) < MAX_BYTES / 8);
 }
 
@@ -162,17 +175,16 @@ fn a_wider_division_of_the_same_ranges_follows_from_a_narrower_one() {
 fn a_file_gives_it_back_and_only_what_was_written() {
     let mut before = remembered();
     let at = Division {
-        ranges: vec![["5".to_owned(), "9".to_owned()], ["90".to_owned(), "1".to_owned()]],
-        shape: Shape::At(["7", "100"].map(str::to_owned).to_vec()),
+        ranges: vec![range(5, 9), range(90, 1)],
+        shape: Shape::At([7, 100].map(Token::Random).to_vec()),
     };
     let mut unknown = leaves(&at);
     unknown.lose_if(|_| true);
     before.keep(FAMILY, tables(&[3]), at, unknown);
-    let (partitioner, schema) = (Partitioner::Random, schema);
-    let content = before.save(FAMILY, &schema(Comparator::Bytes));
+    let content = before.save(FAMILY, context(&schema(Comparator::Bytes)));
     let load = |content: &[u8], columns| {
         let mut after = Remembered::default();
-        after.load(FAMILY, content, (partitioner, &schema(columns)));
+        after.load(FAMILY, content, context(&schema(columns)));
         assert!(after.is_loaded(FAMILY));
         after.entries
     };

@@ -6,22 +6,19 @@ use super::pairs::Side;
 use super::tree::MerkleTree;
 use crate::base::java::TooLong;
 use crate::base::lock::{Mutex, MutexGuard, rank};
-use crate::model::cell::Cell;
-use crate::model::deletion::Deletion;
 use crate::model::schema::FamilyId;
 use crate::net::Verb;
 use crate::net::bodies::TreeResponse;
-use crate::repair::compare::{HashError, RowHasher};
+use crate::repair::compare::{HashError, HashSink, HashedRow};
 use crate::repair::host::Host;
-use crate::ring::{DecoratedKey, RowRange};
+use crate::repair::job::JobControl;
+use crate::ring::RowRange;
 use crate::storage::Storage;
-use crate::storage::compaction::{GcSpan, RowSink};
 use crate::storage::original::can_have_key;
 use log::Level;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Fewest and most leaves of a tree; 0.6 has up to as many.
@@ -125,9 +122,10 @@ impl LegacyPeers {
         }
         let name = self.storage.schema().family(family).to_string();
         let Ok(_permit) = self.writing.acquire().await else { return };
-        let (storage, stopping) = (Arc::clone(&self.storage), Arc::clone(&self.stopping));
+        let storage = Arc::clone(&self.storage);
+        let control = JobControl { stop: self.stop.clone(), ..JobControl::default() };
         let work = move || {
-            let tree = build(&storage, family, &stopping)?;
+            let tree = build(&storage, family, &control)?;
             let bytes = java::encode(&tree)?;
             Ok::<_, BuildError>((Arc::new(tree), bytes))
         };
@@ -178,51 +176,24 @@ impl LegacyPeers {
 pub(in crate::repair::legacy) fn build(
     storage: &Storage,
     family: FamilyId,
-    stopping: &AtomicBool,
+    control: &JobControl,
 ) -> Result<MerkleTree, HashError> {
     let set = storage.validation_set(family)?;
     let (partitioner, store) = (storage.partitioner(), storage.store(family));
     let leaves = set.rows().clamp(LEAVES.0, LEAVES.1);
-    let tree = if partitioner.preserves_order() {
+    let mut tree = if partitioner.preserves_order() {
         MerkleTree::by_samples(partitioner, set.sampled_tokens(), leaves as usize)
     } else {
         MerkleTree::even(partitioner, leaves.next_power_of_two().ilog2() as u8)
     };
     let builder = storage.row_builder(family, store.options().column_index_bytes)?;
-    let mut sink = TreeSink { hasher: RowHasher::new(builder), tree, stopping };
-    storage.validate(&set, &[RowRange::all()], store.gc_before(), &mut sink)?;
-    Ok(sink.tree)
-}
-
-/// Adds the hashes of rows to a tree.
-struct TreeSink<'a> {
-    hasher: RowHasher,
-    tree: MerkleTree,
-    stopping: &'a AtomicBool,
-}
-
-impl RowSink for TreeSink<'_> {
-    type Error = HashError;
-
-    fn begin(&mut self, deletion: Deletion) -> Result<(), HashError> {
-        if self.stopping.load(Ordering::Relaxed) {
-            return Err(HashError::GivenUp);
-        }
-        self.hasher.clear();
-        self.hasher.delete(deletion);
-        Ok(())
-    }
-
-    fn push(&mut self, cell: &Cell) -> Result<(), HashError> {
-        Ok(self.hasher.push(cell)?)
-    }
-
-    fn end(&mut self, key: &DecoratedKey, _: GcSpan) -> Result<bool, HashError> {
-        let hash = self.hasher.finish(key.key())?;
+    let mut sink = HashSink::new(builder, control, |row: HashedRow<'_>| {
         // A row that the neighbours cannot have would make the ranges differ for ever.
-        if let Some(hash) = hash.filter(|_| can_have_key(key.key())) {
-            self.tree.add(key.token(), &hash);
+        if let Some(hash) = row.hash.filter(|_| can_have_key(row.key.key())) {
+            tree.add(row.key.token(), &hash);
         }
-        Ok(true)
-    }
+        true
+    });
+    storage.validate(&set, &[RowRange::all()], store.gc_before(), &mut sink)?;
+    Ok(tree)
 }
