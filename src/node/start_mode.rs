@@ -28,14 +28,14 @@ pub(super) fn begin(
         SavedPlace::First => identity.former.clone(),
         _ => identity.token.clone(),
     };
-    let beginning = StartMode::new(&identity, place, wish);
-    if let StartMode::Join { .. } = beginning
+    let start_mode = StartMode::new(&identity, place, wish);
+    if let StartMode::Join { .. } = start_mode
         && !has_begun
     {
         // What is here was not collected by the last start.
         system::check_no_data(storage)?;
     }
-    match (&saved_token, &beginning) {
+    match (&saved_token, &start_mode) {
         (Some(token), _) => {
             log::info!("Saved Token found: {}", settings.partitioner.display_token(token));
         }
@@ -49,7 +49,7 @@ pub(super) fn begin(
         }
         _ => {}
     }
-    Ok((identity, beginning))
+    Ok((identity, start_mode))
 }
 
 /// The token of `cassandra.replace_token`.
