@@ -4,7 +4,7 @@ use super::context::AdminContext;
 use super::error::AdminError;
 use super::report::{Collected, OperationState, Repaired, StreamReport, Streams};
 use super::request::Selection;
-use crate::repair::{OperationReport, RepairScope, Stream, StreamsNow, Wish};
+use crate::repair::{Operation, OperationReport, RepairScope, Stream, StreamsNow};
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub(super) struct CleanupScope {
 
 impl AdminContext {
     /// Begins an operation, which goes on by itself.
-    pub(super) fn begin(&self, wish: Wish) -> Result<OperationState, AdminError> {
+    pub(super) fn begin(&self, wish: Operation) -> Result<OperationState, AdminError> {
         let host = Arc::clone(&self.member) as _;
         self.member.operations().begin(wish, &host)?;
         self.operation().ok_or(AdminError::Stopping)
@@ -85,22 +85,22 @@ impl AdminContext {
     }
 
     /// What a repair is about.
-    pub(super) fn repair(&self, scope: RepairScopeChange) -> Result<Wish, AdminError> {
+    pub(super) fn repair(&self, scope: RepairScopeChange) -> Result<Operation, AdminError> {
         let RepairScopeChange { keyspace, column_families, primary_range } = scope;
         let selection = Selection::of(keyspace, column_families);
         let families = selection.families(self.storage.schema())?;
         let scope = if primary_range { RepairScope::Primary } else { RepairScope::All };
-        Ok(Wish::Repair(families, scope))
+        Ok(Operation::Repair(families, scope))
     }
 
     /// What a cleanup is about.
-    pub(super) fn cleanup(&self, scope: CleanupScope) -> Result<Wish, AdminError> {
+    pub(super) fn cleanup(&self, scope: CleanupScope) -> Result<Operation, AdminError> {
         let CleanupScope { keyspace } = scope;
         match keyspace {
             Some(name) if !self.storage.schema().has_keyspace(&name) => {
                 Err(AdminError::NoKeyspace(name))
             }
-            keyspace => Ok(Wish::Cleanup(keyspace)),
+            keyspace => Ok(Operation::Cleanup(keyspace)),
         }
     }
 }
@@ -125,8 +125,8 @@ fn state(report: OperationReport) -> OperationState {
         seconds: took.as_secs_f64(),
         collected: collected.collect(),
         repaired: repaired.into_iter().map(Repaired::from).collect(),
-        rows_hashed: hashed.rows,
-        rows_to_hash: hashed.of,
+        rows_hashed: hashed.0,
+        rows_to_hash: hashed.1,
         done,
         error,
     }

@@ -427,9 +427,9 @@ pub struct Collected {
     /// Which node.
     pub address: IpAddr,
     /// Ranges of column families that it collects, each from one node.
-    pub ranges: usize,
+    pub ranges: u64,
     /// Those that it has.
-    pub ranges_done: usize,
+    pub ranges_done: u64,
     /// Rows that have come.
     pub rows: u64,
     /// Bytes that have come over the network.

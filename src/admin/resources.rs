@@ -22,7 +22,7 @@ use super::request::{
 use super::ring_report::{AllowedReturn, Changed};
 use crate::config::settings::PHI_CONVICT_THRESHOLDS;
 use crate::model::schema::FamilyId;
-use crate::repair::Wish;
+use crate::repair::Operation;
 use crate::storage::Storage;
 use crate::storage::compaction;
 use axum::Json;
@@ -72,7 +72,7 @@ impl Call {
     }
 
     /// Begins an operation on the ring; the answer is its state.
-    fn begin(&self, wish: Wish) -> Result<Reply, AdminError> {
+    fn begin(&self, wish: Operation) -> Result<Reply, AdminError> {
         ready(self.context.begin(wish)?)
     }
 }
@@ -224,20 +224,20 @@ pub(super) const RESOURCES: &[Resource] = &[
     }),
     row(POST, "/api/v1/ring/decommission", "begins it", |it| {
         let Nothing {} = it.change()?;
-        it.begin(Wish::Decommission)
+        it.begin(Operation::Decommission)
     }),
     row(POST, "/api/v1/ring/loadbalance", "begins it", |it| {
         let Nothing {} = it.change()?;
-        it.begin(Wish::Loadbalance)
+        it.begin(Operation::Loadbalance)
     }),
     row(POST, "/api/v1/ring/move", "`{\"token\": \"5\"}`", |it| {
         let NewToken { token } = it.change()?;
-        it.begin(Wish::Move(it.context.parse_token(&token)?))
+        it.begin(Operation::Move(it.context.parse_token(&token)?))
     }),
     row(POST, "/api/v1/ring/remove-token", "`{\"token\": \"5\", \"accept_loss\": false}`", |it| {
         let DeadToken { token, accept_loss: accepts_loss } = it.change()?;
         let token = it.context.parse_token(&token)?;
-        it.begin(Wish::Remove { token, accepts_loss })
+        it.begin(Operation::Remove { token, accepts_loss })
     }),
     row(POST, "/api/v1/cleanup", "`{\"keyspace\": \"K\"}`, or nothing for all", |it| {
         let scope: CleanupScope = it.change()?;

@@ -105,7 +105,8 @@ impl Handoff {
         waiting.filter(|(_, it)| *it == recipient).for_each(|(target, _)| self.begin(target));
     }
 
-    /// Begins to deliver what there is for a target, to their owner, unless that is under way.
+    /// Begins to deliver what there is for a target, to it or the node that has its place, unless
+    /// that is under way.
     /// Must be called within a tokio runtime.
     pub(super) fn begin(self: &Arc<Self>, target: IpAddr) {
         if !self.options.hints.has(target) {

@@ -4,7 +4,7 @@
 //! ```text
 //!   Node        the whole: ports, data, API, operators
 //!     setup     what the settings mean for the storage core
-//!     beginning  as what it starts: a member, or one that joins or replaces one
+//!     start_mode as what it starts: a member, or one that joins or replaces one
 //!     fingerprint    what of them all nodes have to agree on
 //!     drain     how it leaves its ring
 //!     ports     where clients are served, each of their generations at its own
@@ -12,13 +12,13 @@
 //!       handoff    hints for who is back
 //! ```
 
-mod beginning;
 mod drain;
 mod fingerprint;
 mod handoff;
 mod member;
 mod ports;
 mod setup;
+mod start_mode;
 
 pub use drain::{Drain, Drained};
 pub use handoff::{Handoff, HandoffOptions, HandoffState};
@@ -39,8 +39,8 @@ use crate::config::settings::{CommitLogSync, SpeculativeRetry};
 use crate::config::{Placements, Properties, Settings};
 use crate::coordinator::ReadOptions;
 use crate::net::tcp::{StartError, TcpOptions, TcpTransport};
-use crate::repair::Beginning;
 use crate::repair::OperationError;
+use crate::repair::StartMode;
 use crate::replica::{HINT_SEGMENT_BYTES, HintOptions, HintStore, Replica, ReplicaOptions};
 use crate::ring::{DynamicSnitch, ReplicaPlacement, TokenError};
 use crate::storage::Storage;
@@ -168,7 +168,7 @@ pub struct Node {
     server: Option<Server>,
     client_ports: ClientPorts,
     address: SocketAddr,
-    beginning: Beginning,
+    start_mode: StartMode,
     api: Arc<Api>,
     replica: Arc<Replica>,
     storage: Arc<Storage>,
@@ -201,10 +201,10 @@ impl Node {
         let transport = Arc::new(bind_transport(&settings, &clock, &memory)?);
         let fs = Arc::clone(&components.fs);
         let storage = Arc::new(StorageSetup::new(&settings, options)?.open(components)?);
-        let (identity, beginning) = beginning::begin(&settings, options, &storage, &*clock)?;
+        let (identity, start_mode) = start_mode::begin(&settings, options, &storage, &*clock)?;
         let address = server.local_addr().map_err(NodeError::Serving)?;
         // Clients are refused until there is something to serve.
-        let server = beginning.takes_connections().then_some(server);
+        let server = start_mode.takes_connections().then_some(server);
         let replica = start_replica(&settings, &storage, &memory)?;
         let hints = open_hints(&settings, options, &storage, fs, &clock)?;
         let parts = Parts {
@@ -214,7 +214,7 @@ impl Node {
             transport: &transport,
             clock: &clock,
         };
-        let who = (&identity, &beginning);
+        let who = (&identity, &start_mode);
         let member = member(&settings, options, placements.by_keyspace, who, &parts)?;
         let drain = Drain::new(DrainOptions::new(&member, &parts));
         let rack_file = placements.rack_file;
@@ -240,7 +240,7 @@ impl Node {
             server,
             client_ports,
             address,
-            beginning,
+            start_mode,
             api,
             replica,
             storage,
@@ -276,11 +276,11 @@ impl Node {
             self.member.settle().await;
         }
         let (operations, host) = (self.member.operations(), Arc::clone(&self.member) as _);
-        operations.become_member(&self.beginning, &host).await?;
+        operations.become_member(&self.start_mode, &host).await?;
         if SavedPlace::read(&self.storage).map_err(IdentityError::from)? == SavedPlace::Left {
             return Err(NodeError::Decommissioned);
         }
-        self.beginning = Beginning::Member;
+        self.start_mode = StartMode::Member;
         if self.server.is_none() {
             self.server = Some(self.client_ports.bind()?);
         }
@@ -471,7 +471,7 @@ fn member(
     settings: &Settings,
     options: &NodeOptions,
     placements: BTreeMap<String, ReplicaPlacement>,
-    (identity, beginning): (&Identity, &Beginning),
+    (identity, start_mode): (&Identity, &StartMode),
     parts: &Parts<'_>,
 ) -> Result<Arc<Member>, NodeError> {
     let network = &settings.network;
@@ -481,8 +481,8 @@ fn member(
         cluster_name: settings.cluster_name.clone(),
         seeds: settings.seeds.clone(),
         token: identity.token.clone(),
-        asks_first: beginning.depends_on_memory(),
-        replaced: beginning.replaced(),
+        asks_first: start_mode.depends_on_memory(),
+        replaced: start_mode.replaced(),
         generation: identity.generation,
         phi_convict_threshold: f64::from(network.phi_convict_threshold),
         rpc_timeout: network.rpc_timeout,
@@ -609,7 +609,7 @@ pub(crate) fn property_faults(settings: &Settings, properties: &Properties) -> V
     let faults = [
         properties.jmx_port().map(drop).err().map(NodeError::from),
         properties.compaction_priority().map(drop).err().map(NodeError::from),
-        beginning::replaced_token(settings, properties).err(),
+        start_mode::replaced_token(settings, properties).err(),
         properties.hinted_handoff_throttle().map(drop).err().map(NodeError::from),
     ];
     faults.into_iter().flatten().collect()

@@ -1,38 +1,59 @@
-//! What nodes of this program ask each other when the ring changes, besides pieces of ranges. The
-//! bodies are JSON: they are few, and a later version may add to them.
+//! Calls between nodes of this program: questions about the ring. Those about jobs are in
+//! [`job`](super::job), that for rows is a
+//! [`PageCommand`](crate::net::bodies::PageCommand).
+//!
+//! ```text
+//! has-heard    i32 generation, i32 version
+//!              bool knows it, bool is quiet, u64 given up, list of live nodes
+//! where-is     ADDR
+//!              option token, bool is leaving
+//! which-ring
+//!              list of ADDR, token
+//! which-token
+//!              f64 load, token
+//! ```
 
-use crate::net::caller::{CallError, Caller};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use super::host::Announced;
+use crate::base::bytes::ByteReader;
+use crate::net::bodies::{Body, BodyContext, BodyError, EncodeError};
+use crate::ring::Token;
 use std::net::IpAddr;
 
-/// The call for a piece of a range, see [`PieceCommand`](crate::net::bodies::PieceCommand).
-pub(super) const PIECE: &str = "piece";
-
 /// A call with its answer.
-pub(super) trait Call: Serialize + DeserializeOwned {
-    /// What it is called.
+pub(super) trait Call: Body + Sync {
+    /// Its name, which a header of the message has.
     const NAME: &'static str;
 
     /// What comes back.
-    type Answer: Serialize + DeserializeOwned;
+    type Answer: Body;
 }
 
-/// Has a node heard what the sender of this announced?
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct HasHeard {
-    pub(super) generation: i32,
-    pub(super) version: i32,
-}
+/// The name of the call for a page, whose answer only a column family can read.
+pub(super) const PAGE: &str = "page";
+
+/// Asks whether a node has heard what the sender of this announced.
+#[derive(Debug, Clone)]
+pub(super) struct HasHeard(pub(super) Announced);
 
 impl Call for HasHeard {
     const NAME: &'static str = "has-heard";
     type Answer = Heard;
 }
 
-/// What the node says to that.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+impl Body for HasHeard {
+    fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
+        let Self(Announced { generation, version }) = *self;
+        (generation, version).put(out, context)
+    }
+
+    fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
+        let (generation, version) = Body::read(reader, context)?;
+        Ok(Self(Announced { generation, version }))
+    }
+}
+
+/// Answer to [`HasHeard`].
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Heard {
     pub(super) knows_it: bool,
     /// Whether what it began before it had heard is over.
@@ -41,162 +62,120 @@ pub(super) struct Heard {
     ///
     /// [`Membership::given_up`]: crate::gossip::Membership::given_up
     pub(super) given_up: u64,
-    /// Who seems alive to it.
-    pub(super) live: BTreeSet<IpAddr>,
+    /// Nodes that seem alive to it.
+    pub(super) live: Vec<IpAddr>,
 }
 
-/// Where does a node have its place, as far as the receiver knows?
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct WhereIs {
-    pub(super) endpoint: IpAddr,
+impl Body for Heard {
+    fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
+        (self.knows_it, self.is_quiet).put(out, context)?;
+        self.given_up.put(out, context)?;
+        self.live.put(out, context)
+    }
+
+    fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
+        let (knows_it, is_quiet) = Body::read(reader, context)?;
+        let (given_up, live) = Body::read(reader, context)?;
+        Ok(Self { knows_it, is_quiet, given_up, live })
+    }
 }
+
+/// Asks where a node has its place, as far as the receiver knows.
+#[derive(Debug, Clone)]
+pub(super) struct WhereIs(pub(super) IpAddr);
 
 impl Call for WhereIs {
     const NAME: &'static str = "where-is";
-    type Answer = Whereabouts;
+    type Answer = TokenOf;
 }
 
-/// The answer to that.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Whereabouts {
+impl Body for WhereIs {
+    fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
+        self.0.put(out, context)
+    }
+
+    fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
+        Ok(Self(Body::read(reader, context)?))
+    }
+}
+
+/// Answer to [`WhereIs`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct TokenOf {
     /// The token that it owns, if it is a member.
-    pub(super) token: Option<String>,
+    pub(super) token: Option<Token>,
     /// Whether it is about to leave it.
     pub(super) is_leaving: bool,
 }
 
-/// Whom does a node know as members?
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct WhichRing {}
+impl Body for TokenOf {
+    fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
+        self.token.put(out, context)?;
+        self.is_leaving.put(out, context)
+    }
+
+    fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
+        let (token, is_leaving) = Body::read(reader, context)?;
+        Ok(Self { token, is_leaving })
+    }
+}
+
+/// Asks which members a node knows.
+#[derive(Debug, Clone)]
+pub(super) struct WhichRing;
 
 impl Call for WhichRing {
     const NAME: &'static str = "which-ring";
-    type Answer = KnownRing;
+    /// Members with their tokens, in the order of these.
+    type Answer = Vec<(IpAddr, Token)>;
 }
 
-/// The answer to that.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct KnownRing {
-    /// Each with its token, in the order of these.
-    pub(super) members: Vec<(IpAddr, String)>,
+impl Body for WhichRing {
+    fn put(&self, _: &mut Vec<u8>, _: BodyContext<'_>) -> Result<(), EncodeError> {
+        Ok(())
+    }
+
+    fn read(_: &mut ByteReader<'_>, _: BodyContext<'_>) -> Result<Self, BodyError> {
+        Ok(Self)
+    }
 }
 
-/// A node shall collect data, since it is about to become a replica of them.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Collect {
-    /// Tells the orders of all nodes apart.
-    pub(super) order: u64,
-    pub(super) ranges: Vec<WantedRange>,
-}
-
-/// A range that a node is about to become a replica of.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct WantedRange {
-    pub(super) keyspace: String,
-    /// The token before the range, as text.
-    pub(super) start: String,
-    /// The last token of the range.
-    pub(super) end: String,
-    /// Those that cease to be replicas.
-    pub(super) lost: Vec<IpAddr>,
-    /// Those that stay replicas.
-    pub(super) kept: Vec<IpAddr>,
-    /// Whether those that cease to be replicas are not enough, since who collects may have been one
-    /// for a while.
-    #[serde(default)]
-    pub(super) from_all: bool,
-    /// Whether an operator gives up what only dead nodes have.
-    #[serde(default)]
-    pub(super) accepts_loss: bool,
-}
-
-impl Call for Collect {
-    const NAME: &'static str = "collect";
-    type Answer = Accepted;
-}
-
-/// The order is being carried out.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(super) struct Accepted {}
-
-/// How far is a node with an order?
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct HowFar {
-    pub(super) order: u64,
-}
-
-impl Call for HowFar {
-    const NAME: &'static str = "how-far";
-    type Answer = Standing;
-}
-
-/// How far a node is with an order.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "is")]
-pub(super) enum Standing {
-    /// It does not know the order: it has been started since, or never got it.
-    Unknown,
-    Running {
-        bytes: u64,
-        rows: u64,
-        ranges_done: usize,
-        ranges: usize,
-    },
-    Done {
-        bytes: u64,
-        rows: u64,
-    },
-    Failed {
-        why: String,
-    },
-}
-
-/// Nobody needs an order any more.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Withdraw {
-    pub(super) order: u64,
-}
-
-impl Call for Withdraw {
-    const NAME: &'static str = "withdraw";
-    type Answer = Accepted;
-}
-
-/// Which token would halve the load of a node?
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct WhichToken {}
+/// Asks which token would halve the load of a node.
+#[derive(Debug, Clone)]
+pub(super) struct WhichToken;
 
 impl Call for WhichToken {
     const NAME: &'static str = "which-token";
     type Answer = Halving;
 }
 
-/// The answer to that.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+impl Body for WhichToken {
+    fn put(&self, _: &mut Vec<u8>, _: BodyContext<'_>) -> Result<(), EncodeError> {
+        Ok(())
+    }
+
+    fn read(_: &mut ByteReader<'_>, _: BodyContext<'_>) -> Result<Self, BodyError> {
+        Ok(Self)
+    }
+}
+
+/// Answer to [`WhichToken`].
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Halving {
     /// Bytes on its disks.
     pub(super) load: f64,
     /// The token that takes half of it.
-    pub(super) token: String,
+    pub(super) token: Token,
 }
 
-/// Why a call brought no answer that can be used.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum AskError {
-    #[error(transparent)]
-    Call(#[from] CallError),
-    #[error("the answer of {from} makes no sense: {source}")]
-    Senseless { from: IpAddr, source: serde_json::Error },
-}
+impl Body for Halving {
+    fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
+        self.load.put(out, context)?;
+        self.token.put(out, context)
+    }
 
-/// Calls a node.
-pub(super) async fn ask<C: Call>(
-    caller: &Caller,
-    to: IpAddr,
-    call: &C,
-) -> Result<C::Answer, AskError> {
-    let senseless = |source| AskError::Senseless { from: to, source };
-    let body = serde_json::to_vec(call).map_err(senseless)?;
-    let answer = caller.call(to, C::NAME, &body).await?;
-    serde_json::from_slice(&answer).map_err(senseless)
+    fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
+        let (load, token) = Body::read(reader, context)?;
+        Ok(Self { load, token })
+    }
 }

@@ -1,7 +1,6 @@
 //! Why the ring is not changed.
 
-use super::plan::NoSource;
-use crate::ring::TokenError;
+use super::transfer::plan::NoSource;
 use crate::storage::compaction::CompactionError;
 use crate::storage::engine::WriteError;
 use std::net::IpAddr;
@@ -90,12 +89,9 @@ pub enum OperationError {
          ring"
     )]
     Alive(IpAddr),
-    /// A token is none.
-    #[error("{0}")]
-    Token(#[from] TokenError),
     /// A node that is to take over data does not run.
     #[error("{0} is down, which is to take over data: bring it up, or remove it first")]
-    HeirDown(IpAddr),
+    ReceiverDown(IpAddr),
     /// A node of 0.6 would have to take data from others than this node.
     #[error(
         "{0} is a node of 0.6, and would have to take over data from others than this node, which \

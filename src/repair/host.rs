@@ -1,5 +1,6 @@
 //! The node as operations on the ring see it.
 
+use super::topology::Lifecycle;
 use crate::gossip::{Members, NodePlace};
 use crate::ring::Token;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +9,7 @@ use std::net::IpAddr;
 
 /// The ring at one moment, as this node knows it.
 #[derive(Debug, Clone, Default)]
-pub struct RingLook {
+pub struct RingSnapshot {
     /// Who is where.
     pub members: Members,
     /// Who seems alive, members and others. This node itself is among them.
@@ -32,9 +33,9 @@ pub struct RingLook {
     pub local: Option<IpAddr>,
 }
 
-impl RingLook {
+impl RingSnapshot {
     /// Whether a node is one of 0.6, as far as is known: it takes no calls.
-    pub fn is_original(&self, endpoint: IpAddr) -> bool {
+    pub fn is_legacy(&self, endpoint: IpAddr) -> bool {
         Some(endpoint) != self.local && !self.callable.contains(&endpoint)
     }
 }
@@ -48,41 +49,14 @@ pub struct Announced {
     pub version: i32,
 }
 
-/// A place that this node takes, or is about to take.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
-    /// It owns the token.
-    Normal(Token),
-    /// It owns the token, and has no data. Others may remember that its address had some.
-    First(Token),
-    /// It owns the token, and had it before: its data are lost.
-    Again(Token),
-    /// It collects the data for the token.
-    Joining(Token),
-    /// It owns the token, and others collect the data.
-    Leaving(Token),
-    /// It owned the token, and owns none any more.
-    Left(Token),
-    /// It has no place, and does not join any more at this token, or replaces nobody any more.
-    GivenUp(Option<Token>),
-    /// It has no place, and collects the data of a dead member.
-    Replacing(NodePlace),
-    /// It has got the token of a dead member.
-    Replaced(NodePlace),
-    /// It owns the first token, while others collect the data of a dead member.
-    Removing(Token, NodePlace),
-    /// It owns the first token, and a dead member is removed.
-    Removed(Token, Token),
-}
-
 /// The node whose place operations change. All methods may be called from any thread, and none
 /// waits for other nodes.
 pub trait Host: Send + Sync + Debug {
     /// The ring now.
-    fn look(&self) -> RingLook;
+    fn look(&self) -> RingSnapshot;
 
     /// Takes a place: says so to itself, and to the others from the next round of gossip on.
-    fn announce(&self, place: &Place);
+    fn announce(&self, place: &Lifecycle);
 
     /// Others know these as members. Takes them for that, as far as it has never heard of them:
     /// they were dead before anybody could tell it.

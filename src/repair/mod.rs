@@ -1,16 +1,14 @@
 //! How a ring grows, shrinks and heals.
 //!
 //! ```text
-//! Operations      bootstrap, decommission, move, removal, replacement, cleanup: one at a time
-//!   transition    the steps of all of them: announce, be heard, hand over, switch
-//!     plan        who needs which ranges, and from whom
-//!     fetch       ranges of other nodes become SSTables, piece by piece
-//!   service       the calls of other nodes: pieces of ranges, orders to collect, questions
-//!     orders      what this node collects because another one leaves or removes somebody
-//!   original      the same with nodes of 0.6, which know none of it
-//!   host          the node as all of that sees it
-//! anti_entropy    replicas compare what they have, and get what they lack
-//! merkle          how two replicas find out in which ranges they differ
+//! Operations  bootstrap, decommission, move, removal, replacement, cleanup: one at a time
+//!   topology  the steps of all of them: announce, be heard, hand over, switch
+//!   transfer  ranges and rows of other nodes become SSTables
+//!   compare   replicas compare what they have, and get what they lack
+//!   legacy    the same with nodes of 0.6: streams, trees, tokens
+//!   job       work of one node for another: start, poll, cancel
+//!   service   the calls of other nodes; `client` makes them
+//!   host      the node as all of that sees it
 //! ```
 //!
 //! Between nodes of this program nothing is sent unasked: whoever needs data asks for them piece by
@@ -18,30 +16,29 @@
 //! on disk; it writes nothing for that, and keeps nothing in mind. So exactly the ranges that are
 //! needed travel, and there is no session that could hang.
 
-mod anti_entropy;
 mod calls;
+mod client;
+mod compare;
 mod error;
-mod fetch;
 mod halving;
 mod host;
-pub mod merkle;
+mod job;
+mod legacy;
 mod operation;
 mod operations;
-mod orders;
-mod original;
-mod plan;
 mod progress;
 mod service;
-mod text_key;
 mod throttle;
+mod topology;
 mod traffic;
-mod transition;
+mod transfer;
 
-pub use anti_entropy::{FamilyRepair, RepairScope, RowsHashed};
+pub use compare::{FamilyRepair, RepairScope};
 pub use error::OperationError;
-pub use host::{Announced, Host, Place, RingLook};
+pub use host::{Announced, Host, RingSnapshot};
 pub use operation::{OperationKind, OperationReport};
-pub use operations::{Beginning, Operations, OperationsOptions, StartWish, StreamsNow, Wish};
-pub use plan::NoSource;
-pub use progress::Fetched;
+pub use operations::{Operation, Operations, OperationsOptions, StreamsNow};
+pub use progress::Progress;
+pub use topology::{Lifecycle, StartMode, StartOptions};
 pub use traffic::Stream;
+pub use transfer::NoSource;

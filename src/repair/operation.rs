@@ -1,8 +1,7 @@
 //! What an operation is doing, for operators.
 
-use super::anti_entropy::{FamilyRepair, Hashing, RowsHashed};
-use super::progress::Fetched;
-use super::transition::HandOver;
+use super::compare::FamilyRepair;
+use super::progress::{Progress, ProgressByNode};
 use crate::base::lock::{Mutex, MutexGuard, rank};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -38,11 +37,12 @@ pub struct OperationReport {
     /// What it is doing, in words of 0.6 where it had any.
     pub mode: String,
     /// How far each node is that collects data.
-    pub fetched: BTreeMap<IpAddr, Fetched>,
+    pub fetched: BTreeMap<IpAddr, Progress>,
     /// What a repair has done so far, by column family.
     pub repaired: Vec<FamilyRepair>,
-    /// How far replicas are with what it compares at the moment.
-    pub hashed: RowsHashed,
+    /// Rows that replicas have hashed of what it compares at the moment, and about how many they
+    /// are to hash.
+    pub hashed: (u64, u64),
     /// How long it has taken.
     pub took: Duration,
     /// How it ended; none as long as it is under way. A text that tells what was done, or why not.
@@ -51,13 +51,13 @@ pub struct OperationReport {
 
 /// An operation that is under way, or was the last.
 #[derive(Debug)]
-pub(super) struct Operation {
+pub(super) struct OperationRun {
     pub(super) kind: OperationKind,
     pub(super) began: Duration,
-    /// What is collected because of it.
-    pub(super) hand_over: Arc<HandOver>,
-    /// How far replicas are with hashes that it asked for.
-    pub(super) hashing: Arc<Hashing>,
+    /// Progress of the nodes that collect data.
+    pub(super) fetching: Arc<ProgressByNode>,
+    /// Progress of the replicas with what is compared at the moment.
+    pub(super) hashing: Arc<ProgressByNode>,
     state: Mutex<rank::Operation, State>,
 }
 
@@ -84,12 +84,12 @@ impl OperationKind {
     }
 }
 
-impl Operation {
+impl OperationRun {
     pub(super) fn new(kind: OperationKind, began: Duration) -> Arc<Self> {
         let mode = "beginning".to_owned();
         let state = State { mode, repaired: Vec::new(), ended: None };
-        let (hand_over, hashing) = Default::default();
-        Arc::new(Self { kind, began, hand_over, hashing, state: Mutex::new(state) })
+        let (fetching, hashing) = Default::default();
+        Arc::new(Self { kind, began, fetching, hashing, state: Mutex::new(state) })
     }
 
     /// It does this from now on.
@@ -121,9 +121,9 @@ impl Operation {
         OperationReport {
             kind: self.kind,
             mode: state.mode.clone(),
-            fetched: self.hand_over.now(),
+            fetched: self.fetching.now(),
             repaired: state.repaired.clone(),
-            hashed: self.hashing.now(),
+            hashed: self.hashing.rows(),
             took: end.saturating_sub(self.began),
             outcome: state.ended.as_ref().map(|(_, outcome)| outcome.clone()),
         }

@@ -1,25 +1,16 @@
 //! The operations by which the ring grows, shrinks and heals, one at a time on each node.
 
-mod agreement;
-mod changes;
-mod cleanup;
-mod joining;
-mod leaving;
-mod start_mode;
-
-pub use start_mode::{Beginning, StartWish};
-
-use super::anti_entropy::{AntiEntropy, RepairScope, Validations};
+use super::client::ReplicaClient;
+use super::compare::{AntiEntropy, RepairScope};
 use super::error::OperationError;
-use super::fetch::Fetcher;
-use super::host::{Host, RingLook};
-use super::operation::{Operation, OperationKind, OperationReport};
-use super::orders::Orders;
-use super::original::Originals;
+use super::host::{Host, RingSnapshot};
+use super::legacy::LegacyPeers;
+use super::operation::{OperationKind, OperationReport, OperationRun};
 use super::service::Service;
 use super::throttle::Throttle;
+use super::topology::steps::Steps;
 use super::traffic::Stream;
-use super::transition::Steps;
+use super::transfer::Fetcher;
 use crate::base::clock::Clock;
 use crate::base::lock::{Mutex, rank};
 use crate::gossip::NodePlace;
@@ -58,7 +49,7 @@ pub struct OperationsOptions {
 
 /// What an operator asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wish {
+pub enum Operation {
     /// This node shall leave the ring.
     Decommission,
     /// This node shall go to another token.
@@ -93,17 +84,15 @@ pub struct StreamsNow {
 /// Changes the ring, answers the calls of other nodes that do, and gives them data.
 #[derive(Debug)]
 pub struct Operations {
-    storage: Arc<Storage>,
-    clock: Arc<dyn Clock>,
-    blocking: Blocking,
-    steps: Arc<Steps>,
-    service: Arc<Service>,
-    orders: Arc<Orders>,
-    validations: Arc<Validations>,
-    anti_entropy: Arc<AntiEntropy>,
-    originals: Arc<Originals>,
+    pub(super) storage: Arc<Storage>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) blocking: Blocking,
+    pub(super) steps: Arc<Steps>,
+    pub(super) service: Arc<Service>,
+    pub(super) anti_entropy: AntiEntropy,
+    pub(super) legacy: Arc<LegacyPeers>,
     /// The last one that was begun.
-    last: Mutex<rank::LastOperation, Option<Arc<Operation>>>,
+    pub(super) last: Mutex<rank::LastOperation, Option<Arc<OperationRun>>>,
 }
 
 impl Operations {
@@ -112,62 +101,31 @@ impl Operations {
         let OperationsOptions { local, storage, messenger, placements, clock, .. } = options;
         let (partitioner, caller) = (storage.partitioner(), Caller::new(Arc::clone(&messenger)));
         let throttle = Arc::new(Throttle::new(Arc::clone(&clock), options.bytes_per_second));
-        let originals = Originals::new(
+        let legacy = LegacyPeers::new(
             (Arc::clone(&storage), options.blocking),
             Arc::clone(&messenger),
             Arc::clone(&clock),
             Arc::clone(&throttle),
             placements.clone(),
         );
-        let fetcher = Arc::new(Fetcher::new(
-            Arc::clone(&storage),
-            caller.clone(),
-            options.blocking,
-            Arc::clone(&clock),
-            throttle,
-            Arc::clone(&originals),
-        ));
-        let orders = Orders::new(Arc::clone(&clock));
-        let validations =
-            Validations::new(Arc::clone(&storage), options.blocking, Arc::clone(&clock));
-        let service = Arc::new(Service::new(
-            Arc::clone(&storage),
-            messenger,
-            options.blocking,
-            Arc::clone(&fetcher),
-            Arc::clone(&orders),
-            Arc::clone(&clock),
-            Arc::clone(&validations),
-        ));
-        let anti_entropy = AntiEntropy::new(
-            (local, Arc::clone(&storage), options.blocking),
-            placements.clone(),
-            caller.clone(),
-            (Arc::clone(&service), Arc::clone(&originals)),
-            options.seed,
-        );
+        let fetcher =
+            Fetcher::new(Arc::clone(&legacy), caller.clone(), Arc::clone(&clock), throttle);
+        let fetcher = Arc::new(fetcher);
+        let service = Service::new(messenger, Arc::clone(&fetcher), Arc::clone(&clock));
+        let client = ReplicaClient::new(local, caller, Arc::clone(&service), options.seed);
+        let anti_entropy =
+            AntiEntropy::new(Arc::clone(&client), Arc::clone(&legacy), placements.clone());
         let rng = Mutex::new(fastrand::Rng::with_seed(options.seed));
-        let steps = Arc::new(Steps { local, partitioner, placements, caller, fetcher, rng });
-        let last = Mutex::default();
-        Arc::new(Self {
-            storage,
-            clock,
-            blocking: options.blocking,
-            steps,
-            service,
-            orders,
-            validations,
-            anti_entropy,
-            originals,
-            last,
-        })
+        let steps = Arc::new(Steps { local, partitioner, placements, client, fetcher, rng });
+        let (blocking, last) = (options.blocking, Mutex::default());
+        Arc::new(Self { storage, clock, blocking, steps, service, anti_entropy, legacy, last })
     }
 
     /// Answers a call of another node, or what a node of 0.6 says of streams, of trees and of
     /// tokens. False if the message is none of it. Must be called within a tokio
     /// runtime.
     pub fn receive(&self, message: &Message<'_>, host: &Arc<dyn Host>) -> bool {
-        self.service.receive(message, host) || self.originals.receive(message, host)
+        self.service.receive(message, host) || self.legacy.receive(message, host)
     }
 
     /// A node of 0.6 has removed another one, which has changed the ring: collects what this node
@@ -184,22 +142,20 @@ impl Operations {
     /// Takes a file that a node of 0.6 sends from this address, up to its end. Nothing says which
     /// it is: it is the next one that was announced.
     pub async fn receive_file(&self, from: IpAddr, file: IncomingFile) {
-        self.originals.receive_file(from, file).await;
+        self.legacy.receive_file(from, file).await;
     }
 
     /// Gives up what nobody waits for. To be called about once in a second.
     pub fn tidy(&self) {
-        self.orders.tidy();
-        self.validations.tidy();
-        self.originals.tidy();
+        self.service.jobs.tidy();
+        self.service.validator.tidy();
+        self.legacy.tidy();
     }
 
     /// Ends what is under way.
     pub async fn stop(&self) {
-        self.orders.stop().await;
-        self.validations.stop().await;
-        self.originals.stop().await;
-        self.service.drain().await;
+        self.legacy.stop().await;
+        self.service.stop().await;
     }
 
     /// The operation that was begun last.
@@ -218,36 +174,40 @@ impl Operations {
             None => "Decommissioned".to_owned(),
         };
         let mut sending = self.service.traffic.now();
-        sending.extend(self.originals.outgoing.now());
-        let mut receiving = self.steps.fetcher.streams();
-        receiving.extend(self.originals.incoming.now());
+        sending.extend(self.legacy.outgoing.now());
+        let mut receiving = self.steps.fetcher.traffic.now();
+        receiving.extend(self.legacy.incoming.now());
         StreamsNow { mode, sending, receiving }
     }
 
     /// Begins what an operator asks for, if that can be done; it goes on by itself, and
     /// [`Operations::report`] tells how. Must be called within a tokio runtime.
-    pub fn begin(self: &Arc<Self>, wish: Wish, host: &Arc<dyn Host>) -> Result<(), OperationError> {
+    pub fn begin(
+        self: &Arc<Self>,
+        wish: Operation,
+        host: &Arc<dyn Host>,
+    ) -> Result<(), OperationError> {
         let kind = match &wish {
-            Wish::Decommission => OperationKind::Decommission,
-            Wish::Move(_) => OperationKind::Move,
-            Wish::Loadbalance => OperationKind::Loadbalance,
-            Wish::Remove { .. } => OperationKind::Removetoken,
-            Wish::Cleanup(_) => OperationKind::Cleanup,
-            Wish::Repair(..) => OperationKind::Repair,
+            Operation::Decommission => OperationKind::Decommission,
+            Operation::Move(_) => OperationKind::Move,
+            Operation::Loadbalance => OperationKind::Loadbalance,
+            Operation::Remove { .. } => OperationKind::Removetoken,
+            Operation::Cleanup(_) => OperationKind::Cleanup,
+            Operation::Repair(..) => OperationKind::Repair,
         };
         self.check(&wish, &host.look())?;
         let operation = self.enlist(kind)?;
         let (this, host) = (Arc::clone(self), Arc::clone(host));
         tokio::spawn(async move {
             let done = match wish {
-                Wish::Decommission => this.decommission(&host, &operation).await,
-                Wish::Move(token) => this.move_to(Some(token), &host, &operation).await,
-                Wish::Loadbalance => this.move_to(None, &host, &operation).await,
-                Wish::Remove { token, accepts_loss } => {
+                Operation::Decommission => this.decommission(&host, &operation).await,
+                Operation::Move(token) => this.move_to(Some(token), &host, &operation).await,
+                Operation::Loadbalance => this.move_to(None, &host, &operation).await,
+                Operation::Remove { token, accepts_loss } => {
                     this.remove(&token, accepts_loss, &host, &operation).await
                 }
-                Wish::Cleanup(keyspace) => this.cleanup(keyspace, &host, &operation).await,
-                Wish::Repair(families, scope) => {
+                Operation::Cleanup(keyspace) => this.cleanup(keyspace, &host, &operation).await,
+                Operation::Repair(families, scope) => {
                     // A large future, which would make that of all others large.
                     Box::pin(this.anti_entropy.repair(&families, scope, &host, &operation)).await
                 }
@@ -257,9 +217,9 @@ impl Operations {
         Ok(())
     }
 
-    fn end<T>(
+    pub(super) fn end<T>(
         &self,
-        operation: &Operation,
+        operation: &OperationRun,
         result: Result<T, OperationError>,
         tell: impl FnOnce(&T) -> String,
     ) -> Result<T, OperationError> {
@@ -272,42 +232,48 @@ impl Operations {
     }
 
     /// Makes a new operation the last one.
-    fn enlist(&self, kind: OperationKind) -> Result<Arc<Operation>, OperationError> {
+    pub(super) fn enlist(&self, kind: OperationKind) -> Result<Arc<OperationRun>, OperationError> {
         let mut last = self.last.lock();
         if let Some(running) = last.as_ref().filter(|last| last.is_running()) {
             return Err(OperationError::Busy(running.kind.name()));
         }
-        let operation = Operation::new(kind, self.clock.monotonic());
+        let operation = OperationRun::new(kind, self.clock.monotonic());
         *last = Some(Arc::clone(&operation));
         Ok(operation)
     }
 
     /// Whether a wish can be fulfilled, as far as this node knows.
-    fn check(&self, wish: &Wish, look: &RingLook) -> Result<(), OperationError> {
+    fn check(&self, wish: &Operation, look: &RingSnapshot) -> Result<(), OperationError> {
         let ring = &look.members.ring;
         let own = ring.token(self.steps.local).ok_or(OperationError::NotMember)?;
         let gone = match wish {
-            Wish::Remove { token, .. } => ring.owner(token),
+            Operation::Remove { token, .. } => ring.owner(token),
             _ => None,
         };
         self.check_nobody_else(look, gone)?;
         let text = |token: &Token| self.steps.partitioner.display_token(token);
         match wish {
-            Wish::Decommission | Wish::Loadbalance if ring.len() == 1 => Err(OperationError::Alone),
-            Wish::Move(token) => match ring.owner(token) {
+            Operation::Decommission | Operation::Loadbalance if ring.len() == 1 => {
+                Err(OperationError::Alone)
+            }
+            Operation::Move(token) => match ring.owner(token) {
                 _ if own == token => Err(OperationError::SameToken(text(token))),
                 Some(owner) => Err(OperationError::OwnedToken { token: text(token), owner }),
                 None if ring.len() == 1 => Err(OperationError::Alone),
                 None => Ok(()),
             },
-            Wish::Remove { token, .. } => self.dead_owner(token, look).map(|_| ()),
-            Wish::Repair(families, scope) => self.anti_entropy.check(families, *scope, look),
-            Wish::Decommission | Wish::Loadbalance | Wish::Cleanup(_) => Ok(()),
+            Operation::Remove { token, .. } => self.dead_owner(token, look).map(|_| ()),
+            Operation::Repair(families, scope) => self.anti_entropy.check(families, *scope, look),
+            Operation::Decommission | Operation::Loadbalance | Operation::Cleanup(_) => Ok(()),
         }
     }
 
     /// The owner of a token, if it is dead.
-    fn dead_owner(&self, token: &Token, look: &RingLook) -> Result<NodePlace, OperationError> {
+    pub(super) fn dead_owner(
+        &self,
+        token: &Token,
+        look: &RingSnapshot,
+    ) -> Result<NodePlace, OperationError> {
         let text = || self.steps.partitioner.display_token(token);
         let Some(owner) = look.members.ring.owner(token) else {
             return Err(OperationError::NoSuchToken(text()));

@@ -1,36 +1,47 @@
-//! How far something is that takes long.
+//! Progress of what takes long.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::base::lock::{Mutex, rank};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How far the fetching of some ranges is.
+/// Counts the progress of a job while it runs.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
-    ranges: AtomicUsize,
-    ranges_done: AtomicUsize,
-    bytes: AtomicU64,
+pub(super) struct ProgressCounters {
+    ranges: AtomicU64,
+    ranges_done: AtomicU64,
     rows: AtomicU64,
+    expected_rows: AtomicU64,
+    bytes: AtomicU64,
 }
 
-/// How far the fetching of some ranges is at one moment.
+/// Progress of a job at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Fetched {
+pub struct Progress {
     /// Ranges of column families that are to be fetched, each from one node.
-    pub ranges: usize,
+    pub ranges: u64,
     /// Those that are done.
-    pub ranges_done: usize,
+    pub ranges_done: u64,
+    /// Rows that have come or were hashed; one that came from several nodes counts as often.
+    pub rows: u64,
+    /// About how many rows are to be hashed.
+    pub expected_rows: u64,
     /// Bytes of messages that have come.
     pub bytes: u64,
-    /// Rows that have come; one that came in parts or from several nodes counts as often.
-    pub rows: u64,
 }
 
-impl Progress {
-    /// So many ranges more.
-    pub(super) fn expect(&self, ranges: usize) {
-        self.ranges.fetch_add(ranges, Ordering::Relaxed);
+impl ProgressCounters {
+    /// More ranges are to be fetched.
+    pub(super) fn expect_ranges(&self, ranges: usize) {
+        self.ranges.fetch_add(ranges as u64, Ordering::Relaxed);
     }
 
-    /// So much more has come.
+    /// About as many rows are to be hashed.
+    pub(super) fn expect_rows(&self, rows: u64) {
+        self.expected_rows.store(rows, Ordering::Relaxed);
+    }
+
+    /// Something has come.
     pub(super) fn add(&self, bytes: usize, rows: usize) {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         self.rows.fetch_add(rows as u64, Ordering::Relaxed);
@@ -41,13 +52,44 @@ impl Progress {
         self.ranges_done.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How far it is now.
-    pub(super) fn now(&self) -> Fetched {
-        Fetched {
+    /// Progress until now.
+    pub(super) fn now(&self) -> Progress {
+        let rows = self.rows.load(Ordering::Relaxed);
+        let expected = self.expected_rows.load(Ordering::Relaxed);
+        Progress {
             ranges: self.ranges.load(Ordering::Relaxed),
             ranges_done: self.ranges_done.load(Ordering::Relaxed),
+            rows,
+            expected_rows: if expected == 0 { 0 } else { expected.max(rows) },
             bytes: self.bytes.load(Ordering::Relaxed),
-            rows: self.rows.load(Ordering::Relaxed),
         }
+    }
+}
+
+/// Progress of the nodes that work for an operation.
+#[derive(Debug, Default)]
+pub(super) struct ProgressByNode(Mutex<rank::RepairProgress, BTreeMap<IpAddr, Progress>>);
+
+impl ProgressByNode {
+    pub(super) fn note(&self, node: IpAddr, progress: Progress) {
+        let mut noted = self.0.lock();
+        noted.insert(node, progress);
+    }
+
+    pub(super) fn now(&self) -> BTreeMap<IpAddr, Progress> {
+        self.0.lock().clone()
+    }
+
+    /// Rows that all together have hashed, and about how many they are to hash.
+    pub(super) fn rows(&self) -> (u64, u64) {
+        let noted = self.0.lock();
+        let add = |sum: (u64, u64), it: &Progress| {
+            (sum.0.saturating_add(it.rows), sum.1.saturating_add(it.expected_rows))
+        };
+        noted.values().filter(|it| it.expected_rows > 0).fold((0, 0), add)
+    }
+
+    pub(super) fn clear(&self) {
+        self.0.lock().clear();
     }
 }

@@ -1,21 +1,16 @@
 //! Answers the calls of other nodes.
 
-use super::anti_entropy::Validations;
-use super::anti_entropy::calls::{CollectRows, Forget, HashRows, ROWS, Validate, Validated};
-use super::calls::{
-    Accepted, Call, Collect, Halving, HasHeard, Heard, HowFar, KnownRing, PIECE, WhereIs,
-    Whereabouts, WhichRing, WhichToken, Withdraw,
-};
-use super::fetch::{Fetcher, MAX_PIECE};
+use super::calls::{Call, Halving, HasHeard, Heard, PAGE, TokenOf, WhereIs, WhichRing, WhichToken};
+use super::compare::Validator;
 use super::halving::halving_token;
-use super::host::{Announced, Host, RingLook};
-use super::orders::Orders;
-use super::text_key::TextKey;
+use super::host::{Host, RingSnapshot};
+use super::job::{Cancel, JobControl, Jobs, Output, Poll, Start, Task};
 use super::traffic::Traffic;
+use super::transfer::{FetchError, Fetcher, MAX_PAGE};
+use crate::base::bytes::ByteReader;
 use crate::base::clock::Clock;
-use crate::model::schema::FamilyId;
 use crate::net::bodies::{
-    BodyError, EncodeError, PieceCommand, PieceReply, RangeReply, RowsCommand,
+    Body, BodyContext, BodyError, EncodeError, PageCommand, PageReply, PageRows, RangeReply,
 };
 use crate::net::extensions::CALL;
 use crate::net::message::Message;
@@ -24,8 +19,7 @@ use crate::replica::{Abandoned, Blocking};
 use crate::ring::DecoratedKey;
 use crate::storage::Storage;
 use crate::storage::error::ReadError;
-use crate::storage::store::Piece;
-use serde::Serialize;
+use log::Level;
 use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -35,18 +29,18 @@ use tokio_util::task::TaskTracker;
 /// again.
 const MAX_CALLS: usize = 64;
 
-/// Pieces that are read from disk at a time, so that clients have the rest of it.
+/// Pages that are read from disk at a time, so that clients have the rest of it.
 const MAX_READS: usize = 2;
 
 /// Answers the calls of other nodes.
 #[derive(Debug)]
 pub(super) struct Service {
-    pub(super) storage: Arc<Storage>,
-    pub(super) messenger: Arc<Messenger>,
-    pub(super) blocking: Blocking,
-    pub(super) fetcher: Arc<Fetcher>,
-    pub(super) orders: Arc<Orders>,
-    pub(super) validations: Arc<Validations>,
+    storage: Arc<Storage>,
+    messenger: Arc<Messenger>,
+    blocking: Blocking,
+    fetcher: Arc<Fetcher>,
+    pub(super) jobs: Arc<Jobs>,
+    pub(super) validator: Arc<Validator>,
     calls: Arc<Semaphore>,
     reads: Arc<Semaphore>,
     tasks: TaskTracker,
@@ -60,12 +54,8 @@ pub(super) enum Refusal {
     Unknown(String),
     #[error("not done for {0}: {1}")]
     TurnedAway(IpAddr, &'static str),
-    #[error("there is no column family {0}.{1}")]
-    NoFamily(String, String),
     #[error("the rows that are asked for are not in the order of their tokens")]
     OutOfOrder,
-    #[error("the call cannot be read: {0}")]
-    Json(#[from] serde_json::Error),
     #[error("the call cannot be read: {0}")]
     Body(#[from] BodyError),
     #[error("the answer cannot be sent: {0}")]
@@ -78,29 +68,29 @@ pub(super) enum Refusal {
 
 impl Service {
     pub(super) fn new(
-        storage: Arc<Storage>,
         messenger: Arc<Messenger>,
-        blocking: Blocking,
         fetcher: Arc<Fetcher>,
-        orders: Arc<Orders>,
         clock: Arc<dyn Clock>,
-        validations: Arc<Validations>,
-    ) -> Self {
+    ) -> Arc<Self> {
         let [calls, reads] = [MAX_CALLS, MAX_READS].map(|it| Arc::new(Semaphore::new(it)));
-        let tasks = TaskTracker::new();
-        let traffic = Traffic::new(clock);
-        Self {
+        let (storage, blocking) = (Arc::clone(&fetcher.storage), fetcher.blocking);
+        Arc::new(Self {
+            validator: Validator::new(Arc::clone(&storage), blocking),
             storage,
             messenger,
             blocking,
             fetcher,
-            orders,
-            validations,
+            jobs: Jobs::new(Arc::clone(&clock)),
             calls,
             reads,
-            tasks,
-            traffic,
-        }
+            tasks: TaskTracker::new(),
+            traffic: Traffic::new(clock),
+        })
+    }
+
+    /// Column families and partitioner, by which bodies are read and written.
+    pub(super) fn context(&self) -> BodyContext<'_> {
+        BodyContext { schema: self.storage.schema(), partitioner: self.storage.partitioner() }
     }
 
     /// Answers a call, on a task of its own. False if the message is none. Must be called within a
@@ -113,7 +103,7 @@ impl Service {
         let (service, host) = (Arc::clone(self), Arc::clone(host));
         self.tasks.spawn(async move {
             let answered = match service.answer(from, &name, &body, host).await {
-                Ok(answer) if name == PIECE => service.messenger.reply_in_bulk(from, id, &answer),
+                Ok(answer) if name == PAGE => service.messenger.reply_in_bulk(from, id, &answer),
                 Ok(answer) => service.messenger.reply(from, id, &answer),
                 Err(refusal) => service.messenger.refuse(from, id, &format!("{name}: {refusal}")),
             };
@@ -126,8 +116,10 @@ impl Service {
         true
     }
 
-    /// Waits for what is under way.
-    pub(super) async fn drain(&self) {
+    /// Ends jobs, and waits for what is under way.
+    pub(super) async fn stop(&self) {
+        self.jobs.stop().await;
+        self.validator.stop().await;
         self.tasks.close();
         self.tasks.wait().await;
     }
@@ -143,153 +135,151 @@ impl Service {
         // A removed node that is to join again has to know the ring before it can say so.
         let asks_for_ring =
             [HasHeard::NAME, WhereIs::NAME, WhichRing::NAME, WhichToken::NAME].contains(&name);
-        if !asks_for_ring && let Some(why) = host.turns_away(from) {
+        // Nor does it turn itself away.
+        let is_other = from != self.messenger.local();
+        if is_other
+            && !asks_for_ring
+            && let Some(why) = host.turns_away(from)
+        {
             return Err(Refusal::TurnedAway(from, why));
         }
+        let context = self.context();
         match name {
-            PIECE => self.piece(from, body).await,
-            ROWS => self.rows(from, body).await,
+            PAGE => self.page(from, PageCommand::decode(body, context)?).await,
             HasHeard::NAME => {
-                let HasHeard { generation, version } = serde_json::from_slice(body)?;
-                let knows_it = host.has_heard(from, Announced { generation, version });
+                let HasHeard(announced) = Body::decode(body, context)?;
+                let knows_it = host.has_heard(from, announced);
                 let is_quiet = knows_it && host.is_quiet();
-                let RingLook { given_up, live, .. } = host.look();
-                json(&Heard { knows_it, is_quiet, given_up, live })
+                let RingSnapshot { given_up, live, .. } = host.look();
+                let live = live.into_iter().collect();
+                Ok(Heard { knows_it, is_quiet, given_up, live }.encode(context)?)
             }
             WhereIs::NAME => {
-                let WhereIs { endpoint } = serde_json::from_slice(body)?;
-                let look = host.look();
-                let token = look.members.ring.token(endpoint);
-                let token = token.map(|token| self.storage.partitioner().format_token(token));
-                let is_leaving = look.members.leaving.contains(&endpoint);
-                json(&Whereabouts { token, is_leaving })
+                let WhereIs(endpoint) = Body::decode(body, context)?;
+                let members = host.look().members;
+                let token = members.ring.token(endpoint).cloned();
+                let is_leaving = members.leaving.contains(&endpoint);
+                Ok(TokenOf { token, is_leaving }.encode(context)?)
             }
             WhichRing::NAME => {
-                let WhichRing {} = serde_json::from_slice(body)?;
-                let (look, partitioner) = (host.look(), self.storage.partitioner());
+                let look = host.look();
                 let members = look.members.ring.members();
-                let members = members.map(|(token, it)| (it, partitioner.format_token(token)));
-                json(&KnownRing { members: members.collect() })
-            }
-            Collect::NAME => {
-                let collect = serde_json::from_slice(body)?;
-                self.orders.take(from, collect, Arc::clone(&self.fetcher), host);
-                json(&Accepted {})
-            }
-            HowFar::NAME => {
-                let HowFar { order } = serde_json::from_slice(body)?;
-                json(&self.orders.how_far(order))
-            }
-            Withdraw::NAME => {
-                let Withdraw { order } = serde_json::from_slice(body)?;
-                self.orders.withdraw(order);
-                json(&Accepted {})
+                let members: Vec<_> = members.map(|(token, it)| (it, token.clone())).collect();
+                Ok(members.encode(context)?)
             }
             WhichToken::NAME => {
-                let WhichToken {} = serde_json::from_slice(body)?;
                 let storage = Arc::clone(&self.storage);
-                let halve = move || halving_token(&storage, &*host);
-                let token = self.blocking.run(halve).await?;
-                let load = self.storage.stores().iter();
-                let load = load.map(|store| store.statistics().live_bytes).sum::<u64>() as f64;
-                let token = self.storage.partitioner().format_token(&token);
-                json(&Halving { load, token })
+                let token = self.blocking.run(move || halving_token(&storage, &*host)).await?;
+                let stores = self.storage.stores().iter();
+                let load = stores.map(|store| store.statistics().live_bytes).sum::<u64>() as f64;
+                Ok(Halving { load, token }.encode(context)?)
             }
-            _ => self.compare(from, name, body, host),
-        }
-    }
-
-    /// Answers a call of a node that compares what replicas have.
-    fn compare(
-        &self,
-        from: IpAddr,
-        name: &str,
-        body: &[u8],
-        host: Arc<dyn Host>,
-    ) -> Result<Vec<u8>, Refusal> {
-        match name {
-            Validate::NAME => {
-                self.validations.validate(from, serde_json::from_slice(body)?);
-                json(&Accepted {})
+            Start::NAME => {
+                self.start(from, body, host)?;
+                Ok(Vec::new())
             }
-            HashRows::NAME => {
-                self.validations.hash_rows(from, serde_json::from_slice(body)?);
-                json(&Accepted {})
+            Poll::NAME => {
+                let Poll { job, from } = Body::decode(body, context)?;
+                Ok(self.jobs.status(job, from).encode(context)?)
             }
-            Validated::NAME => {
-                let Validated { session, from } = serde_json::from_slice(body)?;
-                json(&self.validations.findings(session, from))
-            }
-            Forget::NAME => {
-                let Forget { session } = serde_json::from_slice(body)?;
-                self.validations.forget(session);
-                json(&Accepted {})
-            }
-            CollectRows::NAME => {
-                let CollectRows { order, keyspace, family, sources } =
-                    serde_json::from_slice(body)?;
-                let Some(id) = self.storage.schema().family_id(&keyspace, &family) else {
-                    return Err(Refusal::NoFamily(keyspace, family));
-                };
-                let keys = |keys: Vec<TextKey>| keys.into_iter().map(|TextKey(key)| key).collect();
-                let sources = sources.into_iter().map(|(source, rows)| (source, keys(rows)));
-                let rows = (id, sources.collect());
-                self.orders.take_rows(from, order, rows, Arc::clone(&self.fetcher), host);
-                json(&Accepted {})
+            Cancel::NAME => {
+                let Cancel(job) = Body::decode(body, context)?;
+                self.jobs.cancel(job);
+                Ok(Vec::new())
             }
             _ => Err(Refusal::Unknown(name.chars().take(100).collect())),
         }
     }
 
-    async fn rows(&self, from: IpAddr, body: &[u8]) -> Result<Vec<u8>, Refusal> {
-        let RowsCommand { family, keys, after, max_bytes } =
-            RowsCommand::decode(body, self.storage.schema())?;
-        let partitioner = self.storage.partitioner();
-        let keys = keys.into_iter().map(|key| partitioner.decorate(key));
-        let keys: Vec<DecoratedKey> = keys.collect();
-        if !keys.is_sorted_by(|a, b| a < b) {
-            return Err(Refusal::OutOfOrder);
+    /// Starts a job. One that makes no sense here fails, or it would be asked for again and again.
+    fn start(&self, from: IpAddr, body: &[u8], host: Arc<dyn Host>) -> Result<(), Refusal> {
+        let mut reader = ByteReader::new(body);
+        let number = u64::read(&mut reader, self.context())?;
+        let (fetcher, validator) = (Arc::clone(&self.fetcher), Arc::clone(&self.validator));
+        match Task::decode(reader.rest(), self.context()) {
+            Ok(Task::Ranges(ranges)) => {
+                let what = format!("{} ranges, of which it becomes a replica", ranges.len());
+                self.jobs.start(number, from, |control| async move {
+                    let fetch = fetcher.fetch(&ranges, &*host, &control.progress);
+                    collect(from, (Level::Info, what), &control, fetch).await
+                });
+            }
+            Ok(Task::Rows { family, sources }) => {
+                let rows: usize = sources.iter().map(|(_, keys)| keys.len()).sum();
+                let what = format!("{rows} rows that it lacks");
+                self.jobs.start(number, from, |control| async move {
+                    let fetch = fetcher.fetch_rows((family, &sources), &*host, &control.progress);
+                    collect(from, (Level::Debug, what), &control, fetch).await
+                });
+            }
+            Ok(Task::Leaves { scope, shape }) => {
+                self.jobs.start(number, from, |control| async move {
+                    let leaves = validator.leaves(scope, shape, control).await;
+                    leaves.map_err(|error| error.to_string())
+                });
+            }
+            Ok(Task::List { scope, after }) => {
+                self.jobs.start(number, from, |control| async move {
+                    let listed = validator.list(scope, after, control).await;
+                    listed.map_err(|error| error.to_string())
+                });
+            }
+            Err(error) => {
+                self.jobs.start(number, from, |_| async move { Err(error.to_string()) });
+            }
         }
-        self.read(from, family, max_bytes, move |storage, max_bytes| {
-            storage.read_rows_piece(family, &keys, after.as_ref(), max_bytes)
-        })
-        .await
+        Ok(())
     }
 
-    async fn piece(&self, from: IpAddr, body: &[u8]) -> Result<Vec<u8>, Refusal> {
-        let (schema, partitioner) = (self.storage.schema(), self.storage.partitioner());
-        let PieceCommand { family, range, after, max_bytes } =
-            PieceCommand::decode(body, schema, partitioner)?;
-        self.read(from, family, max_bytes, move |storage, max_bytes| {
-            storage.read_piece(family, &range, after.as_ref(), max_bytes)
-        })
-        .await
-    }
-
-    /// Reads a piece for another node, when its turn comes.
-    async fn read(
-        &self,
-        from: IpAddr,
-        id: FamilyId,
-        max_bytes: u32,
-        read: impl FnOnce(&Storage, usize) -> Result<Piece, ReadError> + Send + 'static,
-    ) -> Result<Vec<u8>, Refusal> {
-        let family = Arc::clone(self.storage.schema().family(id));
-        // Whoever waits here for longer than the caller is asked again.
+    /// Reads a page for another node, when its turn comes.
+    async fn page(&self, from: IpAddr, command: PageCommand) -> Result<Vec<u8>, Refusal> {
+        let PageCommand { family: id, rows, after, max_bytes } = command;
+        let (storage, partitioner) = (Arc::clone(&self.storage), self.storage.partitioner());
+        let family = Arc::clone(storage.schema().family(id));
+        // If that takes too long for the caller, it asks again.
         let permit = Arc::clone(&self.reads).acquire_owned().await.map_err(|_| Abandoned)?;
-        let storage = Arc::clone(&self.storage);
         let job = move || {
-            let piece = read(&storage, max_bytes.clamp(1, MAX_PIECE) as usize)?;
+            let max_bytes = max_bytes.clamp(1, MAX_PAGE) as usize;
+            let page = match rows {
+                PageRows::Range(range) => {
+                    storage.read_piece(id, &range, after.as_ref(), max_bytes)?
+                }
+                PageRows::Keys(keys) => {
+                    let keys = keys.into_iter().map(|key| partitioner.decorate(key));
+                    let keys: Vec<DecoratedKey> = keys.collect();
+                    if !keys.is_sorted_by(|a, b| a < b) {
+                        return Err(Refusal::OutOfOrder);
+                    }
+                    storage.read_rows_piece(id, &keys, after.as_ref(), max_bytes)?
+                }
+            };
             drop(permit);
-            let rows = RangeReply { rows: piece.rows };
-            Ok::<_, Refusal>(PieceReply { rows, next: piece.next }.encode(&family)?)
+            let rows = RangeReply { rows: page.rows };
+            Ok::<_, Refusal>(PageReply { rows, next: page.next }.encode(&family)?)
         };
-        let piece = self.blocking.run(job).await??;
-        self.traffic.add(from, id, piece.len());
-        Ok(piece)
+        let page = self.blocking.run(job).await??;
+        self.traffic.add(from, id, page.len());
+        Ok(page)
     }
 }
 
-fn json(answer: &impl Serialize) -> Result<Vec<u8>, Refusal> {
-    Ok(serde_json::to_vec(answer)?)
+/// Collects rows for a node, until they are here or the job is to end.
+async fn collect(
+    from: IpAddr,
+    (level, what): (Level, String),
+    control: &JobControl,
+    fetch: impl Future<Output = Result<(), FetchError>>,
+) -> Result<Output, String> {
+    log::log!(level, "{from} has this node collect {what}");
+    match control.stop.run_until_cancelled(fetch).await {
+        Some(Ok(())) => {
+            log::log!(level, "collected for {from}: {} bytes", control.progress.now().bytes);
+            Ok(Output::Collected)
+        }
+        Some(Err(error)) => {
+            log::warn!("what {from} ordered cannot be collected: {error}");
+            Err(error.to_string())
+        }
+        None => Err("nobody waits for it any more".to_owned()),
+    }
 }

@@ -4,7 +4,7 @@
 use crate::cluster::{Cluster, Profile, Setup};
 use crate::node::{Config, Life};
 use alexandra::gossip::Members;
-use alexandra::repair::Wish;
+use alexandra::repair::Operation;
 use alexandra::ring::Token;
 use std::sync::Arc;
 
@@ -117,9 +117,9 @@ impl Trial {
         let config = match change {
             Join => Config { token: Some(token), bootstraps: true, replaces: None },
             Replace => Config { replaces: Some(token), ..Config::default() },
-            Move => return self.ask(number, Wish::Move(token)),
-            Leave => return self.ask(number, Wish::Decommission),
-            Remove => return self.ask(number, Wish::Remove { token, accepts_loss: false }),
+            Move => return self.ask(number, Operation::Move(token)),
+            Leave => return self.ask(number, Operation::Decommission),
+            Remove => return self.ask(number, Operation::Remove { token, accepts_loss: false }),
         };
         let node = &mut self.cluster.nodes[number];
         (node.life, node.config) = (Life::InUse, config);
@@ -127,7 +127,7 @@ impl Trial {
     }
 
     /// What is refused at once has not happened either.
-    fn ask(&self, number: usize, wish: Wish) {
+    fn ask(&self, number: usize, wish: Operation) {
         let running = self.cluster.nodes[number].running.as_ref().unwrap();
         let _: Result<(), _> = running.ask(wish);
     }

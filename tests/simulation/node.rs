@@ -15,7 +15,9 @@ use alexandra::coordinator::{Coordinator, ReadOptions};
 use alexandra::model::schema::{FamilyId, Schema};
 use alexandra::net::Inbound;
 use alexandra::node::{Member, MemberOptions, Receiver};
-use alexandra::repair::{Beginning, Host, OperationError, OperationReport, StartWish, Wish};
+use alexandra::repair::{
+    Host, Operation, OperationError, OperationReport, StartMode, StartOptions,
+};
 use alexandra::replica::{HintOptions, HintStore, Replica, ReplicaOptions};
 use alexandra::ring::{DynamicSnitch, ReplicaPlacement, ReplicationStrategy, Snitch, Token};
 use alexandra::storage::commitlog::SyncPolicy;
@@ -243,7 +245,7 @@ impl Node {
         runtime.spawn(Arc::clone(&member).run(CancellationToken::new()));
         let (joining, settled) = (Arc::clone(&member), Arc::clone(&is_settled));
         let (why, joining_store) = (Arc::clone(&unjoined), Arc::clone(&store));
-        joining_store.set_joining(!matches!(beginning, Beginning::Member));
+        joining_store.set_joining(!matches!(beginning, StartMode::Member));
         runtime.spawn(async move {
             let living = async {
                 join(&joining, beginning).await?;
@@ -273,16 +275,16 @@ impl Node {
     }
 
     /// Who it is, and as what it starts; none if it has left the ring, and must not start again.
-    fn begin(&self, storage: &Storage, now_secs: i32) -> Option<(system::Identity, Beginning)> {
+    fn begin(&self, storage: &Storage, now_secs: i32) -> Option<(system::Identity, StartMode)> {
         let place = SavedPlace::read(storage).expect("the disk is sound");
         if place == SavedPlace::Left {
             return None;
         }
         let Config { token, bootstraps, replaces } = self.config.clone();
-        let wish = StartWish { token, bootstraps, replaces, accepts_loss: false };
+        let wish = StartOptions { token, bootstraps, replaces, accepts_loss: false };
         let identity = system::establish_identity(storage, CLUSTER, now_secs, wish.joins());
         let identity = identity.expect("it is the same node");
-        let beginning = Beginning::new(&identity, place, wish);
+        let beginning = StartMode::new(&identity, place, wish);
         Some((identity, beginning))
     }
 
@@ -508,7 +510,7 @@ impl Running {
     }
 
     /// An operator asks for something.
-    pub(crate) fn ask(&self, wish: Wish) -> Result<(), OperationError> {
+    pub(crate) fn ask(&self, wish: Operation) -> Result<(), OperationError> {
         let host: Arc<dyn Host> = Arc::clone(&self.member) as _;
         self.within(|| self.member.operations().begin(wish, &host))
     }
@@ -525,7 +527,7 @@ impl Running {
 }
 
 /// Does what a server does before it serves.
-async fn join(member: &Arc<Member>, beginning: Beginning) -> Result<(), OperationError> {
+async fn join(member: &Arc<Member>, beginning: StartMode) -> Result<(), OperationError> {
     member.settle().await;
     let host: Arc<dyn Host> = Arc::clone(member) as _;
     member.operations().become_member(&beginning, &host).await

@@ -5,7 +5,7 @@ use crate::cluster::{Cluster, key};
 use crate::faults::FaultCounts;
 use crate::history::ROWS;
 use crate::node::{Config, Life};
-use alexandra::repair::{OperationKind, Wish};
+use alexandra::repair::{Operation, OperationKind};
 use alexandra::ring::{Partitioner, Token};
 use std::collections::BTreeMap;
 
@@ -208,7 +208,7 @@ impl Operator {
             Some(_) => {}
             None => {
                 let Some(by) = self.rng.choice(members(cluster)) else { return };
-                self.ask(cluster, by, Wish::Remove { token, accepts_loss: false });
+                self.ask(cluster, by, Operation::Remove { token, accepts_loss: false });
             }
         }
     }
@@ -240,13 +240,13 @@ impl Operator {
                 self.log.push(format!("node {spare} is to join at {token:?}"));
                 self.employ(cluster, spare, Config { token, bootstraps: true, replaces: None });
             }
-            25..45 if can_lose => self.ask(cluster, member, Wish::Decommission),
+            25..45 if can_lose => self.ask(cluster, member, Operation::Decommission),
             45..70 if can_lose => {
                 let token = self.token(cluster);
-                self.ask(cluster, member, Wish::Move(token));
+                self.ask(cluster, member, Operation::Move(token));
             }
-            70..85 if can_lose => self.ask(cluster, member, Wish::Loadbalance),
-            85..90 => self.ask(cluster, member, Wish::Cleanup(None)),
+            70..85 if can_lose => self.ask(cluster, member, Operation::Loadbalance),
+            85..90 => self.ask(cluster, member, Operation::Cleanup(None)),
             90..100 if self.loss.is_none() && all_are_members => {
                 self.lose_member(cluster, &members, spare);
             }
@@ -306,7 +306,7 @@ impl Operator {
         cluster.start(number);
     }
 
-    fn ask(&mut self, cluster: &Cluster, number: usize, wish: Wish) {
+    fn ask(&mut self, cluster: &Cluster, number: usize, wish: Operation) {
         let Some(running) = &cluster.nodes[number].running else { return };
         let text = format!("node {number} is asked for {wish:?}");
         let asked = running.ask(wish);

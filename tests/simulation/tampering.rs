@@ -5,7 +5,7 @@ use crate::defects::Defect;
 use alexandra::gossip::{GossipMessage, MessageKind, REMOVED_STATE};
 use alexandra::model::schema::FamilyId;
 use alexandra::net::Verb;
-use alexandra::net::bodies::PieceReply;
+use alexandra::net::bodies::PageReply;
 use alexandra::net::extensions::CALL;
 use alexandra::net::message::{Message, MessageId};
 use std::collections::BTreeMap;
@@ -14,8 +14,8 @@ use std::net::IpAddr;
 /// Changes messages on their way.
 #[derive(Debug, Default)]
 pub(crate) struct Tampering {
-    /// Of which family a piece was asked for, by who asked whom by which number.
-    pieces: BTreeMap<(IpAddr, IpAddr, MessageId), FamilyId>,
+    /// Of which family a page was asked for, by who asked whom by which number.
+    pages: BTreeMap<(IpAddr, IpAddr, MessageId), FamilyId>,
 }
 
 impl Tampering {
@@ -27,21 +27,22 @@ impl Tampering {
             return message.encode().ok();
         }
         let body = match (defect, message.verb, message.header(CALL)) {
-            (Defect::HeirsIdle, Verb::StreamRequest, Some(b"collect")) => {
-                with(message.body, "ranges", serde_json::json!([]))?
+            (Defect::HeirsIdle, Verb::StreamRequest, Some(b"start")) => {
+                without_ranges(message.body)?
             }
             (Defect::HearingSkipped, Verb::StreamRequest, Some(b"has-heard")) => {
-                with(message.body, "version", serde_json::json!(0))?
+                // The generation, and version 0.
+                [message.body.get(..4)?, &[0; 4]].concat()
             }
-            (Defect::PiecesIncomplete, Verb::StreamRequest, Some(b"piece")) => {
+            (Defect::PiecesIncomplete, Verb::StreamRequest, Some(b"page")) => {
                 let is_super = message.body.windows(6).any(|it| it == b"Groups");
                 let family = FamilyId(u32::from(is_super));
-                self.pieces.insert((message.from, to, message.id), family);
+                self.pages.insert((message.from, to, message.id), family);
                 return None;
             }
             (Defect::PiecesIncomplete, Verb::ReadResponse, None) => {
                 let asked = (to, message.from, message.id.clone());
-                let family = self.pieces.remove(&asked)?;
+                let family = self.pages.remove(&asked)?;
                 without_first_row(message.body, family)?
             }
             (Defect::RemovalsForgotten, Verb::GossipDigestAck, None) => {
@@ -93,19 +94,19 @@ fn without_removals(kind: MessageKind, body: &[u8]) -> Option<Vec<u8>> {
     message.encode().ok()
 }
 
-/// A body in JSON with another value in this place.
-fn with(body: &[u8], place: &str, value: serde_json::Value) -> Option<Vec<u8>> {
-    let mut json: serde_json::Value = serde_json::from_slice(body).ok()?;
-    *json.get_mut(place)? = value;
-    serde_json::to_vec(&json).ok()
+/// A job that collects no ranges; none if it is another job.
+fn without_ranges(body: &[u8]) -> Option<Vec<u8>> {
+    let (head, _) = body.split_at_checked(9)?;
+    // The number of the job, and which task it is.
+    (head[8] == 0).then(|| [head, &[0; 4]].concat())
 }
 
 fn without_first_row(body: &[u8], family: FamilyId) -> Option<Vec<u8>> {
     let schema = schema();
     let schema = schema.family(family);
-    let mut piece = PieceReply::decode(body, schema).ok()?;
-    if !piece.rows.rows.is_empty() {
-        piece.rows.rows.remove(0);
+    let mut page = PageReply::decode(body, schema).ok()?;
+    if !page.rows.rows.is_empty() {
+        page.rows.rows.remove(0);
     }
-    piece.encode(schema).ok()
+    page.encode(schema).ok()
 }

@@ -61,7 +61,7 @@ ranks! {
         "a report; starting one";
     Operation: "operation", "mode and outcome of an operation", "a report or update";
     RepairProgress: "repair progress",
-        "orders, validations, fetch queues, progress and traffic, each under its own lock",
+        "jobs, fetch queues, progress and traffic, each under its own lock",
         "a lookup or update";
     RowHashes: "row hashes", "hashes of rows from earlier validations",
         "a lookup; adding the hashes of a validation";

@@ -1,9 +1,11 @@
-//! Row keys in bodies: texts, never empty; in those that only nodes of this program read, bytes.
+//! Names of column families in bodies, and row keys: texts, never empty; in those that only nodes
+//! of this program read, bytes.
 
 use super::error::{BodyError, EncodeError};
 use crate::base::bytes::ByteReader;
 use crate::base::java::{JavaReader, JavaWriter, TooLong};
 use crate::model::key::RowKey;
+use crate::model::schema::{FamilyId, Schema};
 
 /// Appends a row key. What is not UTF-8 would arrive as the key of another row.
 pub(super) fn put_key(out: &mut Vec<u8>, key: &RowKey) -> Result<(), EncodeError> {
@@ -36,6 +38,27 @@ pub(super) fn read_any_key(reader: &mut ByteReader<'_>) -> Result<RowKey, BodyEr
         [] => Err(BodyError::EmptyKey),
         key => Ok(RowKey::new(key)),
     }
+}
+
+/// Appends the names of a column family.
+pub(super) fn put_family_name(
+    out: &mut Vec<u8>,
+    family: FamilyId,
+    schema: &Schema,
+) -> Result<(), EncodeError> {
+    let family = schema.family(family);
+    out.put_utf(family.keyspace.as_bytes())?;
+    Ok(out.put_utf(family.name.as_bytes())?)
+}
+
+/// Reads the names of a column family, which is one of ours.
+pub(super) fn read_family_name(
+    reader: &mut ByteReader<'_>,
+    schema: &Schema,
+) -> Result<FamilyId, BodyError> {
+    let (keyspace, name) = (reader.utf()?, reader.utf()?);
+    let family = schema.family_id(&keyspace, &name);
+    family.ok_or_else(|| BodyError::unknown_family(&keyspace, &name))
 }
 
 /// What comes behind the end of a body was read wrongly.

@@ -10,19 +10,19 @@
 //! bounded, since a message could otherwise ask for the square of its length.
 
 mod binary;
+mod body;
 mod bounds;
 mod error;
 mod family;
 pub mod hint;
 mod key;
 mod mutation;
-mod piece;
+mod page;
 mod predicate;
 mod range_command;
 mod range_reply;
 mod read_command;
 mod read_reply;
-mod rows;
 mod slice;
 mod streams;
 #[cfg(test)]
@@ -31,14 +31,14 @@ mod trees;
 mod write_response;
 
 pub use binary::decode_binary;
+pub use body::{Body, BodyContext};
 pub use error::{BodyError, EncodeError, FamilyPart};
 pub use mutation::{decode_mutation, encode_mutation};
-pub use piece::{PieceCommand, PieceReply};
+pub use page::{PageCommand, PageReply, PageRows};
 pub use range_command::RangeCommand;
 pub use range_reply::RangeReply;
 pub use read_command::ReadCommand;
 pub use read_reply::ReadReply;
-pub use rows::RowsCommand;
 pub use streams::{
     StreamFile, StreamFinished, StreamRequest, decode_bootstrap_token, encode_bootstrap_token,
 };

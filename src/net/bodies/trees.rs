@@ -6,9 +6,8 @@
 //! ```
 
 use super::error::{BodyError, EncodeError};
-use super::key::check_end;
+use super::key::{check_end, put_family_name, read_family_name};
 use crate::base::bytes::ByteReader;
-use crate::base::java::{JavaReader, JavaWriter};
 use crate::model::schema::{FamilyId, Schema};
 
 /// Asks a node to build the tree of a column family, and to send it to all its neighbours.
@@ -22,14 +21,14 @@ impl TreeRequest {
     /// The body that [`TreeRequest::decode`] reads.
     pub fn encode(self, schema: &Schema) -> Result<Vec<u8>, EncodeError> {
         let mut out = Vec::with_capacity(64);
-        put_family(&mut out, self.family, schema)?;
+        put_family_name(&mut out, self.family, schema)?;
         Ok(out)
     }
 
     /// Reads a request, whose column family is one of ours.
     pub fn decode(body: &[u8], schema: &Schema) -> Result<Self, BodyError> {
         let mut reader = ByteReader::new(body);
-        let family = read_family(&mut reader, schema)?;
+        let family = read_family_name(&mut reader, schema)?;
         check_end(&reader)?;
         Ok(Self { family })
     }
@@ -48,7 +47,7 @@ impl<'a> TreeResponse<'a> {
     /// The body that [`TreeResponse::decode`] reads.
     pub fn encode(&self, schema: &Schema) -> Result<Vec<u8>, EncodeError> {
         let mut out = Vec::with_capacity(64 + self.tree.len());
-        put_family(&mut out, self.family, schema)?;
+        put_family_name(&mut out, self.family, schema)?;
         out.extend_from_slice(self.tree);
         Ok(out)
     }
@@ -56,21 +55,9 @@ impl<'a> TreeResponse<'a> {
     /// Reads a tree without looking at it. Its column family is one of ours.
     pub fn decode(body: &'a [u8], schema: &Schema) -> Result<Self, BodyError> {
         let mut reader = ByteReader::new(body);
-        let family = read_family(&mut reader, schema)?;
+        let family = read_family_name(&mut reader, schema)?;
         Ok(Self { family, tree: reader.rest() })
     }
-}
-
-fn put_family(out: &mut Vec<u8>, family: FamilyId, schema: &Schema) -> Result<(), EncodeError> {
-    let family = schema.family(family);
-    out.put_utf(family.keyspace.as_bytes())?;
-    Ok(out.put_utf(family.name.as_bytes())?)
-}
-
-fn read_family(reader: &mut ByteReader<'_>, schema: &Schema) -> Result<FamilyId, BodyError> {
-    let (keyspace, name) = (reader.utf()?, reader.utf()?);
-    let family = schema.family_id(&keyspace, &name);
-    family.ok_or_else(|| BodyError::unknown_family(&keyspace, &name))
 }
 
 #[cfg(test)]

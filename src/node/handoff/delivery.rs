@@ -45,7 +45,7 @@ pub(super) struct Delivery<'a> {
     handoff: &'a Handoff,
     /// Whom the hints were kept for.
     target: IpAddr,
-    /// The owner of the hints.
+    /// Recipient of the hints: the target, or the node that has its place.
     recipient: IpAddr,
     /// Hints that were acknowledged.
     pub(super) rows: usize,

@@ -1,9 +1,9 @@
 //! The member as operations on the ring see it.
 
 use super::{Gossip, Member, announce};
-use crate::gossip::{GossipEvent, MOVE_STATE, Move, NodePlace, PLAN_STATE, Plan};
+use crate::gossip::{GossipEvent, MOVE_STATE, NodePlace, PLAN_STATE, Plan};
 use crate::net::extensions;
-use crate::repair::{Announced, Host, Place, RingLook};
+use crate::repair::{Announced, Host, Lifecycle, RingSnapshot};
 use crate::replica::Readiness;
 use crate::ring::TokenMetadata;
 use log::Level;
@@ -15,11 +15,11 @@ use std::sync::Arc;
 const REMOVAL: &str = ",remove,";
 
 impl Host for Member {
-    fn look(&self) -> RingLook {
+    fn look(&self) -> RingSnapshot {
         let gossip = self.lock();
         let Gossip { gossiper, membership, .. } = &*gossip;
         let known = || gossiper.endpoints().map(|(endpoint, _)| endpoint);
-        RingLook {
+        RingSnapshot {
             members: membership.members().clone(),
             live: known().filter(|it| gossiper.is_alive(*it)).collect(),
             callable: known().filter(|it| gossiper.announces(*it, extensions::CALLS)).collect(),
@@ -33,18 +33,19 @@ impl Host for Member {
         }
     }
 
-    fn announce(&self, place: &Place) {
-        let (own, plan) = self.spoken(place);
+    fn announce(&self, place: &Lifecycle) {
         let mut gossip = self.lock();
+        let was_member = gossip.membership.members().is_member(self.local);
+        let (own, plan) = place.announced(self.local, was_member);
         match place {
-            Place::First(_) => {
+            Lifecycle::First(_) => {
                 gossip.gossiper.keep_asking();
                 self.readiness.raise(Readiness::Alone);
                 self.announce_readiness(&mut gossip);
             }
             _ => gossip.gossiper.show(),
         }
-        if let Place::Joining(_) | Place::Replacing(_) = place
+        if let Lifecycle::Joining(_) | Lifecycle::Replacing(_) = place
             && self.readiness.get() < Readiness::Complete
         {
             // Who takes it for a replica takes it for one to be, from which others lack nothing.
@@ -167,34 +168,6 @@ impl Member {
         {
             let host: Arc<dyn Host> = me;
             self.operations.restore(by, (before, after), &host);
-        }
-    }
-
-    /// What this node says in gossip of a place: its own one, and what else is to be known.
-    fn spoken(&self, place: &Place) -> (Option<Move>, Option<Plan>) {
-        let own =
-            |token: &crate::ring::Token| NodePlace { endpoint: self.local, token: token.clone() };
-        let normal = |token: &crate::ring::Token, removed| {
-            Some(Move::Normal { token: token.clone(), removed })
-        };
-        match place {
-            Place::Normal(token) => {
-                let was_member = self.lock().membership.members().is_member(self.local);
-                let arrived = (!was_member).then(|| Plan::Arrived(own(token)));
-                (normal(token, None), arrived)
-            }
-            Place::First(token) | Place::Again(token) => (normal(token, None), None),
-            Place::Joining(token) => (Some(Move::Boot(token.clone())), None),
-            Place::Leaving(token) => (Some(Move::Leaving(token.clone())), None),
-            Place::Left(token) => (Some(Move::Left(token.clone())), Some(Plan::Gone(own(token)))),
-            // As one that has left, which nodes of 0.6 understand as well.
-            Place::GivenUp(token) => (token.clone().map(Move::Left), None),
-            Place::Replacing(dead) => (None, Some(Plan::Replace(dead.clone()))),
-            Place::Replaced(dead) => {
-                (normal(&dead.token, None), Some(Plan::Replaced(dead.clone())))
-            }
-            Place::Removing(token, dead) => (normal(token, None), Some(Plan::Remove(dead.clone()))),
-            Place::Removed(token, removed) => (normal(token, Some(removed.clone())), None),
         }
     }
 

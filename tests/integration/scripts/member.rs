@@ -16,7 +16,7 @@ use alexandra::gossip::{Digest, EndpointState, GossipMessage, MessageKind, NodeP
 use alexandra::net::message::{Header, Message};
 use alexandra::net::{Inbound, Verb, extensions};
 use alexandra::node::{Member, MemberOptions, Receiver};
-use alexandra::repair::{Host, Place};
+use alexandra::repair::{Host, Lifecycle};
 use alexandra::replica::{Replica, ReplicaOptions};
 use alexandra::ring::Partitioner;
 use alexandra::storage::Storage;
@@ -394,11 +394,11 @@ impl Script {
                 Host::learn(&*self.node(*node)?.member, &[place]);
             }
             Command::Remove(node, removed) => {
-                let place = Place::Removed(token(*node), token(*removed));
+                let place = Lifecycle::Removed(token(*node), token(*removed));
                 Host::announce(&*self.node(*node)?.member, &place);
             }
             Command::TakeFirstPlace(node) => {
-                Host::announce(&*self.node(*node)?.member, &Place::First(token(*node)));
+                Host::announce(&*self.node(*node)?.member, &Lifecycle::First(token(*node)));
             }
             Command::ServeReads(node) => Host::serve_reads(&*self.node(*node)?.member),
             _ => unreachable!("{command:?}"),

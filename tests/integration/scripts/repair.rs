@@ -18,7 +18,7 @@ mod world;
 use crate::kit::network::Delivery;
 use alexandra::net::Verb;
 use alexandra::net::bodies::StreamFile;
-use alexandra::repair::{Beginning, OperationReport, RepairScope, Wish};
+use alexandra::repair::{Operation, OperationReport, RepairScope, StartMode};
 use alexandra::ring::{Partitioner, Token, TokenRange};
 use original::{Original, Sending};
 use std::error::Error;
@@ -241,7 +241,7 @@ async fn run(world: &mut World, command: &Command) -> Said {
                 Some(scope) => return Err(format!("there is no scope {scope}").into()),
             };
             let families = families(&world.node(*node)?.storage(), family.as_deref())?;
-            match want(world, *node, Wish::Repair(families, scope)) {
+            match want(world, *node, Operation::Repair(families, scope)) {
                 Err(why) => Ok(why),
                 Ok(()) => wait(world, *node).await,
             }
@@ -251,25 +251,25 @@ async fn run(world: &mut World, command: &Command) -> Said {
             let wish = match what.as_str() {
                 "repair" => {
                     let storage = world.node(*node)?.storage();
-                    Wish::Repair(families(&storage, argument.as_deref())?, RepairScope::All)
+                    Operation::Repair(families(&storage, argument.as_deref())?, RepairScope::All)
                 }
-                "decommission" => Wish::Decommission,
-                "move" => Wish::Move(to()?),
-                "loadbalance" => Wish::Loadbalance,
-                "remove" => Wish::Remove { token: to()?, accepts_loss: *accept_loss },
-                "cleanup" => Wish::Cleanup(argument.clone()),
+                "decommission" => Operation::Decommission,
+                "move" => Operation::Move(to()?),
+                "loadbalance" => Operation::Loadbalance,
+                "remove" => Operation::Remove { token: to()?, accepts_loss: *accept_loss },
+                "cleanup" => Operation::Cleanup(argument.clone()),
                 what => return Err(format!("there is no operation {what}").into()),
             };
             Ok(want(world, *node, wish).err().unwrap_or_default())
         }
         Command::Join(node, to) => {
             let token = to.as_ref().map(token);
-            let beginning = Beginning::Join { token, is_saved: false, former: None };
+            let beginning = StartMode::Join { token, is_saved: false, former: None };
             world.node(*node)?.start(beginning);
             Ok(String::new())
         }
         Command::Replace(node, of) => {
-            world.node(*node)?.start(Beginning::Replace(token(of)));
+            world.node(*node)?.start(StartMode::Replace(token(of)));
             Ok(String::new())
         }
         Command::Wait(nodes) => {
@@ -298,7 +298,7 @@ async fn run(world: &mut World, command: &Command) -> Said {
 }
 
 /// Has a node do something, which refuses it in words of its own.
-fn want(world: &mut World, node: u8, wish: Wish) -> Result<(), String> {
+fn want(world: &mut World, node: u8, wish: Operation) -> Result<(), String> {
     let node = world.node(node)?;
     let begun = node.process().operations.begin(wish, &node.host);
     begun.map_err(|error| format!("Error: {error}"))

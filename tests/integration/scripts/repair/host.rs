@@ -2,7 +2,7 @@
 
 use crate::scripts::repair::world::{Story, address, number, spell_token};
 use alexandra::gossip::{NodePlace, Plan};
-use alexandra::repair::{Announced, Host, Place, RingLook};
+use alexandra::repair::{Announced, Host, Lifecycle, RingSnapshot};
 use alexandra::ring::{Partitioner, Token};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 pub(super) struct Board {
     pub(super) partitioner: Partitioner,
     pub(super) story: Story,
-    pub(super) look: Mutex<RingLook>,
+    pub(super) look: Mutex<RingSnapshot>,
     /// A dead node that comes back when a node says something that begins so.
     pub(super) comes_back: Mutex<Option<(u8, String)>>,
     /// Nodes that have not heard what others say.
@@ -28,60 +28,62 @@ pub(super) struct Seat {
 }
 
 impl Board {
-    pub(super) fn new(partitioner: Partitioner, story: &Story, look: RingLook) -> Arc<Self> {
+    pub(super) fn new(partitioner: Partitioner, story: &Story, look: RingSnapshot) -> Arc<Self> {
         let (story, look) = (story.clone(), Mutex::new(look));
         let (comes_back, deaf) = Default::default();
         Arc::new(Self { partitioner, story, look, comes_back, deaf })
     }
 
-    fn spell(&self, place: &Place) -> String {
+    fn spell(&self, place: &Lifecycle) -> String {
         let token = |token| spell_token(self.partitioner, token);
         match place {
-            Place::Normal(at) => format!("a member at {}", token(at)),
-            Place::First(at) => format!("a first member at {}", token(at)),
-            Place::Again(at) => format!("a member without its data at {}", token(at)),
-            Place::Joining(at) => format!("joining at {}", token(at)),
-            Place::Leaving(at) => format!("leaving {}", token(at)),
-            Place::Left(at) => format!("gone from {}", token(at)),
-            Place::GivenUp(_) => "given up".to_owned(),
-            Place::Replacing(dead) => format!("replacing {}", number(dead.endpoint)),
-            Place::Replaced(dead) => format!("in the place of {}", number(dead.endpoint)),
-            Place::Removing(_, dead) => format!("removing {}", number(dead.endpoint)),
-            Place::Removed(_, at) => format!("done with removing {}", token(at)),
+            Lifecycle::Normal(at) => format!("a member at {}", token(at)),
+            Lifecycle::First(at) => format!("a first member at {}", token(at)),
+            Lifecycle::Again(at) => format!("a member without its data at {}", token(at)),
+            Lifecycle::Joining(at) => format!("joining at {}", token(at)),
+            Lifecycle::Leaving(at) => format!("leaving {}", token(at)),
+            Lifecycle::Left(at) | Lifecycle::Moving { from: at, .. } => {
+                format!("gone from {}", token(at))
+            }
+            Lifecycle::GivenUp(_) => "given up".to_owned(),
+            Lifecycle::Replacing(dead) => format!("replacing {}", number(dead.endpoint)),
+            Lifecycle::Replaced(dead) => format!("in the place of {}", number(dead.endpoint)),
+            Lifecycle::Removing(_, dead) => format!("removing {}", number(dead.endpoint)),
+            Lifecycle::Removed(_, at) => format!("done with removing {}", token(at)),
         }
     }
 }
 
 /// Changes the ring as a place says that a node takes.
-fn follow(look: &mut RingLook, node: IpAddr, place: &Place) {
+fn follow(look: &mut RingSnapshot, node: IpAddr, place: &Lifecycle) {
     let (members, live) = (&mut look.members, &look.live);
     let own = |token: &Token| NodePlace { endpoint: node, token: token.clone() };
     let mut plan = None;
     match place {
-        Place::Normal(token) | Place::First(token) | Place::Again(token) => {
-            if matches!(place, Place::Normal(_)) && !members.is_member(node) {
+        Lifecycle::Normal(token) | Lifecycle::First(token) | Lifecycle::Again(token) => {
+            if matches!(place, Lifecycle::Normal(_)) && !members.is_member(node) {
                 plan = Some(Plan::Arrived(own(token)));
             }
             members.ring.insert(token.clone(), node);
             members.bootstrapping.remove(&node);
             members.leaving.remove(&node);
         }
-        Place::Joining(token) => _ = members.bootstrapping.insert(node, token.clone()),
-        Place::Leaving(_) => _ = members.leaving.insert(node),
-        Place::Left(token) => {
+        Lifecycle::Joining(token) => _ = members.bootstrapping.insert(node, token.clone()),
+        Lifecycle::Leaving(_) => _ = members.leaving.insert(node),
+        Lifecycle::Left(token) | Lifecycle::Moving { from: token, .. } => {
             members.ring.remove(node);
             members.leaving.remove(&node);
             plan = Some(Plan::Gone(own(token)));
         }
-        Place::GivenUp(_) => _ = members.bootstrapping.remove(&node),
-        Place::Replacing(dead) => plan = Some(Plan::Replace(dead.clone())),
-        Place::Replaced(dead) => {
+        Lifecycle::GivenUp(_) => _ = members.bootstrapping.remove(&node),
+        Lifecycle::Replacing(dead) => plan = Some(Plan::Replace(dead.clone())),
+        Lifecycle::Replaced(dead) => {
             members.ring.remove(dead.endpoint);
             members.ring.insert(dead.token.clone(), node);
             plan = Some(Plan::Replaced(dead.clone()));
         }
-        Place::Removing(_, dead) => plan = Some(Plan::Remove(dead.clone())),
-        Place::Removed(_, token) => {
+        Lifecycle::Removing(_, dead) => plan = Some(Plan::Remove(dead.clone())),
+        Lifecycle::Removed(_, token) => {
             if let Some(owner) = members.ring.owner(token).filter(|it| !live.contains(it)) {
                 members.ring.remove(owner);
             }
@@ -92,12 +94,12 @@ fn follow(look: &mut RingLook, node: IpAddr, place: &Place) {
 }
 
 impl Host for Seat {
-    fn look(&self) -> RingLook {
+    fn look(&self) -> RingSnapshot {
         let look = self.board.look.lock().unwrap().clone();
-        RingLook { local: Some(self.local), ..look }
+        RingSnapshot { local: Some(self.local), ..look }
     }
 
-    fn announce(&self, place: &Place) {
+    fn announce(&self, place: &Lifecycle) {
         let said = self.board.spell(place);
         self.board.story.tell(format!("{} says: {said}", number(self.local)));
         let mut look = self.board.look.lock().unwrap();

@@ -11,7 +11,7 @@ use alexandra::net::bodies::{
 use alexandra::net::message::{Header, Message, MessageId, STREAMING_KEYSPACE};
 use alexandra::net::messenger::Messenger;
 use alexandra::net::{IncomingFile, Verb};
-use alexandra::repair::{Host, RingLook};
+use alexandra::repair::{Host, RingSnapshot};
 use alexandra::ring::{Partitioner, RowRange, TokenMetadata, TokenRange};
 use alexandra::storage::Storage;
 use std::collections::VecDeque;
@@ -374,10 +374,10 @@ impl Original {
         let mut ring = TokenMetadata::default();
         ring.insert(World::token(self.partitioner, "1/4"), asking);
         ring.insert(World::token(self.partitioner, "1/2"), local);
-        let look = RingLook {
+        let look = RingSnapshot {
             members: alexandra::gossip::Members { ring, ..Default::default() },
             live: [asking, local].into(),
-            ..RingLook::default()
+            ..RingSnapshot::default()
         };
         let board = Board::new(self.partitioner, &Story::default(), look);
         let host: Arc<dyn Host> = Arc::new(Seat { local, board });

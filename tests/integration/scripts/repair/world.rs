@@ -12,7 +12,7 @@ use alexandra::net::Verb;
 use alexandra::net::message::Message;
 use alexandra::net::messenger::Messenger;
 use alexandra::repair::{
-    Beginning, Host, OperationError, OperationReport, Operations, OperationsOptions, RingLook,
+    Host, OperationError, OperationReport, Operations, OperationsOptions, RingSnapshot, StartMode,
 };
 use alexandra::replica::Blocking;
 use alexandra::ring::{
@@ -117,12 +117,12 @@ impl World {
             }
         }
         let all = || plan.places.keys().copied();
-        let look = RingLook {
+        let look = RingSnapshot {
             members: alexandra::gossip::Members { ring, ..Default::default() },
             live: all().map(address).collect(),
             callable: all().filter(|it| !plan.originals.contains(it)).map(address).collect(),
             generations: all().map(|it| (address(it), 1)).collect(),
-            ..RingLook::default()
+            ..RingSnapshot::default()
         };
         let board = Board::new(plan.partitioner, story, look);
         let mut world = Self {
@@ -299,7 +299,7 @@ impl Node {
     }
 
     /// Begins to become a member.
-    pub(super) fn start(&mut self, beginning: Beginning) {
+    pub(super) fn start(&mut self, beginning: StartMode) {
         let (process, host) = (self.process(), Arc::clone(&self.host));
         let start = async move { process.operations.become_member(&beginning, &host).await };
         self.start = Some(tokio::spawn(start));

@@ -1,0 +1,238 @@
+//! Hashes of the rows of this node, which other nodes or this one want to know.
+
+use super::hashing::{COLUMN_INDEX_BYTES, HashSink, HashedRow, RowList, add_to};
+use super::leaves::{Leaves, LeavesError, Shape, row_ranges};
+use super::remembered::{Division, Known, MAX_BYTES, Remembered, Tables};
+use super::row_hash::HashError;
+use crate::base::lock::{Mutex, MutexGuard, rank};
+use crate::model::key::RowKey;
+use crate::model::schema::FamilyId;
+use crate::net::bodies::BodyContext;
+use crate::repair::job::{JobControl, Output, Scope};
+use crate::replica::{Abandoned, Blocking};
+use crate::ring::{DecoratedKey, RowRange, Token, TokenRange};
+use crate::storage::Storage;
+use crate::storage::engine::ValidationSet;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
+
+/// Hashes rows, and remembers the hashes.
+#[derive(Debug)]
+pub(in crate::repair) struct Validator {
+    storage: Arc<Storage>,
+    blocking: Blocking,
+    remembered: Mutex<rank::RowHashes, Remembered>,
+    /// One column family is read at a time, as it was on the one compaction thread of 0.6; lists of
+    /// rows, which are short, do not wait for that.
+    scan: Arc<Semaphore>,
+    tasks: TaskTracker,
+}
+
+/// Why rows are not hashed.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::repair) enum ValidationError {
+    #[error("the ranges make no sense: {0}")]
+    Ranges(#[from] LeavesError),
+    #[error(transparent)]
+    Hash(#[from] HashError),
+    #[error(transparent)]
+    Abandoned(#[from] Abandoned),
+}
+
+impl Validator {
+    pub(in crate::repair) fn new(storage: Arc<Storage>, blocking: Blocking) -> Arc<Self> {
+        let (remembered, tasks) = Default::default();
+        let scan = Arc::new(Semaphore::new(1));
+        Arc::new(Self { storage, blocking, remembered, scan, tasks })
+    }
+
+    /// Hashes of leaves.
+    pub(in crate::repair) async fn leaves(
+        self: Arc<Self>,
+        scope: Scope,
+        shape: Shape,
+        control: JobControl,
+    ) -> Result<Output, ValidationError> {
+        let turn = control.stop.run_until_cancelled(Arc::clone(&self.scan).acquire_owned()).await;
+        let Some(Ok(_turn)) = turn else { return Err(HashError::GivenUp.into()) };
+        let this = Arc::clone(&self);
+        self.blocking.run(move || this.hash_leaves(&scope, shape, &control)).await?
+    }
+
+    /// Hashes of single rows.
+    pub(in crate::repair) async fn list(
+        self: Arc<Self>,
+        scope: Scope,
+        after: Option<RowKey>,
+        control: JobControl,
+    ) -> Result<Output, ValidationError> {
+        let this = Arc::clone(&self);
+        let listed = move || this.hash_rows(&scope, after.as_ref(), &control);
+        Ok(self.blocking.run(listed).await??)
+    }
+
+    fn hash_leaves(
+        &self,
+        Scope { family, gc_before, ranges }: &Scope,
+        shape: Shape,
+        control: &JobControl,
+    ) -> Result<Output, ValidationError> {
+        let (family, gc_before) = (*family, *gc_before);
+        let leaves = Leaves::new(self.storage.partitioner(), ranges, &shape)?;
+        let set = self.storage.validation_set(family).map_err(HashError::from)?;
+        let division = Division { ranges: ranges.clone(), shape };
+        let mut leaves = self.known(family, &set, &division, leaves)?;
+        let unknown = leaves.empty_unknown(gc_before);
+        if !unknown.is_empty() {
+            let builder = self.storage.row_builder(family, COLUMN_INDEX_BYTES);
+            let builder = builder.map_err(HashError::from)?;
+            control.progress.expect_rows(rows_within(&set, &leaves, unknown.len()));
+            let mut sink = HashSink::new(builder, control, add_to(&mut leaves));
+            self.storage.validate(&set, &row_ranges(&unknown), gc_before, &mut sink)?;
+        }
+        let hashes = leaves.hashes().to_vec();
+        self.remembered().keep(family, set.identities(), division, leaves);
+        self.save(family);
+        Ok(Output::Leaves { count: hashes.len() as u64, hashes })
+    }
+
+    fn hash_rows(
+        &self,
+        Scope { family, gc_before, ranges }: &Scope,
+        after: Option<&RowKey>,
+        control: &JobControl,
+    ) -> Result<Output, HashError> {
+        let token = after.map(|key| self.storage.partitioner().token(key.as_bytes()));
+        let is_open = |range: &RowRange| match (&range.end, &token) {
+            (Bound::Included(end) | Bound::Excluded(end), Some(token)) => end >= token,
+            _ => true,
+        };
+        let builder = self.storage.row_builder(*family, COLUMN_INDEX_BYTES)?;
+        let (mut list, mut is_complete) = (RowList::default(), true);
+        let mut sink = HashSink::new(builder, control, |row: HashedRow<'_>| list.add(&row));
+        for range in row_ranges(ranges).into_iter().filter(is_open) {
+            let is_within = token.as_ref().is_some_and(|token| range.contains(token));
+            let after = after.filter(|_| is_within);
+            if !self.storage.visit_rows(*family, &range, after, *gc_before, &mut sink)? {
+                is_complete = false;
+                break;
+            }
+        }
+        let RowList { rows, last, .. } = list;
+        Ok(Output::Rows { rows, next: last.filter(|_| !is_complete) })
+    }
+
+    /// These leaves as far as they are known of SSTables.
+    fn known(
+        &self,
+        family: FamilyId,
+        set: &ValidationSet,
+        division: &Division,
+        mut empty: Leaves,
+    ) -> Result<Leaves, HashError> {
+        self.load(family);
+        self.storage.store(family).want_merged_keys();
+        let (now, merges) = (&set.identities(), set.merges());
+        let known = self.remembered().find(family, Tables { now, merges }, division, &empty);
+        let Some(Known { mut leaves, added }) = known else {
+            empty.lose_if(|_| true);
+            return Ok(empty);
+        };
+        let is_added = |generation| added.contains(&generation);
+        if set.rows_of(is_added) > set.rows() / 2 {
+            leaves.lose_if(|_| true);
+        } else if !added.is_empty() {
+            let scanned = row_ranges(leaves.ranges());
+            let lose = |key: &DecoratedKey| leaves.lose(key.token());
+            self.storage.visit_keys(set, is_added, &scanned, lose)?;
+        }
+        Ok(leaves)
+    }
+
+    /// How the leaves of these ranges were made the last time, if that is known.
+    pub(super) fn shape(&self, family: FamilyId, ranges: &[TokenRange]) -> Option<Shape> {
+        self.load(family);
+        self.remembered().shape(family, ranges).cloned()
+    }
+
+    /// Reads what is kept of a family, if that was not done. Without it all is read anew.
+    fn load(&self, family: FamilyId) {
+        if self.remembered().is_loaded(family) {
+            return;
+        }
+        let file = self.storage.kept_hashes(family, MAX_BYTES);
+        let file = file.unwrap_or_else(|error| {
+            log::warn!("what is known of hashes cannot be read: {error}");
+            None
+        });
+        self.remembered().load(family, &file.unwrap_or_default(), self.context());
+    }
+
+    /// Keeps what is known of a family for the next start. Without it all is read anew then.
+    fn save(&self, family: FamilyId) {
+        let content = self.remembered().save(family, self.context());
+        if let Err(error) = self.storage.keep_hashes(family, &content) {
+            log::warn!("what is known of hashes cannot be kept: {error}");
+        }
+    }
+
+    /// Follows merges of SSTables. To be called about once in a second, within a tokio runtime.
+    pub(in crate::repair) fn tidy(self: &Arc<Self>) {
+        if let Ok(turn) = Arc::clone(&self.scan).try_acquire_owned() {
+            let changed = self.catch_up();
+            if !changed.is_empty() {
+                let (this, blocking) = (Arc::clone(self), self.blocking);
+                self.tasks.spawn(async move {
+                    let save = move || changed.into_iter().for_each(|family| this.save(family));
+                    // A node that stops does so itself.
+                    let _: Result<(), Abandoned> = blocking.run(save).await;
+                    drop(turn);
+                });
+            }
+        }
+    }
+
+    /// Follows merges of SSTables; returns the families of which something else is known since.
+    /// Nobody must be working out hashes meanwhile.
+    fn catch_up(&self) -> Vec<FamilyId> {
+        let families = self.remembered().families();
+        let has_changed = |family: &FamilyId| {
+            let now = self.storage.store(*family).tables_now();
+            let tables = Tables { now: &now.identities(), merges: &now.merges };
+            self.remembered().catch_up(*family, tables)
+        };
+        families.into_iter().filter(has_changed).collect()
+    }
+
+    /// Keeps what is known for the next start. No job must run any more.
+    pub(in crate::repair) async fn stop(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.catch_up().into_iter().for_each(|family| self.save(family));
+    }
+
+    fn context(&self) -> BodyContext<'_> {
+        BodyContext { schema: self.storage.schema(), partitioner: self.storage.partitioner() }
+    }
+
+    fn remembered(&self) -> MutexGuard<'_, Remembered> {
+        self.remembered.lock()
+    }
+}
+
+/// About how many rows there are in so many of the leaves.
+fn rows_within(set: &ValidationSet, leaves: &Leaves, count: usize) -> u64 {
+    let (ranges, samples) = (leaves.ranges(), set.sampled_tokens());
+    let is_within = |token: &&Token| leaves.contain(token);
+    let inside = samples.iter().filter(is_within).count() as u64;
+    let rows = match samples.len() as u64 {
+        0 => set.rows(),
+        all => set.rows().saturating_mul(inside) / all,
+    };
+    rows.saturating_mul(count as u64) / (ranges.len() as u64).max(1)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,283 @@
+//! Which files were announced, by the nodes that they come from.
+
+use crate::base::lock::{Mutex, MutexGuard, rank};
+use crate::model::schema::FamilyId;
+use crate::storage::engine::TakenIn;
+use crate::storage::files::OriginalPart;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// How often a file may come in vain.
+const ATTEMPTS: u32 = 3;
+
+/// A session in which nothing has happened for so long is over: its source was started anew, or
+/// has lost a message. 0.6 tries for ten minutes to connect.
+pub(super) const IDLE: Duration = Duration::from_mins(15);
+
+/// A file that will come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Expected {
+    /// Its path at the source, which is repeated to it.
+    pub(super) path: String,
+    pub(super) length: u64,
+    pub(super) family: FamilyId,
+    pub(super) part: OriginalPart,
+}
+
+/// Files that a node sends one after the other, for one keyspace.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) source: IpAddr,
+    pub(super) keyspace: String,
+    state: Mutex<rank::LegacySession, SessionState>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct SessionState {
+    taken: TakenIn,
+    /// When something happened last.
+    last: Duration,
+    outcome: Option<Result<(), String>>,
+}
+
+impl Session {
+    fn new(source: IpAddr, keyspace: &str, now: Duration) -> Arc<Self> {
+        let state = Mutex::new(SessionState { last: now, ..SessionState::default() });
+        let (keyspace, changed) = (keyspace.to_owned(), Notify::new());
+        Arc::new(Self { source, keyspace, state, changed })
+    }
+
+    fn state(&self) -> MutexGuard<'_, SessionState> {
+        self.state.lock()
+    }
+
+    /// Something has come.
+    pub(super) fn touch(&self, now: Duration) {
+        self.state().last = now;
+    }
+
+    /// A file was taken in.
+    fn add(&self, taken: TakenIn) {
+        let sum = &mut self.state().taken;
+        (sum.rows, sum.bytes) = (sum.rows + taken.rows, sum.bytes + taken.bytes);
+    }
+
+    fn end(&self, outcome: Result<(), String>) {
+        self.state().outcome.get_or_insert(outcome);
+        self.changed.notify_waiters();
+    }
+
+    /// How long nothing has happened.
+    pub(super) fn silence(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.state().last)
+    }
+
+    /// How it has ended, and what was taken in.
+    pub(super) fn outcome(&self) -> Option<Result<TakenIn, String>> {
+        let state = self.state();
+        state.outcome.clone().map(|outcome| outcome.map(|()| state.taken))
+    }
+
+    /// Waits until it has ended, at most so long.
+    pub(super) async fn wait(&self, at_most: Duration) {
+        let changed = self.changed.notified();
+        if self.outcome().is_none() {
+            // Whether it has ended is looked at again anyway.
+            let _ = tokio::time::timeout(at_most, changed).await;
+        }
+    }
+}
+
+/// What comes from one node.
+#[derive(Debug, Default)]
+struct Source {
+    /// Sessions that this node has asked for, in that order, and that were not announced yet.
+    awaited: VecDeque<Arc<Session>>,
+    /// The one whose files are to come.
+    current: Option<Current>,
+}
+
+#[derive(Debug)]
+struct Current {
+    session: Arc<Session>,
+    /// Those that have not arrived, in their order.
+    files: VecDeque<Expected>,
+    /// Whether the first of them is coming at the moment.
+    is_coming: bool,
+    /// How often the first one has come in vain.
+    attempts: u32,
+}
+
+/// What becomes of a file that has not arrived as it should.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Failed {
+    /// It is to be sent again.
+    Again,
+    /// It was sent often enough: the session is over.
+    GivenUp,
+    /// The session was over before.
+    Over,
+}
+
+/// All that comes from nodes of 0.6.
+#[derive(Debug, Default)]
+pub(super) struct InboundSessions(Mutex<rank::LegacyStreams, BTreeMap<IpAddr, Source>>);
+
+impl InboundSessions {
+    /// A session will be announced for what this node asks a source for.
+    pub(super) fn await_one(&self, from: IpAddr, keyspace: &str, now: Duration) -> Arc<Session> {
+        let session = Session::new(from, keyspace, now);
+        self.lock().entry(from).or_default().awaited.push_back(Arc::clone(&session));
+        session
+    }
+
+    /// Nobody waits for a session any more.
+    pub(super) fn give_up(&self, session: &Arc<Session>, why: &str) {
+        let mut sources = self.lock();
+        if let Some(source) = sources.get_mut(&session.source) {
+            source.awaited.retain(|awaited| !Arc::ptr_eq(awaited, session));
+            source.current.take_if(|current| Arc::ptr_eq(&current.session, session));
+        }
+        drop(sources);
+        session.end(Err(why.to_owned()));
+    }
+
+    /// Files are announced, or that there are none. A source has one session at a time: with a new
+    /// one the last is over.
+    pub(super) fn announce(
+        &self,
+        from: IpAddr,
+        keyspace: &str,
+        files: Vec<Expected>,
+        now: Duration,
+    ) {
+        self.begin_session((from, keyspace), files, Ok(()), now);
+    }
+
+    /// What was announced cannot be taken. Whoever waits for it hears why.
+    pub(super) fn refuse(&self, from: IpAddr, keyspace: &str, why: &str, now: Duration) {
+        self.begin_session((from, keyspace), Vec::new(), Err(why.to_owned()), now);
+    }
+
+    /// Begins a session; one without files ends at once, like this.
+    fn begin_session(
+        &self,
+        (from, keyspace): (IpAddr, &str),
+        files: Vec<Expected>,
+        outcome: Result<(), String>,
+        now: Duration,
+    ) {
+        let mut sources = self.lock();
+        let source = sources.entry(from).or_default();
+        if let Some(last) = source.current.take() {
+            last.session.end(Err(format!("{from} has begun to send other files")));
+        }
+        let place = source.awaited.iter().position(|awaited| awaited.keyspace == keyspace);
+        let awaited = place.and_then(|place| source.awaited.remove(place));
+        let session = awaited.unwrap_or_else(|| Session::new(from, keyspace, now));
+        session.touch(now);
+        if files.is_empty() {
+            session.end(outcome);
+        } else {
+            let files = files.into();
+            source.current = Some(Current { session, files, is_coming: false, attempts: 0 });
+        }
+    }
+
+    /// The keyspaces for which sessions of a source are awaited, in order.
+    pub(super) fn awaited(&self, from: IpAddr) -> Vec<String> {
+        let sources = self.lock();
+        let awaited = sources.get(&from).map(|source| source.awaited.iter());
+        awaited.into_iter().flatten().map(|session| session.keyspace.clone()).collect()
+    }
+
+    /// A connection of a source brings a file: which one. None if none was announced, or another
+    /// one is still coming.
+    pub(super) fn begin(&self, from: IpAddr, now: Duration) -> Option<(Arc<Session>, Expected)> {
+        let mut sources = self.lock();
+        let current = sources.get_mut(&from)?.current.as_mut()?;
+        if current.is_coming {
+            return None;
+        }
+        current.is_coming = true;
+        current.session.touch(now);
+        Some((Arc::clone(&current.session), current.files.front()?.clone()))
+    }
+
+    /// The file that was coming is here, and what was in it. False if the session is over.
+    pub(super) fn done(&self, session: &Arc<Session>, taken: TakenIn, now: Duration) -> bool {
+        let mut sources = self.lock();
+        let Some(current) = current_of(&mut sources, session) else { return false };
+        current.files.pop_front();
+        (current.is_coming, current.attempts) = (false, 0);
+        session.touch(now);
+        session.add(taken);
+        if current.files.is_empty() {
+            sources.remove_current(session.source);
+            session.end(Ok(()));
+        }
+        true
+    }
+
+    /// The file that was coming is not here.
+    pub(super) fn failed(&self, session: &Arc<Session>, why: &str, now: Duration) -> Failed {
+        let mut sources = self.lock();
+        let Some(current) = current_of(&mut sources, session) else { return Failed::Over };
+        current.is_coming = false;
+        current.attempts += 1;
+        session.touch(now);
+        if current.attempts < ATTEMPTS {
+            return Failed::Again;
+        }
+        sources.remove_current(session.source);
+        session.end(Err(why.to_owned()));
+        Failed::GivenUp
+    }
+
+    /// Ends sessions in which nothing has happened for long. What was asked for, and not announced
+    /// yet, its asker gives up.
+    pub(super) fn expire(&self, now: Duration) -> Vec<Arc<Session>> {
+        let mut expired = Vec::new();
+        let mut sources = self.lock();
+        for source in sources.values_mut() {
+            // As long as a file comes, or is made rows of, who reads it looks at the time.
+            let is_over =
+                |current: &mut Current| !current.is_coming && current.session.silence(now) >= IDLE;
+            expired.extend(source.current.take_if(is_over).map(|current| current.session));
+        }
+        sources.retain(|_, source| source.current.is_some() || !source.awaited.is_empty());
+        drop(sources);
+        for session in &expired {
+            session.end(Err(format!("nothing has come from {} for long", session.source)));
+        }
+        expired
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<IpAddr, Source>> {
+        self.0.lock()
+    }
+}
+
+trait RemoveCurrent {
+    fn remove_current(&mut self, source: IpAddr);
+}
+
+impl RemoveCurrent for BTreeMap<IpAddr, Source> {
+    fn remove_current(&mut self, source: IpAddr) {
+        if let Some(source) = self.get_mut(&source) {
+            source.current = None;
+        }
+    }
+}
+
+fn current_of<'a>(
+    sources: &'a mut BTreeMap<IpAddr, Source>,
+    session: &Arc<Session>,
+) -> Option<&'a mut Current> {
+    let current = sources.get_mut(&session.source)?.current.as_mut()?;
+    Arc::ptr_eq(&current.session, session).then_some(current)
+}

@@ -1,0 +1,340 @@
+//! A tree as its leaves.
+
+use crate::repair::compare::TreeHash;
+use crate::repair::compare::ranges::{merged, middle, straight};
+use crate::ring::{Partitioner, Token, TokenRange};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// How often all ranges are halved at most: to a million leaves.
+const MOST_EVEN_DEPTH: u8 = 20;
+
+/// How often a range is halved at most, as in 0.6.
+pub(super) const MOST_DEPTH: u8 = 126;
+
+/// The ring, divided into leaves. Only these are kept: a node above them has the XOR of what is
+/// below it, and where it would divide its range follows from the partitioner.
+///
+/// The first leaf begins at the beginning of the ring, the last one ends with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::repair) struct MerkleTree {
+    partitioner: Partitioner,
+    /// Where a leaf ends and the next one begins: ascending, never the minimum.
+    splits: Vec<Token>,
+    /// One more than there are splits.
+    leaves: Vec<TreeHash>,
+}
+
+impl MerkleTree {
+    /// An empty tree in which each range is halved so many times, at most 20: for hashed tokens, or
+    /// where nothing is known of the rows. 15 times makes 32768 leaves, as many as 0.6 has.
+    pub(in crate::repair) fn even(partitioner: Partitioner, depth: u8) -> Self {
+        let mut splits = Vec::new();
+        for _ in 0..depth.min(MOST_EVEN_DEPTH) {
+            let mut halves = Vec::with_capacity(2 * splits.len() + 1);
+            let mut left = Token::Minimum;
+            for right in splits {
+                halves.extend(middle(partitioner, &left, &right));
+                halves.push(right.clone());
+                left = right;
+            }
+            halves.extend(middle(partitioner, &left, &Token::Minimum));
+            splits = halves;
+        }
+        Self::of_splits(partitioner, splits)
+    }
+
+    /// An empty tree of at most so many leaves, which are small where there are many of these
+    /// tokens of rows. Without any it is even.
+    pub(in crate::repair) fn by_samples(
+        partitioner: Partitioner,
+        mut samples: Vec<Token>,
+        most_leaves: usize,
+    ) -> Self {
+        if samples.is_empty() {
+            let depth = most_leaves.max(1).ilog2();
+            return Self::even(partitioner, depth as u8);
+        }
+        samples.sort_unstable();
+        let count = |left: &Token, right: &Token| {
+            let before = |token: &Token| samples.partition_point(|sample| sample <= token);
+            let end = if right.is_minimum() { samples.len() } else { before(right) };
+            end - before(left)
+        };
+        // By the number of samples, then by depth: which is to be halved next.
+        let mut pieces = BinaryHeap::new();
+        let whole = (Token::Minimum, Token::Minimum);
+        pieces.push((samples.len(), Reverse(0), whole));
+        let mut splits = Vec::new();
+        while splits.len() + 1 < most_leaves
+            && let Some((samples, Reverse(depth), (left, right))) = pieces.pop()
+            && samples > 0
+        {
+            let Some(middle) = middle(partitioner, &left, &right) else { continue };
+            splits.push(middle.clone());
+            if depth + 1 < MOST_DEPTH {
+                for (left, right) in [(left, middle.clone()), (middle, right)] {
+                    pieces.push((count(&left, &right), Reverse(depth + 1), (left, right)));
+                }
+            }
+        }
+        splits.sort_unstable();
+        Self::of_splits(partitioner, splits)
+    }
+
+    /// An empty tree that is divided at these tokens, which ascend.
+    fn of_splits(partitioner: Partitioner, splits: Vec<Token>) -> Self {
+        let leaves = vec![TreeHash::default(); splits.len() + 1];
+        Self { partitioner, splits, leaves }
+    }
+
+    /// A tree of these leaves with what lies between them. `None` unless the tokens ascend, none is
+    /// the minimum, and there is one leaf more.
+    pub(super) fn of_leaves(
+        partitioner: Partitioner,
+        splits: Vec<Token>,
+        leaves: Vec<TreeHash>,
+    ) -> Option<Self> {
+        let ascends = splits.is_sorted_by(|a, b| a < b);
+        let is_tree = ascends
+            && splits.first().is_none_or(|first| !first.is_minimum())
+            && leaves.len() == splits.len() + 1;
+        is_tree.then_some(Self { partitioner, splits, leaves })
+    }
+
+    /// Of which partitioner the tokens are.
+    pub(in crate::repair) fn partitioner(&self) -> Partitioner {
+        self.partitioner
+    }
+
+    /// The tokens that end leaves, in order. The last leaf ends with the ring.
+    pub(in crate::repair) fn splits(&self) -> &[Token] {
+        &self.splits
+    }
+
+    /// The hashes of the leaves, in order.
+    pub(in crate::repair) fn leaves(&self) -> &[TreeHash] {
+        &self.leaves
+    }
+
+    /// Adds a row. Each is added once; the order does not matter.
+    pub(in crate::repair) fn add(&mut self, token: &Token, hash: &TreeHash) {
+        // The row of the empty key, if there could be one, would stand at the end of the ring.
+        let leaf = if token.is_minimum() {
+            self.splits.len()
+        } else {
+            self.splits.partition_point(|split| split < token)
+        };
+        self.leaves[leaf].combine(hash);
+    }
+
+    /// Where the two trees differ, within these ranges: as narrow as the leaves of both tell it, in
+    /// the order of the ring, and as few ranges as possible. One that reaches over the end of the
+    /// ring comes last.
+    ///
+    /// # Panics
+    /// If the trees are of different partitioners.
+    pub(in crate::repair) fn differences(
+        &self,
+        other: &Self,
+        within: &[TokenRange],
+    ) -> Vec<TokenRange> {
+        assert_eq!(self.partitioner, other.partitioner, "the tokens of one ring are of one kind");
+        let mut found = Vec::new();
+        let (mut mine, mut theirs) = (self.spans().peekable(), other.spans().peekable());
+        let mut start = Token::Minimum;
+        // Of what lies behind `start`, in both trees together.
+        let mut sum = [TreeHash::default(); 2];
+        while let (Some((my_end, my_hash)), Some((their_end, their_hash))) =
+            (mine.peek().copied(), theirs.peek().copied())
+        {
+            // The minimum as an end is behind all others.
+            let order = |end: &Token| (end.is_minimum(), end.clone());
+            let (my_order, their_order) = (order(my_end), order(their_end));
+            if my_order <= their_order {
+                sum[0].combine(my_hash);
+                mine.next();
+            }
+            if their_order <= my_order {
+                sum[1].combine(their_hash);
+                theirs.next();
+            }
+            if my_order == their_order {
+                if sum[0] != sum[1] {
+                    found.push(TokenRange { start: start.clone(), end: my_end.clone() });
+                }
+                (start, sum) = (my_end.clone(), [TreeHash::default(); 2]);
+            }
+        }
+        around(intersect(&found, &straight(within)))
+    }
+
+    /// The leaves with their ends, the last one with the minimum.
+    fn spans(&self) -> impl Iterator<Item = (&Token, &TreeHash)> {
+        self.splits.iter().chain([&Token::Minimum]).zip(&self.leaves)
+    }
+}
+
+fn lesser_end(a: &Token, b: &Token) -> Token {
+    if b.is_minimum() || !a.is_minimum() && a < b { a.clone() } else { b.clone() }
+}
+
+/// What lies in both. Both are straight and in order.
+fn intersect(a: &[TokenRange], b: &[TokenRange]) -> Vec<TokenRange> {
+    let mut found = Vec::new();
+    let (mut left, mut right) = (a.iter().peekable(), b.iter().peekable());
+    while let (Some(x), Some(y)) = (left.peek(), right.peek()) {
+        let start = x.start.clone().max(y.start.clone());
+        let end = lesser_end(&x.end, &y.end);
+        let (x_ends, y_ends) = (x.end == end, y.end == end);
+        if end.is_minimum() || start < end {
+            found.push(TokenRange { start, end });
+        }
+        if x_ends {
+            left.next();
+        }
+        if y_ends {
+            right.next();
+        }
+    }
+    merged(found)
+}
+
+/// Joins the last range with the first one where the ring closes.
+fn around(mut ranges: Vec<TokenRange>) -> Vec<TokenRange> {
+    if let [first, .., last] = &mut ranges[..]
+        && first.start.is_minimum()
+        && last.end.is_minimum()
+    {
+        last.end = first.end.clone();
+        ranges.remove(0);
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::{btree_map, vec};
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    const RANDOM: Partitioner = Partitioner::Random;
+
+    fn hash(of: u8) -> TreeHash {
+        TreeHash::from([of; 32])
+    }
+
+    fn all() -> Vec<TokenRange> {
+        vec![TokenRange { start: Token::Minimum, end: Token::Minimum }]
+    }
+
+    #[test]
+    fn ranges_are_halved() {
+        let tree = MerkleTree::even(RANDOM, 2);
+        let quarter = |i: u128| Token::Random(i << 125);
+        assert_eq!(tree.splits(), [quarter(1), quarter(2), quarter(3)]);
+        assert_eq!(tree.leaves().len(), 4);
+        for partitioner in Partitioner::ALL {
+            let tree = MerkleTree::even(partitioner, 10);
+            assert_eq!(tree.splits().len(), (1 << 10) - 1, "{partitioner:?}");
+            assert!(tree.splits().is_sorted_by(|a, b| a < b));
+        }
+    }
+
+    #[test]
+    fn leaves_are_small_where_the_rows_are() {
+        let ordered = Partitioner::OrderPreserving;
+        let samples: Vec<Token> = (0..100).map(|i| ordered.token(&[b'a' + i % 26])).collect();
+        let tree = MerkleTree::by_samples(ordered, samples.clone(), 64);
+        assert_eq!(tree.leaves().len(), 64);
+        let leaves = |token: &Token| tree.splits().partition_point(|split| split < token);
+        let mut used: Vec<usize> = samples.iter().map(leaves).collect();
+        used.sort_unstable();
+        used.dedup();
+        assert_eq!(used.len(), 26, "each letter has a leaf of its own");
+        // However many samples are alike, there is an end.
+        let same = vec![ordered.token(b"key"); 100];
+        assert!(MerkleTree::by_samples(ordered, same, 1 << 15).leaves().len() <= 127);
+        assert_eq!(MerkleTree::by_samples(RANDOM, Vec::new(), 32), MerkleTree::even(RANDOM, 5));
+    }
+
+    #[test]
+    fn differences_reach_over_the_end_of_the_ring() {
+        let empty = MerkleTree::even(RANDOM, 2);
+        let quarter = |i: u128| Token::Random(i << 125);
+        let mut other = empty.clone();
+        assert_eq!(other.differences(&empty, &all()), []);
+        other.add(&Token::Random(5), &hash(1));
+        other.add(&quarter(4), &hash(2));
+        let around = TokenRange { start: quarter(3), end: quarter(1) };
+        let found = other.differences(&empty, &all());
+        assert_eq!(found, std::slice::from_ref(&around));
+        assert_eq!(empty.differences(&other, &found), [around]);
+        let within = TokenRange { start: Token::Random(3), end: quarter(2) };
+        let cut = TokenRange { start: Token::Random(3), end: quarter(1) };
+        assert_eq!(empty.differences(&other, &[within]), [cut]);
+        assert_eq!(empty.differences(&other, &[]), []);
+        other.add(&quarter(2), &hash(2));
+        other.add(&quarter(3), &hash(2));
+        assert_eq!(other.differences(&empty, &all()), all());
+    }
+
+    /// Splits of a ring of so few tokens that all can be looked at.
+    fn tree() -> impl Strategy<Value = (MerkleTree, BTreeMap<u8, u8>)> {
+        let splits = proptest::collection::btree_set(0u8..16, 0..8);
+        (splits, btree_map(0u8..16, 0u8..3, 0..12)).prop_map(|(splits, rows)| {
+            let splits = splits.into_iter().map(|at| Token::Random(at.into())).collect();
+            let mut tree = MerkleTree::of_splits(RANDOM, splits);
+            for (at, row) in &rows {
+                tree.add(&Token::Random((*at).into()), &hash(1 << row));
+            }
+            (tree, rows)
+        })
+    }
+
+    fn range() -> impl Strategy<Value = TokenRange> {
+        let token = || proptest::option::of(0u128..16);
+        (token(), token()).prop_map(|(start, end)| {
+            let token = |at: Option<u128>| at.map_or(Token::Minimum, Token::Random);
+            TokenRange { start: token(start), end: token(end) }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn all_that_differs_is_found_and_nothing_outside(
+            (mine, my_rows) in tree(),
+            (theirs, their_rows) in tree(),
+            within in vec(range(), 0..4),
+        ) {
+            let found = mine.differences(&theirs, &within);
+            prop_assert_eq!(&found, &theirs.differences(&mine, &within));
+            let has = |ranges: &[TokenRange], at: u8| {
+                ranges.iter().filter(|range| range.contains(&Token::Random(at.into()))).count()
+            };
+            // Ends that both trees have: between these the rows of both are held together.
+            let is_end = |at: u8| {
+                let token = Token::Random(at.into());
+                mine.splits().contains(&token) && theirs.splits().contains(&token)
+            };
+            let mut from = 0u8;
+            for end in (0..16).filter(|&at| is_end(at) || at == 15) {
+                let sum = |rows: &BTreeMap<u8, u8>| {
+                    let mut sum = TreeHash::default();
+                    rows.range(from..=end).for_each(|(_, row)| sum.combine(&hash(1 << row)));
+                    sum
+                };
+                let differs = sum(&my_rows) != sum(&their_rows);
+                for at in from..=end {
+                    let expected = usize::from(differs && has(&within, at) > 0);
+                    prop_assert_eq!(has(&found, at), expected, "{}", at);
+                }
+                from = end + 1;
+            }
+            for pair in found.windows(2) {
+                prop_assert_ne!(&pair[0].end, &pair[1].start, "neighbours are one range");
+            }
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! Fetches rows from other nodes, page by page, and makes SSTables of them.
+//!
+//! The receiver asks for one page after the other, and says behind what the next one begins. So the
+//! source keeps nothing in mind: what was lost is asked for again, whichever side is started anew
+//! or stands still for a while. While one page is written the next is on its way.
+
+use super::plan::{FetchQueue, FetchTask, NoSource, WantedRange};
+use super::plan::{queue_of_rows, queues, sources, start};
+use crate::base::clock::Clock;
+use crate::base::lock::{Mutex, rank};
+use crate::model::key::RowKey;
+use crate::model::schema::FamilyId;
+use crate::net::bodies::{
+    Body, BodyContext, BodyError, EncodeError, PageCommand, PageReply, PageRows, RangeReply,
+};
+use crate::net::caller::{CallError, Caller};
+use crate::repair::calls::PAGE;
+use crate::repair::host::Host;
+use crate::repair::legacy::{AskLegacyError, LegacyPeers, by_source};
+use crate::repair::progress::ProgressCounters;
+use crate::repair::throttle::Throttle;
+use crate::repair::traffic::Traffic;
+use crate::replica::{Abandoned, Blocking};
+use crate::ring::{DecoratedKey, Partitioner};
+use crate::storage::Storage;
+use crate::storage::engine::{Ingest, IngestError};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes that are asked for at a time, at first.
+const FIRST_PAGE: u32 = 256 << 10;
+
+/// Most and fewest bytes of a page: it grows while the other side answers in time, and shrinks when
+/// it does not.
+pub(in crate::repair) const MAX_PAGE: u32 = 1 << 20;
+const MIN_PAGE: u32 = 16 << 10;
+
+/// Bytes of a column family that make SSTables at a time. After a failure as much is fetched again.
+const INGEST_BYTES: u64 = 256 << 20;
+
+/// How often one page is asked for in vain of a node that seems alive.
+const ATTEMPTS: u32 = 20;
+
+/// How long a node is left alone that did not answer.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Why rows cannot be fetched. What has come until then is kept.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::repair) enum FetchError {
+    #[error(transparent)]
+    NoSource(#[from] NoSource),
+    #[error("a piece of a range was asked for {ATTEMPTS} times in vain: {0}")]
+    Call(CallError),
+    #[error("what {from} has sent cannot be read: {source}")]
+    Body { from: IpAddr, source: BodyError },
+    #[error("the range cannot be asked for: {0}")]
+    Encode(#[from] EncodeError),
+    #[error("what has come cannot be kept: {0}")]
+    Ingest(#[from] IngestError),
+    #[error("{0} sends rows that it was not asked for")]
+    Unasked(IpAddr),
+    #[error(transparent)]
+    Legacy(#[from] AskLegacyError),
+    #[error(transparent)]
+    Abandoned(#[from] Abandoned),
+}
+
+/// Fetches rows.
+#[derive(Debug)]
+pub(in crate::repair) struct Fetcher {
+    pub(in crate::repair) storage: Arc<Storage>,
+    pub(in crate::repair) caller: Caller,
+    pub(in crate::repair) blocking: Blocking,
+    pub(in crate::repair) throttle: Arc<Throttle>,
+    pub(in crate::repair) traffic: Arc<Traffic>,
+    /// Fetches from nodes of 0.6.
+    pub(in crate::repair) legacy: Arc<LegacyPeers>,
+}
+
+/// A fetch within another one.
+type Fetching<'a> = Pin<Box<dyn Future<Output = Result<(), FetchError>> + Send + 'a>>;
+
+/// SSTables of a column family that are being written.
+#[derive(Default)]
+struct Written {
+    ingest: Option<Ingest>,
+    /// The last row that was given to it.
+    last: Option<DecoratedKey>,
+}
+
+/// Why a task did not come to its end.
+enum Failure {
+    /// Its source is dead. Others may have the rest.
+    Dead(CallError),
+    Error(FetchError),
+}
+
+impl<E: Into<FetchError>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Error(error.into())
+    }
+}
+
+impl Fetcher {
+    pub(in crate::repair) fn new(
+        legacy: Arc<LegacyPeers>,
+        caller: Caller,
+        clock: Arc<dyn Clock>,
+        throttle: Arc<Throttle>,
+    ) -> Self {
+        let (storage, blocking) = (Arc::clone(&legacy.storage), legacy.blocking);
+        Self { storage, caller, blocking, throttle, traffic: Traffic::new(clock), legacy }
+    }
+
+    /// Fetches all of these ranges. They are on disk, and read, when this returns.
+    pub(in crate::repair) async fn fetch(
+        &self,
+        wanted: &[WantedRange],
+        host: &dyn Host,
+        progress: &ProgressCounters,
+    ) -> Result<(), FetchError> {
+        let (schema, partitioner) = (self.storage.schema(), self.storage.partitioner());
+        let look = host.look();
+        let queues = queues(wanted, &look, schema, partitioner)?;
+        let of_legacy = by_source(wanted, &look);
+        progress.expect_ranges(queues.iter().map(|queue| queue.tasks.len()).sum());
+        progress.expect_ranges(of_legacy.values().map(BTreeMap::len).sum());
+        let waiting = Mutex::<rank::RepairProgress, _>::new(VecDeque::from(queues));
+        let next = || waiting.lock().pop_front();
+        let legacy = Mutex::<rank::RepairProgress, _>::new(of_legacy);
+        let next_legacy = || legacy.lock().pop_first();
+        let work = async || {
+            while let Some(queue) = next() {
+                self.fetch_queue(queue, host, progress).await?;
+            }
+            Ok::<(), FetchError>(())
+        };
+        // Each is asked for one keyspace after the other: it does no two things at once.
+        let ask_legacy = async || {
+            while let Some((source, of_source)) = next_legacy() {
+                for (keyspace, wanted) in of_source {
+                    self.fetch_from_legacy((source, &keyspace), &wanted, host, progress).await?;
+                }
+            }
+            Ok(())
+        };
+        let ask_legacy = async { tokio::try_join!(ask_legacy(), ask_legacy(), ask_legacy()) };
+        // A large future, which would make all that wait for it large.
+        tokio::try_join!(work(), work(), Box::pin(ask_legacy)).map(|_| ())
+    }
+
+    /// Fetches all that others have of some rows, whose keys are in the order of their tokens for
+    /// each source. They are on disk, and read, when this returns.
+    pub(in crate::repair) async fn fetch_rows(
+        &self,
+        (family, sources): (FamilyId, &[(IpAddr, Vec<RowKey>)]),
+        host: &dyn Host,
+        progress: &ProgressCounters,
+    ) -> Result<(), FetchError> {
+        let queue = queue_of_rows(family, sources);
+        progress.expect_ranges(queue.tasks.len());
+        self.fetch_queue(queue, host, progress).await
+    }
+
+    /// Fetches ranges of a keyspace from a node of 0.6; if that one is dead, from others.
+    fn fetch_from_legacy<'a>(
+        &'a self,
+        (source, keyspace): (IpAddr, &'a str),
+        wanted: &'a [WantedRange],
+        host: &'a dyn Host,
+        progress: &'a ProgressCounters,
+    ) -> Fetching<'a> {
+        Box::pin(async move {
+            let fetched = self.legacy.fetch_from(source, keyspace, wanted, host).await;
+            progress.finish_range();
+            match fetched {
+                Ok(taken) => {
+                    progress.add(taken.bytes as usize, taken.rows as usize);
+                    Ok(())
+                }
+                Err(AskLegacyError::Dead(_)) => {
+                    log::warn!("{source} is down, which was to send ranges of keyspace {keyspace}");
+                    self.fetch(wanted, host, progress).await
+                }
+                Err(error) => Err(error.into()),
+            }
+        })
+    }
+
+    async fn fetch_queue(
+        &self,
+        FetchQueue { family, mut tasks }: FetchQueue,
+        host: &dyn Host,
+        progress: &ProgressCounters,
+    ) -> Result<(), FetchError> {
+        let written = Written::default();
+        let mut fetch =
+            QueueFetch { fetcher: self, family, host, progress, size: FIRST_PAGE, written };
+        let partitioner = self.storage.partitioner();
+        while let Some(mut task) = tasks.pop_front() {
+            if !fetch.written.goes_on_with(&task, partitioner) {
+                fetch.finish().await?;
+            }
+            let error = match fetch.run(&mut task).await {
+                Ok(()) => {
+                    progress.finish_range();
+                    continue;
+                }
+                Err(Failure::Error(error)) => return Err(error),
+                Err(Failure::Dead(error)) => error,
+            };
+            let Some(wanted) = task.wanted.clone() else { return Err(FetchError::Call(error)) };
+            let look = host.look();
+            let others = sources(&wanted, look.local, &look);
+            let others = others.ok_or_else(|| wanted.without_source(partitioner))?;
+            let (source, keyspace) = (task.source, &wanted.keyspace);
+            log::warn!(
+                "{source} is down, from which a range of keyspace {keyspace} was to come: the rest \
+                 comes from {others:?}"
+            );
+            progress.expect_ranges(others.len());
+            progress.finish_range();
+            fetch.finish().await?;
+            for source in others.into_iter().rev() {
+                if look.is_legacy(source) {
+                    let wanted = [(*wanted).clone()];
+                    self.fetch_from_legacy((source, keyspace), &wanted, host, progress).await?;
+                } else {
+                    tasks.push_front(FetchTask { source, ..task.clone() });
+                }
+            }
+        }
+        fetch.finish().await
+    }
+}
+
+/// Fetches the rows of one queue.
+struct QueueFetch<'a> {
+    fetcher: &'a Fetcher,
+    family: FamilyId,
+    host: &'a dyn Host,
+    progress: &'a ProgressCounters,
+    /// Bytes of the next page.
+    size: u32,
+    written: Written,
+}
+
+impl QueueFetch<'_> {
+    /// Does a task. If its source dies the task is what is left of it.
+    async fn run(&mut self, task: &mut FetchTask) -> Result<(), Failure> {
+        self.size = FIRST_PAGE;
+        let mut page = self.page(task).await?;
+        loop {
+            let PageReply { rows, next } = page;
+            let source = task.source;
+            let has_more = match next {
+                Some(next) => task.advance(next).ok_or(FetchError::Unasked(source))?,
+                None => false,
+            };
+            if !has_more {
+                return Ok(self.write(rows).await?);
+            }
+            let written = std::mem::take(&mut self.written);
+            let (fetcher, family) = (self.fetcher, self.family);
+            let (asked, stored) =
+                tokio::join!(self.page(task), fetcher.write(family, rows, written));
+            self.written = stored?;
+            page = asked?;
+        }
+    }
+
+    /// Asks for the next page until it is there. Gives up when the source is dead, or alive and no
+    /// use.
+    async fn page(&mut self, task: &FetchTask) -> Result<PageReply, Failure> {
+        let Fetcher { storage, caller, .. } = self.fetcher;
+        let (schema, partitioner) = (storage.schema(), storage.partitioner());
+        let mut attempts = 0;
+        loop {
+            let FetchTask { rows, after, source, .. } = task.clone();
+            let command = PageCommand { family: self.family, rows, after, max_bytes: self.size };
+            let body = command.encode(BodyContext { schema, partitioner })?;
+            let error = match caller.call(source, PAGE, &body).await {
+                Ok(answer) => {
+                    self.size = self.size.saturating_mul(2).min(MAX_PAGE);
+                    return Ok(self.take(task, &answer).await?);
+                }
+                Err(error) => error,
+            };
+            attempts += 1;
+            if !self.host.look().live.contains(&source) {
+                return Err(Failure::Dead(error));
+            }
+            if attempts >= ATTEMPTS {
+                return Err(FetchError::Call(error).into());
+            }
+            self.size = (self.size / 2).max(MIN_PAGE);
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Reads a page, and waits until it may have come.
+    async fn take(&self, task: &FetchTask, answer: &[u8]) -> Result<PageReply, FetchError> {
+        let (fetcher, from) = (self.fetcher, task.source);
+        let page = PageReply::decode(answer, fetcher.storage.schema().family(self.family));
+        let page = page.map_err(|source| FetchError::Body { from, source })?;
+        if let PageRows::Keys(keys) = &task.rows {
+            // They come in the order in which they are asked for.
+            let mut wanted = keys.iter();
+            if !page.rows.rows.iter().all(|(key, _)| wanted.any(|it| it == key)) {
+                return Err(FetchError::Unasked(from));
+            }
+        }
+        // A row that goes on in the next page is counted there.
+        let open = page.next.as_ref().filter(|next| next.cell.is_some()).map(|next| &next.key);
+        let complete = page.rows.rows.iter().filter(|(key, _)| Some(key) != open).count();
+        self.progress.add(answer.len(), complete);
+        fetcher.traffic.add(from, self.family, answer.len());
+        fetcher.throttle.take(answer.len()).await;
+        Ok(page)
+    }
+
+    async fn write(&mut self, rows: RangeReply) -> Result<(), FetchError> {
+        let written = std::mem::take(&mut self.written);
+        self.written = self.fetcher.write(self.family, rows, written).await?;
+        Ok(())
+    }
+
+    async fn finish(&mut self) -> Result<(), FetchError> {
+        self.fetcher.finish(std::mem::take(&mut self.written)).await
+    }
+}
+
+impl Fetcher {
+    /// Gives rows to the SSTables that are being written.
+    async fn write(
+        &self,
+        family: FamilyId,
+        RangeReply { rows }: RangeReply,
+        mut written: Written,
+    ) -> Result<Written, FetchError> {
+        let Some((last, _)) = rows.last() else { return Ok(written) };
+        written.last = Some(self.storage.partitioner().decorate(last.clone()));
+        let (storage, ingest) = (Arc::clone(&self.storage), written.ingest.take());
+        let push = move || {
+            let mut ingest = match ingest {
+                Some(ingest) => ingest,
+                None => storage.ingest(family)?,
+            };
+            for (key, version) in &rows {
+                ingest.push(key, version)?;
+            }
+            Ok::<_, IngestError>(ingest)
+        };
+        let ingest = self.blocking.run(push).await??;
+        let is_full = ingest.bytes() >= INGEST_BYTES;
+        written.ingest = Some(ingest);
+        if !is_full {
+            return Ok(written);
+        }
+        self.finish(written).await?;
+        Ok(Written::default())
+    }
+
+    /// Makes live SSTables of what was written.
+    async fn finish(&self, written: Written) -> Result<(), FetchError> {
+        let Some(ingest) = written.ingest else { return Ok(()) };
+        self.blocking.run(move || ingest.finish()).await??;
+        Ok(())
+    }
+}
+
+impl Written {
+    /// Whether the rows of a task come behind those that were written.
+    fn goes_on_with(&self, task: &FetchTask, partitioner: Partitioner) -> bool {
+        let Some(last) = &self.last else { return true };
+        match &task.rows {
+            PageRows::Range(range) => start(range).is_some_and(|start| last.token() <= start),
+            PageRows::Keys(keys) => {
+                keys.first().is_some_and(|first| *last < partitioner.decorate(first.clone()))
+            }
+        }
+    }
+}

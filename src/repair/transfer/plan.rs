@@ -1,0 +1,300 @@
+//! What data a node needs to become a replica, and from whom.
+
+use crate::model::key::RowKey;
+use crate::model::position::RowPosition;
+use crate::model::schema::{FamilyId, Schema};
+use crate::net::bodies::PageRows;
+use crate::repair::host::RingSnapshot;
+use crate::ring::{
+    Partitioner, ReplicaPlacement, RowRange, Token, TokenMetadata, TokenRange, range_changes,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// A range that a node is about to become a replica of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::repair) struct WantedRange {
+    pub(in crate::repair) keyspace: String,
+    pub(in crate::repair) range: TokenRange,
+    /// Nodes that cease to be replicas.
+    pub(in crate::repair) lost: Vec<IpAddr>,
+    /// Nodes that stay replicas.
+    pub(in crate::repair) kept: Vec<IpAddr>,
+    /// Whether those that cease to be replicas are not enough, since the receiver may have been a
+    /// replica for a while.
+    pub(in crate::repair) from_all: bool,
+    /// Whether an operator gives up what only dead nodes have.
+    pub(in crate::repair) accepts_loss: bool,
+}
+
+/// Rows of a column family that are to be fetched from a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::repair) struct FetchTask {
+    pub(in crate::repair) rows: PageRows,
+    /// Behind what of the rows it goes on; at their start if there is none.
+    pub(in crate::repair) after: Option<RowPosition>,
+    pub(in crate::repair) source: IpAddr,
+    /// The range that it is a part of; none for single rows, which no other node has.
+    pub(in crate::repair) wanted: Option<Arc<WantedRange>>,
+}
+
+/// Tasks of a column family, done one after the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::repair) struct FetchQueue {
+    pub(in crate::repair) family: FamilyId,
+    pub(in crate::repair) tasks: VecDeque<FetchTask>,
+}
+
+/// So few holders of a range are alive that something may be missing which was acknowledged.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "too few live nodes have the range ({start},{end}] of keyspace {keyspace} to say what was \
+     acknowledged: it is on {holders:?}. Bring more of them up first; `nodetool removetoken \
+     --accept-loss` gives up what only dead ones have"
+)]
+pub struct NoSource {
+    keyspace: String,
+    start: String,
+    end: String,
+    holders: Vec<IpAddr>,
+}
+
+/// Most keys of one call, and most bytes of them: the greatest key is as long as that.
+const MAX_KEYS: usize = 1024;
+const MAX_KEY_BYTES: usize = 64 << 10;
+
+/// Ranges that each node has to fetch when one ring becomes another.
+pub(in crate::repair) fn ranges_by_receiver(
+    placements: &BTreeMap<String, ReplicaPlacement>,
+    before: &TokenMetadata,
+    after: &TokenMetadata,
+) -> BTreeMap<IpAddr, Vec<WantedRange>> {
+    let mut wanted: BTreeMap<IpAddr, Vec<WantedRange>> = BTreeMap::new();
+    for (keyspace, placement) in placements {
+        for change in range_changes(placement, before, after) {
+            for receiver in &change.gained {
+                wanted.entry(*receiver).or_default().push(WantedRange {
+                    keyspace: keyspace.clone(),
+                    range: change.range.clone(),
+                    lost: change.lost.clone(),
+                    kept: change.kept.clone(),
+                    from_all: false,
+                    accepts_loss: false,
+                });
+            }
+        }
+    }
+    wanted
+}
+
+/// Nodes from which a range is fetched by its receiver, with what is known of who is alive; several
+/// have to be read altogether. None if too few are alive.
+///
+/// A node that ceases to be a replica hands over all that it has: what it acknowledged counts as
+/// acknowledged by the receiver, so that no read at QUORUM finds less than before. If it is dead,
+/// or if none ceases to be one, all others have, together, what was acknowledged at QUORUM: unless
+/// so many of them are dead that a quorum may be among these. An operator may accept that: then
+/// those that are left are the sources, or none.
+pub(in crate::repair) fn sources(
+    wanted: &WantedRange,
+    receiver: Option<IpAddr>,
+    look: &RingSnapshot,
+) -> Option<Vec<IpAddr>> {
+    // A node that had it before, and has lost its disk, may collect it again.
+    let is_live = |it: &&IpAddr| look.live.contains(*it) && Some(**it) != receiver;
+    let lost: Vec<IpAddr> = wanted.lost.iter().filter(is_live).copied().collect();
+    if !wanted.from_all && !lost.is_empty() && lost.len() == wanted.lost.len() {
+        return Some(lost);
+    }
+    let mut holders: Vec<IpAddr> = wanted.kept.iter().filter(is_live).copied().collect();
+    holders.extend(lost);
+    let fewest = (wanted.kept.len() + wanted.lost.len()).div_ceil(2);
+    (holders.len() >= fewest || wanted.accepts_loss).then_some(holders)
+}
+
+/// Fetches of ranges by calls, in queues of which each gets rows in the order of their tokens, as
+/// far as they come from one source. What comes from nodes of 0.6 is not among it.
+pub(in crate::repair) fn queues(
+    wanted: &[WantedRange],
+    look: &RingSnapshot,
+    schema: &Schema,
+    partitioner: Partitioner,
+) -> Result<Vec<FetchQueue>, NoSource> {
+    let mut tasks: BTreeMap<FamilyId, Vec<(usize, Option<Token>, FetchTask)>> = BTreeMap::new();
+    for range in wanted {
+        let sources = sources(range, look.local, look);
+        let sources = sources.ok_or_else(|| range.without_source(partitioner))?;
+        let wanted = Arc::new(range.clone());
+        let families = schema.families().filter(|(_, it)| it.keyspace == range.keyspace);
+        for (family, _) in families {
+            for part in range.range.row_ranges() {
+                let callable = sources.iter().filter(|source| !look.is_legacy(**source));
+                for (pass, source) in callable.enumerate() {
+                    let task = FetchTask {
+                        rows: PageRows::Range(part.clone()),
+                        after: None,
+                        source: *source,
+                        wanted: Some(Arc::clone(&wanted)),
+                    };
+                    let start = start(&part).cloned();
+                    tasks.entry(family).or_default().push((pass, start, task));
+                }
+            }
+        }
+    }
+    let queue = |(family, mut tasks): (FamilyId, Vec<(usize, Option<Token>, FetchTask)>)| {
+        tasks.sort_by(|(a_pass, a, _), (b_pass, b, _)| (a_pass, a).cmp(&(b_pass, b)));
+        FetchQueue { family, tasks: tasks.into_iter().map(|(_, _, task)| task).collect() }
+    };
+    Ok(tasks.into_iter().map(queue).collect())
+}
+
+/// A fetch of single rows, whose keys are in the order of their tokens for each source.
+pub(in crate::repair) fn queue_of_rows(
+    family: FamilyId,
+    sources: &[(IpAddr, Vec<RowKey>)],
+) -> FetchQueue {
+    let mut tasks = VecDeque::new();
+    for (source, keys) in sources {
+        let mut left = &keys[..];
+        while !left.is_empty() {
+            let (first, rest) = left.split_at(fitting(left));
+            let (rows, source) = (PageRows::Keys(first.to_vec()), *source);
+            tasks.push_back(FetchTask { rows, after: None, source, wanted: None });
+            left = rest;
+        }
+    }
+    FetchQueue { family, tasks }
+}
+
+/// How many of these keys one call may have, at least one.
+fn fitting(keys: &[RowKey]) -> usize {
+    let mut bytes = 0;
+    let is_too_much = |key: &RowKey| {
+        bytes += key.as_bytes().len();
+        bytes > MAX_KEY_BYTES
+    };
+    let fitting = keys.iter().take(MAX_KEYS).position(is_too_much);
+    fitting.unwrap_or(keys.len().min(MAX_KEYS)).max(1)
+}
+
+/// The token behind which a range begins; none at the beginning of the ring.
+pub(in crate::repair) fn start(range: &RowRange) -> Option<&Token> {
+    match &range.start {
+        Bound::Unbounded => None,
+        Bound::Included(token) | Bound::Excluded(token) => Some(token),
+    }
+}
+
+impl WantedRange {
+    /// Why the range cannot be fetched.
+    pub(in crate::repair) fn without_source(&self, partitioner: Partitioner) -> NoSource {
+        NoSource {
+            keyspace: self.keyspace.clone(),
+            start: partitioner.format_token(&self.range.start),
+            end: partitioner.format_token(&self.range.end),
+            holders: self.lost.iter().chain(&self.kept).copied().collect(),
+        }
+    }
+}
+
+impl FetchTask {
+    /// Goes on behind a row or a column that has come. None if that is none of its rows; else
+    /// whether there may be more.
+    pub(in crate::repair) fn advance(&mut self, to: RowPosition) -> Option<bool> {
+        let PageRows::Keys(keys) = &mut self.rows else {
+            self.after = Some(to);
+            return Some(true);
+        };
+        let at = keys.iter().position(|key| *key == to.key)?;
+        keys.drain(..at + usize::from(to.cell.is_none()));
+        self.after = Some(to).filter(|to| to.cell.is_some());
+        Some(!keys.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(host: u8) -> IpAddr {
+        [10, 0, 0, host].into()
+    }
+
+    /// A range with these former replicas.
+    fn wanted(lost: &[u8], kept: &[u8]) -> WantedRange {
+        let [lost, kept] = [lost, kept].map(|it| it.iter().copied().map(node).collect());
+        let range = TokenRange { start: Token::Random(0), end: Token::Random(1) };
+        let keyspace = "Keyspace".to_owned();
+        let (from_all, accepts_loss) = (false, false);
+        WantedRange { keyspace, range, lost, kept, from_all, accepts_loss }
+    }
+
+    /// From whom the ninth node gets it when these are alive; from nobody if too few are.
+    fn sources_of(wanted: &WantedRange, live: &[u8]) -> Vec<IpAddr> {
+        let live = live.iter().copied().map(node).collect();
+        let look = RingSnapshot { live, ..RingSnapshot::default() };
+        sources(wanted, Some(node(9)), &look).unwrap_or_default()
+    }
+
+    fn from(lost: &[u8], kept: &[u8], live: &[u8]) -> Vec<IpAddr> {
+        sources_of(&wanted(lost, kept), live)
+    }
+
+    #[test]
+    fn who_ceases_to_be_a_replica_is_enough() {
+        assert_eq!(from(&[1], &[2, 3], &[1, 2, 3]), [node(1)]);
+        assert_eq!(from(&[1], &[2, 3], &[1]), [node(1)]);
+    }
+
+    #[test]
+    fn of_the_others_as_many_are_needed_as_every_quorum_has_one_of() {
+        assert_eq!(from(&[1], &[2, 3], &[2, 3]), [node(2), node(3)]);
+        assert!(from(&[1], &[2, 3], &[2]).is_empty());
+        assert_eq!(from(&[1], &[2], &[2]), [node(2)]);
+        assert!(from(&[1], &[], &[]).is_empty());
+    }
+
+    #[test]
+    fn who_was_a_replica_for_a_while_asks_all() {
+        let wanted = WantedRange { from_all: true, ..wanted(&[1], &[2, 3]) };
+        assert_eq!(sources_of(&wanted, &[1, 2, 3]), [node(2), node(3), node(1)]);
+        assert_eq!(sources_of(&wanted, &[1, 3]), [node(3), node(1)]);
+        assert!(sources_of(&wanted, &[1]).is_empty());
+    }
+
+    #[test]
+    fn who_has_lost_its_disk_is_no_source_for_itself() {
+        let wanted = WantedRange { from_all: true, ..wanted(&[9], &[2, 3]) };
+        assert_eq!(sources_of(&wanted, &[2, 3, 9]), [node(2), node(3)]);
+        assert!(sources_of(&wanted, &[2, 9]).is_empty());
+    }
+
+    #[test]
+    fn who_accepts_a_loss_gets_what_is_left() {
+        let wanted = WantedRange { accepts_loss: true, ..wanted(&[1], &[2, 3]) };
+        assert_eq!(sources_of(&wanted, &[3]), [node(3)]);
+        assert!(sources_of(&wanted, &[]).is_empty());
+        let look = RingSnapshot::default();
+        assert_eq!(sources(&wanted, None, &look), Some(Vec::new()));
+    }
+
+    #[test]
+    fn calls_have_a_bound() {
+        let keys: Vec<RowKey> = (0..3000).map(|n| RowKey::from(&*format!("{n}"))).collect();
+        assert_eq!(fitting(&keys), MAX_KEYS);
+        assert_eq!(fitting(&keys[..5]), 5);
+        let key_of = |bytes: usize| RowKey::new(&vec![b'k'; bytes]);
+        let wide = vec![key_of(40 << 10); 3];
+        assert_eq!(fitting(&wide), 1);
+        assert_eq!(fitting(&[key_of(65_535), RowKey::from("kk")]), 1);
+    }
+
+    #[test]
+    fn a_ring_that_was_larger_may_have_data_on_any_replica() {
+        assert_eq!(from(&[], &[1, 2], &[1, 2, 3]), [node(1), node(2)]);
+        assert_eq!(from(&[], &[1], &[1]), [node(1)]);
+    }
+}
