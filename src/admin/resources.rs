@@ -72,8 +72,8 @@ impl Call {
     }
 
     /// Begins an operation on the ring; the answer is its state.
-    fn begin(&self, wish: Operation) -> Result<Reply, AdminError> {
-        ready(self.context.begin(wish)?)
+    fn begin(&self, operation: Operation) -> Result<Reply, AdminError> {
+        ready(self.context.begin(operation)?)
     }
 }
 

@@ -53,7 +53,7 @@ pub(super) fn follow(
 
 /// How far it is, in one line.
 pub(super) fn brief(state: &OperationState) -> String {
-    let sum = |of: fn(&Collected) -> usize| state.collected.iter().map(of).sum::<usize>();
+    let sum = |of: fn(&Collected) -> u64| state.collected.iter().map(of).sum::<u64>();
     let bytes: u64 = state.collected.iter().map(|it| it.bytes).sum();
     let mut text = state.mode.clone();
     if !state.collected.is_empty() {
