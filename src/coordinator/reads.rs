@@ -15,7 +15,7 @@ use crate::net::Verb;
 use crate::net::bodies::{ReadCommand, ReadReply};
 use crate::net::extensions::{FULL_DIGEST, TAKES_REFUSAL};
 use crate::net::messenger::{self, Replies};
-use crate::replica::{PendingRead, ReplicaError, Ticket};
+use crate::replica::{PendingRead, ReplicaError, RowQuery, Ticket};
 use std::collections::VecDeque;
 use std::fmt;
 use std::net::IpAddr;
@@ -39,14 +39,6 @@ const FEWEST_COUNTED: usize = 2;
 
 /// What a page of columns that are counted takes of the longest message, about, if they are long.
 const COUNTED_SHARE: usize = 8;
-
-/// Which part of which row is read.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted<'a> {
-    pub(super) family: FamilyId,
-    pub(super) key: &'a RowKey,
-    pub(super) slice: &'a Slice,
-}
 
 /// Who has read a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,14 +121,14 @@ impl Coordinator {
         ticket: &mut Ticket,
     ) -> Result<RowSlice, CoordinatorError> {
         let view = self.view();
-        let wanted = Wanted { family, key, slice };
+        let wanted = RowQuery { family, key, slice };
         let replicas = self.read_replicas(&view, wanted, level)?;
         self.check_in_background(&view, wanted, &replicas);
         if !replicas.is_answered_by(self.local) {
             return self.read_from(&view, wanted, replicas, ticket).await;
         }
         let own = async {
-            let row = self.replica.read(family, key, slice, ticket).await.wait(ticket).await?;
+            let row = self.replica.read(wanted, ticket).await.wait(ticket).await?;
             Ok((row, Reader::Own))
         };
         let has_others = replicas.are_several();
@@ -167,7 +159,7 @@ impl Coordinator {
         let view = self.view();
         let mut replicas = Vec::with_capacity(keys.len());
         for key in keys {
-            replicas.push(self.read_replicas(&view, Wanted { family, key, slice }, level)?);
+            replicas.push(self.read_replicas(&view, RowQuery { family, key, slice }, level)?);
         }
         let view = &view;
         let each_of = |replicas: Vec<ReadReplicas>, ticket: Ticket| {
@@ -175,14 +167,14 @@ impl Coordinator {
                 let (coordinator, view) = (Arc::clone(self), Arc::clone(view));
                 let (key, slice, mut part) = (key.clone(), slice.clone(), ticket.child());
                 async move {
-                    let wanted = Wanted { family, key: &key, slice: &slice };
+                    let wanted = RowQuery { family, key: &key, slice: &slice };
                     coordinator.read_from(&view, wanted, replicas, &mut part).await
                 }
             });
             async { super::concurrently::all(reads).await.into_iter().collect() }
         };
         for (key, replicas) in keys.iter().zip(&replicas) {
-            self.check_in_background(view, Wanted { family, key, slice }, replicas);
+            self.check_in_background(view, RowQuery { family, key, slice }, replicas);
         }
         if !replicas.iter().all(|replicas| replicas.is_answered_by(self.local)) {
             return each_of(replicas, ticket.child()).await;
@@ -230,7 +222,7 @@ impl Coordinator {
             {
                 rows.push(first.wait(ticket).await?);
             }
-            match self.replica.read(family, key, slice, ticket).await {
+            match self.replica.read(RowQuery { family, key, slice }, ticket).await {
                 PendingRead::Ready(answer) if begun.is_empty() => rows.push(answer?),
                 pending => begun.push_back(pending),
             }
@@ -251,7 +243,7 @@ impl Coordinator {
     ) -> Result<usize, CoordinatorError> {
         let view = self.view();
         let all = Slice::all(super_name);
-        let wanted = Wanted { family, key, slice: &all };
+        let wanted = RowQuery { family, key, slice: &all };
         let replicas = self.read_replicas(&view, wanted, level)?;
         self.check_in_background(&view, wanted, &replicas);
         let ticket = self.ticket();
@@ -259,8 +251,7 @@ impl Coordinator {
             return self.count_of(&view, wanted, replicas, &ticket).await;
         }
         let mut here = ticket.child();
-        let own =
-            async { self.replica.count(family, key, &all, &mut here).await.wait(&mut here).await };
+        let own = async { self.replica.count(wanted, &mut here).await.wait(&mut here).await };
         let has_others = replicas.are_several();
         let others = |_| self.count_of(&view, wanted, replicas.others(self.local), &ticket);
         self.own_or_others(Reading::Count, has_others, own, others).await
@@ -271,16 +262,16 @@ impl Coordinator {
     async fn count_of(
         self: &Arc<Self>,
         view: &Arc<View>,
-        wanted: Wanted<'_>,
+        wanted: RowQuery<'_>,
         replicas: ReadReplicas,
         ticket: &Ticket,
     ) -> Result<usize, CoordinatorError> {
-        let Wanted { family, key, slice: all } = wanted;
+        let RowQuery { family, key, slice: all } = wanted;
         let super_name = all.super_name();
         let (mut count, mut start, mut at_a_time) = (0, Vec::new(), COUNTED_AT_A_TIME);
         loop {
             let page = Slice::range(super_name, &start, b"", false, at_a_time);
-            let (wanted, mut scratch) = (Wanted { family, key, slice: &page }, ticket.scratch());
+            let (wanted, mut scratch) = (RowQuery { family, key, slice: &page }, ticket.scratch());
             let row = self.read_from(view, wanted, replicas.clone(), &mut scratch).await;
             if matches!(row, Err(CoordinatorError::TooLarge(_))) && at_a_time > FEWEST_COUNTED {
                 at_a_time = (at_a_time / 4).max(FEWEST_COUNTED);
@@ -311,7 +302,7 @@ impl Coordinator {
     pub(super) fn read_replicas(
         &self,
         view: &View,
-        wanted: Wanted<'_>,
+        wanted: RowQuery<'_>,
         level: ConsistencyLevel,
     ) -> Result<ReadReplicas, CoordinatorError> {
         let Some(keyspace) = self.keyspace_of(wanted.family) else {
@@ -331,7 +322,7 @@ impl Coordinator {
     async fn read_from(
         self: &Arc<Self>,
         view: &Arc<View>,
-        wanted: Wanted<'_>,
+        wanted: RowQuery<'_>,
         replicas: ReadReplicas,
         ticket: &mut Ticket,
     ) -> Result<RowSlice, CoordinatorError> {
@@ -351,7 +342,7 @@ impl Coordinator {
     pub(super) fn row_read(
         &self,
         view: &View,
-        wanted: Wanted<'_>,
+        wanted: RowQuery<'_>,
         replicas: &ReadReplicas,
     ) -> RowRead {
         let family = Arc::clone(self.schema.family(wanted.family));
@@ -364,7 +355,7 @@ impl Coordinator {
     pub(super) async fn resolve(
         self: &Arc<Self>,
         view: &View,
-        wanted: Wanted<'_>,
+        wanted: RowQuery<'_>,
         mut read: RowRead,
         deadline: Instant,
         ticket: &mut Ticket,
@@ -426,12 +417,12 @@ impl Coordinator {
     fn carry(
         self: &Arc<Self>,
         view: &View,
-        wanted: Wanted<'_>,
+        wanted: RowQuery<'_>,
         request: &Request,
         replies: &Arc<Inbox>,
         ticket: &Ticket,
     ) -> Result<(), CoordinatorError> {
-        let Wanted { family, key, .. } = wanted;
+        let RowQuery { family, key, .. } = wanted;
         let Request { to, ask, ref slice, round } = *request;
         if to == self.local {
             let (replica, replies) = (Arc::clone(&self.replica), Arc::clone(replies));
@@ -439,7 +430,8 @@ impl Coordinator {
             // It holds up others only while it reads, not while the other replicas are waited for.
             let (key, slice, mut part) = (key.clone(), slice.clone(), ticket.child());
             self.begin_read(replies.arrivals.clone(), ticket.child(), async move {
-                let read = replica.read_version(family, &key, &slice, &mut part).await;
+                let row = RowQuery { family, key: &key, slice: &slice };
+                let read = replica.read_version(row, &mut part).await;
                 let reply = Some(read.wait(&mut part).await.map(Reply::Data));
                 if let Some(Ok(_)) = reply {
                     replies.coordinator.latencies.record_answer(to, began.elapsed());

@@ -2,7 +2,6 @@
 
 use super::CoordinatorError;
 use super::coordinator::Coordinator;
-use super::reads::Wanted;
 use super::requirement::Requirement;
 use super::row_read::Resolved;
 use super::view::{Endpoints, ReadReplicas, View};
@@ -14,7 +13,7 @@ use crate::model::mutation::RowMutation;
 use crate::model::version::RowVersion;
 use crate::net::messenger::{Replies, Request};
 use crate::net::{Verb, bodies};
-use crate::replica::ReplicaError;
+use crate::replica::{ReplicaError, RowQuery};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -135,7 +134,7 @@ impl Coordinator {
     /// take it, as with a full disk, others that were not asked get all that was read.
     pub(super) async fn repair(
         self: &Arc<Self>,
-        wanted: Wanted<'_>,
+        wanted: RowQuery<'_>,
         resolved: Resolved,
         replicas: &ReadReplicas,
         deadline: Instant,
@@ -174,7 +173,7 @@ impl Coordinator {
 
     fn repair_waited(
         &self,
-        wanted: Wanted<'_>,
+        wanted: RowQuery<'_>,
         endpoint: IpAddr,
         lacking: &RowVersion,
         request: &Arc<RepairRequest>,
@@ -208,7 +207,7 @@ impl Coordinator {
     /// hold. A column that alone is too large is left out: no read shall fail for it each time.
     fn repair_bodies(
         &self,
-        wanted: Wanted<'_>,
+        wanted: RowQuery<'_>,
         endpoint: IpAddr,
         lacking: &RowVersion,
     ) -> Result<Vec<Vec<u8>>, CoordinatorError> {
@@ -230,7 +229,7 @@ impl Coordinator {
 
     fn repair_unwaited(
         &self,
-        wanted: Wanted<'_>,
+        wanted: RowQuery<'_>,
         endpoint: IpAddr,
         lacking: &RowVersion,
     ) -> Result<(), CoordinatorError> {
@@ -250,7 +249,7 @@ impl Coordinator {
         Ok(())
     }
 
-    fn repair_mutation(&self, wanted: Wanted<'_>, lacking: &RowVersion) -> RowMutation {
+    fn repair_mutation(&self, wanted: RowQuery<'_>, lacking: &RowVersion) -> RowMutation {
         lacking.to_mutation(&self.schema, wanted.family, wanted.key)
     }
 
@@ -259,7 +258,7 @@ impl Coordinator {
     pub(super) fn check_in_background(
         self: &Arc<Self>,
         view: &Arc<View>,
-        wanted: Wanted<'_>,
+        wanted: RowQuery<'_>,
         replicas: &ReadReplicas,
     ) {
         if replicas.live.len() < 2 || !self.repairs_reads || !self.is_chosen(wanted.family) {
@@ -270,7 +269,7 @@ impl Coordinator {
         let (key, slice): (RowKey, _) = (wanted.key.clone(), wanted.slice.clone());
         let (family, live) = (wanted.family, replicas.live.clone());
         self.tasks.spawn(async move {
-            let wanted = Wanted { family, key: &key, slice: &slice };
+            let wanted = RowQuery { family, key: &key, slice: &slice };
             let comparing = coordinator.compare(&view, wanted, live);
             if let Some(Err(error)) = coordinator.stopping.run_until_cancelled(comparing).await {
                 log::debug!("the replicas of row {key} could not be compared: {error}");
@@ -283,7 +282,7 @@ impl Coordinator {
     async fn compare(
         self: &Arc<Self>,
         view: &Arc<View>,
-        wanted: Wanted<'_>,
+        wanted: RowQuery<'_>,
         live: Endpoints,
     ) -> Result<(), CoordinatorError> {
         let deadline = Instant::now() + self.rpc_timeout;

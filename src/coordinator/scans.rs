@@ -9,7 +9,6 @@ use super::answers::{Answers, Next};
 use super::coordinator::Coordinator;
 use super::own_reads::{Reading, Reason};
 use super::range_read::{self, MergedRow, Page};
-use super::reads::Wanted;
 use super::requirement::Requirement;
 use super::row_cursor::RowCursor;
 use super::row_read::Resolved;
@@ -21,7 +20,7 @@ use crate::net::Verb;
 use crate::net::bodies::{RangeCommand, RangeReply};
 use crate::net::extensions::TAKES_REFUSAL;
 use crate::net::messenger::{Replies, Request};
-use crate::replica::{Blocking, ReplicaError, Row, Ticket, VersionedRow};
+use crate::replica::{Blocking, RangeQuery, ReplicaError, Row, RowQuery, Ticket, VersionedRow};
 use crate::ring::RowRange;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -354,7 +353,9 @@ impl Coordinator {
         max_rows: usize,
         mut ticket: Ticket,
     ) -> Result<(Vec<Row>, Ticket), ReplicaError> {
-        let own = self.replica.scan(scan.family, range, scan.slice, max_rows, &mut ticket).await;
+        let Scan { family, slice, .. } = scan;
+        let rows = RangeQuery { family, range, slice, max_rows };
+        let own = self.replica.scan(rows, &mut ticket).await;
         Ok((own.wait(&mut ticket).await?, ticket))
     }
 
@@ -410,7 +411,7 @@ impl Coordinator {
         mut ticket: Ticket,
     ) -> Result<Row, CoordinatorError> {
         let MergedRow { key, version, is_short, consistent, repairs } = row;
-        let wanted = Wanted { family: scan.family, key: &key, slice: scan.slice };
+        let wanted = RowQuery { family: scan.family, key: &key, slice: scan.slice };
         let mut resolved = Resolved { version, consistent, repairs };
         if is_short {
             // Some columns were cut off that are wanted now: seldom, so that the row is read anew.
@@ -493,7 +494,8 @@ impl Coordinator {
             let began = Instant::now();
             let mut part = ticket.child();
             self.begin_read(replies.arrivals.clone(), ticket.child(), async move {
-                let own = replica.scan_versions(family, &range, &slice, max_rows, &mut part).await;
+                let rows = RangeQuery { family, range: &range, slice: &slice, max_rows };
+                let own = replica.scan_versions(rows, &mut part).await;
                 let rows = Some(own.wait(&mut part).await);
                 if let Some(Ok(_)) = rows {
                     replies.coordinator.latencies.record_answer(endpoint, began.elapsed());

@@ -3,7 +3,7 @@
 use super::hints::{HintError, HintStore};
 use super::readiness::{OwnReadiness, Readiness};
 use super::ticket::Ticket;
-use super::verbs::Replica;
+use super::verbs::{RangeQuery, Replica, RowQuery};
 use crate::model::mutation::RowMutation;
 use crate::model::schema::Schema;
 use crate::model::version::RowVersion;
@@ -253,7 +253,8 @@ impl Responder {
             // However much it covers, a digest itself is short.
             let room = if digest_only { usize::MAX } else { room(&messenger) };
             let mut ticket = replica.ticket_within(room);
-            let read = replica.read_version(id, &key, &slice, &mut ticket).await;
+            let row = RowQuery { family: id, key: &key, slice: &slice };
+            let read = replica.read_version(row, &mut ticket).await;
             let version = read.wait(&mut ticket).await?;
             if !digest_only {
                 let bytes = least_bytes(&version);
@@ -279,7 +280,8 @@ impl Responder {
         Ok(Box::pin(async move {
             let RangeCommand { family: id, slice, range, max_rows } = command;
             let mut ticket = replica.ticket_within(room(&messenger));
-            let scan = replica.scan_versions(id, &range, &slice, max_rows, &mut ticket).await;
+            let rows = RangeQuery { family: id, range: &range, slice: &slice, max_rows };
+            let scan = replica.scan_versions(rows, &mut ticket).await;
             let rows = scan.wait(&mut ticket).await?;
             let bytes = rows.iter().map(|(_, version)| least_bytes(version)).sum();
             messenger.check_body(bytes)?;

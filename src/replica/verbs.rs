@@ -7,7 +7,6 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::lane::Lane;
-use super::local_store::{Applied, LocalStore, LogPosition, WriteError};
 use super::ticket::Ticket;
 use super::workers::{Abandoned, PoolLoad, WorkerPool};
 use crate::base::budget::{Budget, Charge};
@@ -18,8 +17,35 @@ use crate::model::schema::FamilyId;
 use crate::model::slice::{RowSlice, Slice};
 use crate::model::version::RowVersion;
 use crate::ring::{RowRange, Token, TokenRange};
+use crate::storage::Storage;
+use crate::storage::commitlog::Position;
+use crate::storage::engine::{Applied, WriteError};
 use crate::storage::error::ReadError;
 use crate::storage::sstable::Access;
+
+/// A slice of one row.
+#[derive(Debug, Clone, Copy)]
+pub struct RowQuery<'a> {
+    /// The column family.
+    pub family: FamilyId,
+    /// The row.
+    pub key: &'a RowKey,
+    /// The part of it that is wanted.
+    pub slice: &'a Slice,
+}
+
+/// A slice of each of the first rows of a range.
+#[derive(Debug, Clone, Copy)]
+pub struct RangeQuery<'a> {
+    /// The column family.
+    pub family: FamilyId,
+    /// The rows, in the order of their tokens.
+    pub range: &'a RowRange,
+    /// The part of each row that is wanted.
+    pub slice: &'a Slice,
+    /// Most rows of the answer.
+    pub max_rows: usize,
+}
 
 /// A row of a scan: its key, and what the slice found in it.
 pub type Row = (RowKey, RowSlice);
@@ -43,11 +69,11 @@ pub struct ReplicaOptions {
 
 /// This node's share of the data, and what it does with it on request of a coordinator.
 ///
-/// Each verb first asks the store on the spot, since handing work to a thread costs as much as a
+/// Each verb first asks the storage on the spot, since handing work to a thread costs as much as a
 /// whole read from memory. What would block goes to a bounded pool. A read that turns out to take
 /// long there begins again in a lane of its own, and so do all further ones of its request.
 pub struct Replica {
-    store: Arc<dyn LocalStore>,
+    storage: Arc<Storage>,
     reads: Lane,
     /// For requests that take long, so that the others never wait for them.
     long_reads: Lane,
@@ -63,7 +89,7 @@ pub enum ReplicaError {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The mutation was not written, or is not known to be on disk.
-    #[error(transparent)]
+    #[error("the store refuses writes: {0}")]
     Write(#[from] WriteError),
     /// The work panicked, or the node is shutting down.
     #[error(transparent)]
@@ -119,7 +145,13 @@ pub struct Begun<'r, T> {
 }
 
 /// A read that may be tried more than once.
-type ReadJob<T> = dyn Fn(&dyn LocalStore, &RequestContext) -> Result<T, ReadError> + Send + Sync;
+type ReadJob<T> = dyn Fn(&Storage, &RequestContext) -> Result<T, ReadError> + Send + Sync;
+
+/// A read of one row by the storage.
+type ReadRow<T> = fn(&Storage, RowQuery<'_>, &RequestContext, Access) -> Result<T, ReadError>;
+
+/// A read of many rows by the storage.
+type ReadRange<T> = fn(&Storage, RangeQuery<'_>, &RequestContext, Access) -> Result<T, ReadError>;
 
 /// The place where the answer of a thread comes, which has the thread give up when it is dropped.
 type Asked<T> = (oneshot::Receiver<Result<T, ReadError>>, CancelOnDrop);
@@ -157,15 +189,15 @@ const LONG_READ_NICENESS: i32 = 5;
 const INLINE_MUTATIONS: usize = 64;
 
 impl Replica {
-    /// A replica over a store; fails if the threads cannot be started.
-    pub fn start(store: Arc<dyn LocalStore>, options: ReplicaOptions) -> io::Result<Self> {
+    /// A replica over a storage core; fails if the threads cannot be started.
+    pub fn start(storage: Arc<Storage>, options: ReplicaOptions) -> io::Result<Self> {
         let ReplicaOptions { memory, runs_inline, .. } = options;
         let threads = |wanted: usize| if runs_inline { 0 } else { wanted.max(1) };
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         let reads = Lane::start("read", threads(options.concurrent_reads), 0)?;
         let long_reads = Lane::start("long-read", threads(cores / 2), LONG_READ_NICENESS)?;
         let writes = WorkerPool::start("write", threads(options.concurrent_writes), 0)?;
-        Ok(Self { store, reads, long_reads, writes, runs_inline, memory })
+        Ok(Self { storage, reads, long_reads, writes, runs_inline, memory })
     }
 
     /// Memory for the data of all requests.
@@ -191,25 +223,25 @@ impl Replica {
     /// Begins to apply mutations. The answer comes when they may be acknowledged.
     pub async fn apply(&self, mutations: &[RowMutation]) -> Answer<()> {
         let inline = if self.runs_inline {
-            self.store.apply(mutations, true)
+            self.storage.apply_all(mutations, true)
         } else if mutations.len() > INLINE_MUTATIONS {
             Err(WriteError::WouldBlock)
         } else {
-            self.store.apply(mutations, false)
+            self.storage.apply_all(mutations, false)
         };
         match inline {
-            Ok(Applied::Durable) => Answer::Ready(Ok(())),
+            Ok(Applied::Done) => Answer::Ready(Ok(())),
             Ok(Applied::Pending(position)) => Answer::Working(self.when_durable(position)),
             Err(WriteError::WouldBlock) => {
-                let (store, mutations) = (Arc::clone(&self.store), mutations.to_vec());
+                let (storage, mutations) = (Arc::clone(&self.storage), mutations.to_vec());
                 let (sender, receiver) = oneshot::channel();
                 // The request may be given up long before a full store takes the write.
                 let mut held = Charge::new(Arc::clone(&self.memory));
                 held.set(mutations.iter().map(RowMutation::memory).sum());
                 let job = move || {
-                    match store.apply(&mutations, true) {
+                    match storage.apply_all(&mutations, true) {
                         Ok(Applied::Pending(position)) => {
-                            notify_when_durable(&*store, position, sender);
+                            notify_when_durable(&storage, position, sender);
                         }
                         applied => acknowledge(sender, applied.map(drop)),
                     }
@@ -224,97 +256,98 @@ impl Replica {
         }
     }
 
-    fn when_durable(&self, position: LogPosition) -> oneshot::Receiver<Result<(), ReplicaError>> {
+    fn when_durable(&self, position: Position) -> oneshot::Receiver<Result<(), ReplicaError>> {
         let (sender, receiver) = oneshot::channel();
-        notify_when_durable(&*self.store, position, sender);
+        notify_when_durable(&self.storage, position, sender);
         receiver
     }
 
     /// Begins to read a slice of a row.
-    pub async fn read(
-        &self,
-        family: FamilyId,
-        key: &RowKey,
-        slice: &Slice,
-        ticket: &mut Ticket,
-    ) -> PendingRead<'_, RowSlice> {
-        let inline = self.store.read(family, key, slice, &ticket.context, self.inline_access());
-        self.or_on_a_worker(inline, ticket, || {
-            let (key, slice) = (key.clone(), slice.clone());
-            move |store: &_, context: &_| store.read(family, &key, &slice, context, Access::Cached)
-        })
-        .await
+    pub async fn read(&self, row: RowQuery<'_>, ticket: &mut Ticket) -> PendingRead<'_, RowSlice> {
+        let read: ReadRow<_> = |storage, RowQuery { family, key, slice }, context, access| {
+            storage.read_within(family, key, slice, context, access)
+        };
+        self.read_row(row, ticket, read).await
     }
 
     /// Begins to count the columns, or super columns, of a slice of a row.
-    pub async fn count(
-        &self,
-        family: FamilyId,
-        key: &RowKey,
-        slice: &Slice,
-        ticket: &mut Ticket,
-    ) -> PendingRead<'_, usize> {
-        let inline = self.store.count(family, key, slice, &ticket.context, self.inline_access());
-        self.or_on_a_worker(inline, ticket, || {
-            let (key, slice) = (key.clone(), slice.clone());
-            move |store, context| store.count(family, &key, &slice, context, Access::Cached)
-        })
-        .await
-    }
-
-    /// Begins to read a slice of each of the first `max_rows` rows of a range.
-    pub async fn scan(
-        &self,
-        family: FamilyId,
-        range: &RowRange,
-        slice: &Slice,
-        max_rows: usize,
-        ticket: &mut Ticket,
-    ) -> PendingRead<'_, Vec<Row>> {
-        let (context, access) = (&ticket.context, self.inline_access());
-        let inline = self.store.scan(family, range, slice, max_rows, context, access);
-        self.or_on_a_worker(inline, ticket, || {
-            let (range, slice) = (range.clone(), slice.clone());
-            move |store, context| {
-                store.scan(family, &range, &slice, max_rows, context, Access::Cached)
-            }
-        })
-        .await
+    pub async fn count(&self, row: RowQuery<'_>, ticket: &mut Ticket) -> PendingRead<'_, usize> {
+        let count: ReadRow<_> = |storage, RowQuery { family, key, slice }, context, access| {
+            storage.count(family, key, slice, context, access)
+        };
+        self.read_row(row, ticket, count).await
     }
 
     /// Begins to read what is known here of a slice of a row, deletions included.
     pub async fn read_version(
         &self,
-        family: FamilyId,
-        key: &RowKey,
-        slice: &Slice,
+        row: RowQuery<'_>,
         ticket: &mut Ticket,
     ) -> PendingRead<'_, RowVersion> {
-        let (context, access) = (&ticket.context, self.inline_access());
-        let inline = self.store.read_version(family, key, slice, context, access);
+        let read: ReadRow<_> = |storage, RowQuery { family, key, slice }, context, access| {
+            storage.read_version(family, key, slice, context, access)
+        };
+        self.read_row(row, ticket, read).await
+    }
+
+    /// Begins to read a slice of each of the first rows of a range.
+    pub async fn scan(
+        &self,
+        rows: RangeQuery<'_>,
+        ticket: &mut Ticket,
+    ) -> PendingRead<'_, Vec<Row>> {
+        let scan: ReadRange<_> = |storage, rows, context, access| {
+            let RangeQuery { family, range, slice, max_rows } = rows;
+            storage.scan_within(family, range, slice, max_rows, context, access)
+        };
+        self.read_range(rows, ticket, scan).await
+    }
+
+    /// Begins to read what is known here of a slice of each of the first rows of a range,
+    /// deletions included.
+    pub async fn scan_versions(
+        &self,
+        rows: RangeQuery<'_>,
+        ticket: &mut Ticket,
+    ) -> PendingRead<'_, Vec<VersionedRow>> {
+        let scan: ReadRange<_> = |storage, rows, context, access| {
+            let RangeQuery { family, range, slice, max_rows } = rows;
+            storage.scan_versions(family, range, slice, max_rows, context, access)
+        };
+        self.read_range(rows, ticket, scan).await
+    }
+
+    async fn read_row<T: Send + 'static>(
+        &self,
+        row: RowQuery<'_>,
+        ticket: &mut Ticket,
+        read: ReadRow<T>,
+    ) -> PendingRead<'_, T> {
+        let inline = read(&self.storage, row, &ticket.context, self.inline_access());
         self.or_on_a_worker(inline, ticket, || {
+            let RowQuery { family, key, slice } = row;
             let (key, slice) = (key.clone(), slice.clone());
-            move |store, context| store.read_version(family, &key, &slice, context, Access::Cached)
+            move |storage: &Storage, context: &RequestContext| {
+                let row = RowQuery { family, key: &key, slice: &slice };
+                read(storage, row, context, Access::Cached)
+            }
         })
         .await
     }
 
-    /// Begins to read what is known here of a slice of each of the first `max_rows` rows of a
-    /// range, deletions included.
-    pub async fn scan_versions(
+    async fn read_range<T: Send + 'static>(
         &self,
-        family: FamilyId,
-        range: &RowRange,
-        slice: &Slice,
-        max_rows: usize,
+        rows: RangeQuery<'_>,
         ticket: &mut Ticket,
-    ) -> PendingRead<'_, Vec<VersionedRow>> {
-        let (context, access) = (&ticket.context, self.inline_access());
-        let inline = self.store.scan_versions(family, range, slice, max_rows, context, access);
+        read: ReadRange<T>,
+    ) -> PendingRead<'_, T> {
+        let inline = read(&self.storage, rows, &ticket.context, self.inline_access());
         self.or_on_a_worker(inline, ticket, || {
+            let RangeQuery { family, range, slice, max_rows } = rows;
             let (range, slice) = (range.clone(), slice.clone());
-            move |store, context| {
-                store.scan_versions(family, &range, &slice, max_rows, context, Access::Cached)
+            move |storage: &Storage, context: &RequestContext| {
+                let rows = RangeQuery { family, range: &range, slice: &slice, max_rows };
+                read(storage, rows, context, Access::Cached)
             }
         })
         .await
@@ -348,11 +381,11 @@ impl Replica {
     ) -> Result<Vec<Token>, ReplicaError> {
         let mut ticket = self.ticket();
         if self.runs_inline {
-            let samples = self.store.row_samples(range, &ticket.context)?;
+            let samples = self.storage.row_samples(range, &ticket.context)?;
             return Ok(samples.splits(keys_per_split));
         }
-        let job = move |store: &dyn LocalStore, context: &RequestContext| {
-            Ok(store.row_samples(range.clone(), context)?.splits(keys_per_split))
+        let job = move |storage: &Storage, context: &RequestContext| {
+            Ok(storage.row_samples(range.clone(), context)?.splits(keys_per_split))
         };
         Begun { replica: self, job: Arc::new(job), short: None }.wait(&mut ticket).await
     }
@@ -386,7 +419,7 @@ impl Replica {
     ) -> PendingRead<'_, T>
     where
         T: Send + 'static,
-        J: Fn(&dyn LocalStore, &RequestContext) -> Result<T, ReadError> + Send + Sync + 'static,
+        J: Fn(&Storage, &RequestContext) -> Result<T, ReadError> + Send + Sync + 'static,
     {
         if !matches!(inline, Err(ReadError::WouldBlock)) {
             return PendingRead::Ready(inline.map_err(ReplicaError::from));
@@ -410,9 +443,9 @@ impl Replica {
         context: RequestContext,
         job: Arc<ReadJob<T>>,
     ) -> Result<Asked<T>, Abandoned> {
-        let store = Arc::clone(&self.store);
+        let storage = Arc::clone(&self.storage);
         let (context, guard) = context.cancellable();
-        let receiver = lane.ask(ticket, move || job(&*store, &context)).await?;
+        let receiver = lane.ask(ticket, move || job(&storage, &context)).await?;
         Ok((receiver, guard))
     }
 }
@@ -429,12 +462,14 @@ impl std::fmt::Debug for Replica {
 
 /// Answers when the log is on disk up to this position, without a thread that waits.
 fn notify_when_durable(
-    store: &dyn LocalStore,
-    position: LogPosition,
+    storage: &Storage,
+    position: Position,
     sender: oneshot::Sender<Result<(), ReplicaError>>,
 ) {
-    let callback = move |durable: Result<(), WriteError>| acknowledge(sender, durable);
-    store.on_durable(position, Box::new(callback));
+    let callback = move |durable: Result<(), _>| {
+        acknowledge(sender, durable.map_err(WriteError::Log));
+    };
+    storage.on_durable(position, Box::new(callback));
 }
 
 /// Tells the caller, or the log where the caller has given up waiting or never did.

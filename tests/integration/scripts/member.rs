@@ -244,7 +244,7 @@ impl Script {
             rpc_timeout: Duration::from_secs(10),
             placements: BTreeMap::new(),
             storage: Arc::clone(&storage),
-            replica: Arc::new(Replica::start(Arc::clone(&storage) as _, replica)?),
+            replica: Arc::new(Replica::start(Arc::clone(&storage), replica)?),
             stream_bytes_per_second: None,
             hints: None,
             hints_wait_for_sync: false,
