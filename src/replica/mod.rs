@@ -5,7 +5,6 @@
 //!     readiness  how far they may rely on this node: for nothing yet, for writes, for all
 //!   verbs        Replica: tries the storage inline, and hands to a worker what would block
 //!     lane       threads for short reads, and few for long ones
-//!     ticket     what a request holds until its answer has been written
 //!     workers    bounded threads with a bounded queue, for reads and for blocked writes
 //!   blocking     work that may wait for a disk, off the threads that carry messages and gossip
 //!   hints        HintStore: what is kept for other nodes that were down or too slow
@@ -18,10 +17,10 @@ mod readiness;
 mod responder;
 #[cfg(test)]
 mod tests;
-mod ticket;
 mod verbs;
 mod workers;
 
+pub use crate::storage::answer::{take_key, take_row};
 pub use blocking::Blocking;
 pub use hints::{
     DurableCallback, Hint, HintBatch, HintError, HintOptions, HintPosition, HintStats, HintStore,
@@ -29,7 +28,6 @@ pub use hints::{
 };
 pub use readiness::{OwnReadiness, Readiness};
 pub use responder::{Responder, ResponderOptions};
-pub use ticket::Ticket;
 pub use verbs::{
     Answer, PendingRead, RangeQuery, Replica, ReplicaError, ReplicaOptions, Row, RowQuery,
     VersionedRow,

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::base::budget::Budget;
+use crate::base::context::RequestContext;
 use crate::kit::clock::ManualClock;
 use crate::kit::disk::{Fault, Operation, SimFileSystem};
 use crate::kit::storage;
@@ -11,6 +12,7 @@ use crate::model::mutation::{MutationBuilder, RowMutation};
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
 use crate::model::slice::Slice;
 use crate::ring::{Partitioner, RowRange};
+use crate::storage::answer;
 use crate::storage::commitlog::SyncPolicy;
 use crate::storage::{Options, Storage};
 use rustix::io::Errno;
@@ -70,6 +72,10 @@ impl Fixture {
         builder.finish()
     }
 
+    fn request(&self) -> RequestContext {
+        self.replica.request(usize::MAX, Duration::from_secs(10))
+    }
+
     async fn apply(&self, key: &str) {
         self.replica.apply(&[self.mutation(key)]).await.wait().await.unwrap();
     }
@@ -85,20 +91,20 @@ impl Fixture {
         family: FamilyId,
         key: &str,
     ) -> impl Future<Output = Result<usize, ReplicaError>> + use<> {
-        self.read_by(self.replica.ticket(), family, key)
+        self.read_by(self.request(), family, key)
     }
 
     fn read_by(
         &self,
-        mut ticket: Ticket,
+        mut context: RequestContext,
         family: FamilyId,
         key: &str,
     ) -> impl Future<Output = Result<usize, ReplicaError>> + use<> {
         let (replica, key) = (Arc::clone(&self.replica), RowKey::from(key));
         async move {
             let row = RowQuery { family, key: &key, slice: &Slice::all(None) };
-            let reading = replica.read(row, &mut ticket).await;
-            reading.wait(&mut ticket).await.map(|row| row.cells.len())
+            let reading = replica.read(row, &mut context).await;
+            reading.wait(&mut context).await.map(|row| row.cells.len())
         }
     }
 
@@ -128,16 +134,16 @@ async fn memory_answers_on_the_spot_and_the_disk_on_a_thread() {
         if is_on_disk {
             fixture.flush(AUTHORS);
         }
-        let ticket = &mut fixture.replica.ticket();
-        let read = fixture.replica.read(row, ticket).await;
+        let context = &mut fixture.request();
+        let read = fixture.replica.read(row, context).await;
         assert_eq!(matches!(read, PendingRead::Begun(_)), is_on_disk);
-        assert_eq!(read.wait(ticket).await.unwrap().count, 1);
-        let count = fixture.replica.count(row, ticket).await;
+        assert_eq!(read.wait(context).await.unwrap().count, 1);
+        let count = fixture.replica.count(row, context).await;
         assert_eq!(matches!(count, PendingRead::Begun(_)), is_on_disk);
-        assert_eq!(count.wait(ticket).await.unwrap(), 1);
-        let scan = fixture.replica.scan(rows, ticket).await;
+        assert_eq!(count.wait(context).await.unwrap(), 1);
+        let scan = fixture.replica.scan(rows, context).await;
         assert_eq!(matches!(scan, PendingRead::Begun(_)), is_on_disk);
-        assert_eq!(scan.wait(ticket).await.unwrap().len(), 1);
+        assert_eq!(scan.wait(context).await.unwrap().len(), 1);
     }
 }
 
@@ -147,9 +153,9 @@ async fn a_panic_fails_its_request_only() {
     fixture.apply("ada").await;
     fixture.flush(AUTHORS);
     for _ in 0..5 {
-        let mut ticket = fixture.replica.ticket();
+        let mut context = fixture.request();
         let done: Result<(), _> =
-            fixture.replica.elsewhere(&mut ticket, || panic!("it fails")).await;
+            fixture.replica.spawn_read(&mut context, || panic!("it fails")).await;
         assert!(matches!(done, Err(ReplicaError::Abandoned(_))));
     }
     assert_eq!(fixture.read(AUTHORS, "ada").await.unwrap(), 1);
@@ -162,12 +168,12 @@ async fn answers_that_are_still_being_written_hold_up_further_ones() {
     fixture.flush(AUTHORS);
     let (key, slice) = (RowKey::from("ada"), Slice::all(None));
     let row = RowQuery { family: AUTHORS, key: &key, slice: &slice };
-    let mut held = [fixture.replica.ticket(), fixture.replica.ticket()];
-    for ticket in &mut held {
+    let mut held = [fixture.request(), fixture.request()];
+    for context in &mut held {
         // One request may read as many rows as it wants.
         for _ in 0..3 {
-            let reading = fixture.replica.read(row, ticket).await;
-            assert_eq!(reading.wait(ticket).await.unwrap().count, 1);
+            let reading = fixture.replica.read(row, context).await;
+            assert_eq!(reading.wait(context).await.unwrap().count, 1);
         }
     }
     let third = tokio::spawn(fixture.read(AUTHORS, "ada"));
@@ -252,20 +258,20 @@ async fn what_one_request_reads_is_bounded_together() {
         if is_on_disk {
             fixture.flush(AUTHORS);
         }
-        let mut ticket = fixture.replica.ticket();
+        let mut context = fixture.request();
         let mut found = 0;
         let refused = loop {
-            let reading = fixture.replica.read(row, &mut ticket).await;
-            match reading.wait(&mut ticket).await {
+            let reading = fixture.replica.read(row, &mut context).await;
+            match reading.wait(&mut context).await {
                 Ok(_) => found += 1,
                 Err(error) => break error,
             }
         };
         assert!(refused.is_too_large() && (2..10).contains(&found), "{found}: {refused}");
-        let scan = fixture.replica.scan(rows, &mut ticket).await;
-        assert!(scan.wait(&mut ticket).await.unwrap_err().is_too_large());
-        assert!(ticket.charge_key(&key).is_err());
-        let mut next = fixture.replica.ticket();
+        let scan = fixture.replica.scan(rows, &mut context).await;
+        assert!(scan.wait(&mut context).await.unwrap_err().is_too_large());
+        assert!(answer::take_key(&context, &key).is_err());
+        let mut next = fixture.request();
         let scan = fixture.replica.scan(rows, &mut next).await;
         assert_eq!(scan.wait(&mut next).await.unwrap().len(), 1);
     }
@@ -283,16 +289,16 @@ async fn reads_that_take_long_leave_the_threads_to_others() {
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get).div_ceil(2).max(1);
     let stuck: Vec<_> = (0..threads)
         .map(|_| {
-            let ticket = fixture.replica.ticket();
-            ticket.context().spend(MANY);
-            tokio::spawn(fixture.read_by(ticket, AUTHORS, "slow"))
+            let context = fixture.request();
+            context.spend(MANY);
+            tokio::spawn(fixture.read_by(context, AUTHORS, "slow"))
         })
         .collect();
     fixture.wait_for_reads(threads, 0).await;
     let long: Vec<_> = (0..8).map(|_| tokio::spawn(fixture.read(BOOKS, "long"))).collect();
     fixture.wait_for_reads(threads, 8).await;
-    let mut ticket = fixture.replica.ticket();
-    assert!(fixture.replica.elsewhere(&mut ticket, || true).await.unwrap(), "a thread is free");
+    let mut context = fixture.request();
+    assert!(fixture.replica.spawn_read(&mut context, || true).await.unwrap(), "a thread is free");
     fixture.disk.go_on();
     for read in long {
         assert_eq!(read.await.unwrap().unwrap(), MANY);
@@ -308,13 +314,13 @@ async fn a_read_ends_when_nobody_waits_for_it_any_more() {
     fixture.replica.apply(&[fixture.row(BOOKS, "long", MANY)]).await.wait().await.unwrap();
     fixture.flush(BOOKS);
     fixture.disk.stall(Some(Operation::Read), "/Books");
-    let ticket = fixture.replica.ticket();
-    let context = ticket.context().clone();
-    let read = tokio::spawn(fixture.read_by(ticket, BOOKS, "long"));
+    let context = fixture.request();
+    let request = context.child();
+    let read = tokio::spawn(fixture.read_by(context, BOOKS, "long"));
     fixture.wait_for_reads(1, 0).await;
     read.abort();
     assert!(read.await.is_err());
     fixture.disk.go_on();
     fixture.wait_for_reads(0, 0).await;
-    assert!(!context.is_long(), "it read on");
+    assert!(!request.is_long(), "it read on");
 }

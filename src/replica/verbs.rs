@@ -3,14 +3,14 @@
 use std::io;
 use std::num::NonZero;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::lane::Lane;
-use super::ticket::Ticket;
 use super::workers::{Abandoned, PoolLoad, WorkerPool};
 use crate::base::budget::{Budget, Charge};
-use crate::base::context::{CancelOnDrop, RequestContext};
+use crate::base::context::{CancelOnDrop, RequestContext, TooLarge};
 use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
 use crate::model::schema::FamilyId;
@@ -99,6 +99,12 @@ pub enum ReplicaError {
     TooLarge(String),
 }
 
+impl From<TooLarge> for ReplicaError {
+    fn from(error: TooLarge) -> Self {
+        Self::Read(ReadError::TooLarge(error))
+    }
+}
+
 impl ReplicaError {
     /// Whether the request asked for more than any answer may hold.
     pub fn is_too_large(&self) -> bool {
@@ -157,18 +163,18 @@ type ReadRange<T> = fn(&Storage, RangeQuery<'_>, &RequestContext, Access) -> Res
 type Asked<T> = (oneshot::Receiver<Result<T, ReadError>>, CancelOnDrop);
 
 impl<T: Send + 'static> PendingRead<'_, T> {
-    /// Waits for the answer, with the ticket by which the read was begun.
-    pub async fn wait(self, ticket: &mut Ticket) -> Result<T, ReplicaError> {
+    /// Waits for the answer, with the context by which the read was begun.
+    pub async fn wait(self, context: &mut RequestContext) -> Result<T, ReplicaError> {
         match self {
             Self::Ready(answer) => answer,
-            Self::Begun(begun) => begun.wait(ticket).await,
+            Self::Begun(begun) => begun.wait(context).await,
         }
     }
 }
 
 impl<T: Send + 'static> Begun<'_, T> {
     /// Waits for the answer. A read that takes long begins again in the lane for such reads.
-    async fn wait(self, ticket: &mut Ticket) -> Result<T, ReplicaError> {
+    async fn wait(self, context: &mut RequestContext) -> Result<T, ReplicaError> {
         let Self { replica, job, short } = self;
         if let Some((receiver, _guard)) = short {
             let answer = receiver.await.map_err(|_| Abandoned)?;
@@ -176,8 +182,8 @@ impl<T: Send + 'static> Begun<'_, T> {
                 return Ok(answer?);
             }
         }
-        let context = ticket.context.clone();
-        let (receiver, _guard) = replica.ask(&replica.long_reads, ticket, context, job).await?;
+        let work = context.child();
+        let (receiver, _guard) = replica.ask(&replica.long_reads, context, work, job).await?;
         Ok(receiver.await.map_err(|_| Abandoned)??)
     }
 }
@@ -210,14 +216,9 @@ impl Replica {
         self.runs_inline
     }
 
-    /// What one request reads by.
-    pub fn ticket(&self) -> Ticket {
-        Ticket::new(RequestContext::within(&self.memory, usize::MAX))
-    }
-
-    /// What one request reads by whose answer may take no more than so many bytes.
-    pub fn ticket_within(&self, bytes: usize) -> Ticket {
-        Ticket::new(RequestContext::within(&self.memory, bytes))
+    /// The context of a request whose answer may take no more than so many bytes.
+    pub fn request(&self, bytes: usize, timeout: Duration) -> RequestContext {
+        RequestContext::within(&self.memory, bytes, timeout)
     }
 
     /// Begins to apply mutations. The answer comes when they may be acknowledged.
@@ -263,44 +264,52 @@ impl Replica {
     }
 
     /// Begins to read a slice of a row.
-    pub async fn read(&self, row: RowQuery<'_>, ticket: &mut Ticket) -> PendingRead<'_, RowSlice> {
+    pub async fn read(
+        &self,
+        row: RowQuery<'_>,
+        context: &mut RequestContext,
+    ) -> PendingRead<'_, RowSlice> {
         let read: ReadRow<_> = |storage, RowQuery { family, key, slice }, context, access| {
             storage.read_within(family, key, slice, context, access)
         };
-        self.read_row(row, ticket, read).await
+        self.read_row(row, context, read).await
     }
 
     /// Begins to count the columns, or super columns, of a slice of a row.
-    pub async fn count(&self, row: RowQuery<'_>, ticket: &mut Ticket) -> PendingRead<'_, usize> {
+    pub async fn count(
+        &self,
+        row: RowQuery<'_>,
+        context: &mut RequestContext,
+    ) -> PendingRead<'_, usize> {
         let count: ReadRow<_> = |storage, RowQuery { family, key, slice }, context, access| {
             storage.count(family, key, slice, context, access)
         };
-        self.read_row(row, ticket, count).await
+        self.read_row(row, context, count).await
     }
 
     /// Begins to read what is known here of a slice of a row, deletions included.
     pub async fn read_version(
         &self,
         row: RowQuery<'_>,
-        ticket: &mut Ticket,
+        context: &mut RequestContext,
     ) -> PendingRead<'_, RowVersion> {
         let read: ReadRow<_> = |storage, RowQuery { family, key, slice }, context, access| {
             storage.read_version(family, key, slice, context, access)
         };
-        self.read_row(row, ticket, read).await
+        self.read_row(row, context, read).await
     }
 
     /// Begins to read a slice of each of the first rows of a range.
     pub async fn scan(
         &self,
         rows: RangeQuery<'_>,
-        ticket: &mut Ticket,
+        context: &mut RequestContext,
     ) -> PendingRead<'_, Vec<Row>> {
         let scan: ReadRange<_> = |storage, rows, context, access| {
             let RangeQuery { family, range, slice, max_rows } = rows;
             storage.scan_within(family, range, slice, max_rows, context, access)
         };
-        self.read_range(rows, ticket, scan).await
+        self.read_range(rows, context, scan).await
     }
 
     /// Begins to read what is known here of a slice of each of the first rows of a range,
@@ -308,23 +317,23 @@ impl Replica {
     pub async fn scan_versions(
         &self,
         rows: RangeQuery<'_>,
-        ticket: &mut Ticket,
+        context: &mut RequestContext,
     ) -> PendingRead<'_, Vec<VersionedRow>> {
         let scan: ReadRange<_> = |storage, rows, context, access| {
             let RangeQuery { family, range, slice, max_rows } = rows;
             storage.scan_versions(family, range, slice, max_rows, context, access)
         };
-        self.read_range(rows, ticket, scan).await
+        self.read_range(rows, context, scan).await
     }
 
     async fn read_row<T: Send + 'static>(
         &self,
         row: RowQuery<'_>,
-        ticket: &mut Ticket,
+        context: &mut RequestContext,
         read: ReadRow<T>,
     ) -> PendingRead<'_, T> {
-        let inline = read(&self.storage, row, &ticket.context, self.inline_access());
-        self.or_on_a_worker(inline, ticket, || {
+        let inline = read(&self.storage, row, context, self.inline_access());
+        self.or_on_a_worker(inline, context, || {
             let RowQuery { family, key, slice } = row;
             let (key, slice) = (key.clone(), slice.clone());
             move |storage: &Storage, context: &RequestContext| {
@@ -338,11 +347,11 @@ impl Replica {
     async fn read_range<T: Send + 'static>(
         &self,
         rows: RangeQuery<'_>,
-        ticket: &mut Ticket,
+        context: &mut RequestContext,
         read: ReadRange<T>,
     ) -> PendingRead<'_, T> {
-        let inline = read(&self.storage, rows, &ticket.context, self.inline_access());
-        self.or_on_a_worker(inline, ticket, || {
+        let inline = read(&self.storage, rows, context, self.inline_access());
+        self.or_on_a_worker(inline, context, || {
             let RangeQuery { family, range, slice, max_rows } = rows;
             let (range, slice) = (range.clone(), slice.clone());
             move |storage: &Storage, context: &RequestContext| {
@@ -359,16 +368,16 @@ impl Replica {
     }
 
     /// Does what would keep the thread of a connection for long on one that reads.
-    pub async fn elsewhere<T: Send + 'static>(
+    pub async fn spawn_read<T: Send + 'static>(
         &self,
-        ticket: &mut Ticket,
+        context: &mut RequestContext,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ReplicaError> {
         if self.runs_inline {
             return Ok(job());
         }
-        let lane = if ticket.context.is_long() { &self.long_reads } else { &self.reads };
-        let receiver = lane.ask(ticket, job).await?;
+        let lane = if context.is_long() { &self.long_reads } else { &self.reads };
+        let receiver = lane.ask(context, job).await?;
         Ok(receiver.await.map_err(|_| Abandoned)?)
     }
 
@@ -378,16 +387,16 @@ impl Replica {
         &self,
         range: TokenRange,
         keys_per_split: NonZero<i32>,
+        context: &mut RequestContext,
     ) -> Result<Vec<Token>, ReplicaError> {
-        let mut ticket = self.ticket();
         if self.runs_inline {
-            let samples = self.storage.row_samples(range, &ticket.context)?;
+            let samples = self.storage.row_samples(range, context)?;
             return Ok(samples.splits(keys_per_split));
         }
         let job = move |storage: &Storage, context: &RequestContext| {
             Ok(storage.row_samples(range.clone(), context)?.splits(keys_per_split))
         };
-        Begun { replica: self, job: Arc::new(job), short: None }.wait(&mut ticket).await
+        Begun { replica: self, job: Arc::new(job), short: None }.wait(context).await
     }
 
     /// The reads that memory cannot answer: those on a thread, and those that wait.
@@ -414,7 +423,7 @@ impl Replica {
     async fn or_on_a_worker<T, J>(
         &self,
         inline: Result<T, ReadError>,
-        ticket: &mut Ticket,
+        context: &mut RequestContext,
         job: impl FnOnce() -> J,
     ) -> PendingRead<'_, T>
     where
@@ -425,11 +434,11 @@ impl Replica {
             return PendingRead::Ready(inline.map_err(ReplicaError::from));
         }
         let job: Arc<ReadJob<T>> = Arc::new(job());
-        if ticket.context.is_long() {
+        if context.is_long() {
             return PendingRead::Begun(Begun { replica: self, job, short: None });
         }
-        let context = ticket.context.short();
-        match self.ask(&self.reads, ticket, context, Arc::clone(&job)).await {
+        let work = context.short();
+        match self.ask(&self.reads, context, work, Arc::clone(&job)).await {
             Ok(asked) => PendingRead::Begun(Begun { replica: self, job, short: Some(asked) }),
             Err(abandoned) => PendingRead::Ready(Err(abandoned.into())),
         }
@@ -439,13 +448,13 @@ impl Replica {
     async fn ask<T: Send + 'static>(
         &self,
         lane: &Lane,
-        ticket: &mut Ticket,
-        context: RequestContext,
+        context: &mut RequestContext,
+        work: RequestContext,
         job: Arc<ReadJob<T>>,
     ) -> Result<Asked<T>, Abandoned> {
         let storage = Arc::clone(&self.storage);
-        let (context, guard) = context.cancellable();
-        let receiver = lane.ask(ticket, move || job(&storage, &context)).await?;
+        let (work, guard) = work.cancellable();
+        let receiver = lane.ask(context, move || job(&storage, &work)).await?;
         Ok((receiver, guard))
     }
 }

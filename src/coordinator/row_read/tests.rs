@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::base::budget::Budget;
+use crate::base::context::RequestContext;
 use crate::kit::clock::ManualClock;
 use crate::kit::disk::SimFileSystem;
 use crate::kit::storage;
@@ -12,11 +13,11 @@ use crate::model::mutation::{MutationBuilder, RowMutation};
 use crate::model::schema::{ColumnFamilyKind, FamilyId, Schema};
 use crate::replica::{Answer, PendingRead, Replica, ReplicaOptions, RowQuery};
 use crate::ring::Partitioner;
+use futures_util::FutureExt;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Waker};
 
 /// Has the rows of all replicas of all cases.
 static STORE: LazyLock<Replica> = LazyLock::new(|| {
@@ -142,9 +143,9 @@ impl Copy {
 
     fn version(&self, slice: &Slice) -> RowVersion {
         let row = RowQuery { family: self.family, key: &self.key, slice };
-        let mut context = STORE.ticket();
+        let mut context = RequestContext::default();
         let read = async { STORE.read_version(row, &mut context).await };
-        match poll(read) {
+        match read.now_or_never() {
             Some(PendingRead::Ready(version)) => version.unwrap(),
             _ => unreachable!("it is in memory"),
         }
@@ -155,15 +156,8 @@ impl Copy {
     }
 
     fn apply(mutation: &RowMutation) {
-        let applied = poll(STORE.apply(std::slice::from_ref(mutation)));
+        let applied = STORE.apply(std::slice::from_ref(mutation)).now_or_never();
         assert!(matches!(applied, Some(Answer::Ready(Ok(())))));
-    }
-}
-
-fn poll<T>(work: impl Future<Output = T>) -> Option<T> {
-    match std::pin::pin!(work).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(done) => Some(done),
-        Poll::Pending => None,
     }
 }
 
@@ -177,8 +171,8 @@ fn carry(case: &Case, copies: &[Copy]) -> (Option<Resolved>, bool) {
     let (mut on_its_way, mut is_any_lost) = (read.begin(), false);
     let mut choices = case.choices.iter().cycle().map(|choice| usize::from(*choice));
     for _ in 0..200 {
-        if read.is_resolved() {
-            return (read.resolved(), is_any_lost);
+        if read.is_answered() {
+            return (read.answer(), is_any_lost);
         }
         let choice = choices.next().unwrap();
         if on_its_way.is_empty() || choice % 5 == 0 {
@@ -187,7 +181,8 @@ fn carry(case: &Case, copies: &[Copy]) -> (Option<Resolved>, bool) {
                 break;
             }
         }
-        let Request { to, ask, slice, round } = on_its_way.swap_remove(choice % on_its_way.len());
+        let Request { to, round, what: RowPart { ask, slice } } =
+            on_its_way.swap_remove(choice % on_its_way.len());
         if choice % 11 == 10 {
             is_any_lost = true;
             continue;
@@ -199,7 +194,9 @@ fn carry(case: &Case, copies: &[Copy]) -> (Option<Resolved>, bool) {
             Ask::Digest if case.replicas[place].1 => Reply::Digest(version.full_digest(family)),
             Ask::Digest => Reply::Digest(version.digest(family)),
         };
-        on_its_way.extend(read.on_reply(round, to, reply));
+        if round == read.round() {
+            on_its_way.extend(read.on_reply(to, reply));
+        }
     }
     (None, is_any_lost)
 }
