@@ -1,7 +1,8 @@
 //! What reads found, written as the structs of the wire straight from the cells.
 
 use super::Api;
-use crate::coordinator::{CoordinatorError, Row, Ticket};
+use crate::base::context::RequestContext;
+use crate::coordinator::{CoordinatorError, Row};
 use crate::model::cell::Cell;
 use crate::model::comparator::Comparator;
 use crate::model::key::RowKey;
@@ -131,15 +132,9 @@ pub(super) const ROWS_AT_A_TIME: usize = 512;
 /// What a row costs to be written besides its key and cells, in bytes.
 const ROW_COST: usize = 32;
 
-/// An answer on its way to the client, with the ticket that it was read by.
+/// An answer on its way to the client.
 #[derive(Debug)]
-pub(super) struct Prepared<E> {
-    form: Form<E>,
-    _ticket: Ticket,
-}
-
-#[derive(Debug)]
-enum Form<E> {
+pub(super) enum Answer<E> {
     /// Still to be written.
     Found(E),
     /// Written already, on another thread.
@@ -152,37 +147,35 @@ pub(super) fn cost<'r>(rows: impl IntoIterator<Item = &'r RowSlice>) -> usize {
     cells.map(|cell| cell.encoded_length() + CELL_COST).sum()
 }
 
-impl<E> Prepared<E> {
+impl<E> Answer<E> {
     /// Makes an answer of this cost ready. A large one is written on another thread, since other
     /// connections need this one. The memory of its cells is enough for what is written.
     pub(super) async fn new<R: WireType>(
         api: &Api,
         cost: usize,
         answer: E,
-        mut ticket: Ticket,
+        context: &mut RequestContext,
     ) -> Result<Self, Failure>
     where
         E: Encode<R> + Send + 'static,
     {
-        let form = if cost <= WRITTEN_INLINE {
-            Form::Found(answer)
-        } else {
-            let write = move || {
-                let mut written = Vec::with_capacity(cost);
-                answer.encode(&mut written);
-                written
-            };
-            Form::Written(api.coordinator.elsewhere(&mut ticket, write).await?)
+        if cost <= WRITTEN_INLINE {
+            return Ok(Self::Found(answer));
+        }
+        let write = move || {
+            let mut written = Vec::with_capacity(cost);
+            answer.encode(&mut written);
+            written
         };
-        Ok(Self { form, _ticket: ticket })
+        Ok(Self::Written(api.coordinator.spawn_read(context, write).await?))
     }
 }
 
-impl<R: WireType, E: Encode<R>> Encode<R> for Prepared<E> {
+impl<R: WireType, E: Encode<R>> Encode<R> for Answer<E> {
     fn encode(self, out: &mut Vec<u8>) {
-        match self.form {
-            Form::Found(answer) => answer.encode(out),
-            Form::Written(written) => put_behind(out, written),
+        match self {
+            Self::Found(answer) => answer.encode(out),
+            Self::Written(written) => put_behind(out, written),
         }
     }
 }
@@ -205,35 +198,30 @@ pub(super) struct Written {
     /// Where the number of rows stands.
     count_at: usize,
     count: usize,
-    ticket: Ticket,
 }
 
 impl Written {
     /// A list or map without elements, of these wire types.
-    pub(super) fn new(types: &[u8], ticket: Ticket) -> Self {
+    pub(super) fn new(types: &[u8]) -> Self {
         let bytes = [types, &[0; 4]].concat();
-        Self { bytes, count_at: types.len(), count: 0, ticket }
-    }
-
-    /// A ticket for rows that are to be appended.
-    pub(super) fn scratch(&self) -> Ticket {
-        self.ticket.scratch()
+        Self { bytes, count_at: types.len(), count: 0 }
     }
 
     /// Appends what `element` makes of each row. Many bytes are written on another thread, since
-    /// other connections need this one. `scratch` is the ticket by which the rows were read: its
+    /// other connections need this one. `scratch` is the context by which the rows were read: its
     /// permit serves for writing as well, since a request that asked for a second one might wait
     /// for itself.
     pub(super) async fn append(
         &mut self,
         api: &Api,
+        context: &RequestContext,
         rows: Vec<Row>,
-        mut scratch: Ticket,
+        mut scratch: RequestContext,
         element: impl Fn(RowKey, RowSlice, &mut Vec<u8>) + Send + 'static,
     ) -> Result<(), Failure> {
         let keys: usize = rows.iter().map(|(key, _)| key.as_bytes().len() + ROW_COST).sum();
         let cost = keys + cost(rows.iter().map(|(_, row)| row));
-        self.reserve(cost)?;
+        self.reserve(cost, context)?;
         self.count += rows.len();
         let mut bytes = std::mem::take(&mut self.bytes);
         let write = move || {
@@ -245,20 +233,20 @@ impl Written {
         self.bytes = if cost <= WRITTEN_INLINE {
             write()
         } else {
-            api.coordinator.elsewhere(&mut scratch, write).await?
+            api.coordinator.spawn_read(&mut scratch, write).await?
         };
         Ok(())
     }
 
     /// Makes room for more bytes, and takes memory for them. While they are moved to larger room
     /// both are in memory.
-    fn reserve(&mut self, more: usize) -> Result<(), CoordinatorError> {
+    fn reserve(&mut self, more: usize, context: &RequestContext) -> Result<(), CoordinatorError> {
         let (length, capacity) = (self.bytes.len(), self.bytes.capacity());
         if length + more > capacity {
             let grown = (length + more).max(capacity + capacity / 2);
-            self.ticket.charge(grown)?;
+            context.take(grown)?;
             self.bytes.reserve_exact(grown - length);
-            self.ticket.give_back(capacity);
+            context.give_back(capacity);
         }
         Ok(())
     }

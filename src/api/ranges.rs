@@ -8,16 +8,14 @@ use super::levels::range_level;
 use super::paths::check_parent;
 use super::predicates::check_predicate;
 use super::reads::grouped_by;
-use crate::coordinator::{ConsistencyLevel, CoordinatorError, RowCursor};
+use crate::base::context::RequestContext;
+use crate::coordinator::{ConsistencyLevel, CoordinatorError, ScanQuery, take_key};
 use crate::model::slice::Slice;
 use crate::ring::{KeyBounds, Partitioner, RowRange, TokenRange};
 use crate::wire::codec::WireType;
 use crate::wire::service::{GetKeyRangeArgs, GetRangeSliceArgs, GetRangeSlicesArgs};
 use crate::wire::types::{ColumnParent, KeyRange, KeySlice, SlicePredicate};
-use crate::wire::{ApiVersion, Each, Encode, Failure, List, Text};
-
-/// How many times fewer rows are read at a time when they take too much memory.
-const FEWER: usize = 8;
+use crate::wire::{ApiVersion, Each, Encode, Failure};
 
 /// Rows that `get_key_range` reads at a time while it looks for rows that are not empty.
 const KEY_RANGE_PAGE: usize = 256;
@@ -25,16 +23,18 @@ const KEY_RANGE_PAGE: usize = 256;
 pub(super) async fn get_range_slices<'a>(
     api: &'a Api,
     args: GetRangeSlicesArgs<'a>,
+    context: &mut RequestContext,
 ) -> Result<Written, Failure> {
     let (family, slice) = check_columns(api, &args.keyspace, &args.column_parent, &args.predicate)?;
     let rows = check_key_range(api.coordinator.partitioner(), &args.range)?;
     let level = range_level(args.consistency_level)?;
-    scan(api, family, slice, rows, level).await
+    scan(api, family, slice, rows, level, context).await
 }
 
 pub(super) async fn get_range_slice<'a>(
     api: &'a Api,
     args: GetRangeSliceArgs<'a>,
+    context: &mut RequestContext,
 ) -> Result<Written, Failure> {
     let (family, slice) = check_columns(api, &args.keyspace, &args.column_parent, &args.predicate)?;
     let range = KeyRange {
@@ -50,14 +50,15 @@ pub(super) async fn get_range_slice<'a>(
         other => other,
     })?;
     let level = range_level(args.consistency_level)?;
-    scan(api, family, slice, rows, level).await
+    scan(api, family, slice, rows, level, context).await
 }
 
 /// Keys of rows that have a visible column. Its consistency level never counted.
 pub(super) async fn get_key_range(
     api: &Api,
     args: GetKeyRangeArgs<'_>,
-) -> Result<impl Encode<List<Text<'static>>>, Failure> {
+    context: &mut RequestContext,
+) -> Result<Each<Vec<KeyText>>, Failure> {
     let (keyspace, name) = (&args.keyspace, &args.column_family);
     check_keyspace(&api.schema, keyspace)?;
     let family = api.schema.family_id(keyspace, name);
@@ -71,19 +72,21 @@ pub(super) async fn get_key_range(
     let mut keys = Vec::new();
     // A range that ends before it begins is empty here, and no error.
     let Ok(bounds) = KeyBounds::new(start, finish) else { return Ok(Each(keys)) };
-    let mut cursor = RowCursor::new(partitioner, bounds.row_range());
     let slice = Slice::range(None, b"", b"", false, 1);
-    let ticket = api.coordinator.ticket();
-    while !cursor.is_at_end() && keys.len() < wanted {
-        let ranges = std::slice::from_ref(cursor.range());
-        let level = ConsistencyLevel::One;
-        let mut scratch = ticket.scratch();
-        let max = cursor.rows_for(KEY_RANGE_PAGE);
-        let scan = api.coordinator.scan(family, ranges, &slice, max, level, &mut scratch);
-        let page = scan.await?;
-        let visible = cursor.take(max, page).filter(|(_, row)| row.count > 0);
+    let query = ScanQuery {
+        family,
+        slice: &slice,
+        level: ConsistencyLevel::One,
+        max_rows: usize::MAX,
+        page_rows: KEY_RANGE_PAGE,
+    };
+    let mut scan = api.coordinator.scan(query, vec![bounds.row_range()]);
+    while keys.len() < wanted
+        && let Some((page, _scratch)) = scan.next_page(context).await?
+    {
+        let visible = page.into_iter().filter(|(_, row)| row.count > 0);
         for (key, _) in visible.take(wanted - keys.len()) {
-            ticket.charge_key(&key).map_err(CoordinatorError::from)?;
+            take_key(context, &key).map_err(CoordinatorError::from)?;
             keys.push(KeyText(key));
         }
     }
@@ -150,38 +153,25 @@ async fn scan(
     slice: Slice,
     rows: Rows,
     level: ConsistencyLevel,
+    context: &RequestContext,
 ) -> Result<Written, Failure> {
     let grouped_by = grouped_by(family, &slice);
-    let mut answer = Written::new(&[KeySlice::TYPE], api.coordinator.ticket());
-    let (mut left, mut at_a_time) = (rows.max, ROWS_AT_A_TIME);
-    for range in rows.ranges {
-        let mut cursor = RowCursor::new(api.coordinator.partitioner(), range);
-        while left > 0 && !cursor.is_at_end() {
-            let asked = cursor.rows_for(at_a_time.min(left));
-            let (ranges, mut scratch) = (std::slice::from_ref(cursor.range()), answer.scratch());
-            let page = api.coordinator.scan(family.id, ranges, &slice, asked, level, &mut scratch);
-            let page = page.await;
-            if matches!(page, Err(CoordinatorError::TooLarge(_))) && at_a_time > 1 {
-                at_a_time /= FEWER;
-                continue;
-            }
-            let mut page = page?;
-            // The only page of a range, as usual, needs no cursor.
-            let is_only = cursor.is_at_start() && asked == left;
-            if !is_only {
-                page = cursor.take(asked, page).take(left).collect();
-            }
-            left -= page.len();
-            let grouped_by = grouped_by.clone();
-            let element = move |key, row, out: &mut Vec<u8>| {
-                let columns = Columns { grouped_by: grouped_by.clone(), row };
-                KeySlice::fields(KeyText(key), columns).encode(out);
-            };
-            answer.append(api, page, scratch, element).await?;
-            if is_only {
-                break;
-            }
-        }
+    let mut answer = Written::new(&[KeySlice::TYPE]);
+    let query = ScanQuery {
+        family: family.id,
+        slice: &slice,
+        level,
+        max_rows: rows.max,
+        page_rows: ROWS_AT_A_TIME,
+    };
+    let mut scan = api.coordinator.scan(query, rows.ranges);
+    while let Some((page, scratch)) = scan.next_page(context).await? {
+        let grouped_by = grouped_by.clone();
+        let element = move |key, row, out: &mut Vec<u8>| {
+            let columns = Columns { grouped_by: grouped_by.clone(), row };
+            KeySlice::fields(KeyText(key), columns).encode(out);
+        };
+        answer.append(api, context, page, scratch, element).await?;
     }
     Ok(answer)
 }

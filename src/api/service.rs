@@ -14,7 +14,8 @@ use crate::wire::types::{ColumnOrSuperColumn, KeySlice, TokenRange};
 use crate::wire::{Cassandra, Failure, List, Map, Replied, Reply, Set, Text};
 
 /// Methods that read data: the connection has to be logged in, where logins are needed. All that
-/// they do ends when the time for a request is over.
+/// they do ends when the time for a request is over. The answer has its memory until it is
+/// written.
 macro_rules! read_methods {
     ($($method:ident($args:ident) -> $result:ty = $function:path;)*) => { $(
         async fn $method<'a>(
@@ -26,7 +27,8 @@ macro_rules! read_methods {
             if let Err(failure) = session.check(self) {
                 return reply.fail(failure);
             }
-            match self.coordinator.in_time($function(self, args)).await {
+            let mut context = self.coordinator.request();
+            match self.coordinator.in_time($function(self, args, &mut context)).await {
                 Ok(result) => reply.ok(result),
                 Err(failure) => reply.fail(failure),
             }

@@ -71,16 +71,16 @@ impl Budget {
     /// A part of this budget, of which no more than `limit` bytes may be used. They are given back
     /// when it is dropped.
     pub fn part(self: &Arc<Self>, limit: usize) -> Arc<Self> {
-        self.part_beyond(0, limit)
+        Arc::new(self.part_beyond(0, limit))
     }
 
     /// A part for one request. Its first `uncounted` bytes do not count in the whole, so that small
     /// requests do not compete for a counter. The others count until the part is dropped: until
     /// then the most that it ever had.
-    pub fn part_beyond(self: &Arc<Self>, uncounted: usize, limit: usize) -> Arc<Self> {
+    pub fn part_beyond(self: &Arc<Self>, uncounted: usize, limit: usize) -> Self {
         let budget = Arc::clone(self);
         let whole = Some(Whole { budget, uncounted, counted: AtomicUsize::new(0) });
-        Arc::new(Self::with(limit.min(self.limit), whole))
+        Self::with(limit.min(self.limit), whole)
     }
 
     /// The budget of which this is a part.

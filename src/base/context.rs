@@ -1,8 +1,11 @@
 //! The context of a request, which goes with it from the front end down to storage.
 
 use super::budget::Budget;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 
 /// Most bytes that any answer may have: a client that asks for a whole column family by one call is
 /// told to ask for less, instead of taking all memory. A message cannot be larger than 2 GB anyway.
@@ -16,97 +19,156 @@ const UNSHARED_BYTES: usize = 16 << 10;
 /// share: about 10 milliseconds.
 const SHORT_STEPS: usize = 200_000;
 
-/// The memory that the answer to a request may take, the work that it has done, and whether anybody
-/// still waits for it. A clone belongs to the same request.
-#[derive(Debug, Clone)]
+/// Time for work that nobody limits.
+const ENDLESS: Duration = Duration::from_hours(24 * 365);
+
+/// The memory that a request may take, its deadline, the work that it has done, whether anybody
+/// still waits for it, and its permit to read. However many clients ask for much at a time, few
+/// large answers are in memory, and none is larger than it may be.
+#[derive(Debug)]
 pub struct RequestContext {
-    memory: Arc<Budget>,
-    /// Steps that all work of the request has taken.
-    steps: Arc<AtomicUsize>,
+    request: Arc<Request>,
+    /// Counts memory that is given back before the request ends; `None` for that of the answer.
+    scratch: Option<Arc<Scratch>>,
     /// Whether the work has to end when it turns out to be long.
     is_short: bool,
     /// Set when nobody waits any more; `None` for work that is too short to be cancelled.
     cancelled: Option<Arc<AtomicBool>>,
+    /// Held from the moment when the request needs a thread that reads, until its answer has been
+    /// written.
+    pub(crate) read_permit: Option<OwnedSemaphorePermit>,
+}
+
+/// What all contexts of one request share.
+#[derive(Debug)]
+struct Request {
+    memory: Budget,
+    /// Steps that all work of the request has taken.
+    steps: AtomicUsize,
+    timeout: Duration,
+    /// Set when the request waits for the first time: what is at hand costs no look at a clock.
+    deadline: OnceLock<Instant>,
+}
+
+/// Memory for data that are no part of the answer.
+#[derive(Debug)]
+struct Scratch {
+    request: Arc<Request>,
+    used: AtomicUsize,
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        self.request.memory.give_back(*self.used.get_mut());
+    }
 }
 
 impl RequestContext {
     /// A context for an answer of at most this many bytes.
     pub fn new(limit: usize) -> Self {
-        Self::within(&Budget::new(limit), limit)
+        Self::within(&Budget::new(limit), limit, ENDLESS)
     }
 
     /// A context for an answer of at most this many bytes, which it takes from what all requests
-    /// share unless it is small.
-    pub fn within(shared: &Arc<Budget>, limit: usize) -> Self {
+    /// share unless it is small. Its time begins when it waits for the first time.
+    pub fn within(shared: &Arc<Budget>, limit: usize, timeout: Duration) -> Self {
         let limit = MAX_ANSWER_BYTES.min(limit);
         let memory = shared.part_beyond(UNSHARED_BYTES, limit);
-        Self { memory, steps: Arc::default(), is_short: false, cancelled: None }
+        let (steps, deadline) = (AtomicUsize::new(0), OnceLock::new());
+        Self {
+            request: Arc::new(Request { memory, steps, timeout, deadline }),
+            scratch: None,
+            is_short: false,
+            cancelled: None,
+            read_permit: None,
+        }
     }
 
-    /// A context for data that are in memory only for a while: what they have taken is given back
-    /// when this and all its clones are dropped.
+    /// A context for a part of the same answer, which has a permit of its own.
+    #[must_use]
+    pub fn child(&self) -> Self {
+        Self {
+            request: Arc::clone(&self.request),
+            scratch: self.scratch.clone(),
+            is_short: self.is_short,
+            cancelled: self.cancelled.clone(),
+            read_permit: None,
+        }
+    }
+
+    /// A child for data that are in memory only for a while: what they have taken is given back
+    /// when this and all its children are dropped.
     #[must_use]
     pub fn scratch(&self) -> Self {
-        let memory = self.memory.part(self.memory.limit());
-        Self { memory, ..self.clone() }
+        let (request, used) = (Arc::clone(&self.request), AtomicUsize::new(0));
+        Self { scratch: Some(Arc::new(Scratch { request, used })), ..self.child() }
     }
 
     /// Replaces a scratch context by an empty one, since its data were dropped. Reads that still
     /// use the old one hold its memory until they end.
     pub fn renew(&mut self) {
-        // What a context that is not scratch is a part of is shared by all, and no part.
-        if let Some(whole) = self.memory.whole()
-            && whole.whole().is_some()
-        {
-            self.memory = whole.part(whole.limit());
+        if self.scratch.is_some() {
+            self.scratch = self.scratch().scratch;
         }
     }
 
-    /// The same context for work that is given up as soon as the guard is dropped.
+    /// A child for work that is given up as soon as the guard is dropped.
     pub fn cancellable(&self) -> (Self, CancelOnDrop) {
         let flag = Arc::new(AtomicBool::new(false));
-        let context = Self { cancelled: Some(Arc::clone(&flag)), ..self.clone() };
+        let context = Self { cancelled: Some(Arc::clone(&flag)), ..self.child() };
         (context, CancelOnDrop(flag))
     }
 
-    /// The same context for work that must end as soon as the request turns out to be long.
+    /// A child for work that must end as soon as the request turns out to be long.
     #[must_use]
     pub fn short(&self) -> Self {
-        Self { is_short: true, ..self.clone() }
+        Self { is_short: true, ..self.child() }
+    }
+
+    /// When the request is over, counted from the first call.
+    pub fn deadline(&self) -> Instant {
+        *self.request.deadline.get_or_init(|| Instant::now() + self.request.timeout)
+    }
+
+    /// Lets others read, as long as this request only waits for other nodes.
+    pub fn release(&mut self) {
+        self.read_permit = None;
     }
 
     /// Whether the request has done more work than short ones do.
     pub fn is_long(&self) -> bool {
-        self.steps.load(Ordering::Relaxed) > SHORT_STEPS
+        self.request.steps.load(Ordering::Relaxed) > SHORT_STEPS
     }
 
     /// Notes work that was done.
     pub fn spend(&self, steps: usize) {
-        self.steps.fetch_add(steps, Ordering::Relaxed);
+        self.request.steps.fetch_add(steps, Ordering::Relaxed);
     }
 
-    /// Takes memory for the answer: all of the bytes, or none.
+    /// Takes memory: all of the bytes, or none.
     pub fn take(&self, bytes: usize) -> Result<(), TooLarge> {
-        if self.memory.try_take(bytes) {
+        let memory = &self.request.memory;
+        if memory.try_take(bytes) {
+            if let Some(scratch) = &self.scratch {
+                scratch.used.fetch_add(bytes, Ordering::Relaxed);
+            }
             return Ok(());
         }
-        let mut budget = &self.memory;
-        while let Some(whole) = budget.whole()
-            && budget.used() + bytes <= budget.limit()
-        {
-            budget = whole;
-        }
-        let limit = budget.limit();
-        Err(if budget.whole().is_some() {
+        let limit = memory.limit();
+        let shared = memory.whole().map_or(limit, |shared| shared.limit());
+        Err(if memory.used() + bytes > limit {
             TooLarge::Alone { limit }
         } else {
-            TooLarge::Together { limit }
+            TooLarge::Together { limit: shared }
         })
     }
 
     /// Gives back memory that was taken.
     pub fn give_back(&self, bytes: usize) {
-        self.memory.give_back(bytes);
+        if let Some(scratch) = &self.scratch {
+            scratch.used.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        self.request.memory.give_back(bytes);
     }
 
     /// Fails when the work has to end. Long work has to call it every few thousand steps.

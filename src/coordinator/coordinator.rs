@@ -3,26 +3,25 @@
 use super::error::CoordinatorError;
 use super::hinting::Hinting;
 use super::latencies::Latencies;
-use super::own_reads::poll_once;
 use super::own_writes::OwnWrites;
 use super::unacknowledged::{MAX_UNACKNOWLEDGED, Unacknowledged};
 use super::view::{Peers, View};
+use crate::base::context::RequestContext;
 use crate::base::lock::{Mutex, RwLock, rank};
 use crate::model::mutation::RowMutation;
 use crate::model::schema::{FamilyId, Schema};
 use crate::net::messenger::Messenger;
-use crate::replica::{Replica, Ticket};
+use crate::replica::Replica;
 use crate::ring::{DynamicSnitch, Partitioner, ReplicaPlacement, Token, TokenMetadata, TokenRange};
+use futures_util::FutureExt;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::num::NonZero;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::sync::Semaphore;
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -268,21 +267,23 @@ impl Coordinator {
         range: TokenRange,
         keys_per_split: NonZero<i32>,
     ) -> Result<Vec<Token>, CoordinatorError> {
-        self.in_time(async { Ok(self.replica.splits(range, keys_per_split).await?) }).await
+        let mut context = self.request();
+        self.in_time(async { Ok(self.replica.splits(range, keys_per_split, &mut context).await?) })
+            .await
     }
 
-    /// What one request reads by.
-    pub fn ticket(&self) -> Ticket {
-        self.replica.ticket()
+    /// The context of a request.
+    pub fn request(&self) -> RequestContext {
+        self.replica.request(usize::MAX, self.rpc_timeout)
     }
 
     /// Does what would keep the thread of a connection for long on another one.
-    pub async fn elsewhere<T: Send + 'static>(
+    pub async fn spawn_read<T: Send + 'static>(
         &self,
-        ticket: &mut Ticket,
+        context: &mut RequestContext,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, CoordinatorError> {
-        Ok(self.replica.elsewhere(ticket, job).await?)
+        Ok(self.replica.spawn_read(context, job).await?)
     }
 
     /// Gives up requests whose time is over, and draws conclusions from how long others took. To
@@ -368,8 +369,7 @@ impl Coordinator {
     /// given up when the time of the request is over.
     pub(super) fn begin(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut work = Box::pin(work);
-        let mut context = Context::from_waker(Waker::noop());
-        if work.as_mut().poll(&mut context).is_pending() {
+        if work.as_mut().now_or_never().is_none() {
             let (local, rpc_timeout) = (self.local, self.rpc_timeout);
             let dynamic_snitch = self.latencies.dynamic_snitch().cloned();
             self.tasks.spawn(async move {
@@ -381,29 +381,26 @@ impl Coordinator {
         }
     }
 
-    /// Begins this node's own read for a request of this ticket that asks several replicas. When it
-    /// is done without the read, a short one goes on, so that its time is known, and a long one is
-    /// given up.
-    pub(super) fn begin_read<T: Send + 'static>(
+    /// Begins this node's own read for a request that asks several replicas. When the request is
+    /// done without it, a short read goes on, so that its time is known, and a long one is given
+    /// up.
+    pub(super) fn begin_read(
         self: &Arc<Self>,
-        arrivals: UnboundedSender<T>,
-        ticket: Ticket,
-        read: impl Future<Output = T> + Send + 'static,
+        context: RequestContext,
+        is_done: impl Future<Output = ()> + Send + 'static,
+        read: impl Future<Output = ()> + Send + 'static,
     ) {
         let (coordinator, began) = (Arc::clone(self), Instant::now());
         self.begin(async move {
             let is_unwanted = async {
-                arrivals.closed().await;
-                while !ticket.is_long() {
+                is_done.await;
+                while !context.is_long() {
                     sleep(LOOK_EVERY).await;
                 }
             };
             tokio::select! {
                 biased;
-                arrival = read => {
-                    // The request may be done without it.
-                    let _ = arrivals.send(arrival);
-                }
+                () = read => {}
                 () = is_unwanted => {
                     coordinator.latencies.record_silence(coordinator.local, began.elapsed());
                 }
@@ -418,9 +415,9 @@ impl Coordinator {
         work: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
         let mut work = pin!(work);
-        match poll_once(work.as_mut()).await {
-            Poll::Ready(done) => done,
-            Poll::Pending => tokio::time::timeout(self.rpc_timeout, work)
+        match work.as_mut().now_or_never() {
+            Some(done) => done,
+            None => tokio::time::timeout(self.rpc_timeout, work)
                 .await
                 .map_err(|_| CoordinatorError::TimedOut)?,
         }

@@ -1,5 +1,6 @@
 //! Why a request was not served.
 
+use crate::base::context::TooLarge;
 use crate::base::java::TooLong;
 use crate::net::bodies::EncodeError;
 use crate::replica::ReplicaError;
@@ -29,6 +30,12 @@ pub enum CoordinatorError {
 impl From<ReplicaError> for CoordinatorError {
     fn from(error: ReplicaError) -> Self {
         if error.is_too_large() { Self::TooLarge(error.to_string()) } else { Self::Failed(error) }
+    }
+}
+
+impl From<TooLarge> for CoordinatorError {
+    fn from(error: TooLarge) -> Self {
+        Self::TooLarge(error.to_string())
     }
 }
 

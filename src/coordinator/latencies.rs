@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How long is waited before anything is known of how long replicas take.
-const FIRST_PATIENCE: Duration = Duration::from_millis(50);
+const FIRST_DELAY: Duration = Duration::from_millis(50);
 
 /// Less than this is not worth a second question: a thread that gets its turn late is no slow
 /// replica.
-const LEAST_PATIENCE: Duration = Duration::from_millis(2);
+const LEAST_DELAY: Duration = Duration::from_millis(2);
 
 /// Nobody is waited for longer than so many times the median of recent answers: were a replica slow
 /// in more reads than the percentile leaves out, all reads would wait for it.
@@ -26,30 +26,30 @@ pub(super) struct Latencies {
     /// After this percentile of recent answers one more replica is asked; `None`: never.
     percentile: Option<f64>,
     most: Duration,
-    rows: Patience,
-    ranges: Patience,
+    rows: SpeculativeDelay,
+    ranges: SpeculativeDelay,
     dynamic_snitch: Option<Arc<DynamicSnitch>>,
 }
 
 /// The latencies of one kind of read.
 #[derive(Debug, Default)]
-struct Patience {
+struct SpeculativeDelay {
     recent: RecentLatencies,
     /// What follows from them, in microseconds, as of the last update.
     micros: AtomicU64,
 }
 
-impl Patience {
+impl SpeculativeDelay {
     fn update(&self, percentile: Option<f64>, most: Duration, now: Duration) {
         self.recent.decay(now);
         let Some(percentile) = percentile else { return };
         let known = |percentile| {
             let latency = self.recent.percentile(percentile);
-            latency.filter(|_| self.recent.count() >= ENOUGH).unwrap_or(FIRST_PATIENCE)
+            latency.filter(|_| self.recent.count() >= ENOUGH).unwrap_or(FIRST_DELAY)
         };
-        let patience = known(percentile).min(known(50.0) * MEDIANS);
-        let patience = patience.clamp(LEAST_PATIENCE.min(most), most);
-        self.micros.store(patience.as_micros() as u64, Ordering::Relaxed);
+        let delay = known(percentile).min(known(50.0) * MEDIANS);
+        let delay = delay.clamp(LEAST_DELAY.min(most), most);
+        self.micros.store(delay.as_micros() as u64, Ordering::Relaxed);
     }
 
     fn get(&self) -> Duration {
@@ -64,7 +64,7 @@ impl Latencies {
         timeout: Duration,
         dynamic_snitch: Option<Arc<DynamicSnitch>>,
     ) -> Self {
-        let (rows, ranges) = (Patience::default(), Patience::default());
+        let (rows, ranges) = (SpeculativeDelay::default(), SpeculativeDelay::default());
         let latencies = Self { percentile, most: timeout / 2, rows, ranges, dynamic_snitch };
         latencies.update(Duration::ZERO);
         latencies
@@ -96,12 +96,12 @@ impl Latencies {
     }
 
     /// How long a row is waited for before one more replica is asked; `None`: none is.
-    pub(super) fn patience(&self) -> Option<Duration> {
+    pub(super) fn row_delay(&self) -> Option<Duration> {
         self.percentile.map(|_| self.rows.get())
     }
 
     /// The same for a range.
-    pub(super) fn range_patience(&self) -> Option<Duration> {
+    pub(super) fn range_delay(&self) -> Option<Duration> {
         self.percentile.map(|_| self.ranges.get())
     }
 
@@ -112,8 +112,8 @@ impl Latencies {
 
     /// Draws conclusions. To be called some times in a second.
     pub(super) fn update(&self, now: Duration) {
-        for patience in [&self.rows, &self.ranges] {
-            patience.update(self.percentile, self.most, now);
+        for delay in [&self.rows, &self.ranges] {
+            delay.update(self.percentile, self.most, now);
         }
         if let Some(dynamic) = &self.dynamic_snitch {
             dynamic.update(now);
@@ -125,30 +125,30 @@ impl Latencies {
 mod tests {
     use super::*;
 
-    fn patience(latencies: &Latencies) -> u128 {
+    fn row_delay(latencies: &Latencies) -> u128 {
         latencies.update(Duration::from_secs(1));
-        latencies.patience().expect("there is a percentile").as_millis()
+        latencies.row_delay().expect("there is a percentile").as_millis()
     }
 
     #[test]
     fn replicas_that_are_slow_or_silent_do_not_make_all_wait() {
         let timeout = Duration::from_secs(10);
         let latencies = Latencies::new(Some(99.0), timeout, None);
-        assert_eq!(patience(&latencies), FIRST_PATIENCE.as_millis());
+        assert_eq!(row_delay(&latencies), FIRST_DELAY.as_millis());
         let endpoint = IpAddr::from([127, 0, 0, 2]);
         for _ in 0..300 {
             latencies.record(endpoint, Duration::from_millis(1));
             latencies.record_silence(endpoint, timeout);
         }
-        assert_eq!(patience(&latencies), LEAST_PATIENCE.as_millis());
+        assert_eq!(row_delay(&latencies), LEAST_DELAY.as_millis());
         for _ in 0..100 {
             latencies.record(endpoint, Duration::from_secs(9));
         }
-        assert!((16..=18).contains(&patience(&latencies)));
+        assert!((16..=18).contains(&row_delay(&latencies)));
         for _ in 0..1000 {
             latencies.record(endpoint, Duration::from_secs(9));
         }
-        assert_eq!(patience(&latencies), 5000, "all are slow");
-        assert_eq!(Latencies::new(None, timeout, None).patience(), None);
+        assert_eq!(row_delay(&latencies), 5000, "all are slow");
+        assert_eq!(Latencies::new(None, timeout, None).row_delay(), None);
     }
 }

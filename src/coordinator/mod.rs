@@ -14,16 +14,13 @@
 //!       own_reads    what this node reads by itself, and when others are asked in its place
 //!       row_read     one row, asked of several replicas: no network in it, and no clock
 //!       latencies    how long replicas take, and when one more is asked
-//!     scans          ranges of rows
+//!     scan           ranges of rows, page by page
 //!       range_read   the pages of several replicas, merged
 //!       row_cursor   where a scan goes on that is made a page at a time
 //!     repair         replicas that lack something get it
-//!     answers        waiting for the answers of replicas
-//!     concurrently   several futures at once
+//!     quorum         the driver of questions to several replicas
 //! ```
 
-mod answers;
-mod concurrently;
 mod consistency;
 #[allow(clippy::module_inception, reason = "named after its one type")]
 mod coordinator;
@@ -32,22 +29,23 @@ mod hinting;
 mod latencies;
 mod own_reads;
 mod own_writes;
+mod quorum;
 mod range_read;
 mod reads;
 mod repair;
 mod requirement;
 mod row_cursor;
 mod row_read;
-mod scans;
+mod scan;
 mod unacknowledged;
 mod view;
 mod write_request;
 mod writes;
 
-pub use crate::replica::{Row, Ticket};
+pub use crate::replica::{Row, RowQuery, take_key};
 pub use consistency::ConsistencyLevel;
 pub use coordinator::{Coordinator, CoordinatorOptions, CoordinatorStats, ReadOptions};
 pub use error::CoordinatorError;
 pub use hinting::Hinting;
-pub use row_cursor::RowCursor;
+pub use scan::{Scan, ScanQuery};
 pub use view::Peers;

@@ -4,9 +4,9 @@ use super::CoordinatorError;
 use super::coordinator::Coordinator;
 use super::view::ReadReplicas;
 use crate::replica::ReplicaError;
+use futures_util::FutureExt;
 use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
@@ -34,7 +34,7 @@ impl Coordinator {
     /// What this node reads. If it fails and there are others, they are asked instead; if it takes
     /// longer than is usual they are asked as well, and the first answer counts. What is at hand
     /// costs no look at a clock.
-    pub(super) async fn own_or_others<T, O>(
+    pub(super) async fn read_local_or_speculate<T, O>(
         &self,
         reading: Reading,
         has_others: bool,
@@ -45,13 +45,13 @@ impl Coordinator {
         O: Future<Output = Result<T, CoordinatorError>>,
     {
         let mut own = pin!(own);
-        let own_answer = if let Poll::Ready(answer) = poll_once(own.as_mut()).await {
+        let own_answer = if let Some(answer) = own.as_mut().now_or_never() {
             answer
         } else {
             let began = Instant::now();
             let deadline = began + self.rpc_timeout;
-            let patience = self.own_patience(reading);
-            let until = if has_others { began + patience } else { deadline };
+            let delay = self.local_delay(reading);
+            let until = if has_others { began + delay } else { deadline };
             let Ok(answer) = timeout_at(until, own.as_mut()).await else {
                 self.latencies.record_silence(self.local, began.elapsed());
                 if !has_others {
@@ -78,7 +78,7 @@ impl Coordinator {
         };
         match own_answer {
             Err(error) if has_others && !error.is_too_large() => {
-                self.warn_of_own(&error);
+                self.warn_of_own("read", &error);
                 // Seldom, and large.
                 Box::pin(others(Reason::Failed)).await
             }
@@ -97,7 +97,7 @@ impl Coordinator {
             biased;
             answer = own.as_mut() => match answer {
                 Err(error) if !error.is_too_large() => {
-                    self.warn_of_own(&error);
+                    self.warn_of_own("read", &error);
                     others.await
                 }
                 answer => Ok(answer?),
@@ -123,23 +123,18 @@ impl Coordinator {
     }
 
     /// How long this node is waited for alone.
-    fn own_patience(&self, reading: Reading) -> Duration {
+    fn local_delay(&self, reading: Reading) -> Duration {
         let most = self.rpc_timeout / 2;
-        let patience = match reading {
+        let delay = match reading {
             Reading::Rows(rows) => {
                 let rows = u32::try_from(rows).unwrap_or(u32::MAX);
-                self.latencies.patience().map(|patience| patience.saturating_mul(rows))
+                self.latencies.row_delay().map(|delay| delay.saturating_mul(rows))
             }
             Reading::Count => None,
-            Reading::Range => self.latencies.range_patience(),
+            Reading::Range => self.latencies.range_delay(),
         };
-        patience.map_or(most, |patience| patience.min(most))
+        delay.map_or(most, |delay| delay.min(most))
     }
-}
-
-/// What is there without waiting.
-pub(super) async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
-    std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
 }
 
 impl ReadReplicas {

@@ -4,12 +4,12 @@ use super::unacknowledged::Unacknowledged;
 use crate::model::mutation::RowMutation;
 use crate::net::messenger::Messenger;
 use crate::replica::{Answer, Replica, ReplicaError};
+use futures_util::FutureExt;
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -43,12 +43,12 @@ impl OwnWrites {
             return Answer::Ready(Ok(()));
         }
         let mut applying = self.applying(rows);
-        let begun = match applying.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Answer::Ready(applied)) => {
+        let begun = match applying.as_mut().now_or_never() {
+            Some(Answer::Ready(applied)) => {
                 return Answer::Ready(applied.inspect_err(|error| self.miss(error)));
             }
-            Poll::Ready(answer) => Box::pin(std::future::ready(answer)),
-            Poll::Pending => applying,
+            Some(answer) => Box::pin(std::future::ready(answer)),
+            None => applying,
         };
         let (sender, receiver) = oneshot::channel();
         self.keep(rows, begun, Some(sender));

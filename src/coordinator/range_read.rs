@@ -1,5 +1,8 @@
 //! Rows of a range, as several replicas have sent them: merged as far as all have told everything.
 
+use super::quorum::{Question, Request};
+use super::requirement::Requirement;
+use super::view::{Endpoints, ReadReplicas};
 use crate::model::key::RowKey;
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::Slice;
@@ -32,6 +35,66 @@ pub(super) struct MergedRow {
     pub(super) consistent: Vec<IpAddr>,
     /// Replicas that lack something, and what.
     pub(super) repairs: Vec<(IpAddr, RowVersion)>,
+}
+
+/// A read of a range, asked of as many replicas as are needed, and of others if these are slow.
+#[derive(Debug)]
+pub(super) struct RangeRead {
+    requirement: Requirement,
+    live: Endpoints,
+    unasked: Endpoints,
+    pages: Vec<Page>,
+}
+
+impl RangeRead {
+    /// A read that may ask these replicas.
+    pub(super) fn new(replicas: &ReadReplicas) -> Self {
+        let ReadReplicas { live, requirement } = replicas.clone();
+        Self { requirement, live, unasked: Endpoints::new(), pages: Vec::new() }
+    }
+
+    fn request(to: IpAddr) -> Request<()> {
+        Request { to, round: 0, what: () }
+    }
+}
+
+impl Question for RangeRead {
+    type What = ();
+    type Reply = Vec<VersionedRow>;
+    type Answer = Vec<Page>;
+
+    fn begin(&mut self) -> Vec<Request<()>> {
+        let chosen = self.requirement.choose(&self.live);
+        let is_unasked = |it: &IpAddr| !chosen.contains(it);
+        self.unasked = self.live.iter().copied().filter(is_unasked).collect();
+        chosen.into_iter().map(Self::request).collect()
+    }
+
+    fn on_reply(&mut self, from: IpAddr, rows: Vec<VersionedRow>) -> Vec<Request<()>> {
+        self.pages.push(Page { from, rows });
+        Vec::new()
+    }
+
+    fn on_slow(&mut self) -> Vec<Request<()>> {
+        let next = (!self.unasked.is_empty()).then(|| self.unasked.remove(0));
+        next.map(Self::request).into_iter().collect()
+    }
+
+    fn on_failure(&mut self, _from: IpAddr) -> Option<Vec<Request<()>>> {
+        (self.live.len() > 1).then(|| self.on_slow())
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.unasked.is_empty()
+    }
+
+    fn is_answered(&self) -> bool {
+        self.requirement.is_met_by(self.pages.iter().map(|page| page.from))
+    }
+
+    fn answer(self) -> Option<Vec<Page>> {
+        Some(self.pages)
+    }
 }
 
 /// Whether a page is what was asked for: so many rows at most, of the range, in their order.

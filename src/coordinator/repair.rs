@@ -2,109 +2,152 @@
 
 use super::CoordinatorError;
 use super::coordinator::Coordinator;
-use super::reads::Wanted;
+use super::latencies::Latencies;
+use super::quorum::{Exchange, Outgoing, Question, Request};
 use super::requirement::Requirement;
 use super::row_read::Resolved;
 use super::view::{Endpoints, ReadReplicas, View};
-use super::write_request::Acknowledgements;
-use crate::base::lock::{Mutex, MutexGuard, rank};
+use crate::base::context::RequestContext;
 use crate::model::cell::Cell;
 use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
+use crate::model::schema::Schema;
 use crate::model::version::RowVersion;
-use crate::net::messenger::{Replies, Request};
 use crate::net::{Verb, bodies};
-use crate::replica::ReplicaError;
+use crate::replica::{Replica, ReplicaError, RowQuery};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout_at};
 
 /// What does not fit into one message is sent in parts that would fit so many times.
 const PARTS_IN_A_MESSAGE: usize = 8;
 
-/// Repairs that a read waits for: those who get one count together with those who need none.
-#[derive(Debug)]
-struct RepairRequest {
-    requirement: Requirement,
-    /// All who may come to count.
-    endpoints: Endpoints,
-    state: Mutex<rank::Request, RepairState>,
+/// Repairs that a read waits for: replicas that get one count together with those that need none.
+struct RepairWrite<'a> {
+    coordinator: &'a Coordinator,
+    row: RowQuery<'a>,
+    /// All that was read.
+    version: RowVersion,
+    replicas: &'a ReadReplicas,
+    /// Replicas that have all of it.
+    consistent: Endpoints,
+    /// Data that replicas lack, until they get them.
+    repairs: Vec<(IpAddr, RowVersion)>,
+    /// Replicas that were not asked for the row. They get all of it when others do not take their
+    /// repairs, as with a full disk.
+    unasked: Endpoints,
+    /// Messages that replicas have to acknowledge.
+    waiting: BTreeMap<IpAddr, usize>,
 }
 
-#[derive(Debug)]
-struct RepairState {
-    acknowledgements: Acknowledgements,
-    /// How many further messages those have to acknowledge whose repair does not fit into one.
-    further: BTreeMap<IpAddr, usize>,
-    done: Option<oneshot::Sender<Result<(), ReplicaError>>>,
+/// One message of a repair, or all of it for this node.
+enum RepairPart {
+    Here(RowMutation),
+    Message(Vec<u8>),
 }
 
-impl RepairRequest {
-    fn new(
-        replicas: &ReadReplicas,
-        consistent: &[IpAddr],
-    ) -> (Arc<Self>, oneshot::Receiver<Result<(), ReplicaError>>) {
-        let (done, is_done) = oneshot::channel();
-        let ReadReplicas { live: endpoints, requirement } = replicas.clone();
-        let acknowledgements = Acknowledgements::new(requirement.clone());
-        let state = RepairState { acknowledgements, further: BTreeMap::new(), done: Some(done) };
-        let state = Mutex::new(state);
-        let request = Self { requirement, endpoints, state };
-        for endpoint in consistent {
-            request.acknowledge(*endpoint);
-        }
-        (Arc::new(request), is_done)
-    }
-
-    fn acknowledge(&self, from: IpAddr) {
-        let mut state = self.lock();
-        if let Some(further @ 1..) = state.further.get_mut(&from) {
-            *further -= 1;
-        } else if state.acknowledgements.add(from) {
-            state.finish(Ok(()));
-        }
-    }
-
-    /// A replica has to acknowledge so many messages.
-    fn expect(&self, from: IpAddr, messages: usize) {
-        self.lock().further.insert(from, messages.saturating_sub(1));
-    }
-
-    /// A replica will not get its repair. That is no harm if the others are enough.
-    fn fail(&self, endpoint: IpAddr, error: ReplicaError) {
-        let others = self.endpoints.iter().copied().filter(|other| *other != endpoint);
-        if self.requirement.is_met_by(others) {
-            log::warn!("this node could not repair what it is a replica of: {error}");
+impl RepairWrite<'_> {
+    fn requests(&mut self, to: IpAddr, lacking: &RowVersion) -> Vec<Request<RepairPart>> {
+        let Self { coordinator, row, .. } = *self;
+        let parts = if to == coordinator.local {
+            vec![RepairPart::Here(coordinator.repair_mutation(row, lacking))]
         } else {
-            self.lock().finish(Err(error));
+            let bodies = coordinator.repair_bodies(row, to, lacking);
+            bodies.into_iter().map(RepairPart::Message).collect()
+        };
+        if parts.is_empty() {
+            self.consistent.push(to);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, RepairState> {
-        self.state.lock()
+        self.waiting.insert(to, parts.len());
+        parts.into_iter().map(|what| Request { to, round: 0, what }).collect()
     }
 }
 
-impl RepairState {
-    fn finish(&mut self, result: Result<(), ReplicaError>) {
-        if let Some(done) = self.done.take() {
-            // The read may have been given up.
-            let _ = done.send(result);
+impl Question for RepairWrite<'_> {
+    type What = RepairPart;
+    type Reply = ();
+    type Answer = ();
+
+    fn begin(&mut self) -> Vec<Request<RepairPart>> {
+        let repairs = std::mem::take(&mut self.repairs);
+        repairs.iter().flat_map(|(to, lacking)| self.requests(*to, lacking)).collect()
+    }
+
+    fn on_reply(&mut self, from: IpAddr, (): ()) -> Vec<Request<RepairPart>> {
+        if let Some(left @ 1..) = self.waiting.get_mut(&from) {
+            *left -= 1;
+            if *left == 0 {
+                self.consistent.push(from);
+            }
         }
+        Vec::new()
+    }
+
+    fn on_slow(&mut self) -> Vec<Request<RepairPart>> {
+        let (unasked, version) = (std::mem::take(&mut self.unasked), self.version.clone());
+        unasked.into_iter().flat_map(|to| self.requests(to, &version)).collect()
+    }
+
+    fn on_failure(&mut self, from: IpAddr) -> Option<Vec<Request<RepairPart>>> {
+        let others = self.replicas.live.iter().copied().filter(|other| *other != from);
+        self.replicas.requirement.is_met_by(others).then(|| self.on_slow())
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.unasked.is_empty()
+    }
+
+    fn is_answered(&self) -> bool {
+        self.replicas.requirement.is_met_by(self.consistent.iter().copied())
+    }
+
+    fn answer(self) -> Option<()> {
+        Some(())
     }
 }
 
-impl Replies for RepairRequest {
-    fn on_reply(&self, _tag: u32, from: IpAddr, _body: &[u8], _took: Duration) {
-        self.acknowledge(from);
+/// Gives replicas their repairs.
+struct RepairExchange(Arc<Schema>);
+
+impl Exchange for RepairExchange {
+    type What = RepairPart;
+    type Reply = ();
+
+    const ACTION: &'static str = "repair";
+    const IS_READ: bool = false;
+
+    fn encode<'a>(
+        &'a self,
+        _view: &View,
+        request: &'a Request<RepairPart>,
+    ) -> Result<Outgoing<'a>, CoordinatorError> {
+        let body = match &request.what {
+            RepairPart::Here(mutation) => bodies::encode_mutation(mutation, &self.0)?.into(),
+            RepairPart::Message(body) => body.into(),
+        };
+        Ok(Outgoing { verb: Verb::Mutation, headers: Vec::new(), body })
     }
 
-    /// The read has failed, and the next one finds what is missing.
-    fn on_timeout(&self, _tag: u32, _missing: &[IpAddr]) {}
+    fn decode(&self, _from: IpAddr, _body: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+
+    async fn do_here(
+        self: Arc<Self>,
+        replica: Arc<Replica>,
+        what: RepairPart,
+        _context: RequestContext,
+    ) -> Result<(), ReplicaError> {
+        match what {
+            RepairPart::Here(mutation) => replica.apply(&[mutation]).await.wait().await,
+            RepairPart::Message(_) => Ok(()),
+        }
+    }
+
+    /// A write says nothing of how long a read takes.
+    fn record(&self, _latencies: &Latencies, _from: IpAddr, _took: Duration) {}
 }
 
 /// What is lacking in parts that fit into messages of so many bytes, as far as its cells do. Any of
@@ -135,10 +178,11 @@ impl Coordinator {
     /// take it, as with a full disk, others that were not asked get all that was read.
     pub(super) async fn repair(
         self: &Arc<Self>,
-        wanted: Wanted<'_>,
+        view: &View,
+        row: RowQuery<'_>,
         resolved: Resolved,
         replicas: &ReadReplicas,
-        deadline: Instant,
+        context: &RequestContext,
     ) -> Result<(), CoordinatorError> {
         let Resolved { version, consistent, repairs } = resolved;
         if repairs.is_empty() || !self.repairs_reads {
@@ -147,95 +191,62 @@ impl Coordinator {
         self.counters.repairs.fetch_add(repairs.len() as u64, Ordering::Relaxed);
         if replicas.requirement.is_met_by(consistent.iter().copied()) {
             for (endpoint, lacking) in repairs {
-                self.repair_unwaited(wanted, endpoint, &lacking)?;
+                self.repair_unwaited(row, endpoint, &lacking)?;
             }
             return Ok(());
-        }
-        let (request, mut done) = RepairRequest::new(replicas, &consistent);
-        for (endpoint, lacking) in &repairs {
-            self.repair_waited(wanted, *endpoint, lacking, &request)?;
         }
         let is_unasked = |it: &&IpAddr| {
             !consistent.contains(it) && !repairs.iter().any(|(repaired, _)| repaired == *it)
         };
-        let unasked: Endpoints = replicas.live.iter().filter(is_unasked).copied().collect();
-        let patience = self.latencies.patience().unwrap_or(self.rpc_timeout / 2);
-        let until = deadline.min(Instant::now() + patience);
-        let done = if let Ok(done) = timeout_at(until, &mut done).await {
-            done
-        } else {
-            for endpoint in unasked {
-                self.repair_waited(wanted, endpoint, &version, &request)?;
-            }
-            timeout_at(deadline, done).await.map_err(|_| CoordinatorError::TimedOut)?
+        let write = RepairWrite {
+            coordinator: self,
+            row,
+            version,
+            replicas,
+            unasked: replicas.live.iter().filter(is_unasked).copied().collect(),
+            consistent: consistent.into_iter().collect(),
+            repairs,
+            waiting: BTreeMap::new(),
         };
-        Ok(done.map_err(|_| CoordinatorError::TimedOut)??)
-    }
-
-    fn repair_waited(
-        &self,
-        wanted: Wanted<'_>,
-        endpoint: IpAddr,
-        lacking: &RowVersion,
-        request: &Arc<RepairRequest>,
-    ) -> Result<(), CoordinatorError> {
-        if endpoint == self.local {
-            let mutation = self.repair_mutation(wanted, lacking);
-            let (replica, request) = (Arc::clone(&self.replica), Arc::clone(request));
-            self.begin(async move {
-                match replica.apply(&[mutation]).await.wait().await {
-                    Ok(()) => request.acknowledge(endpoint),
-                    Err(error) => request.fail(endpoint, error),
-                }
-            });
-            return Ok(());
-        }
-        let bodies = self.repair_bodies(wanted, endpoint, lacking)?;
-        if bodies.is_empty() {
-            request.acknowledge(endpoint);
-        }
-        request.expect(endpoint, bodies.len());
-        for body in bodies {
-            let replies: Arc<dyn Replies> = Arc::clone(request) as _;
-            let (verb, headers) = (Verb::Mutation, Vec::new());
-            let message = Request { verb, headers, body: &body, tag: 0 };
-            self.messenger.request(message, &[endpoint], &replies)?;
-        }
-        Ok(())
+        let delay = self.latencies.row_delay().unwrap_or(self.rpc_timeout / 2);
+        let exchange = RepairExchange(Arc::clone(&self.schema));
+        self.drive(view, write, exchange, Some(delay), &mut context.child()).await
     }
 
     /// The messages that give a replica what it lacks: one, unless that is more than a message can
-    /// hold. A column that alone is too large is left out: no read shall fail for it each time.
+    /// hold. A column that cannot be sent is left out: no read shall fail for it each time.
     fn repair_bodies(
         &self,
-        wanted: Wanted<'_>,
+        row: RowQuery<'_>,
         endpoint: IpAddr,
         lacking: &RowVersion,
-    ) -> Result<Vec<Vec<u8>>, CoordinatorError> {
-        let mut bodies = Vec::new();
-        for part in parts(lacking, self.messenger.max_body_bytes()) {
-            let mutation = self.repair_mutation(wanted, &part);
-            let body = bodies::encode_mutation(&mutation, &self.schema)?;
-            match self.messenger.check_body(body.len()) {
-                Ok(()) => bodies.push(body),
-                Err(error) => {
-                    let line =
-                        format_args!("{endpoint} lacks a column that cannot be sent: {error}");
-                    self.messenger.warn(endpoint, line);
-                }
-            }
-        }
-        Ok(bodies)
+    ) -> Vec<Vec<u8>> {
+        let body = |part: &RowVersion| {
+            let mutation = self.repair_mutation(row, part);
+            let body = bodies::encode_mutation(&mutation, &self.schema);
+            let body = body.map_err(|error| error.to_string())?;
+            let checked = self.messenger.check_body(body.len());
+            checked.map(|()| body).map_err(|error| error.to_string())
+        };
+        let parts = parts(lacking, self.messenger.max_body_bytes());
+        let sendable = parts.iter().filter_map(|part| {
+            let body = body(part).inspect_err(|error| {
+                let line = format_args!("{endpoint} lacks a column that cannot be sent: {error}");
+                self.messenger.warn(endpoint, line);
+            });
+            body.ok()
+        });
+        sendable.collect()
     }
 
     fn repair_unwaited(
         &self,
-        wanted: Wanted<'_>,
+        row: RowQuery<'_>,
         endpoint: IpAddr,
         lacking: &RowVersion,
     ) -> Result<(), CoordinatorError> {
         if endpoint == self.local {
-            let mutation = self.repair_mutation(wanted, lacking);
+            let mutation = self.repair_mutation(row, lacking);
             let replica = Arc::clone(&self.replica);
             self.begin(async move {
                 if let Err(error) = replica.apply(&[mutation]).await.wait().await {
@@ -244,14 +255,14 @@ impl Coordinator {
             });
             return Ok(());
         }
-        for body in self.repair_bodies(wanted, endpoint, lacking)? {
+        for body in self.repair_bodies(row, endpoint, lacking) {
             self.messenger.send(Verb::ReadRepair, &body, endpoint)?;
         }
         Ok(())
     }
 
-    fn repair_mutation(&self, wanted: Wanted<'_>, lacking: &RowVersion) -> RowMutation {
-        lacking.to_mutation(&self.schema, wanted.family, wanted.key)
+    fn repair_mutation(&self, row: RowQuery<'_>, lacking: &RowVersion) -> RowMutation {
+        lacking.to_mutation(&self.schema, row.family, row.key)
     }
 
     /// Compares all replicas of a row behind the back of the client, for a share of the reads
@@ -259,19 +270,19 @@ impl Coordinator {
     pub(super) fn check_in_background(
         self: &Arc<Self>,
         view: &Arc<View>,
-        wanted: Wanted<'_>,
+        row: RowQuery<'_>,
         replicas: &ReadReplicas,
     ) {
-        if replicas.live.len() < 2 || !self.repairs_reads || !self.is_chosen(wanted.family) {
+        if replicas.live.len() < 2 || !self.repairs_reads || !self.is_chosen(row.family) {
             return;
         }
         let Ok(permit) = Arc::clone(&self.compares).try_acquire_owned() else { return };
         let (coordinator, view) = (Arc::clone(self), Arc::clone(view));
-        let (key, slice): (RowKey, _) = (wanted.key.clone(), wanted.slice.clone());
-        let (family, live) = (wanted.family, replicas.live.clone());
+        let (key, slice): (RowKey, _) = (row.key.clone(), row.slice.clone());
+        let (family, live) = (row.family, replicas.live.clone());
         self.tasks.spawn(async move {
-            let wanted = Wanted { family, key: &key, slice: &slice };
-            let comparing = coordinator.compare(&view, wanted, live);
+            let row = RowQuery { family, key: &key, slice: &slice };
+            let comparing = coordinator.compare(&view, row, live);
             if let Some(Err(error)) = coordinator.stopping.run_until_cancelled(comparing).await {
                 log::debug!("the replicas of row {key} could not be compared: {error}");
             }
@@ -283,18 +294,17 @@ impl Coordinator {
     async fn compare(
         self: &Arc<Self>,
         view: &Arc<View>,
-        wanted: Wanted<'_>,
+        row: RowQuery<'_>,
         live: Endpoints,
     ) -> Result<(), CoordinatorError> {
-        let deadline = Instant::now() + self.rpc_timeout;
         let requirement = Requirement::any(live.len());
-        let mut ticket = self.ticket().scratch();
+        let mut context = self.request().scratch();
         let all = ReadReplicas { live, requirement };
-        let read = self.row_read(view, wanted, &all).making_do();
-        let resolved = self.resolve(view, wanted, read, deadline, &mut ticket).await?;
+        let read = self.row_read(view, row, &all).best_effort();
+        let resolved = self.resolve(view, row, read, &mut context).await?;
         for (endpoint, lacking) in resolved.repairs {
             self.counters.repairs.fetch_add(1, Ordering::Relaxed);
-            self.repair_unwaited(wanted, endpoint, &lacking)?;
+            self.repair_unwaited(row, endpoint, &lacking)?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::ops::Bound;
 /// Rows of equal tokens may stand on both sides of the end of a page, and a scan begins with a
 /// token, not with a key. So the rows of that token that were read come again, and are left out.
 #[derive(Debug)]
-pub struct RowCursor {
+pub(super) struct RowCursor {
     partitioner: Partitioner,
     range: RowRange,
     /// The last row that was read.
@@ -21,33 +21,33 @@ pub struct RowCursor {
 
 impl RowCursor {
     /// All of the range is still to be read.
-    pub fn new(partitioner: Partitioner, range: RowRange) -> Self {
+    pub(super) fn new(partitioner: Partitioner, range: RowRange) -> Self {
         Self { partitioner, range, last: None, repeated: 0, is_at_end: false }
     }
 
     /// What has to be scanned next.
-    pub fn range(&self) -> &RowRange {
+    pub(super) fn range(&self) -> &RowRange {
         &self.range
     }
 
     /// How many rows to ask for so that so many are new.
-    pub fn rows_for(&self, new: usize) -> usize {
+    pub(super) fn rows_for(&self, new: usize) -> usize {
         new.saturating_add(self.repeated)
     }
 
     /// Whether nothing was read yet.
-    pub fn is_at_start(&self) -> bool {
+    pub(super) fn is_at_start(&self) -> bool {
         self.last.is_none()
     }
 
     /// Whether there are no more.
-    pub fn is_at_end(&self) -> bool {
+    pub(super) fn is_at_end(&self) -> bool {
         self.is_at_end
     }
 
     /// Takes the first rows of what was to be scanned, for which so many were asked. Returns those
     /// that are new; there may be none although others follow.
-    pub fn take(&mut self, asked: usize, page: Vec<Row>) -> impl Iterator<Item = Row> {
+    pub(super) fn take(&mut self, asked: usize, page: Vec<Row>) -> impl Iterator<Item = Row> {
         self.is_at_end = page.len() < asked;
         let end = page.last().map(|(key, _)| self.partitioner.decorate(key.clone()));
         let before = end.clone().and_then(|end| self.last.replace(end));

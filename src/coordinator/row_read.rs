@@ -13,6 +13,7 @@
 //! Whenever the caller finds that it takes long, one more replica is asked, so that none that is
 //! slow shows as long as there are others.
 
+use super::quorum::{Question, Request};
 use super::requirement::Requirement;
 use crate::model::schema::ColumnFamilySchema;
 use crate::model::slice::Slice;
@@ -38,17 +39,11 @@ pub(super) enum Reply {
     Digest(Digest),
 }
 
-/// A request that the caller has to carry.
+/// The question to one replica, and the slice of the row that it is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Request {
-    /// To which replica.
-    pub(super) to: IpAddr,
-    /// What it is asked for.
+pub(super) struct RowPart {
     pub(super) ask: Ask,
-    /// Which slice of the row.
     pub(super) slice: Slice,
-    /// Comes back with the answer.
-    pub(super) round: u32,
 }
 
 /// What the replicas know together.
@@ -91,7 +86,7 @@ pub(super) struct RowRead {
     candidates: Vec<Candidate>,
     round: u32,
     compares_digests: bool,
-    makes_do: bool,
+    is_best_effort: bool,
     resolved: Option<Resolved>,
 }
 
@@ -121,107 +116,22 @@ impl RowRead {
             candidates,
             round: 1,
             compares_digests: true,
-            makes_do: false,
+            is_best_effort: false,
             resolved: None,
         }
     }
 
-    /// The same read for who compares as many replicas as there are: those that do not answer in
-    /// time are left out.
-    pub(super) fn making_do(mut self) -> Self {
-        self.makes_do = true;
+    /// The same read, which compares as many replicas as answer in time.
+    pub(super) fn best_effort(mut self) -> Self {
+        self.is_best_effort = true;
         self
     }
 
-    /// The first requests.
-    pub(super) fn begin(&mut self) -> Vec<Request> {
-        let endpoints: Vec<IpAddr> = self.candidates.iter().map(|it| it.endpoint).collect();
-        let chosen = self.requirement.choose(&endpoints);
-        let ask = |place| if place == 0 { Ask::Data } else { Ask::Digest };
-        let asks: Vec<_> =
-            chosen.into_iter().enumerate().map(|(place, to)| (to, ask(place))).collect();
-        asks.into_iter().filter_map(|(to, ask)| self.ask(to, ask)).collect()
-    }
-
-    /// Takes an answer. Those of earlier rounds count no more.
-    pub(super) fn on_reply(&mut self, round: u32, from: IpAddr, reply: Reply) -> Vec<Request> {
-        if round != self.round || self.resolved.is_some() {
-            return Vec::new();
-        }
-        let Some(candidate) = self.candidates.iter_mut().find(|it| it.endpoint == from) else {
-            return Vec::new();
-        };
-        match reply {
-            Reply::Data(version) => candidate.data = Some(version),
-            Reply::Digest(digest) => candidate.digest = Some(digest),
-        }
-        if self.has_enough() { self.resolve() } else { Vec::new() }
-    }
-
-    /// To be called when answers take longer than usual, or one will not come: asks one replica
-    /// more, if there is one that may help.
-    pub(super) fn on_slow(&mut self) -> Vec<Request> {
-        if self.resolved.is_some() {
-            return Vec::new();
-        }
-        let has_data = self.candidates.iter().any(|it| it.data.is_some());
-        let ask = if self.compares_digests && has_data { Ask::Digest } else { Ask::Data };
-        let unasked = self.candidates.iter().find(|it| it.asked.is_none());
-        // The one that was asked for the data may be the one that is slow.
-        let with_digest_only =
-            || self.candidates.iter().find(|it| it.asked == Some(Ask::Digest) && ask == Ask::Data);
-        let next = unasked.or_else(with_digest_only).map(|it| it.endpoint);
-        next.and_then(|to| self.ask(to, ask)).into_iter().collect()
-    }
-
-    /// To be called when the time is over. `None` if the read has failed; else it goes on with
-    /// those who have answered, and has as much time again.
-    pub(super) fn on_deadline(&mut self) -> Option<Vec<Request>> {
-        if !self.makes_do {
-            return None;
-        }
-        self.candidates.retain(Candidate::has_answered);
-        if self.candidates.len() < 2 {
-            return None;
-        }
-        self.requirement = Requirement::any(self.candidates.len());
-        if self.has_enough() {
-            return Some(self.resolve());
-        }
-        // Nobody has sent more than a digest.
-        self.compares_digests = false;
-        Some(self.next_round())
-    }
-
-    /// What came out of it, once enough replicas have answered.
-    pub(super) fn resolved(self) -> Option<Resolved> {
-        self.resolved
-    }
-
-    /// The number of this round. Answers to earlier ones count no more.
-    pub(super) fn round(&self) -> u32 {
-        self.round
-    }
-
-    /// Whether enough replicas have answered.
-    pub(super) fn is_resolved(&self) -> bool {
-        self.resolved.is_some()
-    }
-
-    /// Whether there is nobody else to ask.
-    pub(super) fn has_only_one(&self) -> bool {
-        self.candidates.len() == 1
-    }
-
-    /// Whether everybody was asked for everything.
-    pub(super) fn is_exhausted(&self) -> bool {
-        self.candidates.iter().all(|it| it.asked == Some(Ask::Data))
-    }
-
-    fn ask(&mut self, to: IpAddr, ask: Ask) -> Option<Request> {
+    fn ask(&mut self, to: IpAddr, ask: Ask) -> Option<Request<RowPart>> {
         let candidate = self.candidates.iter_mut().find(|it| it.endpoint == to)?;
         candidate.asked = Some(ask);
-        Some(Request { to, ask, slice: self.slice.clone(), round: self.round })
+        let what = RowPart { ask, slice: self.slice.clone() };
+        Some(Request { to, round: self.round, what })
     }
 
     fn has_enough(&self) -> bool {
@@ -232,7 +142,7 @@ impl RowRead {
         self.requirement.is_met_by(answered) && self.candidates.iter().any(|it| it.data.is_some())
     }
 
-    fn resolve(&mut self) -> Vec<Request> {
+    fn resolve(&mut self) -> Vec<Request<RowPart>> {
         if self.compares_digests && !self.is_alike() {
             self.compares_digests = false;
             return self.next_round();
@@ -287,7 +197,7 @@ impl RowRead {
     }
 
     /// Asks those who have answered for their data, before any who have not.
-    fn next_round(&mut self) -> Vec<Request> {
+    fn next_round(&mut self) -> Vec<Request<RowPart>> {
         self.round += 1;
         self.candidates.sort_by_key(|it| !it.has_answered());
         let mut to = Vec::new();
@@ -298,6 +208,86 @@ impl RowRead {
             (candidate.asked, candidate.data, candidate.digest) = (None, None, None);
         }
         to.into_iter().filter_map(|to| self.ask(to, Ask::Data)).collect()
+    }
+}
+
+impl Question for RowRead {
+    type What = RowPart;
+    type Reply = Reply;
+    type Answer = Resolved;
+
+    fn begin(&mut self) -> Vec<Request<RowPart>> {
+        let endpoints: Vec<IpAddr> = self.candidates.iter().map(|it| it.endpoint).collect();
+        let chosen = self.requirement.choose(&endpoints);
+        let ask = |place| if place == 0 { Ask::Data } else { Ask::Digest };
+        let asks: Vec<_> =
+            chosen.into_iter().enumerate().map(|(place, to)| (to, ask(place))).collect();
+        asks.into_iter().filter_map(|(to, ask)| self.ask(to, ask)).collect()
+    }
+
+    fn on_reply(&mut self, from: IpAddr, reply: Reply) -> Vec<Request<RowPart>> {
+        if self.is_answered() {
+            return Vec::new();
+        }
+        let Some(candidate) = self.candidates.iter_mut().find(|it| it.endpoint == from) else {
+            return Vec::new();
+        };
+        match reply {
+            Reply::Data(version) => candidate.data = Some(version),
+            Reply::Digest(digest) => candidate.digest = Some(digest),
+        }
+        if self.has_enough() { self.resolve() } else { Vec::new() }
+    }
+
+    fn on_slow(&mut self) -> Vec<Request<RowPart>> {
+        if self.is_answered() {
+            return Vec::new();
+        }
+        let has_data = self.candidates.iter().any(|it| it.data.is_some());
+        let ask = if self.compares_digests && has_data { Ask::Digest } else { Ask::Data };
+        let unasked = self.candidates.iter().find(|it| it.asked.is_none());
+        // The one that was asked for the data may be the one that is slow.
+        let with_digest_only =
+            || self.candidates.iter().find(|it| it.asked == Some(Ask::Digest) && ask == Ask::Data);
+        let next = unasked.or_else(with_digest_only).map(|it| it.endpoint);
+        next.and_then(|to| self.ask(to, ask)).into_iter().collect()
+    }
+
+    fn on_failure(&mut self, _from: IpAddr) -> Option<Vec<Request<RowPart>>> {
+        (self.candidates.len() > 1).then(|| self.on_slow())
+    }
+
+    fn on_deadline(&mut self) -> Option<Vec<Request<RowPart>>> {
+        if !self.is_best_effort {
+            return None;
+        }
+        self.candidates.retain(Candidate::has_answered);
+        if self.candidates.len() < 2 {
+            return None;
+        }
+        self.requirement = Requirement::any(self.candidates.len());
+        if self.has_enough() {
+            return Some(self.resolve());
+        }
+        // Nobody has sent more than a digest.
+        self.compares_digests = false;
+        Some(self.next_round())
+    }
+
+    fn round(&self) -> u32 {
+        self.round
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.candidates.iter().all(|it| it.asked == Some(Ask::Data))
+    }
+
+    fn is_answered(&self) -> bool {
+        self.resolved.is_some()
+    }
+
+    fn answer(self) -> Option<Resolved> {
+        self.resolved
     }
 }
 

@@ -136,7 +136,7 @@ impl Coordinator {
         let rows = request.rows().iter().zip(replicas).zip(bodies);
         for (row, ((mutation, replicas), body)) in rows.enumerate() {
             let Some(body) = body else { continue };
-            replicas.set_aside(|endpoint| self.unacknowledged.admit(endpoint, mutation));
+            replicas.mark_overloaded(|endpoint| self.unacknowledged.admit(endpoint, mutation));
             let (verb, tag) = (Verb::Mutation, row as u32);
             let message = Request { verb, headers: Vec::new(), body: &body, tag };
             if !replicas.live.is_empty() {
@@ -243,7 +243,7 @@ fn own_rows(request: &WriteRequest, replicas: &[WriteReplicas]) -> Arc<[RowMutat
 
 impl WriteReplicas {
     /// Takes those for dead that are not admitted.
-    fn set_aside(&mut self, admit: impl Fn(IpAddr) -> bool) {
+    fn mark_overloaded(&mut self, admit: impl Fn(IpAddr) -> bool) {
         let Self { live, dead, .. } = self;
         live.retain(|endpoint| {
             let is_admitted = admit(*endpoint);

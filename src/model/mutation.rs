@@ -15,6 +15,7 @@ use super::deletion::Deletion;
 use super::key::RowKey;
 use super::schema::{FamilyId, Schema};
 use crate::base::bytes::{ByteReader, ByteWriter, Malformed};
+use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ pub struct RowMutation {
     /// The row.
     pub key: RowKey,
     /// What happens in each column family; a family may stand here more than once.
-    pub families: Vec<FamilyMutation>,
+    pub families: SmallVec<[FamilyMutation; 1]>,
     /// Empty if there is only one.
     family_numbers: Vec<u32>,
     record: Arc<[u8]>,
@@ -38,7 +39,7 @@ pub struct FamilyMutation {
     /// Deletion of the whole row in this family, or [`Deletion::NONE`].
     pub deletion: Deletion,
     /// Columns, tombstones and super column tombstones, in no order.
-    pub cells: Vec<Cell>,
+    pub cells: SmallVec<[Cell; 1]>,
 }
 
 /// Why bytes are not a mutation that can be applied.
@@ -100,7 +101,7 @@ impl RowMutation {
         let mut reader = ByteReader::new(&record);
         let keyspace = String::from_utf8_lossy(reader.prefixed()?).into_owned();
         let key = RowKey::new(reader.prefixed()?);
-        let mut families = Vec::new();
+        let mut families = SmallVec::new();
         for _ in 0..reader.u16()? {
             let family = String::from_utf8_lossy(reader.prefixed()?).into_owned();
             let Some(id) = schema.family_id(&keyspace, &family) else {
@@ -134,7 +135,7 @@ fn decode_family(
     let marked_for_delete_at = reader.i64()?;
     let local_deletion_time = reader.i32()?;
     let deletion = Deletion { marked_for_delete_at, local_deletion_time };
-    let mut cells = Vec::new();
+    let mut cells = SmallVec::new();
     for _ in 0..reader.u32()? {
         let at = reader.position();
         let cell = Cell::decode(record, at).ok_or(DecodeError::Malformed(at))?;
@@ -152,7 +153,7 @@ pub struct MutationBuilder<'a> {
     out: Vec<u8>,
     /// Where the number of families stands in `out`.
     count_at: usize,
-    families: Vec<FamilyDraft>,
+    families: SmallVec<[FamilyDraft; 1]>,
 }
 
 #[derive(Debug)]
@@ -175,7 +176,7 @@ impl<'a> MutationBuilder<'a> {
         out.put_prefixed(key);
         let count_at = out.len();
         out.extend_from_slice(&[0; 2]);
-        Self { schema, key: RowKey::new(key), out, count_at, families: Vec::with_capacity(1) }
+        Self { schema, key: RowKey::new(key), out, count_at, families: SmallVec::new() }
     }
 
     /// What is added next belongs to this column family.
@@ -258,7 +259,7 @@ impl<'a> MutationBuilder<'a> {
             self.out[at..at + 4].copy_from_slice(&draft.cells.to_be_bytes());
         }
         let record: Arc<[u8]> = self.out.into();
-        let families: Vec<_> = self.families.iter().map(|draft| draft.view(&record)).collect();
+        let families: SmallVec<_> = self.families.iter().map(|draft| draft.view(&record)).collect();
         RowMutation { key: self.key, family_numbers: numbers(&families), families, record }
     }
 }
@@ -274,7 +275,7 @@ fn numbers(families: &[FamilyMutation]) -> Vec<u32> {
 impl FamilyDraft {
     fn view(&self, record: &Arc<[u8]>) -> FamilyMutation {
         let mut at = self.head_at + 16;
-        let mut cells = Vec::with_capacity(self.cells as usize);
+        let mut cells = SmallVec::with_capacity(self.cells as usize);
         for _ in 0..self.cells {
             let cell = Cell::decode(record, at).expect("the builder encoded this cell");
             at += cell.encoded_length();

@@ -8,6 +8,7 @@ use super::comparator::Comparator;
 use super::deletion::Deletion;
 use super::schema::ColumnFamilySchema;
 use super::visibility::Visibility;
+use crate::base::shared_bytes::SharedBytes;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -23,8 +24,9 @@ pub struct Slice {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Filter {
+    Name(SharedBytes),
     /// Sorted by their comparator, without repetition.
-    Names(Arc<[Box<[u8]>]>),
+    Names(Arc<[SharedBytes]>),
     Range {
         start: Box<[u8]>,
         finish: Box<[u8]>,
@@ -41,11 +43,17 @@ impl Slice {
         super_name: Option<&[u8]>,
         names: impl IntoIterator<Item = &'a [u8]>,
     ) -> Self {
-        let mut names: Vec<Box<[u8]>> = names.into_iter().map(Box::from).collect();
+        let mut names: SmallVec<[SharedBytes; 1]> =
+            names.into_iter().map(SharedBytes::from).collect();
         let comparator = family.comparator_below(super_name);
         names.sort_by(|a, b| comparator.compare(a, b));
         names.dedup_by(|a, b| comparator.compare(a, b) == Ordering::Equal);
-        Self { super_name: super_name.map(Box::from), filter: Filter::Names(names.into()) }
+        let filter = match &mut names[..] {
+            // The usual case needs no allocation.
+            [only] => Filter::Name(only.clone()),
+            _ => Filter::Names(names.into_vec().into()),
+        };
+        Self { super_name: super_name.map(Box::from), filter }
     }
 
     /// Columns (or super columns) from `start` to `finish`, both included, empty for an open end;
@@ -79,14 +87,15 @@ impl Slice {
     /// How many columns or super columns may be answered.
     pub fn limit(&self) -> usize {
         match self.filter {
-            Filter::Names(_) => usize::MAX,
             Filter::Range { limit, .. } => limit,
+            _ => usize::MAX,
         }
     }
 
     /// The names that are asked for, in the order of their comparator; `None` for a range.
-    pub fn asked_names(&self) -> Option<&[Box<[u8]>]> {
+    pub fn asked_names(&self) -> Option<&[SharedBytes]> {
         match &self.filter {
+            Filter::Name(name) => Some(std::slice::from_ref(name)),
             Filter::Names(names) => Some(names),
             Filter::Range { .. } => None,
         }
@@ -95,8 +104,8 @@ impl Slice {
     /// Start and finish as [`Slice::range`] took them; `None` if names are asked for.
     pub fn bounds(&self) -> Option<(&[u8], &[u8])> {
         match &self.filter {
-            Filter::Names(_) => None,
             Filter::Range { start, finish, .. } => Some((start, finish)),
+            _ => None,
         }
     }
 
@@ -119,6 +128,7 @@ impl Slice {
         };
         let comparator = family.comparator_below(self.super_name());
         let sought = match &self.filter {
+            Filter::Name(name) => Sought::Names { names: std::slice::from_ref(name), comparator },
             Filter::Names(names) => Sought::Names { names, comparator },
             Filter::Range { start, finish, reversed, .. } => {
                 let (least, greatest) = if *reversed { (finish, start) } else { (start, finish) };
@@ -145,7 +155,7 @@ enum Sought<'a> {
     Range(CellRange<'a>),
     /// In the order of their comparator.
     Names {
-        names: &'a [Box<[u8]>],
+        names: &'a [SharedBytes],
         comparator: &'a Comparator,
     },
 }
@@ -187,7 +197,11 @@ impl<'a> SliceWalk<'a> {
 }
 
 /// The names from this one on, found by steps that double, so that near ones take few looks.
-fn from_name<'a>(names: &'a [Box<[u8]>], name: &[u8], comparator: &Comparator) -> &'a [Box<[u8]>] {
+fn from_name<'a>(
+    names: &'a [SharedBytes],
+    name: &[u8],
+    comparator: &Comparator,
+) -> &'a [SharedBytes] {
     let is_before = |other: &[u8]| comparator.compare(other, name) == Ordering::Less;
     let mut reach = 1;
     while names.get(reach - 1).is_some_and(|other| is_before(other)) {
@@ -607,8 +621,8 @@ mod tests {
 
     #[test]
     fn a_walk_looks_at_few_names_for_each_cell() {
-        let names: Vec<Box<[u8]>> =
-            (0..1_000_000_u32).map(|number| Box::from(number.to_be_bytes())).collect();
+        let names: Vec<SharedBytes> =
+            (0..1_000_000_u32).map(|number| number.to_be_bytes()[..].into()).collect();
         let mut rest = &names[..];
         for wanted in [0, 1, 500_000, 500_000, 999_999, 2_000_000_u32] {
             rest = from_name(rest, &wanted.to_be_bytes(), &Comparator::Bytes);

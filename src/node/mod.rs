@@ -425,7 +425,7 @@ fn start_replica(
         memory: Arc::clone(memory),
         runs_inline: false,
     };
-    let replica = Replica::start(Arc::clone(storage) as _, options);
+    let replica = Replica::start(Arc::clone(storage), options);
     Ok(Arc::new(replica.map_err(NodeError::Threads)?))
 }
 

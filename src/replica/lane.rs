@@ -1,7 +1,7 @@
 //! Threads for reads, and the requests that may use them.
 
-use super::ticket::Ticket;
 use super::workers::{Abandoned, PoolLoad, Waiters, WorkerPool};
+use crate::base::context::RequestContext;
 use std::io;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -24,18 +24,19 @@ impl Lane {
     }
 
     /// Has a job done when its turn comes, unless nobody waits for it any more then. Waits before
-    /// until few enough requests of the lane have answers in memory. A permit that the ticket has
-    /// for another lane is given back.
+    /// until few enough requests of the lane have answers in memory. A permit that the request
+    /// has for another lane is given back.
     pub(super) async fn ask<T: Send + 'static>(
         &self,
-        ticket: &mut Ticket,
+        context: &mut RequestContext,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<oneshot::Receiver<T>, Abandoned> {
         let is_ours = |permit| Arc::ptr_eq(OwnedSemaphorePermit::semaphore(permit), &self.permits);
-        if !ticket.permit.as_ref().is_some_and(is_ours) {
-            ticket.permit = None;
+        if !context.read_permit.as_ref().is_some_and(is_ours) {
+            context.read_permit = None;
             let permit = Arc::clone(&self.permits).acquire_owned();
-            ticket.permit = Some(self.not_admitted.wait(permit).await.map_err(|_| Abandoned)?);
+            context.read_permit =
+                Some(self.not_admitted.wait(permit).await.map_err(|_| Abandoned)?);
         }
         self.pool.ask(job).await
     }

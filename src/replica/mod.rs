@@ -3,12 +3,9 @@
 //! ```text
 //!   responder    the verbs as other nodes ask for them, and their answers
 //!     readiness  how far they may rely on this node: for nothing yet, for writes, for all
-//!   verbs        Replica: tries the store inline, and hands to a worker what would block
+//!   verbs        Replica: tries the storage inline, and hands to a worker what would block
 //!     lane       threads for short reads, and few for long ones
-//!     ticket     what a request holds until its answer has been written
 //!     workers    bounded threads with a bounded queue, for reads and for blocked writes
-//!     local_store    what a node keeps its data in, as this layer sees it
-//!     storage    the storage core as such a store
 //!   blocking     work that may wait for a disk, off the threads that carry messages and gossip
 //!   hints        HintStore: what is kept for other nodes that were down or too slow
 //! ```
@@ -16,24 +13,23 @@
 mod blocking;
 mod hints;
 mod lane;
-mod local_store;
 mod readiness;
 mod responder;
-mod storage;
 #[cfg(test)]
-pub(crate) mod tests;
-mod ticket;
+mod tests;
 mod verbs;
 mod workers;
 
+pub use crate::storage::answer::{take_key, take_row};
 pub use blocking::Blocking;
 pub use hints::{
     DurableCallback, Hint, HintBatch, HintError, HintOptions, HintPosition, HintStats, HintStore,
     SEGMENT_BYTES as HINT_SEGMENT_BYTES, TargetStats,
 };
-pub use local_store::{Applied, LocalStore, LogPosition, WriteError};
 pub use readiness::{OwnReadiness, Readiness};
 pub use responder::{Responder, ResponderOptions};
-pub use ticket::Ticket;
-pub use verbs::{Answer, PendingRead, Replica, ReplicaError, ReplicaOptions, Row, VersionedRow};
+pub use verbs::{
+    Answer, PendingRead, RangeQuery, Replica, ReplicaError, ReplicaOptions, Row, RowQuery,
+    VersionedRow,
+};
 pub use workers::{Abandoned, PoolLoad, QUEUE_LENGTH, WorkerPool};

@@ -2,8 +2,8 @@
 
 use super::hints::{HintError, HintStore};
 use super::readiness::{OwnReadiness, Readiness};
-use super::ticket::Ticket;
-use super::verbs::Replica;
+use super::verbs::{RangeQuery, Replica, ReplicaError, RowQuery};
+use crate::base::context::RequestContext;
 use crate::model::mutation::RowMutation;
 use crate::model::schema::Schema;
 use crate::model::version::RowVersion;
@@ -15,10 +15,10 @@ use crate::net::message::{self, Message, MessageId};
 use crate::net::messenger::{BodyTooLarge, Messenger};
 use crate::net::{Drops, Verb};
 use crate::ring::Partitioner;
+use futures_util::FutureExt;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Waker};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -27,12 +27,12 @@ use tokio_util::task::TaskTracker;
 /// a deadline and other replicas, and what waits here takes memory.
 const MAX_WAITING: usize = 4096;
 
-/// How much more room columns may take here than a message has, since short ones take more in
-/// memory. Whether they fit into the message is looked at before they are put there.
-const ROOM_FACTOR: usize = 2;
-
 /// How often a reply is in memory besides what was read, on its way into the queue.
 const REPLY_COPIES: usize = 2;
+
+/// Memory of a reply, by the bytes of its message. What was read may take twice as much, since
+/// short columns take more in memory; whether they fit is looked at before they are encoded.
+const MEMORY_FACTOR: usize = 2 + REPLY_COPIES;
 
 /// What a [`Responder`] works with.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ enum Refusal {
     #[error("it is written here, but not acknowledged: {0}")]
     Hint(#[from] HintError),
     #[error("{0}")]
-    Replica(#[from] super::ReplicaError),
+    Replica(#[from] ReplicaError),
     /// Others may not have heard it, and those of 0.6 do not know of such a thing.
     #[error("this node collects the data of its place, and answers no reads before it has them")]
     Incomplete,
@@ -156,8 +156,7 @@ impl Responder {
             responder.answer(asked, done);
         });
         // What needs no waiting is done now, without a task.
-        let mut context = Context::from_waker(Waker::noop());
-        if work.as_mut().poll(&mut context).is_ready() {
+        if work.as_mut().now_or_never().is_some() {
             return;
         }
         let Ok(slot) = Arc::clone(&self.waiting).try_acquire_owned() else {
@@ -182,7 +181,7 @@ impl Responder {
         let Asked { from, id, verb, takes_refusal } = asked;
         let messenger = &self.options.messenger;
         let answered = match done {
-            Ok(Some(Reply { body, _ticket })) => messenger.reply(from, id, &body),
+            Ok(Some(Reply { body, _context })) => messenger.reply(from, id, &body),
             Ok(None) => Ok(()),
             Err(refusal) if takes_refusal && refusal.is_too_large() => {
                 messenger.refuse(from, id, &refusal.to_string())
@@ -203,8 +202,8 @@ impl Responder {
             _ => bodies::decode_mutation,
         };
         // Held until the write is done.
-        let ticket = self.options.replica.ticket();
-        let mutation = decode(message.body, &self.options.schema, ticket.context())?;
+        let context = self.request(usize::MAX);
+        let mutation = decode(message.body, &self.options.schema, &context)?;
         let hints = message.header(message::HINT);
         let kept = hints.map_or(Ok(Ok(())), |targets| self.keep_hints(&mutation, targets))?;
         let (replica, readiness) =
@@ -224,7 +223,7 @@ impl Responder {
                 return Err(Refusal::Unplaced);
             }
             let body = WriteResponse::encode(&mutation.keyspace(), &mutation.key)?;
-            Ok(Some(Reply { body, _ticket: ticket }))
+            Ok(Some(Reply { body, _context: context }))
         }))
     }
 
@@ -248,17 +247,18 @@ impl Responder {
         let family = Arc::clone(self.options.schema.family(command.family));
         let replica = Arc::clone(&self.options.replica);
         let messenger = Arc::clone(&self.options.messenger);
+        // However much it covers, a digest itself is short.
+        let limit = if command.digest_only { usize::MAX } else { self.reply_memory() };
+        let mut context = self.request(limit);
         Ok(Box::pin(async move {
             let ReadCommand { family: id, key, slice, digest_only } = command;
-            // However much it covers, a digest itself is short.
-            let room = if digest_only { usize::MAX } else { room(&messenger) };
-            let mut ticket = replica.ticket_within(room);
-            let read = replica.read_version(id, &key, &slice, &mut ticket).await;
-            let version = read.wait(&mut ticket).await?;
+            let row = RowQuery { family: id, key: &key, slice: &slice };
+            let read = replica.read_version(row, &mut context).await;
+            let version = read.wait(&mut context).await?;
             if !digest_only {
                 let bytes = least_bytes(&version);
                 messenger.check_body(bytes)?;
-                ticket.charge(REPLY_COPIES * bytes)?;
+                context.take(REPLY_COPIES * bytes).map_err(ReplicaError::from)?;
             }
             let reply = match (digest_only, wants_full_digest) {
                 (false, _) => ReadReply::Data { key, version },
@@ -267,7 +267,7 @@ impl Responder {
             };
             let body = reply.encode(&family)?;
             messenger.check_body(body.len())?;
-            Ok(Some(Reply { body, _ticket: ticket }))
+            Ok(Some(Reply { body, _context: context }))
         }))
     }
 
@@ -276,18 +276,28 @@ impl Responder {
         let command = RangeCommand::decode(message.body, schema, *partitioner)?;
         let family = Arc::clone(schema.family(command.family));
         let (replica, messenger) = (Arc::clone(replica), Arc::clone(messenger));
+        let mut context = self.request(self.reply_memory());
         Ok(Box::pin(async move {
             let RangeCommand { family: id, slice, range, max_rows } = command;
-            let mut ticket = replica.ticket_within(room(&messenger));
-            let scan = replica.scan_versions(id, &range, &slice, max_rows, &mut ticket).await;
-            let rows = scan.wait(&mut ticket).await?;
+            let rows = RangeQuery { family: id, range: &range, slice: &slice, max_rows };
+            let scan = replica.scan_versions(rows, &mut context).await;
+            let rows = scan.wait(&mut context).await?;
             let bytes = rows.iter().map(|(_, version)| least_bytes(version)).sum();
             messenger.check_body(bytes)?;
-            ticket.charge(REPLY_COPIES * bytes)?;
+            context.take(REPLY_COPIES * bytes).map_err(ReplicaError::from)?;
             let body = RangeReply { rows }.encode(&family)?;
             messenger.check_body(body.len())?;
-            Ok(Some(Reply { body, _ticket: ticket }))
+            Ok(Some(Reply { body, _context: context }))
         }))
+    }
+
+    fn request(&self, bytes: usize) -> RequestContext {
+        self.options.replica.request(bytes, self.options.messenger.timeout())
+    }
+
+    /// What a reply with data may take, in bytes.
+    fn reply_memory(&self) -> usize {
+        self.options.messenger.max_body_bytes().saturating_mul(MEMORY_FACTOR)
     }
 
     /// A request that has no answer times out at its sender, who does not learn why.
@@ -307,22 +317,17 @@ struct Asked {
     takes_refusal: bool,
 }
 
-/// What may be read for an answer that is sent, in bytes.
-fn room(messenger: &Messenger) -> usize {
-    messenger.max_body_bytes().saturating_mul(ROOM_FACTOR + REPLY_COPIES)
-}
-
 /// What the cells of a version take in a message at least.
 fn least_bytes(version: &RowVersion) -> usize {
     version.cells.iter().map(|cell| cell.name().len() + cell.value().len()).sum()
 }
 
-/// A reply to a request, with the ticket that it was made by: its memory is given back when the
+/// A reply to a request, with the context that it was made by: its memory is given back when the
 /// transport has the message.
 #[derive(Debug)]
 struct Reply {
     body: Vec<u8>,
-    _ticket: Ticket,
+    _context: RequestContext,
 }
 
 /// Work that may have to wait, and its reply, if there is one.

@@ -3,23 +3,49 @@
 use std::io;
 use std::num::NonZero;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::lane::Lane;
-use super::local_store::{Applied, LocalStore, LogPosition, WriteError};
-use super::ticket::Ticket;
 use super::workers::{Abandoned, PoolLoad, WorkerPool};
 use crate::base::budget::{Budget, Charge};
-use crate::base::context::{CancelOnDrop, RequestContext};
+use crate::base::context::{CancelOnDrop, RequestContext, TooLarge};
 use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
 use crate::model::schema::FamilyId;
 use crate::model::slice::{RowSlice, Slice};
 use crate::model::version::RowVersion;
 use crate::ring::{RowRange, Token, TokenRange};
+use crate::storage::Storage;
+use crate::storage::commitlog::Position;
+use crate::storage::engine::{Applied, WriteError};
 use crate::storage::error::ReadError;
 use crate::storage::sstable::Access;
+
+/// A slice of one row.
+#[derive(Debug, Clone, Copy)]
+pub struct RowQuery<'a> {
+    /// The column family.
+    pub family: FamilyId,
+    /// The row.
+    pub key: &'a RowKey,
+    /// The part of it that is wanted.
+    pub slice: &'a Slice,
+}
+
+/// A slice of each of the first rows of a range.
+#[derive(Debug, Clone, Copy)]
+pub struct RangeQuery<'a> {
+    /// The column family.
+    pub family: FamilyId,
+    /// The rows, in the order of their tokens.
+    pub range: &'a RowRange,
+    /// The part of each row that is wanted.
+    pub slice: &'a Slice,
+    /// Most rows of the answer.
+    pub max_rows: usize,
+}
 
 /// A row of a scan: its key, and what the slice found in it.
 pub type Row = (RowKey, RowSlice);
@@ -43,11 +69,11 @@ pub struct ReplicaOptions {
 
 /// This node's share of the data, and what it does with it on request of a coordinator.
 ///
-/// Each verb first asks the store on the spot, since handing work to a thread costs as much as a
+/// Each verb first asks the storage on the spot, since handing work to a thread costs as much as a
 /// whole read from memory. What would block goes to a bounded pool. A read that turns out to take
 /// long there begins again in a lane of its own, and so do all further ones of its request.
 pub struct Replica {
-    store: Arc<dyn LocalStore>,
+    storage: Arc<Storage>,
     reads: Lane,
     /// For requests that take long, so that the others never wait for them.
     long_reads: Lane,
@@ -63,7 +89,7 @@ pub enum ReplicaError {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The mutation was not written, or is not known to be on disk.
-    #[error(transparent)]
+    #[error("the store refuses writes: {0}")]
     Write(#[from] WriteError),
     /// The work panicked, or the node is shutting down.
     #[error(transparent)]
@@ -71,6 +97,12 @@ pub enum ReplicaError {
     /// Another replica says that its answer would be larger than any may be.
     #[error("{0}")]
     TooLarge(String),
+}
+
+impl From<TooLarge> for ReplicaError {
+    fn from(error: TooLarge) -> Self {
+        Self::Read(ReadError::TooLarge(error))
+    }
 }
 
 impl ReplicaError {
@@ -119,24 +151,30 @@ pub struct Begun<'r, T> {
 }
 
 /// A read that may be tried more than once.
-type ReadJob<T> = dyn Fn(&dyn LocalStore, &RequestContext) -> Result<T, ReadError> + Send + Sync;
+type ReadJob<T> = dyn Fn(&Storage, &RequestContext) -> Result<T, ReadError> + Send + Sync;
+
+/// A read of one row by the storage.
+type ReadRow<T> = fn(&Storage, RowQuery<'_>, &RequestContext, Access) -> Result<T, ReadError>;
+
+/// A read of many rows by the storage.
+type ReadRange<T> = fn(&Storage, RangeQuery<'_>, &RequestContext, Access) -> Result<T, ReadError>;
 
 /// The place where the answer of a thread comes, which has the thread give up when it is dropped.
 type Asked<T> = (oneshot::Receiver<Result<T, ReadError>>, CancelOnDrop);
 
 impl<T: Send + 'static> PendingRead<'_, T> {
-    /// Waits for the answer, with the ticket by which the read was begun.
-    pub async fn wait(self, ticket: &mut Ticket) -> Result<T, ReplicaError> {
+    /// Waits for the answer, with the context by which the read was begun.
+    pub async fn wait(self, context: &mut RequestContext) -> Result<T, ReplicaError> {
         match self {
             Self::Ready(answer) => answer,
-            Self::Begun(begun) => begun.wait(ticket).await,
+            Self::Begun(begun) => begun.wait(context).await,
         }
     }
 }
 
 impl<T: Send + 'static> Begun<'_, T> {
     /// Waits for the answer. A read that takes long begins again in the lane for such reads.
-    async fn wait(self, ticket: &mut Ticket) -> Result<T, ReplicaError> {
+    async fn wait(self, context: &mut RequestContext) -> Result<T, ReplicaError> {
         let Self { replica, job, short } = self;
         if let Some((receiver, _guard)) = short {
             let answer = receiver.await.map_err(|_| Abandoned)?;
@@ -144,8 +182,8 @@ impl<T: Send + 'static> Begun<'_, T> {
                 return Ok(answer?);
             }
         }
-        let context = ticket.context.clone();
-        let (receiver, _guard) = replica.ask(&replica.long_reads, ticket, context, job).await?;
+        let work = context.child();
+        let (receiver, _guard) = replica.ask(&replica.long_reads, context, work, job).await?;
         Ok(receiver.await.map_err(|_| Abandoned)??)
     }
 }
@@ -157,15 +195,15 @@ const LONG_READ_NICENESS: i32 = 5;
 const INLINE_MUTATIONS: usize = 64;
 
 impl Replica {
-    /// A replica over a store; fails if the threads cannot be started.
-    pub fn start(store: Arc<dyn LocalStore>, options: ReplicaOptions) -> io::Result<Self> {
+    /// A replica over a storage core; fails if the threads cannot be started.
+    pub fn start(storage: Arc<Storage>, options: ReplicaOptions) -> io::Result<Self> {
         let ReplicaOptions { memory, runs_inline, .. } = options;
         let threads = |wanted: usize| if runs_inline { 0 } else { wanted.max(1) };
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         let reads = Lane::start("read", threads(options.concurrent_reads), 0)?;
         let long_reads = Lane::start("long-read", threads(cores / 2), LONG_READ_NICENESS)?;
         let writes = WorkerPool::start("write", threads(options.concurrent_writes), 0)?;
-        Ok(Self { store, reads, long_reads, writes, runs_inline, memory })
+        Ok(Self { storage, reads, long_reads, writes, runs_inline, memory })
     }
 
     /// Memory for the data of all requests.
@@ -178,38 +216,33 @@ impl Replica {
         self.runs_inline
     }
 
-    /// What one request reads by.
-    pub fn ticket(&self) -> Ticket {
-        Ticket::new(RequestContext::within(&self.memory, usize::MAX))
-    }
-
-    /// What one request reads by whose answer may take no more than so many bytes.
-    pub fn ticket_within(&self, bytes: usize) -> Ticket {
-        Ticket::new(RequestContext::within(&self.memory, bytes))
+    /// The context of a request whose answer may take no more than so many bytes.
+    pub fn request(&self, bytes: usize, timeout: Duration) -> RequestContext {
+        RequestContext::within(&self.memory, bytes, timeout)
     }
 
     /// Begins to apply mutations. The answer comes when they may be acknowledged.
     pub async fn apply(&self, mutations: &[RowMutation]) -> Answer<()> {
         let inline = if self.runs_inline {
-            self.store.apply(mutations, true)
+            self.storage.apply_all(mutations, true)
         } else if mutations.len() > INLINE_MUTATIONS {
             Err(WriteError::WouldBlock)
         } else {
-            self.store.apply(mutations, false)
+            self.storage.apply_all(mutations, false)
         };
         match inline {
-            Ok(Applied::Durable) => Answer::Ready(Ok(())),
+            Ok(Applied::Done) => Answer::Ready(Ok(())),
             Ok(Applied::Pending(position)) => Answer::Working(self.when_durable(position)),
             Err(WriteError::WouldBlock) => {
-                let (store, mutations) = (Arc::clone(&self.store), mutations.to_vec());
+                let (storage, mutations) = (Arc::clone(&self.storage), mutations.to_vec());
                 let (sender, receiver) = oneshot::channel();
                 // The request may be given up long before a full store takes the write.
                 let mut held = Charge::new(Arc::clone(&self.memory));
                 held.set(mutations.iter().map(RowMutation::memory).sum());
                 let job = move || {
-                    match store.apply(&mutations, true) {
+                    match storage.apply_all(&mutations, true) {
                         Ok(Applied::Pending(position)) => {
-                            notify_when_durable(&*store, position, sender);
+                            notify_when_durable(&storage, position, sender);
                         }
                         applied => acknowledge(sender, applied.map(drop)),
                     }
@@ -224,97 +257,106 @@ impl Replica {
         }
     }
 
-    fn when_durable(&self, position: LogPosition) -> oneshot::Receiver<Result<(), ReplicaError>> {
+    fn when_durable(&self, position: Position) -> oneshot::Receiver<Result<(), ReplicaError>> {
         let (sender, receiver) = oneshot::channel();
-        notify_when_durable(&*self.store, position, sender);
+        notify_when_durable(&self.storage, position, sender);
         receiver
     }
 
     /// Begins to read a slice of a row.
     pub async fn read(
         &self,
-        family: FamilyId,
-        key: &RowKey,
-        slice: &Slice,
-        ticket: &mut Ticket,
+        row: RowQuery<'_>,
+        context: &mut RequestContext,
     ) -> PendingRead<'_, RowSlice> {
-        let inline = self.store.read(family, key, slice, &ticket.context, self.inline_access());
-        self.or_on_a_worker(inline, ticket, || {
-            let (key, slice) = (key.clone(), slice.clone());
-            move |store: &_, context: &_| store.read(family, &key, &slice, context, Access::Cached)
-        })
-        .await
+        let read: ReadRow<_> = |storage, RowQuery { family, key, slice }, context, access| {
+            storage.read_within(family, key, slice, context, access)
+        };
+        self.read_row(row, context, read).await
     }
 
     /// Begins to count the columns, or super columns, of a slice of a row.
     pub async fn count(
         &self,
-        family: FamilyId,
-        key: &RowKey,
-        slice: &Slice,
-        ticket: &mut Ticket,
+        row: RowQuery<'_>,
+        context: &mut RequestContext,
     ) -> PendingRead<'_, usize> {
-        let inline = self.store.count(family, key, slice, &ticket.context, self.inline_access());
-        self.or_on_a_worker(inline, ticket, || {
-            let (key, slice) = (key.clone(), slice.clone());
-            move |store, context| store.count(family, &key, &slice, context, Access::Cached)
-        })
-        .await
-    }
-
-    /// Begins to read a slice of each of the first `max_rows` rows of a range.
-    pub async fn scan(
-        &self,
-        family: FamilyId,
-        range: &RowRange,
-        slice: &Slice,
-        max_rows: usize,
-        ticket: &mut Ticket,
-    ) -> PendingRead<'_, Vec<Row>> {
-        let (context, access) = (&ticket.context, self.inline_access());
-        let inline = self.store.scan(family, range, slice, max_rows, context, access);
-        self.or_on_a_worker(inline, ticket, || {
-            let (range, slice) = (range.clone(), slice.clone());
-            move |store, context| {
-                store.scan(family, &range, &slice, max_rows, context, Access::Cached)
-            }
-        })
-        .await
+        let count: ReadRow<_> = |storage, RowQuery { family, key, slice }, context, access| {
+            storage.count(family, key, slice, context, access)
+        };
+        self.read_row(row, context, count).await
     }
 
     /// Begins to read what is known here of a slice of a row, deletions included.
     pub async fn read_version(
         &self,
-        family: FamilyId,
-        key: &RowKey,
-        slice: &Slice,
-        ticket: &mut Ticket,
+        row: RowQuery<'_>,
+        context: &mut RequestContext,
     ) -> PendingRead<'_, RowVersion> {
-        let (context, access) = (&ticket.context, self.inline_access());
-        let inline = self.store.read_version(family, key, slice, context, access);
-        self.or_on_a_worker(inline, ticket, || {
+        let read: ReadRow<_> = |storage, RowQuery { family, key, slice }, context, access| {
+            storage.read_version(family, key, slice, context, access)
+        };
+        self.read_row(row, context, read).await
+    }
+
+    /// Begins to read a slice of each of the first rows of a range.
+    pub async fn scan(
+        &self,
+        rows: RangeQuery<'_>,
+        context: &mut RequestContext,
+    ) -> PendingRead<'_, Vec<Row>> {
+        let scan: ReadRange<_> = |storage, rows, context, access| {
+            let RangeQuery { family, range, slice, max_rows } = rows;
+            storage.scan_within(family, range, slice, max_rows, context, access)
+        };
+        self.read_range(rows, context, scan).await
+    }
+
+    /// Begins to read what is known here of a slice of each of the first rows of a range,
+    /// deletions included.
+    pub async fn scan_versions(
+        &self,
+        rows: RangeQuery<'_>,
+        context: &mut RequestContext,
+    ) -> PendingRead<'_, Vec<VersionedRow>> {
+        let scan: ReadRange<_> = |storage, rows, context, access| {
+            let RangeQuery { family, range, slice, max_rows } = rows;
+            storage.scan_versions(family, range, slice, max_rows, context, access)
+        };
+        self.read_range(rows, context, scan).await
+    }
+
+    async fn read_row<T: Send + 'static>(
+        &self,
+        row: RowQuery<'_>,
+        context: &mut RequestContext,
+        read: ReadRow<T>,
+    ) -> PendingRead<'_, T> {
+        let inline = read(&self.storage, row, context, self.inline_access());
+        self.or_on_a_worker(inline, context, || {
+            let RowQuery { family, key, slice } = row;
             let (key, slice) = (key.clone(), slice.clone());
-            move |store, context| store.read_version(family, &key, &slice, context, Access::Cached)
+            move |storage: &Storage, context: &RequestContext| {
+                let row = RowQuery { family, key: &key, slice: &slice };
+                read(storage, row, context, Access::Cached)
+            }
         })
         .await
     }
 
-    /// Begins to read what is known here of a slice of each of the first `max_rows` rows of a
-    /// range, deletions included.
-    pub async fn scan_versions(
+    async fn read_range<T: Send + 'static>(
         &self,
-        family: FamilyId,
-        range: &RowRange,
-        slice: &Slice,
-        max_rows: usize,
-        ticket: &mut Ticket,
-    ) -> PendingRead<'_, Vec<VersionedRow>> {
-        let (context, access) = (&ticket.context, self.inline_access());
-        let inline = self.store.scan_versions(family, range, slice, max_rows, context, access);
-        self.or_on_a_worker(inline, ticket, || {
+        rows: RangeQuery<'_>,
+        context: &mut RequestContext,
+        read: ReadRange<T>,
+    ) -> PendingRead<'_, T> {
+        let inline = read(&self.storage, rows, context, self.inline_access());
+        self.or_on_a_worker(inline, context, || {
+            let RangeQuery { family, range, slice, max_rows } = rows;
             let (range, slice) = (range.clone(), slice.clone());
-            move |store, context| {
-                store.scan_versions(family, &range, &slice, max_rows, context, Access::Cached)
+            move |storage: &Storage, context: &RequestContext| {
+                let rows = RangeQuery { family, range: &range, slice: &slice, max_rows };
+                read(storage, rows, context, Access::Cached)
             }
         })
         .await
@@ -326,16 +368,16 @@ impl Replica {
     }
 
     /// Does what would keep the thread of a connection for long on one that reads.
-    pub async fn elsewhere<T: Send + 'static>(
+    pub async fn spawn_read<T: Send + 'static>(
         &self,
-        ticket: &mut Ticket,
+        context: &mut RequestContext,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ReplicaError> {
         if self.runs_inline {
             return Ok(job());
         }
-        let lane = if ticket.context.is_long() { &self.long_reads } else { &self.reads };
-        let receiver = lane.ask(ticket, job).await?;
+        let lane = if context.is_long() { &self.long_reads } else { &self.reads };
+        let receiver = lane.ask(context, job).await?;
         Ok(receiver.await.map_err(|_| Abandoned)?)
     }
 
@@ -345,16 +387,16 @@ impl Replica {
         &self,
         range: TokenRange,
         keys_per_split: NonZero<i32>,
+        context: &mut RequestContext,
     ) -> Result<Vec<Token>, ReplicaError> {
-        let mut ticket = self.ticket();
         if self.runs_inline {
-            let samples = self.store.row_samples(range, &ticket.context)?;
+            let samples = self.storage.row_samples(range, context)?;
             return Ok(samples.splits(keys_per_split));
         }
-        let job = move |store: &dyn LocalStore, context: &RequestContext| {
-            Ok(store.row_samples(range.clone(), context)?.splits(keys_per_split))
+        let job = move |storage: &Storage, context: &RequestContext| {
+            Ok(storage.row_samples(range.clone(), context)?.splits(keys_per_split))
         };
-        Begun { replica: self, job: Arc::new(job), short: None }.wait(&mut ticket).await
+        Begun { replica: self, job: Arc::new(job), short: None }.wait(context).await
     }
 
     /// The reads that memory cannot answer: those on a thread, and those that wait.
@@ -381,22 +423,22 @@ impl Replica {
     async fn or_on_a_worker<T, J>(
         &self,
         inline: Result<T, ReadError>,
-        ticket: &mut Ticket,
+        context: &mut RequestContext,
         job: impl FnOnce() -> J,
     ) -> PendingRead<'_, T>
     where
         T: Send + 'static,
-        J: Fn(&dyn LocalStore, &RequestContext) -> Result<T, ReadError> + Send + Sync + 'static,
+        J: Fn(&Storage, &RequestContext) -> Result<T, ReadError> + Send + Sync + 'static,
     {
         if !matches!(inline, Err(ReadError::WouldBlock)) {
             return PendingRead::Ready(inline.map_err(ReplicaError::from));
         }
         let job: Arc<ReadJob<T>> = Arc::new(job());
-        if ticket.context.is_long() {
+        if context.is_long() {
             return PendingRead::Begun(Begun { replica: self, job, short: None });
         }
-        let context = ticket.context.short();
-        match self.ask(&self.reads, ticket, context, Arc::clone(&job)).await {
+        let work = context.short();
+        match self.ask(&self.reads, context, work, Arc::clone(&job)).await {
             Ok(asked) => PendingRead::Begun(Begun { replica: self, job, short: Some(asked) }),
             Err(abandoned) => PendingRead::Ready(Err(abandoned.into())),
         }
@@ -406,13 +448,13 @@ impl Replica {
     async fn ask<T: Send + 'static>(
         &self,
         lane: &Lane,
-        ticket: &mut Ticket,
-        context: RequestContext,
+        context: &mut RequestContext,
+        work: RequestContext,
         job: Arc<ReadJob<T>>,
     ) -> Result<Asked<T>, Abandoned> {
-        let store = Arc::clone(&self.store);
-        let (context, guard) = context.cancellable();
-        let receiver = lane.ask(ticket, move || job(&*store, &context)).await?;
+        let storage = Arc::clone(&self.storage);
+        let (work, guard) = work.cancellable();
+        let receiver = lane.ask(context, move || job(&storage, &work)).await?;
         Ok((receiver, guard))
     }
 }
@@ -429,12 +471,14 @@ impl std::fmt::Debug for Replica {
 
 /// Answers when the log is on disk up to this position, without a thread that waits.
 fn notify_when_durable(
-    store: &dyn LocalStore,
-    position: LogPosition,
+    storage: &Storage,
+    position: Position,
     sender: oneshot::Sender<Result<(), ReplicaError>>,
 ) {
-    let callback = move |durable: Result<(), WriteError>| acknowledge(sender, durable);
-    store.on_durable(position, Box::new(callback));
+    let callback = move |durable: Result<(), _>| {
+        acknowledge(sender, durable.map_err(WriteError::Log));
+    };
+    storage.on_durable(position, Box::new(callback));
 }
 
 /// Tells the caller, or the log where the caller has given up waiting or never did.

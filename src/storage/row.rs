@@ -1,6 +1,6 @@
 //! One row, merged from all that hold a part of it: memtables and SSTables.
 
-use super::answer::{self, AnswerShare};
+use super::answer;
 use super::error::ReadError;
 use super::memtable::{MemtableRow, TreeCursor};
 use super::sstable::{Access, Blocks, CellCursor, RowEntry};
@@ -15,8 +15,9 @@ use crate::ring::DecoratedKey;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 
-/// How much work a read may do. One that must not keep its thread for long gives up when this is
-/// used up, to begin anew on another thread.
+/// How much work a read may do, and the memory that it has taken for its answer. A read that must
+/// not keep its thread for long gives up when the work is used up, to begin again on another
+/// thread. The memory is given back when this is dropped, unless the read has succeeded.
 #[derive(Debug)]
 pub struct Budget<'a> {
     context: &'a RequestContext,
@@ -24,8 +25,11 @@ pub struct Budget<'a> {
     left: usize,
     /// Whether it gives up then.
     is_bounded: bool,
-    /// Memory of the answer; `None` where nothing is collected.
-    answer: Option<AnswerShare<'a>>,
+    /// Whether what is found is collected.
+    collects: bool,
+    /// Bytes of the answer so far, and bytes that were taken for it.
+    used: usize,
+    taken: usize,
 }
 
 /// Cells that may be looked at without leaving the thread: about 100 microseconds of work.
@@ -33,6 +37,9 @@ const INLINE_CELLS: usize = 2048;
 
 /// Cells between two looks at whether the read is still wanted.
 const CHECKED_CELLS: usize = 4096;
+
+/// Memory that a read takes at a time, in bytes, since others take from the same request.
+const PIECE: usize = 16 << 10;
 
 /// What finding a row or a name costs, in cells.
 const SEEK: usize = 8;
@@ -42,39 +49,53 @@ impl<'a> Budget<'a> {
     pub fn counting(access: Access, context: &'a RequestContext) -> Self {
         let is_bounded = access == Access::CachedOnly;
         let left = if is_bounded { INLINE_CELLS } else { CHECKED_CELLS };
-        Self { context, left, is_bounded, answer: None }
+        Self { context, left, is_bounded, collects: false, used: 0, taken: 0 }
     }
 
     /// The budget of a read whose answer takes memory of its request.
     pub fn collecting(access: Access, context: &'a RequestContext) -> Self {
-        Self { answer: Some(AnswerShare::of(context)), ..Self::counting(access, context) }
+        let mut budget = Self::counting(access, context);
+        budget.collects = true;
+        budget
     }
 
     /// Takes what a row adds to the answer before its cells.
     pub(super) fn spend_on_row(&mut self, key: &RowKey) -> Result<(), ReadError> {
-        if let Some(answer) = &mut self.answer {
-            answer.grow(answer::row_cost(key.as_bytes()))?;
-        }
-        Ok(())
+        self.grow(answer::row_cost(key.as_bytes()))
     }
 
     /// Takes what the cells of a row add to the answer: so many bytes now, and so many before.
     fn spend_on_cells(&mut self, now: usize, before: usize) -> Result<(), ReadError> {
-        let Some(answer) = &mut self.answer else { return Ok(()) };
-        answer.shrink(before.saturating_sub(now));
-        if now > before {
-            answer.grow(now - before)?;
+        self.used = self.used.saturating_sub(before.saturating_sub(now));
+        self.grow(now.saturating_sub(before))
+    }
+
+    /// Notes that the answer has grown.
+    fn grow(&mut self, bytes: usize) -> Result<(), ReadError> {
+        if !self.collects || bytes == 0 {
+            return Ok(());
         }
+        let used = self.used + bytes;
+        if used > self.taken {
+            let missing = used - self.taken;
+            let piece = missing.max(PIECE);
+            if self.context.take(piece).is_ok() {
+                self.taken += piece;
+            } else {
+                self.context.take(missing)?;
+                self.taken += missing;
+            }
+        }
+        self.used = used;
         Ok(())
     }
 
     /// To be called when the read has succeeded: else what its answer takes is given back.
-    pub(super) fn answered(self) {
+    pub(super) fn answered(mut self) {
         let granted = if self.is_bounded { INLINE_CELLS } else { CHECKED_CELLS };
         self.context.spend(granted - self.left);
-        if let Some(answer) = self.answer {
-            answer.keep();
-        }
+        // Only the rest goes back.
+        self.taken -= self.used;
     }
 
     /// Takes the work of some cells.
@@ -89,6 +110,12 @@ impl<'a> Budget<'a> {
             }
         }
         Ok(())
+    }
+}
+
+impl Drop for Budget<'_> {
+    fn drop(&mut self) {
+        self.context.give_back(self.taken);
     }
 }
 
@@ -500,6 +527,25 @@ mod tests {
         assert!(matches!(inline.spend(1), Err(ReadError::WouldBlock)));
         let mut large = Budget::counting(Access::Cached, &context);
         assert!((0..1_000_000).all(|_| large.spend(1).is_ok()));
+    }
+
+    #[test]
+    fn reads_of_one_request_share_its_memory() {
+        let context = RequestContext::new(3 * PIECE);
+        let budget = || Budget::collecting(Access::Cached, &context);
+        let (mut first, mut second) = (budget(), budget());
+        first.grow(2 * PIECE).unwrap();
+        second.grow(PIECE / 2).unwrap();
+        let refused = second.grow(PIECE).unwrap_err();
+        assert!(refused.to_string().contains("ask for fewer columns or rows"), "{refused}");
+        second.spend_on_cells(PIECE / 2, 0).unwrap();
+        second.spend_on_cells(0, PIECE / 4).unwrap();
+        second.answered();
+        assert!(first.grow(PIECE).is_err());
+        first.grow(PIECE / 4).unwrap();
+        drop(first);
+        context.take(3 * PIECE - 3 * PIECE / 4).unwrap();
+        assert!(context.take(1).is_err());
     }
 
     #[test]

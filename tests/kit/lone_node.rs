@@ -3,8 +3,8 @@
 use super::clock::ManualClock;
 use super::disk::SimFileSystem;
 use super::network::Network;
+use super::storage;
 use alexandra::base::budget::Budget;
-use alexandra::base::events::Events;
 use alexandra::coordinator::{Coordinator, CoordinatorOptions, Peers, ReadOptions};
 use alexandra::model::schema::Schema;
 use alexandra::net::messenger::Messenger;
@@ -12,8 +12,7 @@ use alexandra::replica::{Replica, ReplicaOptions};
 use alexandra::ring::{
     Partitioner, ReplicaPlacement, ReplicationStrategy, Snitch, Token, TokenMetadata,
 };
-use alexandra::storage::engine::Components;
-use alexandra::storage::{FamilyOptions, Options, Storage};
+use alexandra::storage::Storage;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +33,9 @@ impl LoneNode {
         clock: &Arc<ManualClock>,
     ) -> Self {
         let local = IpAddr::from(Ipv4Addr::LOCALHOST);
-        let storage = Arc::new(open_storage(schema, partitioner, clock));
+        let (disk, clock_of_storage) = (SimFileSystem::new(1), Arc::clone(clock) as _);
+        let options = storage::options();
+        let storage = storage::open(&disk, clock_of_storage, options, partitioner, schema);
         let options = ReplicaOptions {
             concurrent_reads: 1,
             concurrent_writes: 1,
@@ -55,7 +56,7 @@ impl LoneNode {
             ring: TokenMetadata::single(token, local),
             peers: Peers::default(),
             local,
-            replica: Arc::new(Replica::start(Arc::clone(&storage) as _, options).unwrap()),
+            replica: Arc::new(Replica::start(Arc::clone(&storage), options).unwrap()),
             messenger: Arc::new(messenger),
             hinting: None,
             reads: ReadOptions {
@@ -73,17 +74,4 @@ impl LoneNode {
         let families = self.storage.schema().families();
         families.for_each(|(family, _)| self.storage.flush(family).unwrap());
     }
-}
-
-fn open_storage(
-    schema: &Arc<Schema>,
-    partitioner: Partitioner,
-    clock: &Arc<ManualClock>,
-) -> Storage {
-    let (fs, clock) = (Arc::new(SimFileSystem::new(1)), Arc::clone(clock) as _);
-    let components = Components { fs, clock, events: Events::ignored() };
-    let options =
-        Options { segment_bytes: 1 << 16, block_cache_bytes: 0, ..Options::new("/data", "/log") };
-    let family = |_| FamilyOptions::default();
-    Storage::open(components, options, partitioner, Arc::clone(schema), family).unwrap()
 }

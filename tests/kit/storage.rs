@@ -1,4 +1,4 @@
-//! Storage of a node that keeps nothing but what it notes of itself.
+//! Storage on a simulated disk.
 
 use super::disk::SimFileSystem;
 use alexandra::base::clock::Clock;
@@ -11,9 +11,28 @@ use alexandra::storage::options::{FamilyOptions, Options};
 use alexandra::storage::{Storage, system};
 use std::sync::Arc;
 
-/// Opens a storage with the column family `LocationInfo` of the keyspace `system`.
-pub(crate) fn open_system(fs: &SimFileSystem, clock: Arc<dyn Clock>) -> Arc<Storage> {
+/// Options for the directories of a simulated disk. What was flushed is read from the disk.
+pub(crate) fn options() -> Options {
+    Options { segment_bytes: 1 << 16, block_cache_bytes: 0, ..Options::new("/data", "/log") }
+}
+
+/// Opens a storage of these column families, with the options of the original for each of them.
+pub(crate) fn open(
+    fs: &SimFileSystem,
+    clock: Arc<dyn Clock>,
+    options: Options,
+    partitioner: Partitioner,
+    schema: &Arc<Schema>,
+) -> Arc<Storage> {
     let components = Components { fs: Arc::new(fs.clone()), clock, events: Events::ignored() };
+    let family = |_| FamilyOptions::default();
+    let storage = Storage::open(components, options, partitioner, Arc::clone(schema), family);
+    Arc::new(storage.unwrap())
+}
+
+/// Opens a storage with the column family `LocationInfo` of the keyspace `system`, which is all
+/// that a node notes of itself.
+pub(crate) fn open_system(fs: &SimFileSystem, clock: Arc<dyn Clock>) -> Arc<Storage> {
     let family = ColumnFamilySchema {
         keyspace: system::KEYSPACE.into(),
         name: system::LOCATION_INFO.into(),
@@ -21,7 +40,5 @@ pub(crate) fn open_system(fs: &SimFileSystem, clock: Arc<dyn Clock>) -> Arc<Stor
         comment: None,
     };
     let (options, schema) = (Options::new("/data", "/log"), Arc::new(Schema::new([family.into()])));
-    let family = |_| FamilyOptions::default();
-    let storage = Storage::open(components, options, Partitioner::Random, schema, family);
-    Arc::new(storage.unwrap())
+    open(fs, clock, options, Partitioner::Random, &schema)
 }

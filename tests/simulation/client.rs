@@ -5,7 +5,9 @@ use crate::history::{
     COLUMNS, Call, Change, Family, GROUPS, Operation, Outcome, Place, ROWS, Rank, RowAnswer,
     RowChange, Selection,
 };
-use alexandra::coordinator::{ConsistencyLevel, Coordinator, CoordinatorError};
+use alexandra::coordinator::{
+    ConsistencyLevel, Coordinator, CoordinatorError, Row, RowQuery, ScanQuery,
+};
 use alexandra::model::cell::Cell;
 use alexandra::model::deletion::Deletion;
 use alexandra::model::key::RowKey;
@@ -187,7 +189,8 @@ pub(crate) async fn call(
         Operation::Count { family, row, group } => {
             let group = group.map(group_name);
             let (id, row) = (family_id(*family), RowKey::from(key(*row).as_str()));
-            let count = coordinator.count(id, &row, group.as_deref(), call.level).await;
+            let request = coordinator.request();
+            let count = coordinator.count(id, &row, group.as_deref(), call.level, &request).await;
             count.map(Outcome::Counted)
         }
         Operation::Scan { family, behind, wraps, max_rows, selection } => {
@@ -199,9 +202,15 @@ pub(crate) async fn call(
             let mut ranges = vec![range(behind.clone().map(Bound::Excluded), None)];
             let rest = behind.filter(|_| *wraps).map(|token| Some(Bound::Included(token)));
             ranges.extend(rest.map(|end| range(None, end)));
-            let (slice, mut ticket) = (slice(&setup, *family, selection), coordinator.ticket());
-            let (id, level) = (family_id(*family), call.level);
-            let rows = coordinator.scan(id, &ranges, &slice, *max_rows, level, &mut ticket).await;
+            let slice = slice(&setup, *family, selection);
+            let query = ScanQuery {
+                family: family_id(*family),
+                slice: &slice,
+                level: call.level,
+                max_rows: *max_rows,
+                page_rows: *max_rows,
+            };
+            let rows = scan(&coordinator, query, ranges).await;
             rows.map(|rows| answers(*family, rows))
         }
     };
@@ -212,6 +221,19 @@ pub(crate) async fn call(
     })
 }
 
+async fn scan(
+    coordinator: &Arc<Coordinator>,
+    query: ScanQuery<'_>,
+    ranges: Vec<RowRange>,
+) -> Result<Vec<Row>, CoordinatorError> {
+    let (request, mut rows) = (coordinator.request(), Vec::new());
+    let mut scan = coordinator.scan(query, ranges);
+    while let Some((page, _)) = scan.next_page(&request).await? {
+        rows.extend(page);
+    }
+    Ok(rows)
+}
+
 async fn read(
     coordinator: &Arc<Coordinator>,
     setup: &Setup,
@@ -220,12 +242,15 @@ async fn read(
     rows: &[u8],
     selection: &Selection,
 ) -> Result<Outcome, CoordinatorError> {
-    let (slice, mut ticket) = (slice(setup, family, selection), coordinator.ticket());
+    let (slice, mut request) = (slice(setup, family, selection), coordinator.request());
     let keys: Vec<RowKey> = rows.iter().map(|row| RowKey::from(key(*row).as_str())).collect();
     let id = family_id(family);
     let found = match &keys[..] {
-        [only] => vec![coordinator.read(id, only, &slice, level, &mut ticket).await?],
-        keys => coordinator.read_many(id, keys, &slice, level, &mut ticket).await?,
+        [only] => {
+            let row = RowQuery { family: id, key: only, slice: &slice };
+            vec![coordinator.read(row, level, &mut request).await?]
+        }
+        keys => coordinator.read_many(id, keys, &slice, level, &mut request).await?,
     };
     Ok(answers(family, keys.into_iter().zip(found)))
 }

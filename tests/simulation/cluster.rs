@@ -246,7 +246,6 @@ impl Cluster {
     pub(crate) fn upkeep(&self) {
         for node in self.nodes.iter().filter(|node| !node.is_paused) {
             if let Some(running) = &node.running {
-                running.catch_up();
                 running.sync();
             }
         }

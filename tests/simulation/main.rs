@@ -3,7 +3,7 @@
 //! things go wrong, and what they were told is judged by rules of its own.
 //!
 //! * `simulation`: one run, from the seed to the verdict.
-//! * `cluster`, `node`, `clock`, `store`, `network`: what the nodes live on.
+//! * `cluster`, `node`, `clock`, `network`: what the nodes live on.
 //! * `client`, `history`: what clients do, and what they are told.
 //! * `faults`: what goes wrong, and when.
 //! * `operator`: how the ring grows and shrinks meanwhile.
@@ -31,7 +31,6 @@ mod network;
 mod node;
 mod operator;
 mod simulation;
-mod store;
 mod tampering;
 
 use cluster::{Profile, Setup};

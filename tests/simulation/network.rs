@@ -121,6 +121,11 @@ impl Network {
         self.lock().isolated.remove(&node);
     }
 
+    /// Whether a node has no place yet.
+    pub(crate) fn set_joining(&self, node: IpAddr, is_joining: bool) {
+        self.lock().tampering.set_joining(node, is_joining);
+    }
+
     pub(crate) fn set_slow(&self, node: IpAddr, by_ms: u64) {
         self.lock().slow.insert(node, by_ms);
     }
@@ -254,10 +259,11 @@ impl Transport for SimTransport {
             message = with_small_id(&message).unwrap_or(message);
         }
         let mut state = self.network.lock();
+        let mut later = None;
         if let Some(defect) = self.network.defect
-            && let Some(changed) = state.tampering.change(defect, to, &message)
+            && let Some(tampered) = state.tampering.change(defect, to, &message)
         {
-            message = changed;
+            (message, later) = (tampered.now, tampered.later);
         }
         let mut has_checksum = self.checksums.lock().unwrap().contains(&to);
         let has_no_checksum = self.network.defect == Some(Defect::ChecksumsIgnored);
@@ -276,6 +282,12 @@ impl Transport for SimTransport {
         }
         let now_ms = self.clock.elapsed().as_millis() as u64;
         state.send(now_ms, self.local, to, channel, bytes);
+        if let Some(later) = later {
+            let mut bytes = Vec::new();
+            put_frame(&mut bytes, &later, has_checksum).expect("messages are small");
+            let at = now_ms + state.rng.u64(100..1000);
+            state.put(at, Packet { from: self.local, to, bytes });
+        }
     }
 
     fn disconnect(&self, _peer: IpAddr) {}

@@ -6,7 +6,6 @@ use crate::cluster::Setup;
 use crate::defects::Defect;
 use crate::kit::disk::{SimFileSystem, Survival};
 use crate::network::{Network, SimTransport, with_large_id};
-use crate::store::SimStore;
 use alexandra::base::budget::Budget;
 use alexandra::base::clock::Clock;
 use alexandra::base::events::Events;
@@ -114,7 +113,6 @@ pub(crate) struct Running {
     runtime: Runtime,
     pub(crate) member: Arc<Member>,
     pub(crate) storage: Arc<Storage>,
-    store: Arc<SimStore>,
     pub(crate) hints: Option<Arc<HintStore>>,
     clock: Arc<NodeClock>,
     generation: i32,
@@ -198,8 +196,6 @@ impl Node {
             return;
         };
         let generation = identity.generation;
-        let store = SimStore::new(Arc::clone(&storage), setup.is_batch(), setup.defect);
-        let store = Arc::new(store);
         let hints = (setup.defect != Some(Defect::HintsOff))
             .then(|| Arc::new(self.open_hints(&storage, &clock)));
         let transport = SimTransport::new(self.address, Arc::clone(network), Arc::clone(&clock));
@@ -209,7 +205,7 @@ impl Node {
             memory: Budget::new(1 << 20),
             runs_inline: true,
         };
-        let replica = Replica::start(Arc::clone(&store) as _, replica_options);
+        let replica = Replica::start(Arc::clone(&storage), replica_options);
         let member = Member::new(MemberOptions {
             local: self.address,
             cluster_name: CLUSTER.to_owned(),
@@ -244,12 +240,12 @@ impl Node {
         let unjoined = Arc::<Mutex<Option<OperationError>>>::default();
         runtime.spawn(Arc::clone(&member).run(CancellationToken::new()));
         let (joining, settled) = (Arc::clone(&member), Arc::clone(&is_settled));
-        let (why, joining_store) = (Arc::clone(&unjoined), Arc::clone(&store));
-        joining_store.set_joining(!matches!(beginning, StartMode::Member));
+        let (why, local, network) = (Arc::clone(&unjoined), self.address, Arc::clone(network));
+        network.set_joining(local, !matches!(beginning, StartMode::Member));
         runtime.spawn(async move {
             let living = async {
                 join(&joining, beginning).await?;
-                joining_store.set_joining(false);
+                network.set_joining(local, false);
                 settled.store(true, Ordering::SeqCst);
                 let host: Arc<dyn Host> = Arc::clone(&joining) as _;
                 joining.operations().confirm_first_place(&host).await
@@ -264,7 +260,6 @@ impl Node {
             runtime,
             member,
             storage,
-            store,
             hints,
             clock,
             generation,
@@ -311,8 +306,14 @@ impl Node {
             clock: Arc::clone(clock) as _,
             events: Events::ignored(),
         };
+        let waits_for_sync = setup.is_batch() && setup.defect != Some(Defect::SyncSkipped);
         let options = Options {
-            sync: SyncPolicy::Periodic { every: NEVER },
+            // The simulator says when.
+            sync: if waits_for_sync {
+                SyncPolicy::Batch { window: NEVER }
+            } else {
+                SyncPolicy::Periodic { every: NEVER }
+            },
             // Large enough for a life: a thread in the background makes the next one.
             segment_bytes: 1 << 20,
             memtable_budget_bytes: 64 << 20,
@@ -467,7 +468,7 @@ impl Running {
 
     pub(crate) fn sync(&self) {
         self.within(|| {
-            self.store.sync();
+            self.storage.sync().expect("the disk is sound");
             if let Some(hints) = &self.hints {
                 hints.sync().expect("the disk is sound");
             }
@@ -483,10 +484,6 @@ impl Running {
             repairs: reads.repairs,
             speculations: reads.speculations,
         }
-    }
-
-    pub(crate) fn catch_up(&self) {
-        self.store.catch_up();
     }
 
     /// Whether it knows the whole ring, and takes all of it for alive.

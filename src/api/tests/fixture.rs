@@ -185,7 +185,7 @@ pub(super) async fn slice(
     let (keyspace, key) = ("Blog".into(), key.into());
     let column_parent = parent;
     let args = GetSliceArgs { keyspace, key, column_parent, predicate, consistency_level: ONE };
-    let columns = reads::get_slice(api, args).await?;
+    let columns = reads::get_slice(api, args, &mut api.coordinator.request()).await?;
     Ok(show(&transfer::<List<ColumnOrSuperColumn<'static>>>(columns)))
 }
 

@@ -23,7 +23,12 @@ fn why<T>(result: Result<T, Failure>) -> String {
 
 async fn get(api: &Api, keyspace: &str, key: &str, column_path: ColumnPath<'_>) -> String {
     let (keyspace, key) = (keyspace.into(), key.into());
-    why(reads::get(api, GetArgs { keyspace, key, column_path, consistency_level: ONE }).await)
+    why(reads::get(
+        api,
+        GetArgs { keyspace, key, column_path, consistency_level: ONE },
+        &mut api.coordinator.request(),
+    )
+    .await)
 }
 
 async fn insert(api: &Api, keyspace: &str, key: &str, column_path: ColumnPath<'_>) -> String {
@@ -174,7 +179,10 @@ async fn slices() {
         let consistency_level = ONE;
         let args =
             MultigetSliceArgs { keyspace, keys, column_parent, predicate, consistency_level };
-        assert_eq!(why(reads::multiget_slice(&api, args).await), text);
+        assert_eq!(
+            why(reads::multiget_slice(&api, args, &mut api.coordinator.request()).await),
+            text
+        );
     }
 }
 
@@ -189,11 +197,11 @@ async fn reads_have_levels_that_promise_an_answer() {
         let column_path = path("Bytes", None, Some("c"));
         let keys = vec!["k".into()];
         let args = MultigetArgs { keyspace: keyspace(), keys, column_path, consistency_level };
-        assert_eq!(why(reads::multiget(&api, args).await), text);
+        assert_eq!(why(reads::multiget(&api, args, &mut api.coordinator.request()).await), text);
         let column_parent = parent("Bytes", None);
         let args =
             GetCountArgs { keyspace: keyspace(), key: key(), column_parent, consistency_level };
-        assert_eq!(why(reads::get_count(&api, args).await), text);
+        assert_eq!(why(reads::get_count(&api, args, &mut api.coordinator.request()).await), text);
         let refused = consistency_level == ConsistencyLevel::Zero;
         let expected = if refused { text } else { "ok".to_owned() };
         let range = keys_between(Some(""), Some(""), 1);
@@ -209,7 +217,11 @@ async fn every_generation_may_read_at_all() {
         let column_parent = parent("Bytes", None);
         let consistency_level = ConsistencyLevel::All;
         let args = GetCountArgs { keyspace, key, column_parent, consistency_level };
-        assert_eq!(why(reads::get_count(&api, args).await), "ok", "{version:?}");
+        assert_eq!(
+            why(reads::get_count(&api, args, &mut api.coordinator.request()).await),
+            "ok",
+            "{version:?}"
+        );
     }
 }
 
@@ -222,7 +234,7 @@ async fn rows(api: &Api, range: KeyRange<'_>, consistency_level: ConsistencyLeve
     let (keyspace, column_parent) = ("Blog".into(), parent("Bytes", None));
     let predicate = all();
     let args = GetRangeSlicesArgs { keyspace, column_parent, predicate, range, consistency_level };
-    why(ranges::get_range_slices(api, args).await)
+    why(ranges::get_range_slices(api, args, &mut api.coordinator.request()).await)
 }
 
 #[tokio::test]
@@ -286,7 +298,7 @@ async fn the_count_of_rows_has_its_name_of_0_5() {
         row_count: 0,
         consistency_level: ONE,
     };
-    let refused = ranges::get_range_slice(&api, args).await;
+    let refused = ranges::get_range_slice(&api, args, &mut api.coordinator.request()).await;
     assert_eq!(why(refused), "row_count must be positive");
 }
 

@@ -29,7 +29,9 @@ async fn with_super_columns() -> Api {
 async fn get(api: &Api, key: &str, column_path: ColumnPath<'_>) -> Result<String, Failure> {
     let (keyspace, key) = ("Blog".into(), key.into());
     let args = GetArgs { keyspace, key, column_path, consistency_level: ONE };
-    Ok(show_one(&transfer::<ColumnOrSuperColumn<'static>>(reads::get(api, args).await?)))
+    Ok(show_one(&transfer::<ColumnOrSuperColumn<'static>>(
+        reads::get(api, args, &mut api.coordinator.request()).await?,
+    )))
 }
 
 #[tokio::test]
@@ -60,7 +62,7 @@ async fn counts_are_of_what_a_slice_would_return() {
         let (keyspace, key) = ("Blog".into(), key.to_owned().into());
         let column_parent = parent("Super", super_column);
         let args = GetCountArgs { keyspace, key, column_parent, consistency_level: ONE };
-        reads::get_count(&api, args).await.unwrap()
+        reads::get_count(&api, args, &mut api.coordinator.request()).await.unwrap()
     };
     assert_eq!(count("k1", None).await, 2);
     assert_eq!(count("k1", Some("s3")).await, 1);
@@ -76,7 +78,7 @@ async fn several_keys_answer_in_their_order_and_once() {
     let keyspace = "Blog".into();
     let args = MultigetArgs { keyspace, keys: keys(), column_path, consistency_level: ONE };
     let found: Map<Text<'static>, ColumnOrSuperColumn<'static>> =
-        transfer(reads::multiget(&api, args).await.unwrap());
+        transfer(reads::multiget(&api, args, &mut api.coordinator.request()).await.unwrap());
     let found: Vec<_> = found.iter().map(|(key, c)| format!("{key} {}", show_one(c))).collect();
     assert_eq!(found, ["k2 s{a@1}", "none nothing", "k1 nothing"]);
     let args = MultigetSliceArgs {
@@ -87,7 +89,7 @@ async fn several_keys_answer_in_their_order_and_once() {
         consistency_level: ONE,
     };
     let found: Map<Text<'static>, List<ColumnOrSuperColumn<'static>>> =
-        transfer(reads::multiget_slice(&api, args).await.unwrap());
+        transfer(reads::multiget_slice(&api, args, &mut api.coordinator.request()).await.unwrap());
     let found: Vec<_> = found.iter().map(|(key, list)| format!("{key} {}", show(list))).collect();
     assert_eq!(found, ["k2 s{a@1}", "none ", "k1 s1{b@5}"]);
 }
@@ -114,8 +116,9 @@ async fn rows(api: &Api, range: KeyRange<'_>, predicate: SlicePredicate<'_>) -> 
         range,
         consistency_level: ONE,
     };
-    let rows: List<KeySlice<'static>> =
-        transfer(ranges::get_range_slices(api, args).await.unwrap());
+    let rows: List<KeySlice<'static>> = transfer(
+        ranges::get_range_slices(api, args, &mut api.coordinator.request()).await.unwrap(),
+    );
     rows.iter().map(|row| format!("{} {}", row.key, show(&row.columns))).collect()
 }
 
@@ -155,7 +158,9 @@ async fn key_ranges_leave_ghosts_out() {
             count,
             consistency_level: ONE,
         };
-        let keys = ranges::get_key_range(&api, args).await.map_err(|error| error.to_string())?;
+        let keys = ranges::get_key_range(&api, args, &mut api.coordinator.request())
+            .await
+            .map_err(|error| error.to_string())?;
         let keys: List<Text<'static>> = transfer(keys);
         Ok::<_, String>(keys.join(" "))
     };
@@ -184,7 +189,8 @@ async fn key_ranges_go_on_behind_a_page_of_ghosts() {
         count: 100,
         consistency_level: ONE,
     };
-    let keys: List<Text<'static>> = transfer(ranges::get_key_range(&api, args).await.unwrap());
+    let keys: List<Text<'static>> =
+        transfer(ranges::get_key_range(&api, args, &mut api.coordinator.request()).await.unwrap());
     assert_eq!(keys, ["k299", "k599"]);
 }
 
@@ -210,7 +216,8 @@ async fn key_ranges_go_on_inside_of_a_token() {
         count: 100,
         consistency_level: ONE,
     };
-    let keys: List<Text<'static>> = transfer(ranges::get_key_range(&api, args).await.unwrap());
+    let keys: List<Text<'static>> =
+        transfer(ranges::get_key_range(&api, args, &mut api.coordinator.request()).await.unwrap());
     assert_eq!(keys, expected);
 }
 
@@ -246,7 +253,7 @@ async fn of_many_keys_only_some_rows_are_in_memory_at_a_time() {
         consistency_level: ONE,
     };
     let found: Map<Text<'static>, List<ColumnOrSuperColumn<'static>>> =
-        transfer(reads::multiget_slice(&api, args).await.unwrap());
+        transfer(reads::multiget_slice(&api, args, &mut api.coordinator.request()).await.unwrap());
     let found: Vec<_> = found.iter().collect();
     assert_eq!(found.len(), KEYS);
     assert!(found[..KEYS - 1].iter().all(|(_, columns)| columns.is_empty()));
@@ -295,8 +302,12 @@ async fn large_answers_need_no_second_permit_of_their_lane() {
         predicate: all(),
         consistency_level: ONE,
     };
-    let found: Map<Text<'static>, List<ColumnOrSuperColumn<'static>>> =
-        transfer(api.coordinator.in_time(reads::multiget_slice(&api, args)).await.unwrap());
+    let found: Map<Text<'static>, List<ColumnOrSuperColumn<'static>>> = transfer(
+        api.coordinator
+            .in_time(reads::multiget_slice(&api, args, &mut api.coordinator.request()))
+            .await
+            .unwrap(),
+    );
     assert_eq!(found.iter().map(|(_, columns)| columns.len()).sum::<usize>(), ROWS * NAMES.len());
     let found =
         api.coordinator.in_time(async { Ok::<_, Failure>(rows(&api, first(1000), all()).await) });

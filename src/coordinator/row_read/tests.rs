@@ -1,18 +1,39 @@
 //! Reads of rows that differ, over replicas that answer in any order, or not at all.
 
 use super::*;
+use crate::base::budget::Budget;
+use crate::base::context::RequestContext;
+use crate::kit::clock::ManualClock;
+use crate::kit::disk::SimFileSystem;
+use crate::kit::storage;
 use crate::model::comparator::Comparator;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
-use crate::model::mutation::MutationBuilder;
+use crate::model::mutation::{MutationBuilder, RowMutation};
 use crate::model::schema::{ColumnFamilyKind, FamilyId, Schema};
-use crate::replica::LocalStore;
-use crate::replica::tests::MemoryStore;
+use crate::replica::{Answer, PendingRead, Replica, ReplicaOptions, RowQuery};
 use crate::ring::Partitioner;
+use futures_util::FutureExt;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-const KEY: &str = "row";
+/// Has the rows of all replicas of all cases.
+static STORE: LazyLock<Replica> = LazyLock::new(|| {
+    let (disk, clock) = (SimFileSystem::new(1), Arc::new(ManualClock::default()));
+    let (options, ordered) = (storage::options(), Partitioner::OrderPreserving);
+    let storage = storage::open(&disk, clock, options, ordered, &Arc::clone(&SCHEMA));
+    let options = ReplicaOptions {
+        concurrent_reads: 1,
+        concurrent_writes: 1,
+        memory: Budget::new(1 << 20),
+        runs_inline: true,
+    };
+    Replica::start(storage, options).unwrap()
+});
+
+static SCHEMA: LazyLock<Arc<Schema>> = LazyLock::new(|| Arc::new(schema()));
 
 /// What happened to a row at one replica: a kind, a super column, a column and a timestamp.
 type Change = (u8, u8, u8, i64);
@@ -87,28 +108,62 @@ fn endpoint(place: usize) -> IpAddr {
     [127, 0, 0, place as u8].into()
 }
 
-fn store_of(schema: &Arc<Schema>, family: FamilyId, changes: &[Change]) -> MemoryStore {
-    let store = MemoryStore::new(Arc::clone(schema), Partitioner::OrderPreserving);
-    let is_super = schema.family(family).is_super();
-    for (kind, group, name, at) in changes {
-        let super_name: &[u8] = if is_super { &[b's', *group] } else { b"" };
-        let place = (super_name, &[b'n', *name][..]);
-        let mut builder = MutationBuilder::new(schema, "Blog", KEY.as_bytes());
-        let row = builder.family(family);
-        match kind {
-            0 => row.delete_row(Deletion::at(*at, 1)),
-            1 if is_super => row.delete_super_column(super_name, Deletion::at(*at, 1)),
-            2..4 => row.delete_column(place, Deletion::at(*at, i32::from(*kind))),
-            kind => row.insert(place, &[*kind], *at),
-        };
-        store.apply(&[builder.finish()], true).unwrap();
+/// The row as one replica has it.
+struct Copy {
+    family: FamilyId,
+    key: RowKey,
+}
+
+impl Copy {
+    fn new(family: FamilyId, changes: &[Change]) -> Self {
+        static ROWS: AtomicUsize = AtomicUsize::new(0);
+        let row = ROWS.fetch_add(1, Ordering::Relaxed);
+        let copy = Self { family, key: RowKey::from(&*row.to_string()) };
+        for change in changes {
+            copy.change(*change);
+        }
+        copy
     }
-    store
+
+    fn change(&self, (kind, group, name, at): Change) {
+        let schema = &SCHEMA;
+        let is_super = schema.family(self.family).is_super();
+        let super_name: &[u8] = if is_super { &[b's', group] } else { b"" };
+        let place = (super_name, &[b'n', name][..]);
+        let mut builder = MutationBuilder::new(schema, "Blog", self.key.as_bytes());
+        let row = builder.family(self.family);
+        match kind {
+            0 => row.delete_row(Deletion::at(at, 1)),
+            1 if is_super => row.delete_super_column(super_name, Deletion::at(at, 1)),
+            2..4 => row.delete_column(place, Deletion::at(at, i32::from(kind))),
+            kind => row.insert(place, &[kind], at),
+        };
+        Self::apply(&builder.finish());
+    }
+
+    fn version(&self, slice: &Slice) -> RowVersion {
+        let row = RowQuery { family: self.family, key: &self.key, slice };
+        let mut context = RequestContext::default();
+        let read = async { STORE.read_version(row, &mut context).await };
+        match read.now_or_never() {
+            Some(PendingRead::Ready(version)) => version.unwrap(),
+            _ => unreachable!("it is in memory"),
+        }
+    }
+
+    fn repair(&self, lacking: &RowVersion) {
+        Self::apply(&lacking.to_mutation(&SCHEMA, self.family, &self.key));
+    }
+
+    fn apply(mutation: &RowMutation) {
+        let applied = STORE.apply(std::slice::from_ref(mutation)).now_or_never();
+        assert!(matches!(applied, Some(Answer::Ready(Ok(())))));
+    }
 }
 
 /// Carries messages until the read is done, or nothing helps any more.
-fn carry(case: &Case, schema: &Schema, stores: &[MemoryStore]) -> (Option<Resolved>, bool) {
-    let family = schema.family(case.family);
+fn carry(case: &Case, copies: &[Copy]) -> (Option<Resolved>, bool) {
+    let family = SCHEMA.family(case.family);
     let candidates = case.replicas.iter().enumerate();
     let candidates = candidates.map(|(place, (_, full))| (endpoint(place), *full));
     let requirement = Requirement::any(case.needed);
@@ -116,8 +171,8 @@ fn carry(case: &Case, schema: &Schema, stores: &[MemoryStore]) -> (Option<Resolv
     let (mut on_its_way, mut is_any_lost) = (read.begin(), false);
     let mut choices = case.choices.iter().cycle().map(|choice| usize::from(*choice));
     for _ in 0..200 {
-        if read.is_resolved() {
-            return (read.resolved(), is_any_lost);
+        if read.is_answered() {
+            return (read.answer(), is_any_lost);
         }
         let choice = choices.next().unwrap();
         if on_its_way.is_empty() || choice % 5 == 0 {
@@ -126,19 +181,22 @@ fn carry(case: &Case, schema: &Schema, stores: &[MemoryStore]) -> (Option<Resolv
                 break;
             }
         }
-        let Request { to, ask, slice, round } = on_its_way.swap_remove(choice % on_its_way.len());
+        let Request { to, round, what: RowPart { ask, slice } } =
+            on_its_way.swap_remove(choice % on_its_way.len());
         if choice % 11 == 10 {
             is_any_lost = true;
             continue;
         }
-        let place = stores.iter().enumerate().position(|(place, _)| endpoint(place) == to).unwrap();
-        let version = stores[place].version(case.family, KEY, &slice);
+        let place = (0..copies.len()).position(|place| endpoint(place) == to).unwrap();
+        let version = copies[place].version(&slice);
         let reply = match ask {
             Ask::Data => Reply::Data(version),
             Ask::Digest if case.replicas[place].1 => Reply::Digest(version.full_digest(family)),
             Ask::Digest => Reply::Digest(version.digest(family)),
         };
-        on_its_way.extend(read.on_reply(round, to, reply));
+        if round == read.round() {
+            on_its_way.extend(read.on_reply(to, reply));
+        }
     }
     (None, is_any_lost)
 }
@@ -148,14 +206,10 @@ proptest! {
 
     #[test]
     fn a_read_sees_all_that_those_know_who_took_part(case in cases()) {
-        let schema = Arc::new(schema());
-        let family = schema.family(case.family);
-        let stores: Vec<MemoryStore> = case
-            .replicas
-            .iter()
-            .map(|(changes, _)| store_of(&schema, case.family, changes))
-            .collect();
-        let (resolved, is_any_lost) = carry(&case, &schema, &stores);
+        let family = SCHEMA.family(case.family);
+        let copies: Vec<Copy> =
+            case.replicas.iter().map(|(changes, _)| Copy::new(case.family, changes)).collect();
+        let (resolved, is_any_lost) = carry(&case, &copies);
         let Some(Resolved { version, consistent, repairs }) = resolved else {
             prop_assert!(is_any_lost, "all have answered");
             return Ok(());
@@ -163,20 +217,19 @@ proptest! {
         let repaired = repairs.iter().map(|(endpoint, _)| *endpoint);
         let took_part: Vec<IpAddr> = consistent.iter().copied().chain(repaired).collect();
         prop_assert!(took_part.len() >= case.needed);
-        let place = |of: &IpAddr| (0..stores.len()).position(|it| endpoint(it) == *of).unwrap();
+        let at = |of: &IpAddr| copies.iter().zip(0..).find(|(_, it)| endpoint(*it) == *of);
+        let copy = |of: &IpAddr| at(of).unwrap().0;
         let all: Vec<RowVersion> =
-            took_part.iter().map(|it| stores[place(it)].stored(case.family, KEY)).collect();
+            took_part.iter().map(|it| copy(it).version(&Slice::all(None))).collect();
         let seen = version.resolve(family, &case.slice);
         let mut whole = RowVersion::merge(family, &all);
         whole.keep_within(family, &case.slice);
         prop_assert_eq!(&seen, &whole.resolve(family, &case.slice));
         for (endpoint, lacking) in &repairs {
-            let key = RowKey::from(KEY);
-            let mutation = lacking.to_mutation(&schema, case.family, &key);
-            stores[place(endpoint)].apply(&[mutation], true).unwrap();
+            copy(endpoint).repair(lacking);
         }
         for endpoint in &took_part {
-            let own = stores[place(endpoint)].version(case.family, KEY, &case.slice);
+            let own = copy(endpoint).version(&case.slice);
             prop_assert_eq!(&own.resolve(family, &case.slice), &seen, "{}", endpoint);
         }
     }

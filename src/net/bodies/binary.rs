@@ -142,7 +142,7 @@ mod tests {
             decode_binary(&body(&row, "Standard1"), &schema, &RequestContext::default()).unwrap();
         assert_eq!(read.families.len(), 1);
         assert_eq!(read.families[0].deletion, Deletion::at(3, 7));
-        assert_eq!(read.families[0].cells, [Cell::live(b"", b"c1", b"value1", 1000)]);
+        assert_eq!(read.families[0].cells[..], [Cell::live(b"", b"c1", b"value1", 1000)]);
         let error =
             decode_binary(&body(&row, "Other"), &schema, &RequestContext::default()).unwrap_err();
         assert!(error.to_string().contains("Keyspace1.Other is not configured"), "{error}");

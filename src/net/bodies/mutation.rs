@@ -45,7 +45,7 @@ fn by_family(mutation: &RowMutation) -> Vec<(FamilyId, Deletion, Vec<Cell>)> {
                 *deletion = deletion.merge(part.deletion);
                 cells.extend_from_slice(&part.cells);
             }
-            None => parts.push((part.family, part.deletion, part.cells.clone())),
+            None => parts.push((part.family, part.deletion, part.cells.to_vec())),
         }
     }
     parts

@@ -129,7 +129,7 @@ mod tests {
     }
 
     fn write(memtable: &Memtable, number: usize) {
-        let cells = vec![Cell::live(b"", b"c", b"", 1)];
+        let cells = [Cell::live(b"", b"c", b"", 1)].into();
         let mutation = FamilyMutation { family: FamilyId(0), deletion: Deletion::NONE, cells };
         memtable.apply(&key(number), &mutation);
     }

@@ -11,6 +11,7 @@ use crate::kit::disk::SimFileSystem;
 use crate::kit::network::{Arrivals, Delivery, Network, RuntimeClock};
 use crate::kit::storage::open_system;
 use alexandra::base::budget::Budget;
+use alexandra::base::context::RequestContext;
 use alexandra::coordinator::{ConsistencyLevel, ReadOptions};
 use alexandra::gossip::{Digest, EndpointState, GossipMessage, MessageKind, NodePlace};
 use alexandra::net::message::{Header, Message};
@@ -256,7 +257,7 @@ impl Script {
             rpc_timeout: Duration::from_secs(10),
             placements: BTreeMap::new(),
             storage: Arc::clone(&storage),
-            replica: Arc::new(Replica::start(Arc::clone(&storage) as _, replica)?),
+            replica: Arc::new(Replica::start(Arc::clone(&storage), replica)?),
             stream_bytes_per_second: None,
             hints: None,
             hints_wait_for_sync: false,
@@ -410,7 +411,8 @@ impl Script {
         let Running { member, storage, .. } = self.node(node)?;
         let family = storage.schema().families().next().ok_or("no column family")?.0;
         let key = "a".into();
-        let read = member.coordinator().count(family, &key, None, ConsistencyLevel::One);
+        let (level, context) = (ConsistencyLevel::One, RequestContext::default());
+        let read = member.coordinator().count(family, &key, None, level, &context);
         Ok(match self.runtime.block_on(read) {
             Ok(_) => "served".to_owned(),
             Err(error) => format!("refused: {error}"),

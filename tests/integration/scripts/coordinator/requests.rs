@@ -1,12 +1,15 @@
 //! Requests of clients, as work that ends with a line.
 
 use super::text::{self, after};
-use alexandra::coordinator::{ConsistencyLevel, Coordinator, CoordinatorError};
+use alexandra::coordinator::{
+    ConsistencyLevel, Coordinator, CoordinatorError, RowQuery, ScanQuery,
+};
 use alexandra::model::deletion::Deletion;
 use alexandra::model::key::RowKey;
 use alexandra::model::mutation::{MutationBuilder, RowMutation};
 use alexandra::model::schema::{FamilyId, Schema};
 use alexandra::model::slice::{RowSlice, Slice};
+use alexandra::replica::take_row;
 use alexandra::ring::{RowRange, Token, TokenRange};
 use std::num::NonZero;
 use std::ops::Bound;
@@ -104,12 +107,13 @@ pub(super) fn read(
     let coordinator = Arc::clone(coordinator);
     let row_keys: Vec<RowKey> = keys.iter().map(|key| RowKey::new(key.as_bytes())).collect();
     timed(async move {
-        let mut ticket = coordinator.ticket();
+        let mut context = coordinator.request();
         if let [key] = &row_keys[..] {
-            let row = coordinator.read(family, key, &slice, level, &mut ticket).await?;
+            let row = RowQuery { family, key, slice: &slice };
+            let row = coordinator.read(row, level, &mut context).await?;
             return Ok(columns(&row));
         }
-        let rows = coordinator.read_many(family, &row_keys, &slice, level, &mut ticket).await?;
+        let rows = coordinator.read_many(family, &row_keys, &slice, level, &mut context).await?;
         let lines = keys.iter().zip(&rows).map(|(key, row)| format!("{key}: {}", columns(row)));
         Ok(text::shorten(&lines.collect::<Vec<_>>(), "\n"))
     })
@@ -125,7 +129,7 @@ pub(super) fn count(
     let (coordinator, key) = (Arc::clone(coordinator), RowKey::from(key));
     timed(async move {
         let below = below.as_deref().map(str::as_bytes);
-        Ok(coordinator.count(family, &key, below, level).await?.to_string())
+        Ok(coordinator.count(family, &key, below, level, &coordinator.request()).await?.to_string())
     })
 }
 
@@ -139,8 +143,16 @@ pub(super) fn scan(
 ) -> Work {
     let coordinator = Arc::clone(coordinator);
     timed(async move {
-        let (ranges, mut ticket) = ([range], coordinator.ticket());
-        let rows = coordinator.scan(family, &ranges, &slice, rows, level, &mut ticket).await?;
+        let query = ScanQuery { family, slice: &slice, level, max_rows: rows, page_rows: rows };
+        let (context, mut rows) = (coordinator.request(), Vec::new());
+        let mut scan = coordinator.scan(query, vec![range]);
+        while let Some((page, scratch)) = scan.next_page(&context).await? {
+            drop(scratch);
+            for (key, row) in page {
+                take_row(&context, &key, &row.cells)?;
+                rows.push((key, row));
+            }
+        }
         let lines: Vec<String> =
             rows.iter().map(|(key, row)| format!("{key}: {}", columns(row))).collect();
         let is_empty = lines.is_empty();

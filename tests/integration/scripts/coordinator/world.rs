@@ -275,7 +275,7 @@ impl World {
             memory: Budget::new(setup.request_bytes),
             runs_inline: !has_threads,
         };
-        let replica = Replica::start(Arc::clone(&storage) as _, replica_options);
+        let replica = Replica::start(Arc::clone(&storage), replica_options);
         let replica = Arc::new(replica.unwrap());
         let transport = Arc::clone(&self.network) as _;
         let messenger = Messenger::new(local, TIMEOUT, Arc::clone(clock), transport);
