@@ -148,8 +148,8 @@ impl Fetcher {
             Ok(())
         };
         let ask_legacy = async { tokio::try_join!(ask_legacy(), ask_legacy(), ask_legacy()) };
-        // A large future, which would make all that wait for it large.
-        tokio::try_join!(work(), work(), Box::pin(ask_legacy)).map(|_| ())
+        // Large futures, which would make all that wait for them large.
+        tokio::try_join!(Box::pin(work()), Box::pin(work()), Box::pin(ask_legacy)).map(|_| ())
     }
 
     /// Fetches all that others have of some rows, whose keys are in the order of their tokens for
@@ -162,7 +162,7 @@ impl Fetcher {
     ) -> Result<(), FetchError> {
         let queue = queue_of_rows(family, sources);
         progress.expect_ranges(queue.tasks.len());
-        self.fetch_queue(queue, host, progress).await
+        Box::pin(self.fetch_queue(queue, host, progress)).await
     }
 
     /// Fetches ranges of a keyspace from a node of 0.6; if that one is dead, from others.

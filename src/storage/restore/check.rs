@@ -115,7 +115,9 @@ impl Plan {
         let history = self.history(fs, archive)?;
         let timelines = self.timelines(&history)?;
         let mut wanted = Wanted::default();
-        timelines.values().for_each(|timeline| wanted.add(timeline.clone()));
+        for timeline in timelines.values() {
+            wanted.add(timeline.clone());
+        }
         let dirs = [archive.to_owned(), setup.options.commit_log_directory.clone()];
         let replay = ArchiveReplay::survey::<Infallible>(fs, &dirs, wanted, request.until_millis)?;
         if !setup.options.accept_commitlog_loss {
