@@ -1,6 +1,6 @@
 //! The operators' side of a node: HTTP with JSON on `AdminAddress` and `AdminPort`.
 //!
-//! [`resources`] is the table of them, and docs/nodetool.md its list for operators.
+//! `resources` is the table of them, and docs/nodetool.md its list for operators.
 //!
 //! A selection is `{}` for all column families, `{"keyspace": "K"}` for those of one, or
 //! `{"keyspace": "K", "column_families": ["A", "B"]}`. Whatever goes wrong is answered by

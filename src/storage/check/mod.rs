@@ -4,7 +4,7 @@
 //! rows that can be read, in token order, and the damage in between. [`salvage()`] writes these
 //! rows to a new file and lists what is lost; tools print them.
 //!
-//! Reports and items of the stream do not depend on the format of a file. [`blocks`] is the source
+//! Reports and items of the stream do not depend on the format of a file. `blocks` is the source
 //! for our own SSTables.
 
 mod blocks;
