@@ -191,6 +191,11 @@ fn disturb(cluster: &mut Cluster, course: &Course, rng: &mut fastrand::Rng) {
         for (observer, target) in [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)] {
             cluster.wait_until_seen(observer, target, true);
         }
+        // After a pause it refuses requests until it has heard how the ring is now.
+        let mut client = cluster.client(node).at(Level::One);
+        wait_until("the node serves", || {
+            client.get_slice("any", STANDARD, first(1, false)).is_ok()
+        });
         course.disturbed.store(NOBODY, Ordering::SeqCst);
         course.phase.fetch_add(1, Ordering::SeqCst);
     }

@@ -1,6 +1,8 @@
 //! What clients are promised while a node stands still, or is killed and comes back.
 
-use crate::cluster::nodes::{Cluster, PATIENCE, RPC_TIMEOUT, assert_unavailable, replicated};
+use crate::cluster::nodes::{
+    Cluster, PATIENCE, RPC_TIMEOUT, assert_unavailable, replicated, wait_until,
+};
 use crate::server::calls::{Path, STANDARD, first};
 use crate::server::client::{CallError, Client, Level};
 use alexandra::base::clock::{Clock, SystemClock};
@@ -66,6 +68,8 @@ fn a_paused_node_holds_up_nobody() {
     cluster.wait_until_seen(1, 2, true);
     cluster.wait_for_hints(&[0, 1]);
     let mut client = cluster.client(2);
+    // It refuses requests until it has heard how the ring is now.
+    wait_until("the resumed node serves", || finds(&mut client, "during 0").is_ok());
     for row in 0..rows {
         assert!(finds(&mut client, &format!("during {row}")).unwrap(), "{row} of {rows}");
     }
