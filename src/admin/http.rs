@@ -17,7 +17,7 @@ use axum::{Extension, Router};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What resources share.
+/// Parts of the node that resources report on.
 #[derive(Debug, Clone)]
 struct Shared {
     context: Arc<AdminContext>,

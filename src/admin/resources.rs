@@ -77,7 +77,7 @@ impl Call {
     }
 }
 
-/// What a handler returns.
+/// Result of a handler.
 pub(super) enum Reply {
     /// The answer.
     Ready(Response),
@@ -91,7 +91,7 @@ pub(super) enum Reply {
     Task(Pin<Box<dyn Future<Output = Result<Response, AdminError>> + Send>>),
 }
 
-/// What is done on a thread of its own; it ends in the answer.
+/// Work on a thread of its own, which ends in the answer.
 pub(super) type Job = Box<dyn FnOnce() -> Result<Response, AdminError> + Send>;
 
 fn ready(answer: impl Serialize) -> Result<Reply, AdminError> {

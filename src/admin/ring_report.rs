@@ -224,7 +224,7 @@ pub struct Hints {
     pub enabled: bool,
     /// By address.
     pub targets: Vec<HintTarget>,
-    /// What became of hints.
+    /// Counts of hints by outcome.
     #[serde(flatten)]
     pub stats: HintStats,
 }
@@ -282,7 +282,7 @@ pub struct Messages {
 pub struct PeerMessages {
     /// The other one.
     pub address: IpAddr,
-    /// What happened.
+    /// Description for the operator.
     #[serde(flatten)]
     pub stats: PeerStats,
 }

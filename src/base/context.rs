@@ -39,7 +39,7 @@ pub struct RequestContext {
     pub(crate) read_permit: Option<OwnedSemaphorePermit>,
 }
 
-/// What all contexts of one request share.
+/// State that all contexts of one request share.
 #[derive(Debug)]
 struct Request {
     memory: Budget,

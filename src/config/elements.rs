@@ -18,7 +18,7 @@ pub(super) struct Row {
     effect: Effect,
 }
 
-/// What becomes of an element or attribute.
+/// Treatment of an element or attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effect {
     /// It is a setting.

@@ -42,7 +42,7 @@ const REPAIRED_AT_A_TIME: usize = 256;
 /// Cells of pages that are merged without leaving the connection's thread.
 const MERGED_INLINE: usize = 4096;
 
-/// How many times fewer rows make the next page where one is too large.
+/// Factor by which the next page has fewer rows where one is too large.
 const FEWER: usize = 8;
 
 /// A read of the first rows of ranges.
@@ -52,7 +52,7 @@ pub struct ScanQuery<'a> {
     pub family: FamilyId,
     /// The part of each row that is wanted.
     pub slice: &'a Slice,
-    /// How many replicas have to answer.
+    /// Number of replicas that have to answer.
     pub level: ConsistencyLevel,
     /// Most rows of all pages.
     pub max_rows: usize,
@@ -407,7 +407,7 @@ impl Coordinator {
         Ok(place.run(merge).await.map_err(ReplicaError::from)?)
     }
 
-    /// What the client sees of a merged row; replicas that lack something of it get that.
+    /// Visible part of a merged row, for the client; replicas get the parts that they lack.
     async fn finish_row(
         self: &Arc<Self>,
         view: &Arc<View>,

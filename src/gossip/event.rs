@@ -90,7 +90,7 @@ pub enum GossipEvent {
     /// This node did not run for longer than others may have waited for it. It asks them for what
     /// has changed, and serves no requests meanwhile.
     StoodStill {
-        /// How long.
+        /// Length of the pause.
         pause: Duration,
     },
     /// Something that a peer passed on is not taken. The rest of its message is.

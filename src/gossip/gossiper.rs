@@ -99,7 +99,7 @@ pub struct Gossiper {
     quick_rounds: u32,
     /// When the last round was.
     last_round: Option<Duration>,
-    /// What is asked since this node stood still; none if its ring is the present one.
+    /// Questions since this node stood still; none if its ring is the present one.
     catch_up: Option<CatchUp>,
     /// Who was told everything in this round because it seems to have just started.
     greeted: BTreeSet<IpAddr>,

@@ -71,7 +71,7 @@ impl Argument {
 
 #[cfg(test)]
 impl Argument {
-    /// How the document writes it.
+    /// Form in the document.
     pub(super) fn usage(&self) -> String {
         let name = self.value_name.map_or_else(|| self.name.to_uppercase(), str::to_owned);
         let long = self.name.replace('_', "-");

@@ -89,7 +89,7 @@ pub(super) fn render_histogram(report: &LatencyReport, since_start: bool) -> Str
     text
 }
 
-/// What is running, what is due.
+/// Running and due compactions.
 pub(super) fn render_compactions(compactions: &Compactions) -> String {
     let pending: usize = compactions.pending.iter().map(|pending| pending.count).sum();
     let mut text = format!("pending tasks: {pending}\n");
@@ -127,7 +127,7 @@ pub(super) fn render_compactions(compactions: &Compactions) -> String {
     text
 }
 
-/// What of the inputs was read.
+/// Part of the inputs that was read.
 fn progress(running: &Compaction) -> String {
     let share = running.bytes_read as f64 / running.bytes_total.max(1) as f64;
     format!("{:.2}%", share.min(1.0) * 100.0)

@@ -27,10 +27,10 @@ pub(super) struct Row {
 /// The parameters of the request; an error if the arguments make no sense.
 type Parameters = fn(&Given) -> Result<Map<String, Value>, NodetoolError>;
 
-/// How an answer becomes text. It fails if the answer is not what the resource answers.
+/// Turns an answer into text. It fails if the resource does not answer so.
 type Print = fn(&Value, &Given) -> Result<Printed, serde_json::Error>;
 
-/// How the server is asked.
+/// Form of the request to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
     /// `GET`: changes nothing, is answered at once.
@@ -245,7 +245,7 @@ pub(super) const COMMANDS: &[Row] = &[
         .taking(&[ONE_KEYSPACE]),
 ];
 
-/// What an operation on the ring has done, if its end was waited for.
+/// Result of an operation on the ring, if its end was waited for.
 fn operation(answer: &Value, given: &Given) -> Result<Printed, serde_json::Error> {
     if given.flag("no_wait") {
         print::nothing(answer, given)

@@ -1,4 +1,4 @@
-//! What commands print: the node itself, operations and snapshots.
+//! Texts that commands print: the node itself, operations and snapshots.
 
 use super::arguments::Given;
 use crate::admin::report::{Collected, Info, OperationState, Pool, Received, Snapshot};
@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Error, Value, json};
 use std::fmt::Write;
 
-/// What a command prints.
+/// Text that a command prints.
 #[derive(Debug)]
 pub(super) struct Printed {
     /// Whole lines.
@@ -128,7 +128,7 @@ pub(super) fn render_drain(Drained { flushed, left }: &Drained) -> String {
     )
 }
 
-/// What an operation on the ring has done.
+/// Result of an operation on the ring.
 pub(super) fn render_operation(state: &OperationState) -> String {
     let mut text = String::new();
     for Collected { address, ranges, rows, bytes, .. } in &state.collected {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// How often the server is asked how far it is.
+/// Interval at which the server is asked for its progress.
 const POLL: Duration = Duration::from_millis(500);
 
 /// Begins an operation on the ring, and returns its state when it has ended, or at once with
@@ -51,7 +51,7 @@ pub(super) fn follow(
     state.error.map_or(Ok(answer), |error| Err(NodetoolError::Failed(error)))
 }
 
-/// How far it is, in one line.
+/// Progress in one line.
 pub(super) fn brief(state: &OperationState) -> String {
     let sum = |of: fn(&Collected) -> u64| state.collected.iter().map(of).sum::<u64>();
     let bytes: u64 = state.collected.iter().map(|it| it.bytes).sum();

@@ -150,7 +150,7 @@ fn list(addresses: &[IpAddr]) -> String {
     addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// What nodes say of themselves.
+/// Reports of the nodes about themselves.
 pub(super) fn render_gossip(endpoints: &[GossipEndpoint]) -> String {
     let mut text = String::new();
     for endpoint in endpoints {
@@ -172,7 +172,7 @@ pub(super) fn render_gossip(endpoints: &[GossipEndpoint]) -> String {
     text
 }
 
-/// What the node keeps for others that were down or too slow.
+/// Hints that the node keeps for others that were down or too slow.
 pub(super) fn render_hints(hints: &Hints) -> String {
     if !hints.enabled {
         return "hinted handoff is off (HintedHandoffEnabled)\n".to_owned();

@@ -1,4 +1,4 @@
-//! How a node that stood still learns what has changed meanwhile.
+//! A node that stood still asks the others for changes of the ring.
 
 use super::super::event::GossipEvent;
 use super::super::message::Digest;

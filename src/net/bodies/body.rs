@@ -20,7 +20,7 @@ use crate::model::schema::{FamilyId, Schema};
 use crate::ring::{Partitioner, Token, TokenRange};
 use std::net::IpAddr;
 
-/// What column families and tokens are read and written by.
+/// Schema and partitioner by which column families and tokens are read and written.
 #[derive(Debug, Clone, Copy)]
 pub struct BodyContext<'a> {
     /// The column families of this node.

@@ -52,7 +52,7 @@ pub enum PageRows {
     Keys(Vec<RowKey>),
 }
 
-/// What a node has of the rows.
+/// Rows that a node has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PageReply {
     /// Rows in the order of their tokens. The first may have begun in an earlier page, and the last

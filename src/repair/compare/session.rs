@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// How long a replica may be down.
+/// Longest time that a replica may be down.
 const DOWN_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Leaves whose rows are listed at a time.

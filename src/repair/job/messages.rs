@@ -42,7 +42,7 @@ pub(in crate::repair) struct Start {
     pub(in crate::repair) task: Task,
 }
 
-/// What a job does.
+/// Work of a job.
 #[derive(Debug, Clone)]
 pub(in crate::repair) enum Task {
     /// Collects ranges of which the node is about to become a replica.

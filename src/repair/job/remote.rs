@@ -13,10 +13,10 @@ use tokio::time::Instant;
 const FIRST_POLL: Duration = Duration::from_millis(10);
 const LAST_POLL: Duration = Duration::from_millis(500);
 
-/// How long a node may be silent that seems alive.
+/// Longest silence of a node that seems alive.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How often a node may lose a job.
+/// Most times that a node may lose a job.
 const MAX_LOSSES: u32 = 20;
 
 /// A node that does a job, which may be this one.
@@ -25,7 +25,7 @@ pub(in crate::repair) struct RemoteJob {
     pub(in crate::repair) client: Arc<ReplicaClient>,
     pub(in crate::repair) host: Arc<dyn Host>,
     pub(in crate::repair) at: IpAddr,
-    /// How long the node may be down.
+    /// Longest time that the node may be down.
     pub(in crate::repair) down_patience: Duration,
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a node may seem dead before it is given up.
+/// Time that a node may seem dead before it is given up.
 const DEAD: Duration = Duration::from_secs(30);
 
 /// Polls the liveness of a node that is waited for.

@@ -1,4 +1,4 @@
-//! What a replica remembers.
+//! Hashes that a replica remembers.
 
 use super::*;
 use crate::base::clock::Clock;
