@@ -46,12 +46,11 @@ fn open(directory: &Path, clock: &Arc<dyn Clock>, block_cache_bytes: u64) -> Sto
         block_cache_bytes,
         ..Options::new(directory.join("data"), directory.join("log"))
     };
-    let family = ColumnFamilySchema {
-        keyspace: "Keyspace1".into(),
-        name: "Rows".into(),
-        kind: ColumnFamilyKind::Standard { columns: Comparator::Bytes },
-        comment: None,
-    };
+    let family = ColumnFamilySchema::new(
+        "Keyspace1".into(),
+        "Rows".into(),
+        ColumnFamilyKind::Standard { columns: Comparator::Bytes },
+    );
     let schema = Arc::new(Schema::new([Arc::new(family)]));
     let family_options = |_| FamilyOptions {
         min_compaction_threshold: 0,

@@ -34,11 +34,12 @@ fn open(directory: &Path, clock: &Arc<dyn Clock>) -> Storage {
         events: Events::ignored(),
     };
     let options = Options::new(directory.join("data"), directory.join("log"));
-    let family = |name: &str| ColumnFamilySchema {
-        keyspace: "Keyspace1".into(),
-        name: name.into(),
-        kind: ColumnFamilyKind::Standard { columns: Comparator::Bytes },
-        comment: None,
+    let family = |name: &str| {
+        ColumnFamilySchema::new(
+            "Keyspace1".into(),
+            name.into(),
+            ColumnFamilyKind::Standard { columns: Comparator::Bytes },
+        )
     };
     let schema = Arc::new(Schema::new([family("Rows"), family("Wide")].map(Arc::new)));
     let family_options = |_| FamilyOptions { min_compaction_threshold: 0, ..Default::default() };

@@ -53,12 +53,11 @@ impl Core {
             block_cache_bytes: settings.cache_bytes as u64,
             ..Options::new(settings.directory.join("data"), settings.directory.join(COMMIT_LOG))
         };
-        let schema = Schema::new([Arc::new(ColumnFamilySchema {
-            keyspace: KEYSPACE.into(),
-            name: "Records".into(),
-            kind: ColumnFamilyKind::Standard { columns: Comparator::Bytes },
-            comment: None,
-        })]);
+        let schema = Schema::new([Arc::new(ColumnFamilySchema::new(
+            KEYSPACE.into(),
+            "Records".into(),
+            ColumnFamilyKind::Standard { columns: Comparator::Bytes },
+        ))]);
         let family = |_| FamilyOptions {
             memtable_bytes: settings.memtable_bytes as u64,
             memtable_operations: u64::MAX,

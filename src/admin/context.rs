@@ -82,9 +82,9 @@ impl AdminContext {
 
     /// Looks at the counters, so that means of what comes now can be told later.
     pub(super) fn remember(&self) {
-        let stores = self.storage.stores();
-        let statistics = stores.iter().map(|store| store.statistics()).collect();
-        let histograms = stores.iter().map(|store| Histograms::of(store.operations())).collect();
+        let stores = || self.storage.stores();
+        let statistics = stores().map(|store| store.statistics()).collect();
+        let histograms = stores().map(|store| Histograms::of(store.operations())).collect();
         self.recent.remember(statistics, histograms, self.storage.block_cache_stats());
     }
 
@@ -129,7 +129,7 @@ impl AdminContext {
 
     /// SSTables of all column families.
     pub(super) fn load_bytes(&self) -> u64 {
-        self.storage.stores().iter().map(|store| store.statistics().live_bytes).sum()
+        self.storage.stores().map(|store| store.statistics().live_bytes).sum()
     }
 
     /// The column families that pass, by keyspace.

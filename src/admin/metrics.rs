@@ -304,7 +304,7 @@ impl Collector for NodeCollector {
         encode_drops(&mut encoder, &messages)?;
         encode_peers(&mut encoder, &ENDPOINTS, &context.ring().endpoints, |it| it.address)?;
         encode_peers(&mut encoder, &PEERS, &messages.peers, |it| it.address)?;
-        let stores = context.storage.stores();
+        let stores: Vec<_> = context.storage.stores().collect();
         let statistics: Vec<_> = stores.iter().map(|store| store.statistics()).collect();
         let Some(first) = statistics.first() else { return Ok(()) };
         for Measure { name, help, value } in &FAMILIES {

@@ -135,7 +135,8 @@ impl AdminContext {
     fn topology(&self) -> Option<Topology> {
         let coordinator = self.member.coordinator();
         let schema = self.storage.schema();
-        let placement = schema.keyspaces().find_map(|keyspace| coordinator.placement(keyspace));
+        let keyspaces = schema.keyspaces();
+        let placement = keyspaces.iter().find_map(|keyspace| coordinator.placement(keyspace));
         placement.map(|placement| placement.snitch.topology())
     }
 }

@@ -33,14 +33,14 @@ pub(super) fn get_string_list_property<'a>(
     args: &GetStringListPropertyArgs<'_>,
 ) -> impl Encode<List<Text<'static>>> + use<'a> {
     let asked = args.property == "keyspaces";
-    Each(api.schema.keyspaces().filter(move |_| asked))
+    Each(api.schema.keyspaces().into_iter().filter(move |_| asked))
 }
 
 pub(super) fn describe_keyspaces<'a>(
     api: &'a Api,
     _args: &DescribeKeyspacesArgs<'_>,
 ) -> impl Encode<Set<Text<'static>>> + use<'a> {
-    Each(api.schema.keyspaces())
+    Each(api.schema.keyspaces().into_iter())
 }
 
 pub(super) fn describe_cluster_name(api: &Api, _args: &DescribeClusterNameArgs<'_>) -> String {

@@ -88,9 +88,9 @@ fn write_family(text: &mut String, family: &ColumnFamilySettings) -> fmt::Result
         family.compaction_strategy,
         family.min_compaction_threshold,
         family.max_compaction_threshold,
-        family.gc_grace.as_secs(),
+        family.schema.gc_grace.as_secs(),
         family.compression,
-        family.read_repair_chance,
+        family.schema.read_repair_chance,
     )?;
     if let Some(period) = family.flush_period {
         writeln!(text, "      FlushPeriodInMinutes = {}", period.as_secs() / 60)?;

@@ -328,6 +328,8 @@ impl<'a> KeyspaceReader<'_, 'a> {
                 name: name.text.to_owned(),
                 kind: kind?,
                 comment,
+                gc_grace: gc_grace.map_or(self.storage.gc_grace, |seconds| SECOND * seconds),
+                read_repair_chance,
             }),
             line: element.line,
             keys_cached,
@@ -337,9 +339,7 @@ impl<'a> KeyspaceReader<'_, 'a> {
             compaction_strategy,
             min_compaction_threshold,
             max_compaction_threshold,
-            gc_grace: gc_grace.map_or(self.storage.gc_grace, |seconds| SECOND * seconds),
             compression,
-            read_repair_chance,
             flush_period,
             labels: labels(element, &inherited.row_key),
         })

@@ -381,13 +381,8 @@ pub struct ColumnFamilySettings {
     pub min_compaction_threshold: u32,
     /// `MaxCompactionThreshold` (32): at most so many at once; 0 switches compaction off.
     pub max_compaction_threshold: u32,
-    /// `GCGraceSeconds` (that of the server): how long tombstones are kept.
-    pub gc_grace: Duration,
     /// `Compression` (that of the server).
     pub compression: Compression,
-    /// `ReadRepairChance` (0.1, or 0 without consistency checks): the share of reads at ONE that
-    /// compare replicas in the background.
-    pub read_repair_chance: f64,
     /// `FlushPeriodInMinutes` of 0.4: flushed as often; `None` (0) for by the other rules only.
     pub flush_period: Option<Duration>,
     /// The words with which 0.4 describes it.
@@ -479,6 +474,8 @@ impl Settings {
                 name: name.to_owned(),
                 kind,
                 comment: Some(comment.to_owned()),
+                gc_grace: self.storage.gc_grace,
+                read_repair_chance: 0.0,
             }),
             line: 0,
             keys_cached: CacheSize::Fraction(0.01),
@@ -488,9 +485,7 @@ impl Settings {
             compaction_strategy: CompactionStrategy::SizeTiered,
             min_compaction_threshold: DEFAULT_MIN_COMPACTION_THRESHOLD,
             max_compaction_threshold: DEFAULT_MAX_COMPACTION_THRESHOLD,
-            gc_grace: self.storage.gc_grace,
             compression: self.storage.compression,
-            read_repair_chance: 0.0,
             flush_period: None,
             labels: Labels::default(),
         };

@@ -66,9 +66,6 @@ pub struct ReadOptions {
     pub speculative_percentile: Option<f64>,
     /// Whether replicas that lack something get it (`DoConsistencyChecksBoolean`).
     pub repairs: bool,
-    /// `ReadRepairChance` by the number of the column family: for which share of the reads all
-    /// replicas are compared, from 0 to 1.
-    pub repair_chances: Vec<f64>,
     /// What sorts replicas by how fast they have answered, if that is wanted.
     pub dynamic_snitch: Option<Arc<DynamicSnitch>>,
 }
@@ -80,7 +77,9 @@ pub struct Coordinator {
     pub(super) partitioner: Partitioner,
     placements: Vec<(String, ReplicaPlacement)>,
     /// By number of column family, so that the hot path looks no name up.
-    families: Vec<FamilyReads>,
+    families: boxcar::Vec<FamilyReads>,
+    /// Held while a family is added to those.
+    adding_family: Mutex<rank::Schema, ()>,
     /// Replaced as a whole when the ring changes.
     view: RwLock<rank::RingView, Arc<View>>,
     /// The writes of former views that may be under way.
@@ -146,12 +145,6 @@ impl Coordinator {
     pub fn new(options: CoordinatorOptions) -> Arc<Self> {
         let CoordinatorOptions { schema, placements, reads, messenger, local, .. } = options;
         let placements: Vec<(String, ReplicaPlacement)> = placements.into_iter().collect();
-        let families = schema.families().map(|(id, family)| FamilyReads {
-            keyspace: placements.iter().position(|(name, _)| *name == family.keyspace),
-            chance: reads.repair_chances.get(id.0 as usize).map_or(0, |chance| parts(*chance)),
-            due: AtomicU32::new(0),
-        });
-        let families = families.collect();
         let rpc_timeout = messenger.timeout();
         let view = View::new(
             Arc::new(options.ring),
@@ -173,7 +166,8 @@ impl Coordinator {
         let coordinator = Self {
             schema,
             partitioner: options.partitioner,
-            families,
+            families: boxcar::Vec::new(),
+            adding_family: Mutex::default(),
             view: RwLock::new(Arc::new(view)),
             former_writes: Mutex::default(),
             placements,
@@ -346,7 +340,26 @@ impl Coordinator {
 
     /// The number of the keyspace of a column family; `None` if each node keeps it for itself.
     pub(super) fn keyspace_of(&self, family: FamilyId) -> Option<usize> {
-        self.families.get(family.0 as usize)?.keyspace
+        self.family(family).keyspace
+    }
+
+    fn family(&self, id: FamilyId) -> &FamilyReads {
+        let index = id.0 as usize;
+        loop {
+            if let Some(reads) = self.families.get(index) {
+                return reads;
+            }
+            let _one_at_a_time = self.adding_family.lock();
+            while self.families.count() <= index {
+                let next = self.schema.family(FamilyId(self.families.count() as u32));
+                let mut placements = self.placements.iter();
+                self.families.push(FamilyReads {
+                    keyspace: placements.position(|(name, _)| *name == next.keyspace),
+                    chance: parts(next.read_repair_chance),
+                    due: AtomicU32::new(0),
+                });
+            }
+        }
     }
 
     /// Whether the rows of a mutation are kept by each node for itself.
@@ -356,9 +369,10 @@ impl Coordinator {
 
     /// Whether all replicas are to be compared after this read.
     pub(super) fn is_chosen(&self, family: FamilyId) -> bool {
-        let Some(reads) = self.families.get(family.0 as usize).filter(|it| it.chance > 0) else {
+        let reads = self.family(family);
+        if reads.chance == 0 {
             return false;
-        };
+        }
         let Ok(chance) = u32::try_from(reads.chance) else { return true };
         let before = reads.due.fetch_add(chance, Ordering::Relaxed);
         before.checked_add(chance).is_none()

@@ -97,6 +97,16 @@ impl RowMutation {
 
     /// Reads a record. Its cells share the bytes.
     pub fn decode(record: &[u8], schema: &Schema) -> Result<Self, DecodeError> {
+        Self::decode_except(record, schema, |_, _| false)
+    }
+
+    /// Reads a record without its parts for families that are unknown and that were dropped, by
+    /// keyspace and name.
+    pub fn decode_except(
+        record: &[u8],
+        schema: &Schema,
+        is_dropped: impl Fn(&str, &str) -> bool,
+    ) -> Result<Self, DecodeError> {
         let record: Arc<[u8]> = record.into();
         let mut reader = ByteReader::new(&record);
         let keyspace = String::from_utf8_lossy(reader.prefixed()?).into_owned();
@@ -105,6 +115,10 @@ impl RowMutation {
         for _ in 0..reader.u16()? {
             let family = String::from_utf8_lossy(reader.prefixed()?).into_owned();
             let Some(id) = schema.family_id(&keyspace, &family) else {
+                if is_dropped(&keyspace, &family) {
+                    decode_family(&mut reader, &record, FamilyId(u32::MAX))?;
+                    continue;
+                }
                 return Err(DecodeError::UnknownFamily { keyspace, family });
             };
             let mutation = decode_family(&mut reader, &record, id)?;
@@ -293,11 +307,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn schema() -> Schema {
-        let family = |name: &str| ColumnFamilySchema {
-            keyspace: "Blog".into(),
-            name: name.into(),
-            kind: ColumnFamilyKind::Standard { columns: Comparator::Bytes },
-            comment: None,
+        let family = |name: &str| {
+            ColumnFamilySchema::new(
+                "Blog".into(),
+                name.into(),
+                ColumnFamilyKind::Standard { columns: Comparator::Bytes },
+            )
         };
         Schema::new([family("Authors"), family("Entries")].map(Arc::new))
     }

@@ -239,7 +239,7 @@ mod tests {
     fn family() -> ColumnFamilySchema {
         let (columns, super_columns) = (Comparator::Bytes, Comparator::Bytes);
         let kind = ColumnFamilyKind::Super { super_columns, columns };
-        ColumnFamilySchema { keyspace: "Blog".into(), name: "Rows".into(), kind, comment: None }
+        ColumnFamilySchema::new("Blog".into(), "Rows".into(), kind)
     }
 
     fn row() -> (Vec<Cell>, Vec<u8>) {

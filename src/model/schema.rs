@@ -2,12 +2,14 @@
 
 use super::cell::CellState;
 use super::comparator::Comparator;
+use crate::base::lock::{RwLock, rank};
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-/// A column family: names and order. Fixed by the configuration for the life of the process.
+/// The definition of a column family. It does not change while the server runs.
 #[derive(Debug, Clone)]
 pub struct ColumnFamilySchema {
     /// The keyspace it belongs to.
@@ -18,6 +20,12 @@ pub struct ColumnFamilySchema {
     pub kind: ColumnFamilyKind,
     /// What `describe_keyspace` tells of it; `None` when the configuration has no `<Comment>`.
     pub comment: Option<String>,
+    /// `GCGraceSeconds` (that of the server): how long deletions are kept for replicas that have
+    /// missed them.
+    pub gc_grace: Duration,
+    /// `ReadRepairChance` (0.1, or 0 without consistency checks): the share of reads at ONE that
+    /// compare replicas in the background.
+    pub read_repair_chance: f64,
 }
 
 /// The two types of column family, with their comparators.
@@ -38,6 +46,12 @@ pub enum ColumnFamilyKind {
 }
 
 impl ColumnFamilySchema {
+    /// A family with the grace period of 0.6, ten days, whose reads compare no replicas.
+    pub fn new(keyspace: String, name: String, kind: ColumnFamilyKind) -> Self {
+        let gc_grace = Duration::from_hours(240);
+        Self { keyspace, name, kind, comment: None, gc_grace, read_repair_chance: 0.0 }
+    }
+
     /// Whether its rows hold super columns.
     pub fn is_super(&self) -> bool {
         matches!(self.kind, ColumnFamilyKind::Super { .. })
@@ -107,51 +121,74 @@ impl fmt::Display for ColumnFamilySchema {
     }
 }
 
-/// Number of a column family within one [`Schema`]. Not stable across restarts: never stored.
+/// Number of a column family in the [`Schema`] of a running server. It means one family as long as
+/// the server runs, also after that was dropped, and is never stored: the next start numbers anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FamilyId(pub u32);
 
-/// All column families of a node, by name and by number.
+/// All column families of a node, by name and by number. All parts of a server share one, in which
+/// families are added and dropped while it runs.
 #[derive(Debug, Default)]
 pub struct Schema {
-    families: Vec<Arc<ColumnFamilySchema>>,
-    keyspaces: BTreeMap<String, HashMap<String, FamilyId>>,
+    /// By number, also those that were dropped: requests under way may still name them.
+    families: boxcar::Vec<Arc<ColumnFamilySchema>>,
+    keyspaces: RwLock<rank::Schema, Keyspaces>,
 }
+
+/// The families that exist, by name.
+type Keyspaces = BTreeMap<String, BTreeMap<String, FamilyId>>;
 
 impl Schema {
     /// A schema of these column families. Of two with one name the last counts.
     pub fn new(families: impl IntoIterator<Item = Arc<ColumnFamilySchema>>) -> Self {
-        let mut schema = Self::default();
+        let schema = Self::default();
         for family in families {
-            let id = FamilyId(schema.families.len() as u32);
-            let keyspace = schema.keyspaces.entry(family.keyspace.clone()).or_default();
-            keyspace.insert(family.name.clone(), id);
-            schema.families.push(family);
+            schema.insert(family);
         }
         schema
     }
 
+    /// Makes a column family known, and its keyspace. It takes the place of one with the same name.
+    pub fn insert(&self, family: Arc<ColumnFamilySchema>) -> FamilyId {
+        let mut keyspaces = self.keyspaces.write();
+        let (keyspace, name) = (family.keyspace.clone(), family.name.clone());
+        let id = FamilyId(self.families.push(family) as u32);
+        keyspaces.entry(keyspace).or_default().insert(name, id);
+        id
+    }
+
+    /// Makes the name of a column family unknown. Its number keeps its meaning.
+    pub fn remove(&self, id: FamilyId) {
+        let family = self.family(id);
+        let mut keyspaces = self.keyspaces.write();
+        if let Some(families) = keyspaces.get_mut(&family.keyspace)
+            && families.get(&family.name) == Some(&id)
+        {
+            families.remove(&family.name);
+        }
+    }
+
     /// Makes a keyspace known that has no column families.
-    pub fn add_keyspace(&mut self, name: &str) {
-        self.keyspaces.entry(name.to_owned()).or_default();
+    pub fn add_keyspace(&self, name: &str) {
+        self.keyspaces.write().entry(name.to_owned()).or_default();
     }
 
     /// Whether a keyspace of this name exists; names are case-sensitive.
     pub fn has_keyspace(&self, name: &str) -> bool {
-        self.keyspaces.contains_key(name)
+        self.keyspaces.read().contains_key(name)
     }
 
     /// Names of all keyspaces, sorted.
-    pub fn keyspaces(&self) -> impl Iterator<Item = &str> {
-        self.keyspaces.keys().map(String::as_str)
+    pub fn keyspaces(&self) -> Vec<String> {
+        self.keyspaces.read().keys().cloned().collect()
     }
 
     /// The number of a column family.
     pub fn family_id(&self, keyspace: &str, name: &str) -> Option<FamilyId> {
-        self.keyspaces.get(keyspace)?.get(name).copied()
+        self.keyspaces.read().get(keyspace)?.get(name).copied()
     }
 
-    /// The column family with this number.
+    /// The column family with this number, be it dropped.
     ///
     /// # Panics
     /// If the number is of another schema.
@@ -159,16 +196,19 @@ impl Schema {
         &self.families[id.0 as usize]
     }
 
-    /// All column families with their numbers, in the order of the numbers.
+    /// The column families that exist, in the order of their numbers.
     pub fn families(&self) -> impl Iterator<Item = (FamilyId, &Arc<ColumnFamilySchema>)> {
-        self.families.iter().enumerate().map(|(i, family)| (FamilyId(i as u32), family))
+        let keyspaces = self.keyspaces.read();
+        let ids = keyspaces.values().flat_map(BTreeMap::values).copied();
+        let mut ids: Vec<FamilyId> = ids.collect();
+        ids.sort_unstable();
+        ids.into_iter().map(|id| (id, self.family(id)))
     }
 
     /// The column families of one keyspace, sorted by name.
     pub fn families_of(&self, keyspace: &str) -> Vec<&Arc<ColumnFamilySchema>> {
-        let ids = self.keyspaces.get(keyspace).into_iter().flat_map(|families| families.values());
-        let mut found: Vec<_> = ids.map(|id| self.family(*id)).collect();
-        found.sort_by(|a, b| a.name.cmp(&b.name));
-        found
+        let keyspaces = self.keyspaces.read();
+        let ids = keyspaces.get(keyspace).into_iter().flat_map(BTreeMap::values);
+        ids.map(|id| self.family(*id)).collect()
     }
 }

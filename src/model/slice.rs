@@ -496,7 +496,7 @@ mod tests {
         } else {
             ColumnFamilyKind::Standard { columns }
         };
-        ColumnFamilySchema { keyspace: "k".into(), name: "c".into(), kind, comment: None }
+        ColumnFamilySchema::new("k".into(), "c".into(), kind)
     }
 
     fn column(name: &str, timestamp: i64) -> Cell {

@@ -270,7 +270,7 @@ mod tests {
         } else {
             ColumnFamilyKind::Standard { columns }
         };
-        ColumnFamilySchema { keyspace: "Blog".into(), name: "Rows".into(), kind, comment: None }
+        ColumnFamilySchema::new("Blog".into(), "Rows".into(), kind)
     }
 
     fn hex(digest: Digest) -> String {

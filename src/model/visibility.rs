@@ -217,7 +217,7 @@ mod tests {
     fn family() -> ColumnFamilySchema {
         let super_columns = Comparator::Custom(Arc::new(AnyCase));
         let kind = ColumnFamilyKind::Super { super_columns, columns: Comparator::Bytes };
-        ColumnFamilySchema { keyspace: "k".into(), name: "c".into(), kind, comment: None }
+        ColumnFamilySchema::new("k".into(), "c".into(), kind)
     }
 
     /// Nothing was deleted so early.
@@ -325,7 +325,7 @@ mod tests {
         let super_columns = ComparatorRegistry::default().resolve("IntegerType").unwrap();
         let kind = ColumnFamilyKind::Super { super_columns, columns: Comparator::Bytes };
         let (keyspace, name) = ("Blog".into(), "Rows".into());
-        let family = ColumnFamilySchema { keyspace, name, kind, comment: None };
+        let family = ColumnFamilySchema::new(keyspace, name, kind);
         let mut part = VersionFold::new(&family, Deletion::NONE, Some(100));
         let marker = Cell::super_tombstone(&[1], Deletion::at(20, 50));
         let newer = Cell::live(&[0, 1], b"newer", b"", 21);

@@ -64,7 +64,7 @@ fn families(keyspace: &KeyspaceSettings) -> Vec<String> {
                 format!("Super {} {}", super_columns.class_name(), columns.class_name())
             }
         };
-        let seconds = family.gc_grace.as_secs();
+        let seconds = family.schema.gc_grace.as_secs();
         format!("column family {} {kind} {seconds}\n", family.schema.name)
     };
     let mut lines: Vec<String> = keyspace.column_families.iter().map(line).collect();

@@ -696,7 +696,7 @@ impl Member {
     }
 
     fn announce_load(&self) {
-        let stores = self.storage.stores().iter();
+        let stores = self.storage.stores();
         let bytes: u64 = stores.map(|store| store.statistics().live_bytes).sum();
         announce(&mut self.lock().gossiper, LOAD_STATE, &format!("{bytes}.0"));
     }

@@ -524,19 +524,12 @@ fn open_hints(
         return Ok(None);
     }
     let schema = Arc::clone(storage.schema());
-    let families = settings.keyspaces.iter().flat_map(|keyspace| &keyspace.column_families);
-    let gc_grace = families.filter_map(|family| {
-        let id = schema.family_id(&family.schema.keyspace, &family.schema.name)?;
-        Some((id, family.gc_grace))
-    });
-    let gc_grace = gc_grace.collect();
     let hint_options = HintOptions {
         directory: settings.directories.hints.clone(),
         max_age: replication.hint_max_age,
         max_bytes_per_target: replication.hint_max_bytes,
         segment_bytes: HINT_SEGMENT_BYTES,
         schema,
-        gc_grace,
     };
     let rng = fastrand::Rng::with_seed(options.seed);
     let opened = HintStore::open(fs, Arc::clone(clock), rng, hint_options);
@@ -544,16 +537,12 @@ fn open_hints(
 }
 
 fn read_options(settings: &Settings, properties: &Properties) -> ReadOptions {
-    let system = settings.system_column_families();
-    let configured = settings.keyspaces.iter().flat_map(|keyspace| &keyspace.column_families);
-    let chances = system.iter().chain(configured).map(|family| family.read_repair_chance);
     ReadOptions {
         speculative_percentile: match settings.replication.speculative_retry {
             SpeculativeRetry::Never => None,
             SpeculativeRetry::Percentile(percentile) => Some(percentile),
         },
         repairs: settings.replication.do_consistency_checks,
-        repair_chances: chances.collect(),
         dynamic_snitch: properties.dynamic_snitch().then(|| Arc::new(DynamicSnitch::default())),
     }
 }

@@ -54,7 +54,7 @@ impl StorageSetup {
         let system = settings.system_column_families();
         let configured = settings.keyspaces.iter().flat_map(|keyspace| &keyspace.column_families);
         let families: Vec<&ColumnFamilySettings> = system.iter().chain(configured).collect();
-        let mut schema = Schema::new(families.iter().map(|family| Arc::clone(&family.schema)));
+        let schema = Schema::new(families.iter().map(|family| Arc::clone(&family.schema)));
         for keyspace in &settings.keyspaces {
             schema.add_keyspace(&keyspace.name);
         }
@@ -194,7 +194,6 @@ pub(crate) fn family_options(settings: &Settings, family: &ColumnFamilySettings)
         },
         min_compaction_threshold: family.min_compaction_threshold as usize,
         max_compaction_threshold: family.max_compaction_threshold as usize,
-        gc_grace_seconds: i32::try_from(family.gc_grace.as_secs()).unwrap_or(i32::MAX),
         row_warning_bytes: storage.row_warning_threshold_bytes,
         keys_cached: family.keys_cached,
         rows_cached: family.rows_cached,

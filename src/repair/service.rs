@@ -170,7 +170,7 @@ impl Service {
             WhichToken::NAME => {
                 let storage = Arc::clone(&self.storage);
                 let token = self.blocking.run(move || halving_token(&storage, &*host)).await?;
-                let stores = self.storage.stores().iter();
+                let stores = self.storage.stores();
                 let load = stores.map(|store| store.statistics().live_bytes).sum::<u64>() as f64;
                 Ok(Halving { load, token }.encode(context)?)
             }

@@ -43,7 +43,7 @@ impl Fixture {
         let family = |name: &str| {
             let (keyspace, name) = ("Blog".to_owned(), name.to_owned());
             let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
-            Arc::new(ColumnFamilySchema { keyspace, name, kind, comment: None })
+            Arc::new(ColumnFamilySchema::new(keyspace, name, kind))
         };
         let schema = Arc::new(Schema::new(["Authors", "Books"].map(family)));
         let (disk, clock) = (SimFileSystem::new(1), Arc::new(ManualClock::default()));

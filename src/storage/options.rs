@@ -157,8 +157,6 @@ pub struct FamilyOptions {
     pub min_compaction_threshold: usize,
     /// Most SSTables of one minor compaction; 0 for no minor compactions.
     pub max_compaction_threshold: usize,
-    /// `GCGraceSeconds`: how long tombstones are kept.
-    pub gc_grace_seconds: i32,
     /// `RowWarningThresholdInMB`, in bytes: compaction reports larger rows.
     pub row_warning_bytes: u64,
     /// `KeysCached`.
@@ -186,7 +184,6 @@ impl Default for FamilyOptions {
             leveled_table_bytes: 256 << 20,
             min_compaction_threshold: 4,
             max_compaction_threshold: 32,
-            gc_grace_seconds: 864_000,
             row_warning_bytes: 64 << 20,
             keys_cached: CacheSize::Entries(200_000),
             rows_cached: CacheSize::Off,

@@ -558,7 +558,7 @@ mod tests {
         ];
         for kind in kinds {
             let (keyspace, name) = ("k".into(), "c".into());
-            let family = ColumnFamilySchema { keyspace, name, kind, comment: None };
+            let family = ColumnFamilySchema::new(keyspace, name, kind);
             let row = half_deleted(&family);
             let sources = RowSources::from_iter([RowSource::Memtable(&row)]);
             let reader = RowReader::new(&family, sources);

@@ -197,12 +197,11 @@ mod tests {
             clock: Arc::new(ManualClock::default()),
             events: Events::ignored(),
         };
-        let family = ColumnFamilySchema {
-            keyspace: KEYSPACE.into(),
-            name: LOCATION_INFO.into(),
-            kind: ColumnFamilyKind::Standard { columns: Comparator::Bytes },
-            comment: None,
-        };
+        let family = ColumnFamilySchema::new(
+            KEYSPACE.into(),
+            LOCATION_INFO.into(),
+            ColumnFamilyKind::Standard { columns: Comparator::Bytes },
+        );
         let schema = Arc::new(Schema::new([Arc::new(family)]));
         let (options, partitioner) = (Options::new("/data", "/log"), Partitioner::Random);
         Storage::open(components, options, partitioner, schema, |_| FamilyOptions::default())

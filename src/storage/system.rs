@@ -140,7 +140,7 @@ pub fn establish_identity(
 
 /// Fails if a column family of a user has data.
 pub fn check_no_data(storage: &Storage) -> Result<(), IdentityError> {
-    let of_users = storage.stores().iter().filter(|store| store.schema().keyspace != KEYSPACE);
+    let of_users = storage.stores().filter(|store| store.schema().keyspace != KEYSPACE);
     let mut with_data = of_users.filter(|store| {
         let statistics = store.statistics();
         statistics.live_bytes > 0 || statistics.memtable_operations > 0
@@ -255,12 +255,11 @@ pub(super) mod tests {
             ..Options::new("/data", "/log")
         };
         let family = |keyspace: &str, name: &str| {
-            Arc::new(ColumnFamilySchema {
-                keyspace: keyspace.into(),
-                name: name.into(),
-                kind: ColumnFamilyKind::Standard { columns: Comparator::Bytes },
-                comment: None,
-            })
+            Arc::new(ColumnFamilySchema::new(
+                keyspace.into(),
+                name.into(),
+                ColumnFamilyKind::Standard { columns: Comparator::Bytes },
+            ))
         };
         let families = [family(KEYSPACE, LOCATION_INFO), family("Blog", "Entries")];
         let schema = Arc::new(Schema::new(families));

@@ -62,7 +62,6 @@ impl LoneNode {
             reads: ReadOptions {
                 speculative_percentile: None,
                 repairs: true,
-                repair_chances: Vec::new(),
                 dynamic_snitch: None,
             },
         });

@@ -33,12 +33,11 @@ pub(crate) fn open(
 /// Opens a storage with the column family `LocationInfo` of the keyspace `system`, which is all
 /// that a node notes of itself.
 pub(crate) fn open_system(fs: &SimFileSystem, clock: Arc<dyn Clock>) -> Arc<Storage> {
-    let family = ColumnFamilySchema {
-        keyspace: system::KEYSPACE.into(),
-        name: system::LOCATION_INFO.into(),
-        kind: ColumnFamilyKind::Standard { columns: Comparator::Bytes },
-        comment: None,
-    };
+    let family = ColumnFamilySchema::new(
+        system::KEYSPACE.into(),
+        system::LOCATION_INFO.into(),
+        ColumnFamilyKind::Standard { columns: Comparator::Bytes },
+    );
     let (options, schema) = (Options::new("/data", "/log"), Arc::new(Schema::new([family.into()])));
     open(fs, clock, options, Partitioner::Random, &schema)
 }

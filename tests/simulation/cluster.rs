@@ -14,6 +14,7 @@ use alexandra::storage::sstable::Access;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(crate) const KEYSPACE: &str = "Simulated";
 
@@ -58,6 +59,7 @@ pub(crate) struct Setup {
     pub(crate) partitioner: Partitioner,
     /// By the numbers of the nodes.
     pub(crate) tokens: Vec<Token>,
+    /// The column families as clients and the network know them.
     pub(crate) schema: Arc<Schema>,
     pub(crate) repair_chance: f64,
     pub(crate) speculative_percentile: Option<f64>,
@@ -74,6 +76,12 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
+    /// The column families of one node.
+    pub(crate) fn schema_of_node(&self) -> Arc<Schema> {
+        let grace = if self.defect == Some(Defect::GraceOfNothing) { 0 } else { 240 };
+        schema_with(self.repair_chance, Duration::from_hours(grace))
+    }
+
     pub(crate) fn new(seed: u64, profile: Profile, defect: Option<Defect>) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed);
         let changes_ring = changes_ring(seed, profile, defect);
@@ -145,10 +153,15 @@ fn changes_ring(seed: u64, profile: Profile, defect: Option<Defect>) -> bool {
 }
 
 pub(crate) fn schema() -> Arc<Schema> {
+    schema_with(0.0, Duration::ZERO)
+}
+
+fn schema_with(read_repair_chance: f64, gc_grace: Duration) -> Arc<Schema> {
     let (columns, super_columns) = (Comparator::Bytes, Comparator::Utf8);
     let family = |keyspace: &str, name: &str, kind| {
         let (keyspace, name) = (keyspace.to_owned(), name.to_owned());
-        Arc::new(ColumnFamilySchema { keyspace, name, kind, comment: None })
+        let family = ColumnFamilySchema::new(keyspace, name, kind);
+        Arc::new(ColumnFamilySchema { read_repair_chance, gc_grace, ..family })
     };
     let standard = ColumnFamilyKind::Standard { columns: columns.clone() };
     Arc::new(Schema::new([

@@ -26,6 +26,8 @@ pub(crate) enum Fault {
     SetClock(usize, i64),
     Flush(usize),
     Compact(usize),
+    /// The operator adds a column family, writes to it, or (if told) drops it.
+    ChangeFamily(usize, bool),
 }
 
 /// Nodes are taken for dead after some twenty seconds.
@@ -50,6 +52,7 @@ impl Fault {
             Self::SetClock(..) => "set clocks",
             Self::Flush(_) => "flushes",
             Self::Compact(_) => "compactions",
+            Self::ChangeFamily(..) => "family changes",
         }
     }
 }
@@ -123,7 +126,8 @@ impl Saboteur {
         let longest_cut = if kills { 8000 } else { 40_000 };
         let fault = match self.rng.u32(..100) {
             0..25 => Fault::Flush(node),
-            25..35 => Fault::Compact(node),
+            25..33 => Fault::Compact(node),
+            33..35 => Fault::ChangeFamily(node, self.rng.u8(..3) == 0),
             35..45 => Fault::Weather(self.rng.u32(..4)),
             45..55 => {
                 self.plan(now, longest_cut, Fault::Mend);
@@ -216,6 +220,9 @@ impl Saboteur {
             }
             Fault::Kill(_) | Fault::PowerLoss(_) | Fault::Start(_) => {
                 return self.change_power(cluster, fault);
+            }
+            Fault::ChangeFamily(node, drops) => {
+                return cluster.nodes[*node].change_local_family(&cluster.setup, *drops);
             }
             Fault::Flush(node) | Fault::Compact(node) => {
                 let node = &cluster.nodes[*node];

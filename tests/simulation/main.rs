@@ -27,6 +27,7 @@ mod faults;
 mod history;
 #[path = "../kit/mod.rs"]
 mod kit;
+mod local_family;
 mod network;
 mod node;
 mod operator;

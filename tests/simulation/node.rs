@@ -5,6 +5,7 @@ use crate::clock::NodeClock;
 use crate::cluster::Setup;
 use crate::defects::Defect;
 use crate::kit::disk::{SimFileSystem, Survival};
+use crate::local_family::{self, LocalFamily};
 use crate::network::{Network, SimTransport, with_large_id};
 use alexandra::base::budget::Budget;
 use alexandra::base::clock::Clock;
@@ -86,6 +87,7 @@ pub(crate) struct Node {
     at_ms: u64,
     pub(crate) is_paused: bool,
     starts: u64,
+    local_family: LocalFamily,
     /// By earlier starts.
     behind: Behind,
 }
@@ -137,6 +139,7 @@ impl Node {
             at_ms: 0,
             is_paused: false,
             starts: 0,
+            local_family: LocalFamily::default(),
             behind: Behind::default(),
         }
     }
@@ -170,6 +173,7 @@ impl Node {
     pub(crate) fn become_spare(&mut self) {
         assert!(self.running.is_none(), "it is stopped before");
         self.disk = SimFileSystem::new(self.starts);
+        self.local_family = LocalFamily::default();
         (self.life, self.config) = (Life::Spare, Config::default());
     }
 
@@ -226,7 +230,6 @@ impl Node {
             reads: ReadOptions {
                 speculative_percentile: setup.speculative_percentile,
                 repairs: setup.defect != Some(Defect::RepairsOff),
-                repair_chances: vec![setup.repair_chance; 2],
                 dynamic_snitch: setup
                     .has_dynamic_snitch
                     .then(|| Arc::new(DynamicSnitch::default())),
@@ -322,22 +325,12 @@ impl Node {
             block_cache_bytes: 1 << 20,
             ..Options::new("/data", LOG)
         };
-        let gc_grace_seconds =
-            if setup.defect == Some(Defect::GraceOfNothing) { 0 } else { 864_000 };
-        // Nothing happens by itself: the simulator says when there is a flush or a compaction.
-        let family = |_: FamilyId| FamilyOptions {
-            memtable_bytes: ENDLESS,
-            memtable_operations: ENDLESS,
-            memtable_age: NEVER,
-            block_bytes: 256,
-            index_interval: 4,
-            min_compaction_threshold: 0,
-            max_compaction_threshold: 0,
-            gc_grace_seconds,
-            rows_cached: setup.rows_cached,
-            ..FamilyOptions::default()
-        };
-        let schema: Arc<Schema> = Arc::clone(&setup.schema);
+        let family = |_: FamilyId| family_options(setup);
+        let schema: Arc<Schema> = setup.schema_of_node();
+        schema.add_keyspace(local_family::KEYSPACE);
+        if let Some(family) = self.local_family.definition() {
+            schema.insert(family.into());
+        }
         let opened = Storage::open(components, options, setup.partitioner, schema, family);
         let storage = opened.expect("the disk is sound");
         // A thread in the background writes what was replayed to disk, and removes the segments in
@@ -346,10 +339,18 @@ impl Node {
             let now = store.statistics();
             now.memtable_operations == 0 && now.memtables_flushing == 0
         };
-        while !storage.stores().iter().all(is_flushed) || self.log_segments() > 1 {
+        while !storage.stores().all(is_flushed) || self.log_segments() > 1 {
             std::thread::yield_now();
         }
+        self.local_family.check(&storage);
         storage
+    }
+
+    /// Adds a column family, writes to it or drops it. False if the node does not run.
+    pub(crate) fn change_local_family(&mut self, setup: &Setup, drops: bool) -> bool {
+        let Some(running) = self.running.as_ref().filter(|_| !self.is_paused) else { return false };
+        self.local_family.change(&running.storage, drops, family_options(setup));
+        true
     }
 
     fn log_segments(&self) -> usize {
@@ -359,14 +360,12 @@ impl Node {
 
     fn open_hints(&self, storage: &Storage, clock: &Arc<NodeClock>) -> HintStore {
         let schema = Arc::clone(storage.schema());
-        let gc_grace = schema.families().map(|(family, _)| (family, NEVER)).collect();
         let options = HintOptions {
             directory: "/hints".into(),
             max_age: NEVER,
             max_bytes_per_target: 1 << 30,
             segment_bytes: 8 << 10,
             schema,
-            gc_grace,
         };
         let rng = fastrand::Rng::with_seed(self.starts);
         let fs = Arc::new(self.disk.clone());
@@ -524,6 +523,21 @@ impl Running {
 }
 
 /// Does what a server does before it serves.
+/// Nothing happens by itself: the simulator says when there is a flush or a compaction.
+fn family_options(setup: &Setup) -> FamilyOptions {
+    FamilyOptions {
+        memtable_bytes: ENDLESS,
+        memtable_operations: ENDLESS,
+        memtable_age: NEVER,
+        block_bytes: 256,
+        index_interval: 4,
+        min_compaction_threshold: 0,
+        max_compaction_threshold: 0,
+        rows_cached: setup.rows_cached,
+        ..FamilyOptions::default()
+    }
+}
+
 async fn join(member: &Arc<Member>, beginning: StartMode) -> Result<(), OperationError> {
     member.settle().await;
     let host: Arc<dyn Host> = Arc::clone(member) as _;

@@ -68,7 +68,8 @@ impl Node {
 fn schema() -> Schema {
     let family = |keyspace: &str, name: &str, kind, comment: Option<&str>| {
         let (keyspace, name) = (keyspace.to_owned(), name.to_owned());
-        Arc::new(ColumnFamilySchema { keyspace, name, kind, comment: comment.map(str::to_owned) })
+        let family = ColumnFamilySchema::new(keyspace, name, kind);
+        Arc::new(ColumnFamilySchema { comment: comment.map(str::to_owned), ..family })
     };
     let standard = |columns| ColumnFamilyKind::Standard { columns };
     let of_super = |super_columns, columns| ColumnFamilyKind::Super { super_columns, columns };

@@ -90,14 +90,15 @@ ranks! {
         "adding or taking a job";
 
     // Storage: one at a time.
-    Snapshots: "snapshots", "operator requests for snapshots, one at a time",
-        "taking or removing snapshots";
+    Snapshots: "snapshots", "snapshots and schema changes, one at a time",
+        "taking or removing snapshots; adding or dropping a family";
     Flush(Numbered): "flush",
         "flushes of a family, in order; a snapshot takes those of its families by number",
         "a flush; the flushes of a snapshot; truncating a family";
     FamilyNotes: "family notes", "families known to have data", "writing notes to storage";
-    Gate: "gate", "the switch of a memtable (exclusive) against writes (shared)",
-        "a write; a switch";
+    Gate(Numbered): "gate",
+        "the switch of a memtable (exclusive) against writes to its family (shared)",
+        "a write to all of its families, by number; a switch; the switches of a snapshot";
     MemtableRoom: "memtable room", "nothing: writers wait on it for memory",
         "a look at all families";
 
@@ -154,6 +155,7 @@ ranks! {
     Listener: "listener", "the socket of the node protocol before it is served", "taking it";
     BudgetLoan: "budget loan", "memory that requests borrow from the block cache",
         "resizing the cache";
+    Schema: "schema", "names of keyspaces and column families", "a lookup or update";
     Threads: "threads", "handles of threads to join", "adding or taking them";
     Random: "random numbers", "a seeded generator", "drawing a number";
     Wakers: "wakers", "futures of one task to poll", "an addition";

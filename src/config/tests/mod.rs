@@ -127,7 +127,7 @@ fn a_file_of_06() {
         (orders.keys_cached, orders.rows_cached),
         (CacheSize::Entries(200_000), CacheSize::Off)
     );
-    assert!(orders.read_repair_chance.abs() < f64::EPSILON, "consistency checks are off");
+    assert!(orders.schema.read_repair_chance.abs() < f64::EPSILON, "consistency checks are off");
     let carts = shop.column_family("Carts").unwrap();
     assert_eq!(carts.schema.comparator(), &Comparator::Long);
     assert_eq!(carts.schema.subcolumn_comparator(), Some(&Comparator::Utf8));
@@ -343,9 +343,9 @@ fn the_elements_of_ours() {
     let factors: Vec<_> = shop.datacenter_replication_factors.iter().collect();
     assert_eq!(factors, [(&"DC1".to_owned(), &2), (&"DC2".to_owned(), &1)]);
     let orders = shop.column_family("Orders").unwrap();
-    assert!((orders.read_repair_chance - 0.25).abs() < f64::EPSILON);
+    assert!((orders.schema.read_repair_chance - 0.25).abs() < f64::EPSILON);
     assert_eq!((orders.min_compaction_threshold, orders.max_compaction_threshold), (2, 8));
-    assert_eq!(orders.gc_grace, Duration::from_mins(1));
+    assert_eq!(orders.schema.gc_grace, Duration::from_mins(1));
     assert_eq!(orders.compression, Compression::Lz4);
     assert_eq!(orders.compaction_strategy, CompactionStrategy::Leveled);
     assert!(loaded.notes.iter().all(|n| n.level == NoteLevel::Info), "{:?}", loaded.notes);

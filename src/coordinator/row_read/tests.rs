@@ -56,7 +56,7 @@ fn schema() -> Schema {
     let kinds = [ColumnFamilyKind::Standard { columns }, supers];
     Schema::new(kinds.into_iter().zip(["Rows", "Supers"]).map(|(kind, name)| {
         let (keyspace, name) = ("Blog".to_owned(), name.to_owned());
-        Arc::new(ColumnFamilySchema { keyspace, name, kind, comment: None })
+        Arc::new(ColumnFamilySchema::new(keyspace, name, kind))
     }))
 }
 

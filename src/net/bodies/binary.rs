@@ -103,12 +103,11 @@ mod tests {
 
     fn schema() -> Schema {
         let columns = Comparator::Bytes;
-        Schema::new([Arc::new(ColumnFamilySchema {
-            keyspace: "Keyspace1".into(),
-            name: "Standard1".into(),
-            kind: ColumnFamilyKind::Standard { columns },
-            comment: None,
-        })])
+        Schema::new([Arc::new(ColumnFamilySchema::new(
+            "Keyspace1".into(),
+            "Standard1".into(),
+            ColumnFamilyKind::Standard { columns },
+        ))])
     }
 
     /// A row of a file stands in place of the columns of a mutation.

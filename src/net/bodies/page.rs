@@ -150,7 +150,7 @@ mod tests {
 
     fn family() -> ColumnFamilySchema {
         let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
-        ColumnFamilySchema { keyspace: "Blog".into(), name: "Authors".into(), kind, comment: None }
+        ColumnFamilySchema::new("Blog".into(), "Authors".into(), kind)
     }
 
     fn reply(key: &[u8]) -> PageReply {

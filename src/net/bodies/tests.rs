@@ -29,7 +29,7 @@ const SUPER: FamilyId = FamilyId(2);
 pub(super) fn schema() -> Schema {
     let family = |name: &str, kind| {
         let (keyspace, name) = ("Keyspace1".into(), name.into());
-        Arc::new(ColumnFamilySchema { keyspace, name, kind, comment: None })
+        Arc::new(ColumnFamilySchema::new(keyspace, name, kind))
     };
     let (columns, super_columns) = (Comparator::Utf8, Comparator::Bytes);
     Schema::new([

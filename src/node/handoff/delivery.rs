@@ -160,7 +160,7 @@ impl<'a> Delivery<'a> {
         let (sender, mut outcomes) = mpsc::unbounded_channel();
         let replies: Arc<dyn Replies> = Arc::new(Acknowledged(sender));
         let mut sent = 0;
-        for keyspace in schema.keyspaces().filter(|it| *it != SYSTEM_KEYSPACE) {
+        for keyspace in schema.keyspaces().iter().filter(|it| *it != SYSTEM_KEYSPACE) {
             let nothing = MutationBuilder::new(schema, keyspace, like.mutation.key.as_bytes());
             sent += usize::from(self.request(&nothing.finish(), 0, &replies).is_ok());
         }

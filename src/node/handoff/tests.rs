@@ -68,12 +68,11 @@ impl Rig {
 
     fn with(blocking: Blocking) -> Self {
         let family = |(keyspace, name): (&str, &str)| {
-            Arc::new(ColumnFamilySchema {
-                keyspace: keyspace.to_owned(),
-                name: name.to_owned(),
-                kind: ColumnFamilyKind::Standard { columns: Comparator::Bytes },
-                comment: None,
-            })
+            Arc::new(ColumnFamilySchema::new(
+                keyspace.to_owned(),
+                name.to_owned(),
+                ColumnFamilyKind::Standard { columns: Comparator::Bytes },
+            ))
         };
         let families = [("Blog", "Authors"), ("system", "LocationInfo")];
         let schema = Arc::new(Schema::new(families.map(family)));
@@ -84,7 +83,6 @@ impl Rig {
             max_bytes_per_target: 1 << 30,
             segment_bytes: HINT_SEGMENT_BYTES,
             schema: Arc::clone(&schema),
-            gc_grace: BTreeMap::from([(FAMILY, day)]),
         };
         let (fs, rng) = (Arc::new(SimFileSystem::new(1)), fastrand::Rng::with_seed(1));
         let hints = HintStore::open(fs, Arc::<Watch>::clone(&clock), rng, options).unwrap();

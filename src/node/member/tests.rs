@@ -67,7 +67,6 @@ fn open_hints(schema: Arc<Schema>) -> Arc<HintStore> {
         max_bytes_per_target: 1 << 20,
         segment_bytes: HINT_SEGMENT_BYTES,
         schema,
-        gc_grace: BTreeMap::new(),
     };
     let (fs, clock) = (Arc::new(SimFileSystem::new(1)), Arc::new(ManualClock::default()));
     Arc::new(HintStore::open(fs, clock, fastrand::Rng::with_seed(1), options).unwrap())
@@ -110,12 +109,7 @@ fn setup(
         hints: Some(hints),
         hints_wait_for_sync: false,
         handoff_pause: Duration::ZERO,
-        reads: ReadOptions {
-            speculative_percentile: None,
-            repairs: true,
-            repair_chances: Vec::new(),
-            dynamic_snitch: None,
-        },
+        reads: ReadOptions { speculative_percentile: None, repairs: true, dynamic_snitch: None },
         transport: Arc::clone(wire) as _,
         clock: Arc::clone(&clock) as _,
         seed: 1,

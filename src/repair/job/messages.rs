@@ -384,7 +384,7 @@ mod tests {
     fn check<T: Body + Debug>(message: &T) {
         let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
         let (keyspace, name) = ("Blog".into(), "Authors".into());
-        let family = ColumnFamilySchema { keyspace, name, kind, comment: None };
+        let family = ColumnFamilySchema::new(keyspace, name, kind);
         let schema = Schema::new([family.into()]);
         let context = BodyContext { schema: &schema, partitioner: Partitioner::Random };
         let body = message.encode(context).unwrap();

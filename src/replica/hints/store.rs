@@ -13,7 +13,7 @@ use crate::base::clock::Clock;
 use crate::base::fs::FileSystem;
 use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::model::mutation::RowMutation;
-use crate::model::schema::{FamilyId, Schema};
+use crate::model::schema::Schema;
 use crate::storage::directory::{self, DirectorySync};
 use crate::storage::error::{FileContext, FileError};
 use crate::storage::files::LOCK_FILE;
@@ -48,9 +48,6 @@ pub struct HintOptions {
     pub segment_bytes: u64,
     /// The column families that hints can be for.
     pub schema: Arc<Schema>,
-    /// `GCGraceSeconds` of the column families. A hint is not delivered when it is older than the
-    /// shortest of those that it concerns.
-    pub gc_grace: BTreeMap<FamilyId, Duration>,
 }
 
 /// What all logs of a store use.
@@ -101,7 +98,7 @@ impl HintStore {
             directory,
             max_bytes_per_target,
             segment_bytes,
-            terms: Terms::new(options.schema, max_age, options.gc_grace),
+            terms: Terms::new(options.schema, max_age),
             counters: Counters::default(),
             names: DirectorySync::default(),
             rng: Mutex::new(rng),

@@ -1,6 +1,6 @@
 //! Which hints may still be delivered.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use log::warn;
 use super::error::HintError;
 use crate::base::lock::{Mutex, rank};
 use crate::model::mutation::{DecodeError, RowMutation};
-use crate::model::schema::{FamilyId, Schema};
+use crate::model::schema::Schema;
 use crate::net::bodies;
 use crate::net::message::MAX_BODY_BYTES;
 
@@ -21,7 +21,6 @@ const MAX_WARNINGS: usize = 100;
 pub(super) struct Terms {
     schema: Arc<Schema>,
     max_age: Duration,
-    gc_grace: BTreeMap<FamilyId, Duration>,
     /// Families that a warning was written about.
     warned: Mutex<rank::HintWarnings, BTreeSet<(String, String)>>,
 }
@@ -40,16 +39,8 @@ pub(super) enum Verdict {
 }
 
 impl Terms {
-    pub(super) fn new(
-        schema: Arc<Schema>,
-        max_age: Duration,
-        gc_grace: BTreeMap<FamilyId, Duration>,
-    ) -> Self {
-        // Where all families have a grace period, the longest one bounds every hint.
-        let graces = schema.families().map(|(family, _)| gc_grace.get(&family).copied());
-        let longest = graces.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().max());
-        let max_age = longest.map_or(max_age, |longest| max_age.min(longest));
-        Self { schema, max_age, gc_grace, warned: Mutex::default() }
+    pub(super) fn new(schema: Arc<Schema>, max_age: Duration) -> Self {
+        Self { schema, max_age, warned: Mutex::default() }
     }
 
     /// Whether a mutation fits into a message. One that can never be sent would hold up the hints
@@ -70,22 +61,25 @@ impl Terms {
 
     /// Whether a hint of this age is too old, whatever it is for.
     pub(super) fn is_expired(&self, created_ms: u64, now_ms: u64) -> bool {
-        age(created_ms, now_ms) > self.max_age
+        let age = age(created_ms, now_ms);
+        age > self.max_age || self.schema.families().all(|(_, family)| age > family.gc_grace)
     }
 
     /// Whether and how this hint is delivered. A deletion may be purged on the replicas that have
     /// it when its grace period is over, and a write that comes in after that would bring back
     /// what was deleted: so no hint outlives the shortest grace period of its families.
     pub(super) fn judge(&self, record: &[u8], created_ms: u64, now_ms: u64) -> Verdict {
-        if self.is_expired(created_ms, now_ms) {
+        let age = age(created_ms, now_ms);
+        if age > self.max_age {
             return Verdict::Expired;
         }
         match RowMutation::decode(record, &self.schema) {
             Ok(mutation) => {
-                let graces = mutation.families.iter().filter_map(|f| self.gc_grace.get(&f.family));
-                match graces.min() {
-                    Some(grace) if age(created_ms, now_ms) > *grace => Verdict::Expired,
-                    _ => Verdict::Deliver(mutation),
+                let is_over = |id| age > self.schema.family(id).gc_grace;
+                if mutation.families.iter().any(|it| is_over(it.family)) {
+                    Verdict::Expired
+                } else {
+                    Verdict::Deliver(mutation)
                 }
             }
             Err(DecodeError::Malformed(_)) => Verdict::Malformed,

@@ -25,7 +25,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// One of the caches of a column family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CacheKind {
     /// Places of rows.
     Keys,

@@ -12,9 +12,10 @@ use super::super::store::Store;
 use super::{Shared, Storage};
 use crate::base::lock::{Mutex, rank};
 use crate::model::key::RowKey;
-use crate::model::schema::ColumnFamilySchema;
+use crate::model::schema::{ColumnFamilySchema, FamilyId};
 use crate::ring::DecoratedKey;
 use log::Level;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -55,14 +56,6 @@ impl SavedCaches {
     }
 }
 
-/// When a cache is saved next.
-#[derive(Debug)]
-struct Due {
-    family: usize,
-    kind: CacheKind,
-    at: Duration,
-}
-
 impl Storage {
     /// Saves the keys of all key and row caches, whether they are saved from time to time or not.
     /// Failures are told to the operator.
@@ -74,23 +67,19 @@ impl Storage {
 impl Shared {
     pub(super) fn run_caches(&self) {
         self.fill_caches();
-        let mut schedule: Vec<Due> = Vec::new();
-        for (family, store) in self.stores.iter().enumerate() {
-            for kind in KINDS {
-                if let Some(period) = save_period(store, kind) {
-                    schedule.push(Due { family, kind, at: self.opened_at + period });
-                }
-            }
-        }
+        let mut saved_at: BTreeMap<(FamilyId, CacheKind), Duration> = BTreeMap::new();
         loop {
             if self.caches.ticks.next(TICK) == Next::Closed {
                 return;
             }
             let now = self.environment.clock.monotonic();
-            for due in schedule.iter_mut().filter(|due| due.at <= now) {
-                let store = &self.stores[due.family];
-                self.save_cache(store, due.kind);
-                due.at = now + save_period(store, due.kind).unwrap_or(TICK);
+            for (store, kind) in self.stores().flat_map(|it| KINDS.map(|kind| (it, kind))) {
+                let Some(period) = save_period(store, kind) else { continue };
+                let saved_at = saved_at.entry((store.id(), kind)).or_insert(self.opened_at);
+                if now.saturating_sub(*saved_at) >= period {
+                    self.save_cache(store, kind);
+                    *saved_at = now;
+                }
             }
         }
     }
@@ -104,7 +93,7 @@ impl Shared {
     }
 
     fn save_caches(&self, which: impl Fn(Option<Duration>) -> bool) {
-        for store in &self.stores {
+        for store in self.stores() {
             for kind in KINDS {
                 if which(save_period(store, kind)) {
                     self.save_cache(store, kind);
@@ -139,7 +128,7 @@ impl Shared {
     }
 
     fn fill_caches(&self) {
-        let caches = self.stores.iter().flat_map(|store| KINDS.map(|kind| (store, kind)));
+        let caches = self.stores().flat_map(|store| KINDS.map(|kind| (store, kind)));
         if caches.into_iter().all(|(store, kind)| self.fill_cache(store, kind)) {
             self.caches.are_filled.store(true, Ordering::Release);
         }

@@ -143,14 +143,14 @@ impl Shared {
         Ok(())
     }
 
-    fn discard_all(&self, store: &Arc<Store>) -> Result<(), CompactionError> {
+    pub(super) fn discard_all(&self, store: &Arc<Store>) -> Result<(), CompactionError> {
         let claim_all = || store.claim_all(&self.stopping).ok_or(CompactionError::Stopped);
         check(store)?;
         // While it waits under the lock no memtable of the family can be flushed.
         drop(claim_all()?);
         let _one_at_a_time = store.flush_lock();
         let claim = claim_all()?;
-        let gate = self.gate.write();
+        let gate = store.close_gate();
         let position = self.log.position();
         let switched = store.switch_memtable();
         drop(gate);

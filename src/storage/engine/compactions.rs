@@ -315,7 +315,7 @@ impl Shared {
             let thresholds = store.compaction_thresholds();
             store.pressure().backlog().haste(thresholds)
         };
-        let greatest = self.stores.iter().map(|store| haste(store)).fold(1.0, f64::max);
+        let greatest = self.stores().map(|store| haste(store)).fold(1.0, f64::max);
         self.compactor.set_haste(greatest);
         self.compactions.request(store.id());
     }
@@ -326,14 +326,14 @@ impl Shared {
         let mut looked_at_all = self.opened_at;
         let mut left = 0;
         while self.compactions.rest(if left > 0 { ROUND_WITH_FILES } else { ROUND }) {
-            left = self.stores.iter().map(|store| store.remove_replaced()).sum();
+            left = self.stores().map(|store| store.remove_replaced()).sum();
             let now = clock.monotonic();
             for family in self.compactions.over(now) {
                 self.compactions.request(family);
             }
             if now.saturating_sub(looked_at_all) >= LOOK_AT_ALL {
                 looked_at_all = now;
-                self.stores.iter().for_each(|store| self.compactions.request(store.id()));
+                self.stores().for_each(|store| self.compactions.request(store.id()));
             }
         }
     }

@@ -64,7 +64,7 @@ impl Shared {
         for memtable in left_over {
             self.write_memtable(store, &memtable)?;
         }
-        let gate = self.gate.write();
+        let gate = store.close_gate();
         let position = self.log.position();
         let switched = store.switch_memtable();
         drop(gate);
@@ -194,7 +194,7 @@ impl Shared {
     /// Whether one of these stores has something in memory that was replayed. It may be in a
     /// memtable that is not even switched yet.
     fn holds_replayed(&self, which: impl Fn(&Store) -> bool) -> bool {
-        let mut holders = self.stores.iter().zip(&self.replayed_into);
+        let mut holders = self.stores().zip(&self.replayed_into);
         holders.any(|(store, replayed)| {
             let view = store.view();
             let mut held = view.memtables().filter(|memtable| !memtable.is_empty());
@@ -214,7 +214,7 @@ impl Shared {
             (!active.is_empty() && age >= store.options().memtable_age).then_some(age)
         };
         // What could not be written would be tried again at once, and again, before all others.
-        let sound = self.stores.iter().filter(|store| store.failure().is_none());
+        let sound = self.stores().filter(|store| store.failure().is_none());
         let aged = sound.filter_map(|store| Some((age(store)?, store.id())));
         if let Some((_, family)) = aged.max() {
             self.flushes.push(Work::Flush(family, FlushCause::Age));

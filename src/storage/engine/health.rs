@@ -152,7 +152,7 @@ impl Storage {
                 }
             }
         }
-        for store in &shared.stores {
+        for store in shared.stores() {
             if let Some(failure) = store.failure() {
                 let text = format!("{} takes no writes: {failure}", store.schema());
                 add(TroubleKind::FamilyFailed, text);

@@ -122,7 +122,7 @@ impl Shared {
         let is_new = |store: &&Arc<Store>| {
             is_of_users(store) && has_files(store) && !noted.contains(&store.id())
         };
-        let new = self.stores.iter().filter(is_new).map(|store| store.id());
+        let new = self.stores().filter(is_new).map(|store| store.id());
         let new: Vec<FamilyId> = new.collect();
         let is_written = self.write_families(&new, |row, name, millis| {
             row.insert((b"", name), b"", millis);

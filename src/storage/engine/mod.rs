@@ -14,6 +14,7 @@
 //!   validation   what this node has, for who compares replicas
 //!   health       why the node does not serve as it should
 //!   counting     how often there was what, for operators
+//!   schema_changes  families that are added and dropped
 //!   snapshots    hard links to the SSTables of one moment
 //!   unconfigured data of column families that are not configured
 //! ```
@@ -32,6 +33,7 @@ mod ingest;
 mod known_families;
 mod open;
 mod replay;
+mod schema_changes;
 mod snapshots;
 #[cfg(test)]
 mod tests;
@@ -48,6 +50,7 @@ pub use open::StorageError;
 pub(super) use open::{
     lock, lock_present, lock_present_directories, new_environment, prepare_directories,
 };
+pub use schema_changes::SchemaChangeError;
 pub use validation::ValidationSet;
 
 use self::health::{Shortages, note_damage};
@@ -70,7 +73,7 @@ use crate::base::clock::Clock;
 use crate::base::context::RequestContext;
 use crate::base::events::Events;
 use crate::base::fs::{FileSystem, Lock};
-use crate::base::lock::{Condvar, Mutex, RwLock, rank};
+use crate::base::lock::{Condvar, Mutex, rank};
 use crate::model::key::RowKey;
 use crate::model::mutation::RowMutation;
 use crate::model::position::RowPosition;
@@ -143,7 +146,8 @@ pub struct Storage {
 #[derive(Debug)]
 struct Shared {
     schema: Arc<Schema>,
-    stores: Vec<Arc<Store>>,
+    /// By number, also those that were dropped.
+    stores: boxcar::Vec<Arc<Store>>,
     environment: Arc<Environment>,
     /// On the monotonic clock. What is done from time to time counts from here, however late the
     /// thread that does it gets to run.
@@ -153,9 +157,6 @@ struct Shared {
     data_directories: Vec<PathBuf>,
     segment_bytes: u64,
     waits_for_sync: bool,
-    /// Shared by writers, exclusive for who switches a memtable: a position of the log then tells
-    /// what the old memtable holds.
-    gate: RwLock<rank::Gate, ()>,
     flushes: WorkQueue,
     /// The memtables of each family that hold what was replayed: the segments that it came from may
     /// go when none of them is read any more.
@@ -359,7 +360,7 @@ impl Storage {
         context: &RequestContext,
     ) -> Result<RowSamples, ReadError> {
         let mut samples = RowSamples::new(range);
-        for store in &self.shared.stores {
+        for store in self.shared.stores() {
             if store.schema().keyspace == super::system::KEYSPACE {
                 continue;
             }
@@ -382,9 +383,9 @@ impl Storage {
         self.shared.store(family)
     }
 
-    /// All column families, in the order of their numbers.
-    pub fn stores(&self) -> &[Arc<Store>] {
-        &self.shared.stores
+    /// The column families that exist, in the order of their numbers.
+    pub fn stores(&self) -> impl Iterator<Item = &Arc<Store>> {
+        self.shared.stores()
     }
 
     /// Why all writes are refused until the next start, if they are: the commit log has stopped.
@@ -408,7 +409,7 @@ impl Storage {
         let held = |store: &Arc<Store>| {
             store.view().memtables().filter(|memtable| !memtable.is_empty()).count()
         };
-        self.shared.stores.iter().map(held).sum()
+        self.shared.stores().map(held).sum()
     }
 
     /// How many memtables are being written to disk now.
@@ -448,7 +449,7 @@ impl Storage {
     /// How many minor compactions are due, as an estimate, for each family that has any.
     pub fn pending_compactions(&self) -> Vec<(FamilyId, usize)> {
         let pending = |store: &Arc<Store>| (store.id(), store.pressure().backlog().compactions);
-        self.shared.stores.iter().map(pending).filter(|(_, count)| *count > 0).collect()
+        self.shared.stores().map(pending).filter(|(_, count)| *count > 0).collect()
     }
 
     /// From how many SSTables of similar size on, and at most how many at once, are merged, until
@@ -553,7 +554,7 @@ impl Storage {
         // Rows that are written to disk leave the row cache.
         self.shared.save_caches_at_end();
         // Those of users first: that they have data now is noted in one of the others.
-        let mut stores: Vec<&Arc<Store>> = self.shared.stores.iter().collect();
+        let mut stores: Vec<&Arc<Store>> = self.shared.stores().collect();
         stores.sort_by_key(|store| !known_families::is_of_users(store));
         for store in stores {
             if let Err(error) = self.shared.flush_once(store, FlushCause::Shutdown) {
@@ -577,6 +578,11 @@ impl Drop for Storage {
 impl Shared {
     fn store(&self, family: FamilyId) -> &Arc<Store> {
         &self.stores[family.0 as usize]
+    }
+
+    /// The column families that exist, in the order of their numbers.
+    fn stores(&self) -> impl Iterator<Item = &Arc<Store>> {
+        self.stores.iter().map(|(_, store)| store).filter(|store| !store.is_dropped())
     }
 
     /// Says that the next start needs no segment of the log. False if that cannot be said.

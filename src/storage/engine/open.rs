@@ -23,10 +23,10 @@ use super::health::Shortages;
 use super::known_families;
 use super::replay::{is_expected, open_log, replay};
 use super::snapshots::Snapshots;
-use super::unconfigured::warn_of_unconfigured;
+use super::unconfigured::{Records, find_unconfigured};
 use super::{Components, Shared, Storage};
 use crate::base::fs::{FileSystem, Lock};
-use crate::base::lock::{Condvar, Mutex, RwLock};
+use crate::base::lock::{Condvar, Mutex};
 use crate::base::machine;
 use crate::model::schema::{ColumnFamilySchema, FamilyId, Schema};
 use crate::ring::Partitioner;
@@ -226,10 +226,11 @@ impl Storage {
         let environment = new_environment(&components, &options, partitioner, node);
         let Components { fs, clock, .. } = components;
         let stores = open_stores(&environment, &options, &schema, family_options)?;
-        warn_of_unconfigured(&*fs, &options.data_directories, &schema);
+        let unconfigured = find_unconfigured(&*fs, &options.data_directories, &schema);
+        let records = Records { schema: &schema, unconfigured };
         check_log(&*fs, &options)?;
         let without_files = known_families::without_files(&stores);
-        let mut replayed = replay(&*fs, &options, &schema, &environment, &stores)?;
+        let mut replayed = replay(&*fs, &options, &records, &environment, &stores)?;
         let accepts_loss = options.accept_data_loss;
         let noted = known_families::noted(partitioner, &stores)?;
         if !accepts_loss {
@@ -245,7 +246,7 @@ impl Storage {
         let replayed_into = stores.iter().map(filled_memtables).collect();
         let shared = Arc::new(Shared {
             schema,
-            stores,
+            stores: stores.into_iter().collect(),
             environment,
             opened_at: clock.monotonic(),
             log,
@@ -253,7 +254,6 @@ impl Storage {
             data_directories: options.data_directories,
             segment_bytes: options.segment_bytes,
             waits_for_sync: matches!(options.sync, SyncPolicy::Batch { .. }),
-            gate: RwLock::new(()),
             flushes: WorkQueue::default(),
             replayed_into,
             flushing: AtomicUsize::new(0),
@@ -274,7 +274,7 @@ impl Storage {
             shared.request_all(FlushCause::Replay);
             shared.flushes.push(Work::ReplayIsFlushed);
         }
-        for store in &shared.stores {
+        for store in shared.stores() {
             shared.request_compaction(store);
         }
         shared.forget_families(&lost);
@@ -411,12 +411,16 @@ fn open_stores(
     family_options: impl Fn(FamilyId) -> FamilyOptions,
 ) -> Result<Vec<Arc<Store>>, OpenError> {
     let directories = &options.data_directories;
-    let open = |(id, family): (FamilyId, &Arc<ColumnFamilySchema>)| {
+    let open = |(place, (id, family)): (usize, (FamilyId, &Arc<ColumnFamilySchema>))| {
+        assert_eq!(
+            id.0 as usize, place,
+            "a start has a schema of its own, without dropped families"
+        );
         let folders = directories.iter().map(|d| files::keyspace_folder(d, &family.keyspace));
         let store = Store::open(environment, id, family, family_options(id), folders.collect())?;
         Ok(Arc::new(store))
     };
-    schema.families().map(open).collect()
+    schema.families().enumerate().map(open).collect()
 }
 
 /// Starts a thread of this name.
@@ -461,7 +465,8 @@ fn missing_places(
     let own = own_directories(fs, options)?.into_iter();
     let own = own.flat_map(|directory| [directory.to_owned(), directory.join(files::LOCK_FILE)]);
     let folders = options.data_directories.iter().flat_map(|directory| {
-        schema.keyspaces().map(|keyspace| files::keyspace_folder(directory, keyspace))
+        let keyspaces = schema.keyspaces().into_iter();
+        keyspaces.map(|keyspace| files::keyspace_folder(directory, &keyspace))
     });
     Ok(own.chain(folders).filter(|path| !fs.exists(path)).collect())
 }
@@ -475,15 +480,27 @@ pub(in crate::storage) fn prepare_directories(
 ) -> Result<Vec<Box<dyn Lock>>, StorageError> {
     let locks = own_directories(fs, options)?.into_iter().map(|directory| lock(fs, directory));
     let locks = locks.collect::<Result<Vec<_>, _>>()?;
-    for directory in &options.data_directories {
-        for keyspace in schema.keyspaces() {
-            let folder = files::keyspace_folder(directory, keyspace);
-            directory::create(fs, &folder).context("create", &folder)?;
+    for keyspace in schema.keyspaces() {
+        for folder in create_folders(fs, &options.data_directories, &keyspace)? {
             exchange::clear(fs, &folder);
         }
-        fs.sync_dir(directory).context("sync", directory)?;
     }
     Ok(locks)
+}
+
+/// Creates the folders of a keyspace, durably.
+pub(super) fn create_folders(
+    fs: &dyn FileSystem,
+    data_directories: &[PathBuf],
+    keyspace: &str,
+) -> Result<Vec<PathBuf>, FileError> {
+    let create = |directory: &PathBuf| {
+        let folder = files::keyspace_folder(directory, keyspace);
+        directory::create(fs, &folder).context("create", &folder)?;
+        fs.sync_dir(directory).context("sync", directory)?;
+        Ok(folder)
+    };
+    data_directories.iter().map(create).collect()
 }
 
 /// Keeps other servers out of those directories in which one has run, and creates nothing.

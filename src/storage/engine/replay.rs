@@ -9,10 +9,10 @@ use super::super::options::Options;
 use super::super::store::{Environment, Store};
 use super::StorageError;
 use super::flushes::is_shortage;
+use super::unconfigured::Records;
 use crate::base::clock::Clock;
 use crate::base::fs::FileSystem;
-use crate::model::mutation::{DecodeError, RowMutation};
-use crate::model::schema::Schema;
+use crate::model::mutation::DecodeError;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -27,7 +27,7 @@ const FLUSH_AGAIN: u64 = 16;
 pub(super) fn replay(
     fs: &dyn FileSystem,
     options: &Options,
-    schema: &Schema,
+    records: &Records<'_>,
     environment: &Environment,
     stores: &[Arc<Store>],
 ) -> Result<Replayed, StorageError> {
@@ -38,7 +38,7 @@ pub(super) fn replay(
         if is_unexpected {
             return Err(StorageError::NoData(options.commit_log_directory.clone()));
         }
-        let mutation = match RowMutation::decode(record, schema) {
+        let mutation = match records.decode(record, position) {
             Ok(mutation) => mutation,
             Err(error @ (DecodeError::UnknownFamily { .. } | DecodeError::OtherNames { .. }))
                 if options.accept_commitlog_loss =>

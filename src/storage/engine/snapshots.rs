@@ -8,7 +8,7 @@ use super::super::snapshot::{self, Captured, Snapshot, SnapshotError, SnapshotNa
 use super::super::store::Store;
 use super::Shared;
 use crate::base::fs::FileSystem;
-use crate::base::lock::{Mutex, rank};
+use crate::base::lock::{Mutex, MutexGuard, rank};
 use log::Level;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,7 +26,8 @@ const BEFORE_COMPACTION: &str = "compact-";
 pub(super) struct Snapshots {
     data_directories: Vec<PathBuf>,
     before_compaction: bool,
-    /// Held by an operator's call: snapshots are taken and cleared one after the other.
+    /// Held by an operator's call: snapshots are taken and cleared, and column families added and
+    /// dropped, one after the other.
     one_at_a_time: Mutex<rank::Snapshots, ()>,
     /// Time of the newest one, in milliseconds: no two have the same.
     newest: AtomicU64,
@@ -46,6 +47,13 @@ impl Snapshots {
     }
 }
 
+impl Snapshots {
+    /// Waits for the calls of other operators.
+    pub(super) fn lock(&self) -> MutexGuard<'_, ()> {
+        self.one_at_a_time.lock()
+    }
+}
+
 impl Shared {
     pub(super) fn list_snapshots(&self) -> Result<Vec<Snapshot>, FileError> {
         snapshot::list(&*self.environment.fs, &self.snapshots.data_directories, None)
@@ -56,8 +64,7 @@ impl Shared {
         keyspace: Option<&str>,
         name: Option<&str>,
     ) -> Result<Vec<Snapshot>, FileError> {
-        let lock = &self.snapshots.one_at_a_time;
-        let _one_at_a_time = lock.lock();
+        let _one_at_a_time = self.snapshots.lock();
         let directories = &self.snapshots.data_directories;
         let cleared = snapshot::clear(&*self.environment.fs, directories, keyspace, name)?;
         for Snapshot { keyspace, name, .. } in &cleared {
@@ -76,10 +83,9 @@ impl Shared {
         if let Some(unknown) = keyspace.filter(|name| !self.schema.has_keyspace(name)) {
             return Err(SnapshotError::UnknownKeyspace(unknown.to_owned()));
         }
-        let lock = &self.snapshots.one_at_a_time;
-        let _one_at_a_time = lock.lock();
+        let _one_at_a_time = self.snapshots.lock();
         let is_meant = |store: &&Arc<Store>| keyspace.is_none_or(|k| store.schema().keyspace == k);
-        let stores: Vec<_> = self.stores.iter().filter(is_meant).collect();
+        let stores: Vec<_> = self.stores().filter(is_meant).collect();
         let (millis, captured) = self.flush_and_capture(&stores)?;
         let name = SnapshotName { millis, tag };
         let made = self.make_all(&name, &captured);
@@ -112,7 +118,7 @@ impl Shared {
         let (keyspace, family) = (&store.schema().keyspace, &store.schema().name);
         // A name from a configuration may be longer than a tag.
         let tag = Tag::new(&format!("{BEFORE_COMPACTION}{family}")).ok();
-        let of_keyspace = self.stores.iter().filter(|other| other.schema().keyspace == *keyspace);
+        let of_keyspace = self.stores().filter(|other| other.schema().keyspace == *keyspace);
         let captured = of_keyspace.map(|store| store.capture()).collect();
         let name = SnapshotName { millis: self.snapshot_millis(), tag };
         Ok(self.make_all(&name, &BTreeMap::from([(keyspace.clone(), captured)]))?)
@@ -131,12 +137,12 @@ impl Shared {
                 self.flush_for_snapshot(store, &memtable)?;
             }
         }
-        let gate = self.gate.write();
+        let gates: Vec<_> = stores.iter().map(|store| store.close_gate()).collect();
         let position = self.log.position();
         let millis = self.snapshot_millis();
         let switch = |store: &&Arc<Store>| Some((Arc::clone(store), store.switch_memtable()?));
         let switched: Vec<_> = stores.iter().filter_map(switch).collect();
-        drop(gate);
+        drop(gates);
         let log_end = self.sync_log_for(&format_args!("snapshot {millis}"), position);
         let mut flushed = Ok(());
         for (store, memtable) in switched {

@@ -40,7 +40,7 @@ fn open_at(fs: &SimFileSystem, clock: Arc<ManualClock>) -> Result<Storage, Stora
     let families = ["Authors", "Editors"].map(|name| {
         let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
         let (keyspace, name) = ("Blog".into(), name.into());
-        Arc::new(ColumnFamilySchema { keyspace, name, kind, comment: None })
+        Arc::new(ColumnFamilySchema::new(keyspace, name, kind))
     });
     let (schema, partitioner) = (Arc::new(Schema::new(families)), Partitioner::OrderPreserving);
     let options_of = |_| FamilyOptions::default();

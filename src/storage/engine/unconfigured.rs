@@ -1,10 +1,13 @@
-//! Column families that have data here and are not configured: renamed, or taken out by mistake.
+//! Column families that have data here and are not configured: renamed, or taken out by mistake; and
+//! those that were dropped, of which a manifest without SSTables is left.
 
+use super::super::commitlog::Position;
 use super::super::files::FileName;
 use super::super::keyspace_folders::{self, KeyspaceFolder};
 use super::super::manifest::Manifest;
 use super::super::system;
 use crate::base::fs::FileSystem;
+use crate::model::mutation::{DecodeError, RowMutation};
 use crate::model::schema::Schema;
 use std::fmt;
 use std::io;
@@ -12,17 +15,44 @@ use std::path::{Path, PathBuf};
 
 /// A column family that is not configured, by its manifest.
 #[derive(Debug, PartialEq, Eq)]
-struct Unconfigured {
+pub(super) struct Unconfigured {
     manifest: PathBuf,
     keyspace: String,
     family: String,
+    /// Up to where the commit log holds nothing of it, if it has no SSTables: all were purged or
+    /// dropped, or a restore has left it empty.
+    empty_up_to: Option<Position>,
 }
 
-/// Says which column families have data here that nobody will see.
-pub(super) fn warn_of_unconfigured(fs: &dyn FileSystem, data_directories: &[PathBuf], of: &Schema) {
+/// Reads records of the commit log without what they hold of families that were dropped since.
+#[derive(Debug)]
+pub(super) struct Records<'a> {
+    pub(super) schema: &'a Schema,
+    pub(super) unconfigured: Vec<Unconfigured>,
+}
+
+impl Records<'_> {
+    /// Reads the record that ends at this position.
+    pub(super) fn decode(&self, record: &[u8], at: Position) -> Result<RowMutation, DecodeError> {
+        RowMutation::decode_except(record, self.schema, |keyspace, family| {
+            let mut named = self.unconfigured.iter();
+            let named = named.find(|it| it.keyspace == keyspace && it.family == family);
+            named.and_then(|it| it.empty_up_to).is_some_and(|end| at <= end)
+        })
+    }
+}
+
+/// Returns the column families that have a manifest here and are not in the schema, and warns of
+/// those with data that are not served.
+pub(super) fn find_unconfigured(
+    fs: &dyn FileSystem,
+    data_directories: &[PathBuf],
+    schema: &Schema,
+) -> Vec<Unconfigured> {
+    let mut all = Vec::new();
     for directory in data_directories {
-        match find(fs, directory, of) {
-            Ok(found) => found.iter().for_each(|it| log::warn!("{it}")),
+        match find(fs, directory, schema) {
+            Ok(found) => all.extend(found),
             Err(error) => log::warn!(
                 "whether {} has data of column families that are not configured cannot be told: \
                  {error}",
@@ -30,6 +60,8 @@ pub(super) fn warn_of_unconfigured(fs: &dyn FileSystem, data_directories: &[Path
             ),
         }
     }
+    all.iter().filter(|it| it.empty_up_to.is_none()).for_each(|it| log::warn!("{it}"));
+    all
 }
 
 /// Those in a data directory, sorted.
@@ -39,10 +71,12 @@ fn find(fs: &dyn FileSystem, directory: &Path, schema: &Schema) -> io::Result<Ve
         for entry in entries {
             if let FileName::Manifest(family) = FileName::parse(&entry.name)
                 && schema.family_id(&keyspace, &family).is_none()
-                && may_have_data(fs, &path.join(&entry.name))
             {
                 let (manifest, keyspace) = (path.join(entry.name), keyspace.clone());
-                found.push(Unconfigured { manifest, keyspace, family });
+                let loaded = Manifest::load(fs, &manifest).unwrap_or_default();
+                let empty = loaded.filter(|it| it.sstables.is_empty());
+                let empty_up_to = empty.map(|it| it.flushed);
+                found.push(Unconfigured { manifest, keyspace, family, empty_up_to });
             }
         }
     }
@@ -50,17 +84,9 @@ fn find(fs: &dyn FileSystem, directory: &Path, schema: &Schema) -> io::Result<Ve
     Ok(found)
 }
 
-/// A manifest of which all SSTables were purged, or that a restore has left empty, hides nothing.
-fn may_have_data(fs: &dyn FileSystem, manifest: &Path) -> bool {
-    match Manifest::load(fs, manifest) {
-        Ok(manifest) => manifest.is_some_and(|it| !it.sstables.is_empty()),
-        Err(_) => true,
-    }
-}
-
 impl fmt::Display for Unconfigured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { manifest, keyspace, family } = self;
+        let Self { manifest, keyspace, family, .. } = self;
         write!(
             f,
             "{}: column family {keyspace}.{family} is not configured, and its data are not served",
@@ -88,7 +114,7 @@ mod tests {
         let family = |(keyspace, name): &(&str, &str)| {
             let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
             let (keyspace, name) = ((*keyspace).into(), (*name).into());
-            Arc::new(ColumnFamilySchema { keyspace, name, kind, comment: None })
+            Arc::new(ColumnFamilySchema::new(keyspace, name, kind))
         };
         Schema::new(families.iter().map(family))
     }
@@ -115,7 +141,8 @@ mod tests {
         fs.create(damaged).unwrap().write_all_at(b"?", 0).unwrap();
         let told = |schema: &Schema| {
             let found = find(&fs, Path::new("/data"), schema).unwrap();
-            found.iter().map(ToString::to_string).collect::<Vec<_>>()
+            let with_data = found.iter().filter(|it| it.empty_up_to.is_none());
+            with_data.map(ToString::to_string).collect::<Vec<_>>()
         };
         let served = [("Blog", "Authors"), ("Blog", "Writers"), ("system", "LocationInfo")];
         let lines = told(&schema(&served));
@@ -136,6 +163,6 @@ mod tests {
     fn a_data_directory_that_cannot_be_listed_does_not_stop_the_start() {
         let fs = SimFileSystem::new(1);
         assert!(find(&fs, Path::new("/data"), &schema(&[])).is_err());
-        warn_of_unconfigured(&fs, &["/data".into()], &schema(&[]));
+        assert_eq!(find_unconfigured(&fs, &["/data".into()], &schema(&[])), []);
     }
 }

@@ -6,9 +6,10 @@ use super::super::store::Store;
 use super::flushes::RETRY_PAUSE;
 use super::{Applied, Shared, WriteError};
 use crate::base::lock::RwLockReadGuard;
-use crate::model::mutation::RowMutation;
+use crate::model::mutation::{FamilyMutation, RowMutation};
+use crate::model::schema::FamilyId;
+use smallvec::SmallVec;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 /// Before memtables take up this part of the budget, none is flushed for memory unless a writer
 /// waits for it: each would make a tiny SSTable.
@@ -24,20 +25,15 @@ impl Shared {
         self.apply_with_memory(mutations, may_block)
     }
 
-    /// [`Self::apply`] for who has waited for memory.
+    /// [`Self::apply`] for a caller that has waited for memory.
     pub(super) fn apply_with_memory(
         &self,
         mutations: &[RowMutation],
         may_block: bool,
     ) -> Result<Applied, WriteError> {
-        let mut delay = Duration::ZERO;
-        for family in mutations.iter().flat_map(|mutation| &mutation.families) {
-            let store = self.store(family.family);
-            if let Some(refusal) = refusal(store) {
-                return Err(refusal);
-            }
-            delay = delay.max(store.pressure().write_delay());
-        }
+        let stores = self.stores_of(mutations);
+        let delays = stores.iter().map(|store| store.pressure().write_delay());
+        let delay = delays.max().unwrap_or_default();
         if !delay.is_zero() {
             if !may_block {
                 return Err(WriteError::WouldBlock);
@@ -45,22 +41,41 @@ impl Shared {
             // Compaction is far behind: the more writes now, the more files a read has to look at.
             std::thread::sleep(delay);
         }
-        let gate = self.enter_gate(may_block)?;
+        let gates = enter_gates(&stores, may_block)?;
         if self.stopping.load(Ordering::Relaxed) {
             return Err(WriteError::Closed);
         }
-        self.apply_behind(gate, mutations, may_block)
+        if let Some(refusal) = stores.iter().find_map(|store| refusal(store)) {
+            return Err(refusal);
+        }
+        self.apply_in_gates(gates, mutations, may_block)
     }
 
     /// Writes a note of the node itself, also while it stops.
     pub(super) fn apply_note(&self, note: RowMutation) -> Result<Applied, WriteError> {
-        let gate = self.enter_gate(true)?;
-        self.apply_behind(gate, &[note], true)
+        let mutations = &[note];
+        let stores = self.stores_of(mutations);
+        self.apply_in_gates(enter_gates(&stores, true)?, mutations, true)
     }
 
-    fn apply_behind(
+    /// The column families of some mutations, each once and by number.
+    fn stores_of(&self, mutations: &[RowMutation]) -> SmallVec<[&Store; 2]> {
+        let families = mutations.iter().flat_map(|mutation| &mutation.families);
+        let mut ids: SmallVec<[FamilyId; 4]> = SmallVec::new();
+        for FamilyMutation { family, .. } in families {
+            // The rows of a batch are mostly of one family.
+            if ids.last() != Some(family) {
+                ids.push(*family);
+            }
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        ids.into_iter().map(|id| &**self.store(id)).collect()
+    }
+
+    fn apply_in_gates(
         &self,
-        gate: RwLockReadGuard<'_, ()>,
+        gates: Gates<'_>,
         mutations: &[RowMutation],
         may_block: bool,
     ) -> Result<Applied, WriteError> {
@@ -81,30 +96,16 @@ impl Shared {
                 self.store(family.family).apply(&key, family);
             }
         }
-        drop(gate);
-        let mut last = None;
-        for family in mutations.iter().flat_map(|mutation| &mutation.families) {
-            // The rows of a batch are mostly of one family.
-            if last.replace(family.family) != Some(family.family) {
-                let store = self.store(family.family);
-                if let Some(cause) = store.full_cause() {
-                    self.flushes.push(Work::Flush(store.id(), cause));
-                }
+        let stores = gates.into_iter().map(|(store, _)| store);
+        for store in stores {
+            if let Some(cause) = store.full_cause() {
+                self.flushes.push(Work::Flush(store.id(), cause));
             }
         }
         Ok(match position {
             Some(position) if self.waits_for_sync => Applied::Pending(position),
             _ => Applied::Done,
         })
-    }
-
-    /// Who switches a memtable waits for the writers that are under way, and one of these may wait
-    /// for the disk.
-    fn enter_gate(&self, may_block: bool) -> Result<RwLockReadGuard<'_, ()>, WriteError> {
-        if may_block {
-            return Ok(self.gate.read());
-        }
-        self.gate.try_read().ok_or(WriteError::WouldBlock)
     }
 
     /// Memtables being full is no reason to fail: writers go as fast as the disk does.
@@ -124,7 +125,7 @@ impl Shared {
                 return Err(WriteError::Closed);
             }
             if !self.can_free_memory()
-                && let Some(refusal) = self.stores.iter().find_map(|store| refusal(store))
+                && let Some(refusal) = self.stores().find_map(|store| refusal(store))
             {
                 return Err(refusal);
             }
@@ -153,7 +154,7 @@ impl Shared {
     /// Whether half of the memory is used that failed families leave to the others. No flush gets
     /// back what those hold, so that it must not make the others flush with every write.
     fn is_half_full(&self, used: u64) -> bool {
-        let failed = self.stores.iter().filter(|store| store.failure().is_some());
+        let failed = self.stores().filter(|store| store.failure().is_some());
         let held: u64 = failed.map(|store| store.view().memory()).sum();
         let half = self.memtable_budget.saturating_sub(held) / 2;
         used.saturating_sub(held) > half.max(self.memtable_budget / WORTH_FLUSHING)
@@ -167,8 +168,7 @@ impl Shared {
         }
         let work = |store: &Store| Work::Flush(store.id(), FlushCause::Memory);
         let able = self
-            .stores
-            .iter()
+            .stores()
             .filter(|store| store.failure().is_none() && !self.flushes.is_put_off(work(store)));
         let largest = able.max_by_key(|store| store.view().active.memory());
         if let Some(store) = largest.filter(|store| !store.view().active.is_empty()) {
@@ -178,12 +178,12 @@ impl Shared {
 
     /// Whether a flush may free memory. What a failed family holds stays in memory, and readable.
     fn can_free_memory(&self) -> bool {
-        let mut sound = self.stores.iter().filter(|store| store.failure().is_none());
+        let mut sound = self.stores().filter(|store| store.failure().is_none());
         sound.any(|store| store.view().memtables().any(|memtable| !memtable.is_empty()))
     }
 
     pub(super) fn request_all(&self, cause: FlushCause) {
-        for store in &self.stores {
+        for store in self.stores() {
             if store.view().memtables().any(|memtable| !memtable.is_empty()) {
                 self.flushes.push(Work::Flush(store.id(), cause));
             }
@@ -191,7 +191,16 @@ impl Shared {
     }
 }
 
+/// Column families with their gates, which are held.
+type Gates<'a> = SmallVec<[(&'a Store, RwLockReadGuard<'a, ()>); 2]>;
+
+fn enter_gates<'a>(stores: &[&'a Store], may_block: bool) -> Result<Gates<'a>, WriteError> {
+    let enter = |store: &&'a Store| Some((*store, store.enter(may_block)?));
+    stores.iter().map(enter).collect::<Option<_>>().ok_or(WriteError::WouldBlock)
+}
+
 fn refusal(store: &Store) -> Option<WriteError> {
-    let reason = store.failure()?.to_owned();
+    let dropped = || store.is_dropped().then_some("it was dropped");
+    let reason = store.failure().or_else(dropped)?.to_owned();
     Some(WriteError::Failed { family: store.schema().to_string(), reason })
 }

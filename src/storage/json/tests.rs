@@ -300,7 +300,7 @@ fn names_are_checked_by_the_comparator() {
     let mut rig = Rig::new(false, P);
     let (keyspace, name) = ("ks".to_owned(), "cf".to_owned());
     let kind = ColumnFamilyKind::Standard { columns: Comparator::Long };
-    rig.family = Arc::new(ColumnFamilySchema { keyspace, name, kind, comment: None });
+    rig.family = Arc::new(ColumnFamilySchema::new(keyspace, name, kind));
     let text = refusal(&rig, "{\"k\": [[\"6e\", \"76\", 1, false]]}");
     assert!(text.ends_with("A long is exactly 8 bytes"), "{text}");
     rig.import("{\"k\": [[\"0000000000000001\", \"76\", 1, false]]}").unwrap();

@@ -293,7 +293,7 @@ mod tests {
 
     fn family() -> ColumnFamilySchema {
         let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
-        ColumnFamilySchema { keyspace: "k".into(), name: "c".into(), kind, comment: None }
+        ColumnFamilySchema::new("k".into(), "c".into(), kind)
     }
 
     fn cell(number: u32, timestamp: i64) -> Cell {

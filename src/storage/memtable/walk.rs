@@ -137,7 +137,7 @@ mod tests {
     fn memtable(rows: impl Iterator<Item = usize>) -> Memtable {
         let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
         let (keyspace, name) = ("k".into(), "c".into());
-        let family = Arc::new(ColumnFamilySchema { keyspace, name, kind, comment: None });
+        let family = Arc::new(ColumnFamilySchema::new(keyspace, name, kind));
         let memtable = Memtable::new(family, Duration::ZERO);
         rows.for_each(|number| write(&memtable, number));
         memtable

@@ -45,12 +45,7 @@ fn family(keyspace: &str, name: &str) -> Arc<ColumnFamilySchema> {
         "Standard2" | "LocationInfo" => ColumnFamilyKind::Standard { columns: text },
         _ => ColumnFamilyKind::Standard { columns: bytes },
     };
-    Arc::new(ColumnFamilySchema {
-        keyspace: keyspace.into(),
-        name: name.into(),
-        kind,
-        comment: None,
-    })
+    Arc::new(ColumnFamilySchema::new(keyspace.into(), name.into(), kind))
 }
 
 fn partitioner(cluster: &str) -> Partitioner {

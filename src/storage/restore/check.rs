@@ -382,7 +382,8 @@ fn present_manifests(setup: &Setup, family: &ColumnFamilySchema) -> impl Iterato
 fn unused_name(fs: &dyn FileSystem, setup: &Setup, millis: u64) -> Result<String, RestoreError> {
     let mut taken = BTreeSet::new();
     let keyspaces = setup.options.data_directories.iter().flat_map(|directory| {
-        setup.schema.keyspaces().map(|keyspace| files::keyspace_folder(directory, keyspace))
+        let keyspaces = setup.schema.keyspaces().into_iter();
+        keyspaces.map(|keyspace| files::keyspace_folder(directory, &keyspace))
     });
     for folder in keyspaces.chain([setup.options.commit_log_directory.clone()]) {
         if fs.exists(&folder) {

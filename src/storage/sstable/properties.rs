@@ -141,7 +141,7 @@ impl Properties {
             ColumnFamilyKind::Super { super_columns, columns }
         };
         let (keyspace, name) = (self.keyspace.clone(), self.family.clone());
-        Some(ColumnFamilySchema { keyspace, name, kind, comment: None })
+        Some(ColumnFamilySchema::new(keyspace, name, kind))
     }
 
     /// The partitioner that the file was written with; `None` if it is not known.

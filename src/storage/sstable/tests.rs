@@ -47,12 +47,7 @@ impl Fixture {
             directory: tempfile::tempdir().unwrap(),
             fs: Arc::new(OsFileSystem),
             cache: Arc::new(BlockCache::new(1 << 20)),
-            family: ColumnFamilySchema {
-                keyspace: "ks".into(),
-                name: "cf".into(),
-                kind,
-                comment: None,
-            },
+            family: ColumnFamilySchema::new("ks".into(), "cf".into(), kind),
             partitioner,
         }
     }

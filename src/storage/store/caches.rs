@@ -316,6 +316,7 @@ mod tests {
     use crate::ring::Partitioner;
     use crate::storage::engine::Components;
     use crate::storage::{FamilyOptions, Options, Storage};
+    use std::time::Duration;
 
     const FAMILY: FamilyId = FamilyId(0);
 
@@ -337,18 +338,13 @@ mod tests {
             block_cache_bytes: 1 << 20,
             ..Options::new("/data", "/log")
         };
+        let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
         let family = ColumnFamilySchema {
-            keyspace: "Blog".into(),
-            name: "Authors".into(),
-            kind: ColumnFamilyKind::Standard { columns: Comparator::Bytes },
-            comment: None,
+            gc_grace: Duration::ZERO,
+            ..ColumnFamilySchema::new("Blog".into(), "Authors".into(), kind)
         };
         let schema = Arc::new(Schema::new([Arc::new(family)]));
-        let family_options = move |_| FamilyOptions {
-            rows_cached,
-            gc_grace_seconds: -1,
-            ..FamilyOptions::default()
-        };
+        let family_options = move |_| FamilyOptions { rows_cached, ..FamilyOptions::default() };
         Storage::open(components, options, Partitioner::Random, schema, family_options).unwrap()
     }
 

@@ -47,7 +47,7 @@ use super::sstable::{SsTable, WriterOptions};
 use crate::base::clock::Clock;
 use crate::base::events::Events;
 use crate::base::fs::FileSystem;
-use crate::base::lock::{Mutex, MutexGuard, RwLock, rank};
+use crate::base::lock::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, rank};
 use crate::model::mutation::FamilyMutation;
 use crate::model::schema::{ColumnFamilySchema, FamilyId};
 use crate::ring::{DecoratedKey, Partitioner};
@@ -55,7 +55,7 @@ use caches::CacheSizes;
 use claims::Claims;
 use merges::Merges;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// What all stores of a node share.
@@ -128,6 +128,9 @@ pub struct Store {
     view: RwLock<rank::View, Arc<View>>,
     next_generation: AtomicU64,
     flushing: Mutex<rank::Flush, ()>,
+    /// Shared by writers, exclusive for a switch of the memtable: a position of the log then tells
+    /// what the old memtable holds.
+    gate: RwLock<rank::Gate, ()>,
     claims: Claims,
     thresholds: AtomicThresholds,
     /// How far compaction is behind.
@@ -139,6 +142,7 @@ pub struct Store {
     cache_sizes: Mutex<rank::CacheSizes, CacheSizes>,
     /// Set once, when something went wrong after which writing on could lose data.
     failure: OnceLock<String>,
+    is_dropped: AtomicBool,
     operations: Operations,
     memtable_switches: AtomicU64,
 }
@@ -206,6 +210,18 @@ impl Store {
         Some(full)
     }
 
+    /// Held during a write, from its record in the log to the memtable. A switch of the memtable
+    /// waits for the writers that are under way, and one of these may wait for the disk: `None` if
+    /// the caller must not wait for that.
+    pub fn enter(&self, may_block: bool) -> Option<RwLockReadGuard<'_, ()>> {
+        if may_block { Some(self.gate.read()) } else { self.gate.try_read() }
+    }
+
+    /// Keeps writers out.
+    pub fn close_gate(&self) -> RwLockWriteGuard<'_, ()> {
+        self.gate.write()
+    }
+
     /// Held during a flush: memtables are written in the order in which they became full.
     pub fn flush_lock(&self) -> MutexGuard<'_, ()> {
         self.flushing.lock()
@@ -223,7 +239,8 @@ impl Store {
 
     /// Deletions made at or before this second may be dropped, where that is safe.
     pub fn gc_before(&self) -> i32 {
-        self.environment.clock.now_secs().saturating_sub(self.options.gc_grace_seconds)
+        let grace = i32::try_from(self.schema.gc_grace.as_secs()).unwrap_or(i32::MAX);
+        self.environment.clock.now_secs().saturating_sub(grace)
     }
 
     /// How far compaction is behind.
@@ -498,6 +515,16 @@ impl Store {
             let reason = self.failure.get().map_or("", String::as_str);
             log::error!("{} takes no more writes: {reason}", self.schema);
         }
+    }
+
+    /// Whether the family was dropped: it is empty, and takes no writes.
+    pub fn is_dropped(&self) -> bool {
+        self.is_dropped.load(Ordering::Acquire)
+    }
+
+    /// Keeps writes out, or lets them in again.
+    pub fn set_dropped(&self, is_dropped: bool) {
+        self.is_dropped.store(is_dropped, Ordering::Release);
     }
 
     /// Why writes are refused, if they are.

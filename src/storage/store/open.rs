@@ -18,7 +18,7 @@ use crate::storage::options::FamilyOptions;
 use crate::storage::sstable::SsTable;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
 /// Why a column family cannot be opened.
@@ -374,6 +374,7 @@ impl Store {
             view: RwLock::new(Arc::new(view)),
             next_generation: AtomicU64::new(newest + 1),
             flushing: Mutex::numbered(id.0.into(), ()),
+            gate: RwLock::numbered(id.0.into(), ()),
             claims: Claims::default(),
             thresholds: AtomicThresholds::new(thresholds),
             pressure: Pressure::default(),
@@ -381,6 +382,7 @@ impl Store {
             merges: Mutex::default(),
             cache_sizes: Mutex::new(sizes),
             failure: OnceLock::new(),
+            is_dropped: AtomicBool::new(false),
             operations: Operations::default(),
             memtable_switches: AtomicU64::new(0),
         };

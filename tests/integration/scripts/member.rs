@@ -265,7 +265,6 @@ impl Script {
             reads: ReadOptions {
                 speculative_percentile: None,
                 repairs: true,
-                repair_chances: Vec::new(),
                 dynamic_snitch: None,
             },
             transport: Arc::clone(&self.network) as _,

@@ -219,7 +219,8 @@ fn throttled(directory: &std::path::Path, hold: &Arc<Hold>) -> Storage {
         max_compaction_threshold: 4,
         ..FamilyOptions::default()
     };
-    Storage::open(components, options, Partitioner::Random, schema(), family_options).unwrap()
+    Storage::open(components, options, Partitioner::Random, schema(864_000), family_options)
+        .unwrap()
 }
 
 fn write(storage: &Storage, row: usize, may_block: bool) -> Result<(), WriteError> {

@@ -66,7 +66,7 @@ fn open(events: Events) -> Storage {
     let families = (0..FAMILIES).map(|number| {
         let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
         let name = format!("Family{number}");
-        Arc::new(ColumnFamilySchema { keyspace: "Keyspace1".into(), name, kind, comment: None })
+        Arc::new(ColumnFamilySchema::new("Keyspace1".into(), name, kind))
     });
     let options = Options {
         sync: SyncPolicy::Periodic { every: Duration::from_hours(1) },

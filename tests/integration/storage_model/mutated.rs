@@ -201,7 +201,7 @@ fn changed_files_do_no_harm() {
 
 #[test]
 fn changed_records_and_blocks_do_no_harm() {
-    let schema = schema();
+    let schema = schema(0);
     let mut builder = MutationBuilder::new(&schema, crate::storage_model::rig::KEYSPACE, b"key");
     builder.family(FamilyId(0)).insert((b"", b"name"), b"value", 7);
     builder.family(FamilyId(1)).insert((&[0; 8], b"name"), b"value", 8);

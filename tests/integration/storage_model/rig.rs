@@ -46,7 +46,8 @@ pub(crate) const FAMILIES: [Family; 3] = [
     Family { is_super: false, order: Order::Long, suborder: Order::Bytes },
 ];
 
-pub(crate) fn schema() -> Arc<Schema> {
+pub(crate) fn schema(gc_grace_seconds: i32) -> Arc<Schema> {
+    let gc_grace = Duration::from_secs(gc_grace_seconds as u64);
     let kinds = [
         ColumnFamilyKind::Standard { columns: Comparator::Utf8 },
         ColumnFamilyKind::Super { super_columns: Comparator::Long, columns: Comparator::Bytes },
@@ -55,7 +56,7 @@ pub(crate) fn schema() -> Arc<Schema> {
     let named = ["Authors", "Comments", "Entries"].into_iter().zip(kinds);
     let families = named.map(|(name, kind)| {
         let (keyspace, name) = (KEYSPACE.to_owned(), name.to_owned());
-        Arc::new(ColumnFamilySchema { keyspace, name, kind, comment: None })
+        Arc::new(ColumnFamilySchema { gc_grace, ..ColumnFamilySchema::new(keyspace, name, kind) })
     });
     Arc::new(Schema::new(families))
 }
@@ -166,7 +167,16 @@ impl Rig {
         let disk = SimFileSystem::new(seed);
         let clock = Arc::new(ManualClock::at_micros(1_000_000_000));
         let (events, heard) = Heard::events();
-        Self { setup, seed, disk, clock, schema: schema(), events, heard, storage: None }
+        Self {
+            setup,
+            seed,
+            disk,
+            clock,
+            schema: schema(setup.gc_grace_seconds),
+            events,
+            heard,
+            storage: None,
+        }
     }
 
     /// Starts the storage.
@@ -182,6 +192,8 @@ impl Rig {
     ) -> Result<(), StorageError> {
         assert!(self.storage.is_none(), "it is stopped before");
         let family_options = |_| family_options.clone();
+        let families = self.schema.families().map(|(_, family)| Arc::clone(family));
+        self.schema = Arc::new(Schema::new(families));
         let (partitioner, schema) = (self.setup.partitioner, Arc::clone(&self.schema));
         self.storage =
             Some(Storage::open(self.components(), options, partitioner, schema, family_options)?);
@@ -233,7 +245,6 @@ impl Rig {
             // So that levels are full soon, and rows do not fit one.
             leveled_table_bytes: 1000,
             min_compaction_threshold: setup.min_compaction_threshold,
-            gc_grace_seconds: setup.gc_grace_seconds,
             keys_cached: setup.keys_cached,
             rows_cached: setup.rows_cached,
             key_cache_save_period: setup.saves_caches.then_some(Duration::from_hours(1)),

@@ -48,12 +48,11 @@ fn open(directory: &std::path::Path, clock: &Arc<SystemClock>, caches: Caches) -
         block_bytes: 512,
         index_interval: 2,
         min_compaction_threshold: 2,
-        gc_grace_seconds: 0,
         keys_cached: CacheSize::Entries(3),
         rows_cached: if caches == Caches::Tiny { CacheSize::Entries(2) } else { CacheSize::Off },
         ..FamilyOptions::default()
     };
-    Storage::open(components, options, Partitioner::Random, schema(), family_options).unwrap()
+    Storage::open(components, options, Partitioner::Random, schema(0), family_options).unwrap()
 }
 
 /// How much is cached.

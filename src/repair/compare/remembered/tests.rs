@@ -11,12 +11,8 @@ const FAMILY: FamilyId = FamilyId(0);
 /// Families whose columns are in this order.
 fn schema(columns: Comparator) -> Schema {
     let kind = ColumnFamilyKind::Standard { columns };
-    let family = |n: usize| ColumnFamilySchema {
-        keyspace: "Blog".into(),
-        name: format!("Authors{n}"),
-        kind: kind.clone(),
-        comment: None,
-    };
+    let family =
+        |n: usize| ColumnFamilySchema::new("Blog".into(), format!("Authors{n}"), kind.clone());
     Schema::new((0..20).map(family).map(Arc::new))
 }
 

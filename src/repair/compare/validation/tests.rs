@@ -19,6 +19,7 @@ const FAMILY: FamilyId = FamilyId(0);
 
 /// Seconds that deletions stay.
 const GRACE_SECONDS: i32 = 100;
+const GRACE: Duration = Duration::from_secs(GRACE_SECONDS as u64);
 
 /// A replica on a disk on which there may be something.
 fn open(fs: &SimFileSystem, clock: &Arc<ManualClock>) -> Arc<Validator> {
@@ -29,14 +30,11 @@ fn open(fs: &SimFileSystem, clock: &Arc<ManualClock>) -> Arc<Validator> {
     };
     let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
     let (keyspace, name) = ("Blog".into(), "Authors".into());
-    let family = ColumnFamilySchema { keyspace, name, kind, comment: None };
+    let family =
+        ColumnFamilySchema { gc_grace: GRACE, ..ColumnFamilySchema::new(keyspace, name, kind) };
     let options = Options { segment_bytes: 1 << 20, ..Options::new("/data", "/log") };
     let schema = Schema::new([family.into()]);
-    let family = |_| FamilyOptions {
-        max_compaction_threshold: 0,
-        gc_grace_seconds: GRACE_SECONDS,
-        ..FamilyOptions::default()
-    };
+    let family = |_| FamilyOptions { max_compaction_threshold: 0, ..FamilyOptions::default() };
     let (partitioner, schema) = (Partitioner::Random, Arc::new(schema));
     let storage = Storage::open(components, options, partitioner, schema, family).unwrap();
     Validator::new(Arc::new(storage), Blocking::Inline)

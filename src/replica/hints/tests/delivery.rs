@@ -151,7 +151,8 @@ fn progress_that_was_not_written_down_means_once_more() {
 #[test]
 fn old_hints_are_not_delivered() {
     let mut rig = Rig::new();
-    rig.options.gc_grace = [grace(1, 10)].into();
+    rig.options.schema =
+        Arc::new(Schema::new([family_of("Authors", 240), family_of("Entries", 10)]));
     let store = rig.open();
     store.store(ada(), &mutation_of("Authors", 1, 3)).unwrap();
     store.store(ada(), &mutation_of("Entries", 2, 3)).unwrap();
@@ -171,7 +172,8 @@ fn old_hints_are_not_delivered() {
 fn what_nobody_asks_for_goes_when_it_is_too_old() {
     let mut rig = Rig::new();
     // The longest grace period bounds what no single one does.
-    rig.options.gc_grace = [grace(0, 10), grace(1, 20)].into();
+    rig.options.schema =
+        Arc::new(Schema::new([family_of("Authors", 10), family_of("Entries", 20)]));
     let store = rig.open();
     store_all(&store, ada(), 0..20);
     rig.clock.advance(Duration::from_hours(15));

@@ -7,7 +7,6 @@ mod delivery;
 mod failures;
 mod owners;
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use crate::kit::disk::SimFileSystem;
 use crate::model::comparator::Comparator;
 use crate::model::deletion::Deletion;
 use crate::model::mutation::{MutationBuilder, RowMutation};
-use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
+use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
 
 use super::*;
 
@@ -34,13 +33,15 @@ fn bob() -> IpAddr {
 }
 
 fn schema_of(families: &[&str]) -> Schema {
-    let family = |name: &&str| ColumnFamilySchema {
-        keyspace: "Blog".into(),
-        name: (*name).into(),
-        kind: ColumnFamilyKind::Standard { columns: Comparator::Bytes },
-        comment: None,
-    };
-    Schema::new(families.iter().map(family).map(Arc::new))
+    const DEFAULT_GRACE: u64 = 240;
+    Schema::new(families.iter().map(|name| family_of(name, DEFAULT_GRACE)))
+}
+
+/// A family that keeps deletions for so many hours.
+fn family_of(name: &str, grace_hours: u64) -> Arc<ColumnFamilySchema> {
+    let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
+    let family = ColumnFamilySchema::new("Blog".into(), name.into(), kind);
+    Arc::new(ColumnFamilySchema { gc_grace: Duration::from_hours(grace_hours), ..family })
 }
 
 fn schema() -> Schema {
@@ -88,7 +89,6 @@ impl Rig {
             max_bytes_per_target: 1 << 20,
             segment_bytes: 500,
             schema: Arc::new(schema()),
-            gc_grace: BTreeMap::new(),
         };
         let clock = Arc::new(ManualClock::at_micros(1_290_000_000_000_000));
         Self { fs: SimFileSystem::new(1), clock, options }
@@ -147,9 +147,4 @@ fn drain(store: &HintStore, target: IpAddr) -> Vec<u64> {
 
 fn range(numbers: std::ops::Range<u64>) -> Vec<u64> {
     numbers.collect()
-}
-
-/// The grace period of a family.
-fn grace(family: u32, hours: u64) -> (FamilyId, Duration) {
-    (FamilyId(family), Duration::from_hours(hours))
 }

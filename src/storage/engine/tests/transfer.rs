@@ -45,15 +45,16 @@ impl Setup {
             ColumnFamilyKind::Standard { columns }
         };
         let (keyspace, name) = ("Blog".into(), "Authors".into());
-        let family = ColumnFamilySchema { keyspace, name, kind, comment: None };
+        let gc_grace = Duration::ZERO;
+        let family =
+            ColumnFamilySchema { gc_grace, ..ColumnFamilySchema::new(keyspace, name, kind) };
         let components = Components {
             fs: Arc::new(fs.clone()),
-            clock: Arc::new(ManualClock::default()),
+            clock: Arc::new(ManualClock::at_micros(i64::from(GC_BEFORE) * 1_000_000)),
             events: Events::ignored(),
         };
         let options_of = |_| FamilyOptions {
             block_bytes: 1 << 10,
-            gc_grace_seconds: -GC_BEFORE,
             compaction_strategy: self.strategy,
             leveled_table_bytes: self.table_bytes,
             ..FamilyOptions::default()

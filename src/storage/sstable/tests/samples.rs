@@ -37,7 +37,7 @@ pub(in crate::storage) fn family(is_super: bool) -> Arc<ColumnFamilySchema> {
         ColumnFamilyKind::Standard { columns }
     };
     let (keyspace, name) = ("ks".to_owned(), "cf".to_owned());
-    Arc::new(ColumnFamilySchema { keyspace, name, kind, comment: None })
+    Arc::new(ColumnFamilySchema::new(keyspace, name, kind))
 }
 
 /// Very small blocks, so that there are many.

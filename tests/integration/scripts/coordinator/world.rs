@@ -118,7 +118,7 @@ impl World {
         let network = Arc::new(Network::with_max_body(setup.message_bytes));
         let mut world = Self {
             nodes: Vec::new(),
-            schema: Arc::new(schema()),
+            schema: Arc::new(schema(setup.repair_chance)),
             network: Arc::clone(&network),
             rules: Arc::default(),
             ring,
@@ -296,7 +296,6 @@ impl World {
             reads: ReadOptions {
                 speculative_percentile: setup.speculative_percentile,
                 repairs: true,
-                repair_chances: vec![setup.repair_chance; self.schema.families().count()],
                 dynamic_snitch: setup.has_dynamic_snitch.then(|| Arc::clone(&snitch)),
             },
         });
@@ -370,7 +369,6 @@ impl World {
             max_bytes_per_target: self.setup.hint_bytes,
             segment_bytes: HINT_SEGMENT_BYTES,
             schema: Arc::clone(&self.schema),
-            gc_grace: self.schema.families().map(|(family, _)| (family, day)).collect(),
         };
         let rng = fastrand::Rng::with_seed(1);
         HintStore::open(Arc::new(disk.clone()), Arc::clone(clock), rng, options).unwrap()
@@ -402,19 +400,16 @@ impl Setup {
     }
 }
 
-fn schema() -> Schema {
+fn schema(read_repair_chance: f64) -> Schema {
     let columns = Comparator::Bytes;
     let standard = ColumnFamilyKind::Standard { columns: columns.clone() };
     let supers = ColumnFamilyKind::Super { super_columns: Comparator::Bytes, columns };
     let families = [("Blog", "Rows", &standard), ("Blog", "Supers", &supers)];
     Schema::new(families.into_iter().chain([("system", "Rows", &standard)]).map(
         |(keyspace, name, kind)| {
-            Arc::new(ColumnFamilySchema {
-                keyspace: keyspace.to_owned(),
-                name: name.to_owned(),
-                kind: kind.clone(),
-                comment: None,
-            })
+            let (keyspace, name) = (keyspace.to_owned(), name.to_owned());
+            let family = ColumnFamilySchema::new(keyspace, name, kind.clone());
+            Arc::new(ColumnFamilySchema { read_repair_chance, ..family })
         },
     ))
 }

@@ -32,7 +32,7 @@ const BLOG: &str = "Blog";
 const SHOP: &str = "Shop";
 
 /// How long deletions stay.
-const GRACE_SECONDS: i32 = 3600;
+const GRACE: Duration = Duration::from_hours(1);
 
 /// How long a script waits for the end of an operation.
 const PATIENCE: Duration = Duration::from_hours(12);
@@ -202,18 +202,15 @@ impl World {
         ];
         let families = families.map(|(keyspace, name, kind)| {
             let (keyspace, name) = (keyspace.into(), name.into());
-            Arc::new(ColumnFamilySchema { keyspace, name, kind, comment: None })
+            let family = ColumnFamilySchema::new(keyspace, name, kind);
+            Arc::new(ColumnFamilySchema { gc_grace: GRACE, ..family })
         });
         let options = Options {
             segment_bytes: 1 << 20,
             block_cache_bytes: 1 << 20,
             ..Options::new("/data", "/log")
         };
-        let family = |_| FamilyOptions {
-            max_compaction_threshold: 0,
-            gc_grace_seconds: GRACE_SECONDS,
-            ..FamilyOptions::default()
-        };
+        let family = |_| FamilyOptions { max_compaction_threshold: 0, ..FamilyOptions::default() };
         let (partitioner, schema) = (self.board.partitioner, Arc::new(Schema::new(families)));
         Arc::new(Storage::open(components, options, partitioner, schema, family).unwrap())
     }

@@ -17,7 +17,8 @@ type Output = Result<String, Box<dyn Error>>;
 /// `n..b` wraps. Columns of `Comments` are written `super/name`.
 #[derive(Debug, goldenscript::Command)]
 pub(crate) enum Command {
-    /// Changes settings for the next start: `configure data="data more" min=4`.
+    /// Changes settings for the next start: `configure data="data more" min=4`. Takes a family out
+    /// of the configuration: `configure without=Editors`.
     Configure(Vec<(String, String)>),
     /// Starts the server. With `settles=false` it does not wait for the flush of what is replayed.
     Open {
@@ -84,6 +85,14 @@ pub(crate) enum Command {
     /// What other replicas see of a row.
     Version { family: String, key: String },
 
+    /// Adds a family of standard columns to a keyspace of the running server.
+    #[command(name = "add-family")]
+    AddFamily { keyspace: String, family: String },
+    /// Drops a family of the running server.
+    #[command(name = "drop-family")]
+    DropFamily(String),
+    /// The families of a keyspace.
+    Families(String),
     /// Writes the memtable of a family to disk.
     Flush(String),
     /// Merges all SSTables of a family.
@@ -162,6 +171,9 @@ impl goldenscript::Runner for World {
             Command::Read { family, key, columns } => self.read((family, key), columns),
             Command::Scan { family, range } => self.scan(family, range.as_deref()),
             Command::Version { family, key } => self.version((family, key)),
+            Command::AddFamily { keyspace, family } => self.add_family(keyspace, family),
+            Command::DropFamily(family) => self.drop_family(family),
+            Command::Families(keyspace) => Ok(self.families(keyspace)),
             Command::Flush(family) => self.flush(family),
             Command::Compact(family) => self.compact(family),
             Command::Tables(family) => self.tables(family),

@@ -47,8 +47,10 @@ pub(crate) struct World {
     pub(super) reads_seen: u64,
 }
 
+const GC_GRACE: Duration = Duration::from_hours(240);
+
 /// Two families of standard columns, one of super columns, and one of the server's own.
-fn schema() -> Schema {
+fn schema(gc_grace: Duration) -> Schema {
     let standard = || ColumnFamilyKind::Standard { columns: Comparator::Utf8 };
     let (super_columns, columns) = (Comparator::Utf8, Comparator::Utf8);
     let families = [
@@ -59,7 +61,7 @@ fn schema() -> Schema {
     ];
     Schema::new(families.map(|(keyspace, name, kind)| {
         let (keyspace, name) = (keyspace.to_owned(), name.to_owned());
-        Arc::new(ColumnFamilySchema { keyspace, name, kind, comment: None })
+        Arc::new(ColumnFamilySchema { gc_grace, ..ColumnFamilySchema::new(keyspace, name, kind) })
     }))
 }
 
@@ -68,7 +70,7 @@ impl World {
     pub(super) fn new() -> Self {
         let partitioner = Partitioner::OrderPreserving;
         let mut rig = Rig::unopened(Setup { partitioner, ..Setup::default() }, 1);
-        rig.schema = Arc::new(schema());
+        rig.schema = Arc::new(schema(GC_GRACE));
         let options = Options {
             segment_bytes: 1 << 16,
             memtable_budget_bytes: 1 << 20,
@@ -128,6 +130,10 @@ impl World {
 
     pub(super) fn configure(&mut self, settings: &[(String, String)]) -> Output {
         for (name, value) in settings {
+            if name == "without" {
+                self.rig.schema.remove(self.family(value)?);
+                continue;
+            }
             let (options, family) = (&mut self.options, &mut self.family_options);
             match name.as_str() {
                 "data" => options.data_directories = value.split(' ').map(absolute).collect(),
@@ -150,7 +156,7 @@ impl World {
                 "level-bytes" => family.leveled_table_bytes = value.parse()?,
                 "min" => family.min_compaction_threshold = value.parse()?,
                 "max" => family.max_compaction_threshold = value.parse()?,
-                "gc-grace" => family.gc_grace_seconds = duration(value)?.as_secs() as i32,
+                "gc-grace" => self.rig.schema = Arc::new(schema(duration(value)?)),
                 "rows-cached" => family.rows_cached = CacheSize::Entries(value.parse()?),
                 _ => return Err(format!("unknown setting {name}={value}").into()),
             }
@@ -313,6 +319,23 @@ impl World {
         let (family, row) = (self.family(family)?, RowKey::from(key.as_str()));
         let found = self.storage()?.read_version(family, &row, &all, &context, Access::Cached)?;
         Ok(show::version(key.as_bytes(), &found) + "\n")
+    }
+
+    pub(super) fn add_family(&self, keyspace: &str, name: &str) -> Output {
+        let kind = ColumnFamilyKind::Standard { columns: Comparator::Utf8 };
+        let family = ColumnFamilySchema::new(keyspace.to_owned(), name.to_owned(), kind);
+        self.storage()?.add_family(family, self.family_options.clone())?;
+        Ok(String::new())
+    }
+
+    pub(super) fn drop_family(&self, name: &str) -> Output {
+        self.storage()?.drop_family(self.family(name)?)?;
+        Ok(String::new())
+    }
+
+    pub(super) fn families(&self, keyspace: &str) -> String {
+        let families = self.rig.schema.families_of(keyspace);
+        show::lines(families.iter().map(|family| family.name.clone()), "none")
     }
 
     pub(super) fn flush(&self, family: &str) -> Output {
