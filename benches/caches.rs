@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, reason = "a bench tells its figures")]
 
 use alexandra::base::clock::{Clock, SystemClock};
+use alexandra::base::context::RequestContext;
 use alexandra::base::events::Events;
 use alexandra::base::fs::OsFileSystem;
 use alexandra::config::settings::CacheSize;
@@ -88,15 +89,18 @@ fn measure(storage: &Storage, name: &str) {
     let mut read = || {
         let number = rng.u64(..READ_ROWS) * (ROWS / READ_ROWS);
         let key = RowKey::from(format!("key{number:010}").as_str());
-        let found = storage.read(FAMILY, &key, &slice, Access::Cached).expect("reads work");
+        let found = storage
+            .store(FAMILY)
+            .read(&key, &slice, &RequestContext::default(), Access::Cached)
+            .expect("reads work");
         assert_eq!(found.count, 5);
     };
     (0..10 * READ_ROWS).for_each(|_| read());
-    let before = storage.cache_stats(FAMILY);
+    let before = storage.store(FAMILY).cache_stats();
     let begun = processor_nanos();
     (0..CALLS).for_each(|_| read());
     let nanos = (processor_nanos() - begun) / CALLS;
-    let now = storage.cache_stats(FAMILY);
+    let now = storage.store(FAMILY).cache_stats();
     let rate = |earlier: Option<CacheStats>, now: Option<CacheStats>| {
         now.map_or(f64::NAN, |now| now.hit_rate_since(&earlier.unwrap_or_default()))
     };
@@ -118,7 +122,7 @@ fn main() {
         let storage = open(directory.path(), &clock, bytes);
         let caches = [("no cache", 0, 0), ("key cache", 200_000, 0), ("row cache", 0, 200_000)];
         for (cache, keys, rows) in caches {
-            storage.set_cache_capacity(FAMILY, keys, rows);
+            storage.store(FAMILY).set_cache_capacity(keys, rows);
             measure(&storage, &format!("{state}; {cache}"));
         }
     }

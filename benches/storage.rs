@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, reason = "a bench tells its figures")]
 
 use alexandra::base::clock::{Clock, SystemClock};
+use alexandra::base::context::RequestContext;
 use alexandra::base::events::Events;
 use alexandra::base::fs::OsFileSystem;
 use alexandra::model::comparator::Comparator;
@@ -79,17 +80,26 @@ fn reads(clock: &dyn Clock, storage: &Storage, rows: FamilyId, state: &str) {
     let one = Slice::names(&schema, None, [b"C3".as_slice()]);
     let five = Slice::range(None, b"", b"", false, 5);
     measure(clock, &format!("get, {state}"), 300_000, |_| {
-        let found = storage.read(rows, &key(), &one, Access::Cached).expect("reads work");
+        let found = storage
+            .store(rows)
+            .read(&key(), &one, &RequestContext::default(), Access::Cached)
+            .expect("reads work");
         assert_eq!(found.count, 1);
     });
     measure(clock, &format!("get_slice of 5, {state}"), 300_000, |_| {
-        let found = storage.read(rows, &key(), &five, Access::Cached).expect("reads work");
+        let found = storage
+            .store(rows)
+            .read(&key(), &five, &RequestContext::default(), Access::Cached)
+            .expect("reads work");
         assert_eq!(found.count, 5);
     });
     measure(clock, &format!("10 rows of 5 by range, {state}"), 30_000, |_| {
         let token = Partitioner::Random.token(key().as_bytes());
         let range = RowRange { start: Bound::Included(token), end: Bound::Unbounded };
-        storage.scan(rows, &range, &five, 10, Access::Cached).expect("scans work");
+        storage
+            .store(rows)
+            .scan(&range, &five, 10, &RequestContext::default(), Access::Cached)
+            .expect("scans work");
     });
 }
 
@@ -127,7 +137,10 @@ fn main() {
             let start = format!("{:010}", rng.u64(..WIDE_COLUMNS - 10));
             let slice = Slice::range(None, start.as_bytes(), b"", false, 10);
             let key = RowKey::from("wide");
-            let found = storage.read(wide, &key, &slice, Access::Cached).expect("reads work");
+            let found = storage
+                .store(wide)
+                .read(&key, &slice, &RequestContext::default(), Access::Cached)
+                .expect("reads work");
             assert_eq!(found.count, 10);
         });
         storage.flush(wide).expect("flushing works");

@@ -3,6 +3,7 @@
 use super::engine::{Engine, Settings};
 use super::machine::COMMIT_LOG;
 use alexandra::base::clock::SystemClock;
+use alexandra::base::context::RequestContext;
 use alexandra::base::events::Events;
 use alexandra::base::fs::OsFileSystem;
 use alexandra::model::comparator::Comparator;
@@ -100,7 +101,10 @@ impl Core {
     }
 
     fn read(&self, key: &[u8], slice: &Slice) -> alexandra::model::slice::RowSlice {
-        self.storage.read(FAMILY, &RowKey::new(key), slice, Access::Cached).expect("reads work")
+        self.storage
+            .store(FAMILY)
+            .read(&RowKey::new(key), slice, &RequestContext::default(), Access::Cached)
+            .expect("reads work")
     }
 
     fn value_length(&self, key: &[u8], name: &[u8]) -> Option<usize> {
@@ -132,7 +136,13 @@ impl Rows {
         let token = |key: &[u8]| Partitioner::OrderPreserving.token(key);
         let range = RowRange { start: start.map(token), end: Bound::Unbounded };
         let slice = Slice::range(None, b"", b"", false, usize::MAX);
-        let rows = self.0.storage.scan(FAMILY, &range, &slice, limit, Access::Cached);
+        let rows = self.0.storage.store(FAMILY).scan(
+            &range,
+            &slice,
+            limit,
+            &RequestContext::default(),
+            Access::Cached,
+        );
         let rows = rows.expect("scans work");
         (rows.iter().map(|(_, row)| row.count).sum(), rows.into_iter().last().map(|(key, _)| key))
     }

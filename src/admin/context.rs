@@ -204,7 +204,7 @@ impl AdminContext {
 
     /// The caches of a column family.
     pub fn caches(&self, id: FamilyId) -> Caches {
-        let now = self.storage.cache_stats(id);
+        let now = self.storage.store(id).cache_stats();
         Self::caches_since(now, self.recent.earlier(id).as_ref())
     }
 

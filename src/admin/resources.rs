@@ -301,7 +301,7 @@ fn set_cache_capacities(call: Call) -> Result<Reply, AdminError> {
     let family = change.family(call.context.storage.schema())?;
     // Many entries may have to leave.
     Ok(Reply::Job(job(move || {
-        call.context.storage.set_cache_capacity(family, change.key_cache, change.row_cache);
+        call.context.storage.store(family).set_cache_capacity(change.key_cache, change.row_cache);
         Ok(call.context.caches(family))
     })))
 }

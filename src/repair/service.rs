@@ -242,7 +242,7 @@ impl Service {
             let max_bytes = max_bytes.clamp(1, MAX_PAGE) as usize;
             let page = match rows {
                 PageRows::Range(range) => {
-                    storage.read_piece(id, &range, after.as_ref(), max_bytes)?
+                    storage.store(id).read_piece(&range, after.as_ref(), max_bytes)?
                 }
                 PageRows::Keys(keys) => {
                     let keys = keys.into_iter().map(|key| partitioner.decorate(key));
@@ -250,7 +250,7 @@ impl Service {
                     if !keys.is_sorted_by(|a, b| a < b) {
                         return Err(Refusal::OutOfOrder);
                     }
-                    storage.read_rows_piece(id, &keys, after.as_ref(), max_bytes)?
+                    storage.store(id).read_rows_piece(&keys, after.as_ref(), max_bytes)?
                 }
             };
             drop(permit);

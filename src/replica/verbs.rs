@@ -270,7 +270,7 @@ impl Replica {
         context: &mut RequestContext,
     ) -> PendingRead<'_, RowSlice> {
         let read: ReadRow<_> = |storage, RowQuery { family, key, slice }, context, access| {
-            storage.read_within(family, key, slice, context, access)
+            storage.store(family).read(key, slice, context, access)
         };
         self.read_row(row, context, read).await
     }
@@ -282,7 +282,7 @@ impl Replica {
         context: &mut RequestContext,
     ) -> PendingRead<'_, usize> {
         let count: ReadRow<_> = |storage, RowQuery { family, key, slice }, context, access| {
-            storage.count(family, key, slice, context, access)
+            storage.store(family).count(key, slice, context, access)
         };
         self.read_row(row, context, count).await
     }
@@ -294,7 +294,7 @@ impl Replica {
         context: &mut RequestContext,
     ) -> PendingRead<'_, RowVersion> {
         let read: ReadRow<_> = |storage, RowQuery { family, key, slice }, context, access| {
-            storage.read_version(family, key, slice, context, access)
+            storage.store(family).read_version(key, slice, context, access)
         };
         self.read_row(row, context, read).await
     }
@@ -307,7 +307,7 @@ impl Replica {
     ) -> PendingRead<'_, Vec<Row>> {
         let scan: ReadRange<_> = |storage, rows, context, access| {
             let RangeQuery { family, range, slice, max_rows } = rows;
-            storage.scan_within(family, range, slice, max_rows, context, access)
+            storage.store(family).scan(range, slice, max_rows, context, access)
         };
         self.read_range(rows, context, scan).await
     }
@@ -321,7 +321,7 @@ impl Replica {
     ) -> PendingRead<'_, Vec<VersionedRow>> {
         let scan: ReadRange<_> = |storage, rows, context, access| {
             let RangeQuery { family, range, slice, max_rows } = rows;
-            storage.scan_versions(family, range, slice, max_rows, context, access)
+            storage.store(family).scan_versions(range, slice, max_rows, context, access)
         };
         self.read_range(rows, context, scan).await
     }

@@ -54,8 +54,12 @@ impl SavedPlace {
     pub fn read(storage: &Storage) -> Result<Self, ReadError> {
         let (key, slice, context) =
             (RowKey::from(BOOTSTRAP), Slice::all(None), RequestContext::default());
-        let row =
-            storage.read_version(location_info(storage), &key, &slice, &context, Access::Cached)?;
+        let row = storage.store(location_info(storage)).read_version(
+            &key,
+            &slice,
+            &context,
+            Access::Cached,
+        )?;
         let value = |name: &[u8]| {
             let cell = row.cells.iter().find(|cell| cell.name() == name && cell.is_live());
             cell.map(|cell| cell.value().to_vec())
@@ -120,7 +124,7 @@ fn latest(storage: &Storage) -> Option<i64> {
     let context = RequestContext::default();
     let read = |row: &str| {
         let (key, slice) = (RowKey::from(row), Slice::all(None));
-        storage.read_version(location_info(storage), &key, &slice, &context, Access::Cached)
+        storage.store(location_info(storage)).read_version(&key, &slice, &context, Access::Cached)
     };
     let rows = [read(BOOTSTRAP), read(ROW)].into_iter().flatten();
     let cells = rows.flat_map(|row| row.cells);

@@ -174,7 +174,7 @@ impl RingNote {
 /// what is noted by it.
 fn row(storage: &Storage, key: &str) -> Result<RowVersion, ReadError> {
     let (family, key, all) = (location_info(storage), RowKey::from(key), Slice::all(None));
-    storage.read_version(family, &key, &all, &RequestContext::default(), Access::Cached)
+    storage.store(family).read_version(&key, &all, &RequestContext::default(), Access::Cached)
 }
 
 #[cfg(test)]

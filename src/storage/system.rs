@@ -5,6 +5,7 @@ use super::engine::{Storage, WriteError};
 use super::error::ReadError;
 use super::own_place::SavedPlace;
 use super::sstable::Access;
+use crate::base::context::RequestContext;
 use crate::model::key::RowKey;
 use crate::model::mutation::MutationBuilder;
 use crate::model::schema::FamilyId;
@@ -181,7 +182,12 @@ struct Saved {
 
 impl Saved {
     fn read(storage: &Storage, family: FamilyId) -> Result<Self, ReadError> {
-        let row = storage.read(family, &RowKey::from(ROW), &Slice::all(None), Access::Cached)?;
+        let row = storage.store(family).read(
+            &RowKey::from(ROW),
+            &Slice::all(None),
+            &RequestContext::default(),
+            Access::Cached,
+        )?;
         let mut saved = Self::default();
         for cell in row.cells {
             let slot = match cell.name() {

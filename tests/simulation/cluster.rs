@@ -324,7 +324,8 @@ impl Cluster {
                     let (id, key) = (family_id(family), RowKey::from(key(row).as_str()));
                     let context = alexandra::base::context::RequestContext::new(1 << 20);
                     let all = Slice::all(None);
-                    let version = storage.read_version(id, &key, &all, &context, Access::Cached);
+                    let version =
+                        storage.store(id).read_version(&key, &all, &context, Access::Cached);
                     let version = version.expect("the disk is sound");
                     versions.push((node, version));
                 }

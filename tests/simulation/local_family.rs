@@ -1,6 +1,7 @@
 //! A column family that is added to a running node, written, and dropped again: what is in it at any
 //! time is what was written since it was added last, also after kills and losses of power.
 
+use alexandra::base::context::RequestContext;
 use alexandra::model::comparator::Comparator;
 use alexandra::model::key::RowKey;
 use alexandra::model::mutation::MutationBuilder;
@@ -68,7 +69,13 @@ impl LocalFamily {
         assert_eq!(id.is_some(), self.rows.is_some(), "the family exists while it is defined");
         let (Some(id), Some(expected)) = (id, &self.rows) else { return };
         let (all, range) = (Slice::all(None), RowRange::all());
-        let rows = storage.scan(id, &range, &all, usize::MAX, Access::Cached);
+        let rows = storage.store(id).scan(
+            &range,
+            &all,
+            usize::MAX,
+            &RequestContext::default(),
+            Access::Cached,
+        );
         let rows = rows.expect("the disk is sound");
         let bytes = |key: &RowKey| key.as_bytes().to_vec();
         let found: BTreeSet<Vec<u8>> = rows.iter().map(|(key, _)| bytes(key)).collect();

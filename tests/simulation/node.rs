@@ -333,6 +333,9 @@ impl Node {
         }
         let opened = Storage::open(components, options, setup.partitioner, schema, family);
         let storage = opened.expect("the disk is sound");
+        // The start may have noted something, which is in no memtable that was replayed.
+        let own = storage.schema().family_id(system::KEYSPACE, system::LOCATION_INFO);
+        own.map(|own| storage.flush(own)).transpose().expect("the disk is sound");
         // A thread in the background writes what was replayed to disk, and removes the segments in
         // which it stood. When it does must not depend on the machine.
         let is_flushed = |store: &Arc<Store>| {

@@ -162,7 +162,7 @@ impl Validator {
         if self.remembered().is_loaded(family) {
             return;
         }
-        let file = self.storage.kept_hashes(family, MAX_BYTES);
+        let file = self.storage.store(family).kept_hashes(MAX_BYTES);
         let file = file.unwrap_or_else(|error| {
             log::warn!("what is known of hashes cannot be read: {error}");
             None
@@ -173,7 +173,7 @@ impl Validator {
     /// Keeps what is known of a family for the next start. Without it all is read anew then.
     fn save(&self, family: FamilyId) {
         let content = self.remembered().save(family, self.context());
-        if let Err(error) = self.storage.keep_hashes(family, &content) {
+        if let Err(error) = self.storage.store(family).keep_hashes(&content) {
             log::warn!("what is known of hashes cannot be kept: {error}");
         }
     }

@@ -9,7 +9,7 @@ use super::super::caches::{ByteBudget, CacheKind, saved};
 use super::super::directory;
 use super::super::error::FileContext;
 use super::super::store::Store;
-use super::{Shared, Storage};
+use super::Core;
 use crate::base::lock::{Mutex, rank};
 use crate::model::key::RowKey;
 use crate::model::schema::{ColumnFamilySchema, FamilyId};
@@ -56,15 +56,13 @@ impl SavedCaches {
     }
 }
 
-impl Storage {
+impl Core {
     /// Saves the keys of all key and row caches, whether they are saved from time to time or not.
     /// Failures are told to the operator.
     pub fn save_caches(&self) {
-        self.shared.save_caches(|_| true);
+        self.save_caches_if(|_| true);
     }
-}
 
-impl Shared {
     pub(super) fn run_caches(&self) {
         self.fill_caches();
         let mut saved_at: BTreeMap<(FamilyId, CacheKind), Duration> = BTreeMap::new();
@@ -88,11 +86,11 @@ impl Shared {
     /// ended. If the node stopped before they were filled, what was saved before is worth more.
     pub(super) fn save_caches_at_end(&self) {
         if self.caches.are_filled.load(Ordering::Acquire) {
-            self.save_caches(|period| period.is_some());
+            self.save_caches_if(|period| period.is_some());
         }
     }
 
-    fn save_caches(&self, which: impl Fn(Option<Duration>) -> bool) {
+    fn save_caches_if(&self, which: impl Fn(Option<Duration>) -> bool) {
         for store in self.stores() {
             for kind in KINDS {
                 if which(save_period(store, kind)) {

@@ -4,7 +4,7 @@ use super::super::background::FlushCause;
 use super::super::compaction::lines::{self, Ended};
 use super::super::compaction::{CompactionError, CompactionKind, Fate};
 use super::super::store::{Claim, Store};
-use super::{Shared, Storage};
+use super::Core;
 use crate::model::schema::FamilyId;
 use crate::ring::RowRange;
 use std::collections::BTreeSet;
@@ -27,7 +27,7 @@ pub struct CleanupReport {
     pub is_cut_short: bool,
 }
 
-impl Storage {
+impl Core {
     /// Drops the rows outside of these ranges before it returns, as far as they were written before
     /// the call: flushes, then writes those SSTables anew that have such rows, one after the other,
     /// the oldest first. What was done stays done after an error.
@@ -50,11 +50,11 @@ impl Storage {
         keep: &[RowRange],
         are_current: &dyn Fn() -> bool,
     ) -> Result<CleanupReport, CompactionError> {
-        let store = self.shared.store(family);
-        let report = self.shared.cleanup(store, keep, are_current);
+        let store = self.store(family);
+        let report = self.clean_tables(store, keep, are_current);
         store.remove_replaced();
         // What was claimed was no candidate.
-        self.shared.request_compaction(store);
+        self.request_compaction(store);
         report
     }
 
@@ -62,22 +62,22 @@ impl Storage {
     /// memtables nor its SSTables nor the commit log bring anything of it back. Snapshots stay.
     /// What is written meanwhile may be dropped as well. Waits for compactions of the family.
     pub fn discard_all(&self, family: FamilyId) -> Result<(), CompactionError> {
-        let store = self.shared.store(family);
-        self.shared.discard_all(store)?;
+        let store = self.store(family);
+        self.discard(store)?;
         store.remove_replaced();
         Ok(())
     }
 }
 
-impl Shared {
-    fn cleanup(
+impl Core {
+    fn clean_tables(
         &self,
         store: &Arc<Store>,
         keep: &[RowRange],
         are_current: &dyn Fn() -> bool,
     ) -> Result<CleanupReport, CompactionError> {
         check(store)?;
-        self.flush(store, FlushCause::Request)?;
+        self.flush_for(store, FlushCause::Request)?;
         let mut report = CleanupReport::default();
         // Compactions go on, and what they make may be of SSTables that were not looked at.
         let mut seen = BTreeSet::new();
@@ -143,7 +143,7 @@ impl Shared {
         Ok(())
     }
 
-    pub(super) fn discard_all(&self, store: &Arc<Store>) -> Result<(), CompactionError> {
+    pub(super) fn discard(&self, store: &Arc<Store>) -> Result<(), CompactionError> {
         let claim_all = || store.claim_all(&self.stopping).ok_or(CompactionError::Stopped);
         check(store)?;
         // While it waits under the lock no memtable of the family can be flushed.

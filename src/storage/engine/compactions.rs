@@ -10,7 +10,7 @@
 use super::super::compaction::lines;
 use super::super::compaction::{self, Candidate, Circumstances, CompactionError, Plan};
 use super::super::store::{Choosable, Claim, Store};
-use super::Shared;
+use super::Core;
 use super::flushes::is_shortage;
 use crate::base::lock::{Condvar, Mutex, MutexGuard, rank};
 use crate::base::machine::set_thread_niceness;
@@ -179,7 +179,7 @@ impl QueueState {
     }
 }
 
-impl Shared {
+impl Core {
     /// The loop of the thread that leaves long compactions to others.
     pub(super) fn run_short_compactions(&self) {
         self.run_compactions(Takes::Short);
@@ -239,7 +239,11 @@ impl Shared {
     }
 
     /// Merges claimed SSTables, after a snapshot if the operator wants one.
-    pub(super) fn compact(&self, claim: &mut Claim<'_>, plan: Plan) -> Result<(), CompactionError> {
+    pub(super) fn compact_claimed(
+        &self,
+        claim: &mut Claim<'_>,
+        plan: Plan,
+    ) -> Result<(), CompactionError> {
         self.snapshot_before_compaction(claim.store())?;
         self.compactor.compact(claim, plan, &self.stopping)
     }
@@ -259,7 +263,7 @@ impl Shared {
         });
         // Another thread may have been faster.
         let (Some(mut claim), Some(plan)) = (claim, plan) else { return };
-        let result = self.compact(&mut claim, plan);
+        let result = self.compact_claimed(&mut claim, plan);
         match result {
             Ok(()) => self.compactions.forgive(family),
             Err(CompactionError::Stopped) => {}

@@ -5,7 +5,7 @@ use super::super::error::{FileContext, FileError, ReadError};
 use super::super::original::{
     TableOptions, TableReader, TableWriter, WriteError, WrittenTable, can_have_key,
 };
-use super::{IngestError, Storage};
+use super::{Core, IngestError, Storage};
 use crate::base::fs::{File, FileSystem};
 use crate::model::key::RowKey;
 use crate::model::schema::FamilyId;
@@ -126,23 +126,6 @@ pub(super) fn clear(fs: &dyn FileSystem, keyspace_folder: &Path) {
 }
 
 impl Storage {
-    /// Makes room for a file of so many bytes that comes from a node of 0.6. An error if there is
-    /// not so much.
-    pub fn spool(&self, family: FamilyId, bytes: u64) -> Result<SpooledFile, FileError> {
-        let store = self.shared.store(family);
-        let fs = Arc::clone(&store.environment().fs);
-        let generation = store.next_generation();
-        let folder = store.roomiest_folder(generation)?;
-        // Under this name it is removed at the next start.
-        let path = files::temporary(&files::sstable(folder, &store.schema().name, generation));
-        let room = fs.available_space(folder).context("look at the room of", folder)?;
-        if bytes > room {
-            return Err(io::ErrorKind::StorageFull.into()).context("make room for", &path);
-        }
-        let file = fs.create(&path).context("create", &path)?;
-        Ok(SpooledFile { fs, path, file, length: 0 })
-    }
-
     /// Takes all rows of the data file of an SSTable of 0.6 in, durably and in one step. Gives up
     /// when `stop` is set.
     pub fn take_in(
@@ -168,6 +151,25 @@ impl Storage {
         ingest.finish()?;
         Ok(taken)
     }
+}
+
+impl Core {
+    /// Makes room for a file of so many bytes that comes from a node of 0.6. An error if there is
+    /// not so much.
+    pub fn spool(&self, family: FamilyId, bytes: u64) -> Result<SpooledFile, FileError> {
+        let store = self.store(family);
+        let fs = Arc::clone(&store.environment().fs);
+        let generation = store.next_generation();
+        let folder = store.roomiest_folder(generation)?;
+        // Under this name it is removed at the next start.
+        let path = files::temporary(&files::sstable(folder, &store.schema().name, generation));
+        let room = fs.available_space(folder).context("look at the room of", folder)?;
+        if bytes > room {
+            return Err(io::ErrorKind::StorageFull.into()).context("make room for", &path);
+        }
+        let file = fs.create(&path).context("create", &path)?;
+        Ok(SpooledFile { fs, path, file, length: 0 })
+    }
 
     /// Writes all that is stored of some ranges, which do not overlap and are in the order of their
     /// tokens, to an SSTable of 0.6. None if there is nothing. Gives up when `stop` is set. Rows
@@ -178,7 +180,7 @@ impl Storage {
         ranges: &[RowRange],
         stop: &AtomicBool,
     ) -> Result<Option<OutgoingTable>, ExchangeError> {
-        let store = self.shared.store(family);
+        let store = self.store(family);
         let fs = Arc::clone(&store.environment().fs);
         let generation = store.next_generation();
         let folder = files::stream_folder(store.roomiest_folder(generation)?);
@@ -198,7 +200,7 @@ impl Storage {
                 if stop.load(Ordering::Relaxed) {
                     return Err(ExchangeError::GivenUp);
                 }
-                let piece = self.read_piece(family, range, after.as_ref(), STEP_BYTES)?;
+                let piece = store.read_piece(range, after.as_ref(), STEP_BYTES)?;
                 left_out += self.write_rows(&mut writer, &piece.rows)?;
                 after = piece.next;
                 if after.is_none() {

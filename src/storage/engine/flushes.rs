@@ -5,7 +5,7 @@ use super::super::commitlog::{self, Position};
 use super::super::error::{ReadError, is_out_of_handles};
 use super::super::memtable::Memtable;
 use super::super::store::{self, Store};
-use super::Shared;
+use super::Core;
 use crate::base::fs::is_disk_full;
 use log::Level;
 use std::fmt;
@@ -38,15 +38,15 @@ impl Drop for Writing<'_> {
     }
 }
 
-impl Shared {
+impl Core {
     /// Switches the memtable and writes the old one to disk. What fails is tried again later, or
     /// stops writing to the family: the caller has nothing to do about it.
-    pub(super) fn flush(&self, store: &Arc<Store>, cause: FlushCause) -> Result<(), ReadError> {
+    pub(super) fn flush_for(&self, store: &Arc<Store>, cause: FlushCause) -> Result<(), ReadError> {
         let flushed = self.flush_once(store, cause);
         flushed.inspect_err(|error| self.note_failed_flush(store, cause, error))
     }
 
-    /// [`Shared::flush`] for who gives up after a failure.
+    /// [`Core::flush_for`] for who gives up after a failure.
     pub(super) fn flush_once(
         &self,
         store: &Arc<Store>,
@@ -143,7 +143,7 @@ impl Shared {
                 Next::Work(work @ Work::Flush(family, cause)) => {
                     let _running = self.flushes.running(work);
                     self.flushing.fetch_add(1, Ordering::Relaxed);
-                    let flush = || drop(self.flush(self.store(family), cause));
+                    let flush = || drop(self.flush_for(self.store(family), cause));
                     self.guarded(family, "flush", flush);
                     self.flushing.fetch_sub(1, Ordering::Relaxed);
                     // Who waits for memory asks for no flush while one is under way.

@@ -1,10 +1,9 @@
 //! Reasons for which a node does not serve as it should, as far as its storage knows them.
 
-use super::{Shared, Storage};
+use super::Core;
 use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::model::schema::FamilyId;
 use crate::storage::commitlog::LogError;
-use crate::storage::error::ReadError;
 use crate::storage::store::Store;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -95,18 +94,7 @@ impl Shortages {
     }
 }
 
-/// Notes a damaged block that a read has met.
-pub(super) fn note_damage(store: &Store, error: &ReadError) {
-    let ReadError::Corrupt(damage) = error else { return };
-    let view = store.view();
-    let concerned = view.tables.iter().filter(|table| table.path() == damage.file);
-    for table in concerned.filter(|table| !table.is_damaged()) {
-        table.mark_damaged();
-        log::error!("{}: {error}", store.schema());
-    }
-}
-
-impl Shared {
+impl Core {
     /// Ends the shortage of a commit log for which a segment can be made again. Free space does
     /// not tell, as there are quotas and limits, nor does a write that fits into the last segment.
     pub(super) fn look_for_room(&self) {
@@ -124,13 +112,12 @@ impl Shared {
     }
 }
 
-impl Storage {
+impl Core {
     /// The reasons for which the node does not serve as it should; none if all is well.
     pub fn troubles(&self) -> Vec<Trouble> {
-        let shared = &self.shared;
         let mut troubles = Vec::new();
         let mut add = |kind, text: String| troubles.push(Trouble { kind, text });
-        if shared.stopping.load(Ordering::Relaxed) {
+        if self.stopping.load(Ordering::Relaxed) {
             let text = "drained: it takes no writes until it is started anew";
             add(TroubleKind::Drained, text.to_owned());
         }
@@ -138,21 +125,21 @@ impl Storage {
         if let Some(failure) = self.log_failure().filter(|it| !matches!(it, LogError::Closed)) {
             add(TroubleKind::LogStopped, format!("takes no writes: {failure}"));
         }
-        if shared.waits_for_memory() {
+        if self.waits_for_memory() {
             let text = "takes no writes: the memory for memtables is used up";
             add(TroubleKind::MemoryFull, text.to_owned());
         }
-        for (family, reason) in &*shared.shortages.lock() {
+        for (family, reason) in &*self.shortages.lock() {
             match family {
                 None => add(TroubleKind::NoRoom, format!("takes no writes: {reason}")),
                 Some(family) => {
-                    let family = shared.store(*family).schema();
+                    let family = self.store(*family).schema();
                     let text = format!("the memtable of {family} waits to be written: {reason}");
                     add(TroubleKind::FlushWaits, text);
                 }
             }
         }
-        for store in shared.stores() {
+        for store in self.stores() {
             if let Some(failure) = store.failure() {
                 let text = format!("{} takes no writes: {failure}", store.schema());
                 add(TroubleKind::FamilyFailed, text);

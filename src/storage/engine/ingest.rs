@@ -5,7 +5,7 @@ use super::super::error::{FileError, ReadError};
 use super::super::options::CompactionStrategy;
 use super::super::store::{OutputShape, Outputs, Store};
 use super::flushes::is_shortage;
-use super::{Shared, Storage};
+use super::{Core, Storage};
 use crate::model::cell::{Cell, CellState};
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
@@ -75,7 +75,7 @@ impl From<FileError> for IngestError {
 /// closed, as long as this lives.
 #[derive(Debug)]
 pub struct Ingest {
-    shared: Arc<Shared>,
+    core: Arc<Core>,
     store: Arc<Store>,
     /// `None` after a failure.
     writing: Option<Writing>,
@@ -100,9 +100,9 @@ struct OpenRow {
 impl Storage {
     /// Begins to take rows in.
     pub fn ingest(&self, family: FamilyId) -> Result<Ingest, IngestError> {
-        let shared = Arc::clone(&self.shared);
-        let store = Arc::clone(shared.store(family));
-        check(&shared, &store)?;
+        let core = Arc::clone(&self.core);
+        let store = Arc::clone(core.store(family));
+        check(&core, &store)?;
         let split_bytes = match store.options().compaction_strategy {
             CompactionStrategy::SizeTiered => TABLE_BYTES,
             CompactionStrategy::Leveled => store.options().leveled_table_bytes,
@@ -110,7 +110,7 @@ impl Storage {
         // They overlap with all that there is, as those of a flush do.
         let shape = OutputShape { level: 0, split_bytes, expected_rows: None };
         let outputs = Outputs::new(Arc::clone(&store), shape);
-        Ok(Ingest { shared, store, writing: Some(Writing { outputs, row: None }) })
+        Ok(Ingest { core, store, writing: Some(Writing { outputs, row: None }) })
     }
 }
 
@@ -120,7 +120,7 @@ impl Ingest {
     /// repeated. Rows come in token order.
     pub fn push(&mut self, key: &RowKey, version: &RowVersion) -> Result<(), IngestError> {
         let mut writing = self.writing.take().ok_or(IngestError::GivenUp)?;
-        check(&self.shared, &self.store)?;
+        check(&self.core, &self.store)?;
         writing.push(&self.store, key, version)?;
         self.writing = Some(writing);
         Ok(())
@@ -134,7 +134,7 @@ impl Ingest {
     /// Makes all that was pushed count, durably and in one step. Returns the bytes of the SSTables.
     pub fn finish(mut self) -> Result<u64, IngestError> {
         let writing = self.writing.take().ok_or(IngestError::GivenUp)?;
-        check(&self.shared, &self.store)?;
+        check(&self.core, &self.store)?;
         let Writing { mut outputs, row } = writing;
         if row.is_some() {
             outputs.open_file()?.end_row()?;
@@ -149,14 +149,14 @@ impl Ingest {
             let file = files::sstable(&table.folder, name, table.generation);
             log::debug!("Created {} ({} bytes)", file.display(), table.bytes);
         }
-        self.shared.note_families();
-        self.shared.request_compaction(&self.store);
+        self.core.note_families();
+        self.core.request_compaction(&self.store);
         Ok(new.iter().map(|table| table.bytes).sum())
     }
 }
 
-fn check(shared: &Shared, store: &Store) -> Result<(), IngestError> {
-    if shared.stopping.load(AtomicOrdering::Relaxed) {
+fn check(core: &Core, store: &Store) -> Result<(), IngestError> {
+    if core.stopping.load(AtomicOrdering::Relaxed) {
         return Err(IngestError::Stopped);
     }
     let Some(reason) = store.failure() else { return Ok(()) };

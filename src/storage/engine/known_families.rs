@@ -10,14 +10,13 @@ use super::super::commitlog::{Position, Replayed};
 use super::super::sstable::Access;
 use super::super::store::Store;
 use super::super::system::{KEYSPACE, LOCATION_INFO, ROW as OWN_ROW};
-use super::{Shared, StorageError};
+use super::{Core, StorageError};
 use crate::base::context::RequestContext;
 use crate::model::deletion::Deletion;
 use crate::model::key::RowKey;
 use crate::model::mutation::MutationBuilder;
 use crate::model::schema::FamilyId;
 use crate::model::slice::{RowSlice, Slice};
-use crate::ring::Partitioner;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -56,12 +55,9 @@ pub(super) fn check(
 }
 
 /// Returns the families that earlier starts have noted.
-pub(super) fn noted(
-    partitioner: Partitioner,
-    stores: &[Arc<Store>],
-) -> Result<BTreeSet<FamilyId>, StorageError> {
+pub(super) fn noted(stores: &[Arc<Store>]) -> Result<BTreeSet<FamilyId>, StorageError> {
     let Some(info) = location_info(stores) else { return Ok(BTreeSet::new()) };
-    let row = read(partitioner, info, ROW)?;
+    let row = read(info, ROW)?;
     let is_noted = |store: &&Arc<Store>| {
         let name = store.schema().to_string();
         row.cells.iter().any(|cell| cell.name() == name.as_bytes())
@@ -73,7 +69,6 @@ pub(super) fn noted(
 /// and not noted, and nothing says who the node is. Before the first flush of what it keeps about
 /// itself all of it is in the commit log.
 pub(super) fn check_own(
-    partitioner: Partitioner,
     stores: &[Arc<Store>],
     noted: &BTreeSet<FamilyId>,
     replayed: &Replayed,
@@ -87,7 +82,7 @@ pub(super) fn check_own(
         is_of_users(it) && it.is_of_node() && !noted.contains(&it.id()) && !is_just_flushed(it)
     };
     let Some(family) = stores.iter().find(is_lost) else { return Ok(()) };
-    if !read(partitioner, info, OWN_ROW)?.cells.is_empty() {
+    if !read(info, OWN_ROW)?.cells.is_empty() {
         return Ok(());
     }
     Err(StorageError::LostSystem { family: family.schema().to_string() })
@@ -97,8 +92,8 @@ fn location_info(stores: &[Arc<Store>]) -> Option<&Arc<Store>> {
     stores.iter().find(|store| !is_of_users(store) && store.schema().name == LOCATION_INFO)
 }
 
-fn read(partitioner: Partitioner, info: &Store, row: &str) -> Result<RowSlice, StorageError> {
-    let (key, all) = (partitioner.decorate(RowKey::from(row)), Slice::all(None));
+fn read(info: &Store, row: &str) -> Result<RowSlice, StorageError> {
+    let (key, all) = (RowKey::from(row), Slice::all(None));
     let read = info.read(&key, &all, &RequestContext::default(), Access::Cached);
     read.map_err(StorageError::Families)
 }
@@ -114,7 +109,7 @@ fn has_files(store: &Store) -> bool {
         || !store.view().tables.is_empty()
 }
 
-impl Shared {
+impl Core {
     /// Notes the families of users that have had data by now. Durable with the next sync of the
     /// commit log; a failure is told, and made up for at the next flush or start.
     pub(super) fn note_families(&self) {

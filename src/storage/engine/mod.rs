@@ -13,7 +13,7 @@
 //!   known_families  which column families have had data, so that lost ones are missed
 //!   validation   what this node has, for who compares replicas
 //!   health       why the node does not serve as it should
-//!   counting     how often there was what, for operators
+//!   memory       waits for memory, and flushes that free some
 //!   schema_changes  families that are added and dropped
 //!   snapshots    hard links to the SSTables of one moment
 //!   unconfigured data of column families that are not configured
@@ -25,12 +25,12 @@
 mod caches;
 mod cleanup;
 mod compactions;
-mod counting;
 mod exchange;
 mod flushes;
 mod health;
 mod ingest;
 mod known_families;
+mod memory;
 mod open;
 mod replay;
 mod schema_changes;
@@ -42,10 +42,10 @@ mod validation;
 mod write;
 
 pub use cleanup::CleanupReport;
-pub use counting::MemoryUse;
 pub use exchange::{ExchangeError, OutgoingTable, SpooledFile, TakenIn};
 pub use health::{Trouble, TroubleKind};
 pub use ingest::{Ingest, IngestError};
+pub use memory::MemoryUse;
 pub use open::StorageError;
 pub(super) use open::{
     lock, lock_present, lock_present_directories, new_environment, prepare_directories,
@@ -53,37 +53,31 @@ pub(super) use open::{
 pub use schema_changes::SchemaChangeError;
 pub use validation::ValidationSet;
 
-use self::health::{Shortages, note_damage};
+use self::health::Shortages;
 use self::snapshots::Snapshots;
 use super::background::{FlushCause, WorkQueue};
-use super::caches::{CacheStats, FamilyCacheStats};
+use super::caches::CacheStats;
 use super::commitlog::{CommitLog, LogError, Position};
 use super::compaction::{
     CompactionError, CompactionProgress, CompactionTotals, Compactor, Plan, ThresholdError,
     Thresholds,
 };
-use super::error::{FileError, ReadError};
+use super::error::ReadError;
 use super::log_mark::LogMark;
 use super::memtable::Memtable;
-use super::snapshot::{Snapshot, SnapshotError};
-use super::sstable::Access;
-use super::store::{Environment, Operation, Piece, Store};
+use super::store::{Environment, Store};
 use crate::base::budget::Budget;
 use crate::base::clock::Clock;
 use crate::base::context::RequestContext;
 use crate::base::events::Events;
 use crate::base::fs::{FileSystem, Lock};
 use crate::base::lock::{Condvar, Mutex, rank};
-use crate::model::key::RowKey;
-use crate::model::mutation::RowMutation;
-use crate::model::position::RowPosition;
 use crate::model::schema::{FamilyId, Schema};
-use crate::model::slice::{RowSlice, Slice};
-use crate::model::version::RowVersion;
-use crate::ring::{DecoratedKey, Partitioner, RowRange, RowSamples, Token, TokenRange};
+use crate::ring::{Partitioner, RowSamples, Token, TokenRange};
 use caches::SavedCaches;
 use compactions::CompactionQueue;
 use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -134,17 +128,25 @@ pub enum Applied {
     Pending(Position),
 }
 
-/// All column families of a node.
+/// All column families of a node, open. The end of its life closes them.
 #[derive(Debug)]
 pub struct Storage {
-    shared: Arc<Shared>,
+    core: Arc<Core>,
     threads: Mutex<rank::Threads, Vec<JoinHandle<()>>>,
     closed: AtomicBool,
 }
 
-/// What the caller and the threads in the background share.
+impl Deref for Storage {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.core
+    }
+}
+
+/// All column families of a node: what callers and the threads in the background share.
 #[derive(Debug)]
-struct Shared {
+pub struct Core {
     schema: Arc<Schema>,
     /// By number, also those that were dropped.
     stores: boxcar::Vec<Arc<Store>>,
@@ -183,37 +185,15 @@ struct Shared {
     locks: OnceLock<Vec<Box<dyn Lock>>>,
 }
 
-impl Storage {
+impl Core {
     /// The column families.
     pub fn schema(&self) -> &Arc<Schema> {
-        &self.shared.schema
+        &self.schema
     }
 
     /// Decides on the order of rows.
     pub fn partitioner(&self) -> Partitioner {
-        self.shared.environment.partitioner
-    }
-
-    /// Writes to the log and to the memtables. With `may_block` it waits for memory and for the
-    /// disk, else that is [`WriteError::WouldBlock`].
-    pub fn apply(&self, mutation: &RowMutation, may_block: bool) -> Result<Applied, WriteError> {
-        self.apply_all(std::slice::from_ref(mutation), may_block)
-    }
-
-    /// [`Storage::apply`] for several rows, logged by one write. After an error of the log some of
-    /// the rows may be written at the next start, each whole or not at all.
-    pub fn apply_all(
-        &self,
-        mutations: &[RowMutation],
-        may_block: bool,
-    ) -> Result<Applied, WriteError> {
-        self.shared.apply_counted(mutations, may_block)
-    }
-
-    /// [`Storage::apply`] for what the node notes for itself, which is little and seldom: it does
-    /// not wait for memory, so that a node whose disk is full can start and serve reads.
-    pub fn apply_own(&self, mutation: &RowMutation) -> Result<Applied, WriteError> {
-        self.shared.apply_with_memory(std::slice::from_ref(mutation), true)
+        self.environment.partitioner
     }
 
     /// Calls back, on a thread that must not be kept, when everything up to the position is
@@ -223,133 +203,7 @@ impl Storage {
         position: Position,
         callback: Box<dyn FnOnce(Result<(), LogError>) + Send>,
     ) {
-        self.shared.log.on_synced(position, callback);
-    }
-
-    /// The visible part of a slice of one row, as an answer of its own.
-    pub fn read(
-        &self,
-        family: FamilyId,
-        key: &RowKey,
-        slice: &Slice,
-        access: Access,
-    ) -> Result<RowSlice, ReadError> {
-        self.read_within(family, key, slice, &RequestContext::default(), access)
-    }
-
-    /// [`Storage::read`] for an answer that may consist of several rows.
-    pub fn read_within(
-        &self,
-        family: FamilyId,
-        key: &RowKey,
-        slice: &Slice,
-        context: &RequestContext,
-        access: Access,
-    ) -> Result<RowSlice, ReadError> {
-        let key = self.partitioner().decorate(key.clone());
-        self.shared.counted(self.shared.store(family), Operation::Read, |store| {
-            store.read(&key, slice, context, access)
-        })
-    }
-
-    /// How many columns or super columns of the slice are visible.
-    pub fn count(
-        &self,
-        family: FamilyId,
-        key: &RowKey,
-        slice: &Slice,
-        context: &RequestContext,
-        access: Access,
-    ) -> Result<usize, ReadError> {
-        let key = self.partitioner().decorate(key.clone());
-        self.shared.counted(self.shared.store(family), Operation::Read, |store| {
-            store.count(&key, slice, context, access)
-        })
-    }
-
-    /// The slice of each row of a range, in token order, rows without visible columns included.
-    pub fn scan(
-        &self,
-        family: FamilyId,
-        range: &RowRange,
-        slice: &Slice,
-        max_rows: usize,
-        access: Access,
-    ) -> Result<Vec<(RowKey, RowSlice)>, ReadError> {
-        self.scan_within(family, range, slice, max_rows, &RequestContext::default(), access)
-    }
-
-    /// [`Storage::scan`] for an answer that may consist of several ranges.
-    pub fn scan_within(
-        &self,
-        family: FamilyId,
-        range: &RowRange,
-        slice: &Slice,
-        max_rows: usize,
-        context: &RequestContext,
-        access: Access,
-    ) -> Result<Vec<(RowKey, RowSlice)>, ReadError> {
-        self.shared.counted(self.shared.store(family), Operation::RangeRead, |store| {
-            store.scan(range, slice, max_rows, context, access)
-        })
-    }
-
-    /// What is known here of a slice of one row, deletions included: what other replicas have to
-    /// hear. Tombstones that are older than `GCGraceSeconds` are left out.
-    pub fn read_version(
-        &self,
-        family: FamilyId,
-        key: &RowKey,
-        slice: &Slice,
-        context: &RequestContext,
-        access: Access,
-    ) -> Result<RowVersion, ReadError> {
-        let key = self.partitioner().decorate(key.clone());
-        self.shared.counted(self.shared.store(family), Operation::Read, |store| {
-            store.read_version(&key, slice, context, access)
-        })
-    }
-
-    /// [`Storage::read_version`] of each row of a range, in token order.
-    pub fn scan_versions(
-        &self,
-        family: FamilyId,
-        range: &RowRange,
-        slice: &Slice,
-        max_rows: usize,
-        context: &RequestContext,
-        access: Access,
-    ) -> Result<Vec<(RowKey, RowVersion)>, ReadError> {
-        self.shared.counted(self.shared.store(family), Operation::RangeRead, |store| {
-            store.scan_versions(range, slice, max_rows, context, access)
-        })
-    }
-
-    /// All that is stored of the rows of a range behind a place, deletions included, until about
-    /// `max_bytes` were looked at: what other nodes copy. See [`Store::read_piece`].
-    pub fn read_piece(
-        &self,
-        family: FamilyId,
-        range: &RowRange,
-        after: Option<&RowPosition>,
-        max_bytes: usize,
-    ) -> Result<Piece, ReadError> {
-        let store = self.shared.store(family);
-        let piece = store.read_piece(range, after, max_bytes);
-        piece.inspect_err(|error| note_damage(store, error))
-    }
-
-    /// The same of single rows, whose keys ascend. See [`Store::read_rows_piece`].
-    pub fn read_rows_piece(
-        &self,
-        family: FamilyId,
-        keys: &[DecoratedKey],
-        after: Option<&RowPosition>,
-        max_bytes: usize,
-    ) -> Result<Piece, ReadError> {
-        let store = self.shared.store(family);
-        let piece = store.read_rows_piece(keys, after, max_bytes);
-        piece.inspect_err(|error| note_damage(store, error))
+        self.log.on_synced(position, callback);
     }
 
     /// The rows of a range that are stored here, in memory and on disk, as samples of about
@@ -360,7 +214,7 @@ impl Storage {
         context: &RequestContext,
     ) -> Result<RowSamples, ReadError> {
         let mut samples = RowSamples::new(range);
-        for store in self.shared.stores() {
+        for store in self.stores() {
             if store.schema().keyspace == super::system::KEYSPACE {
                 continue;
             }
@@ -378,30 +232,15 @@ impl Storage {
         Ok(samples)
     }
 
-    /// One column family.
-    pub fn store(&self, family: FamilyId) -> &Arc<Store> {
-        self.shared.store(family)
-    }
-
-    /// The column families that exist, in the order of their numbers.
-    pub fn stores(&self) -> impl Iterator<Item = &Arc<Store>> {
-        self.shared.stores()
-    }
-
     /// Why all writes are refused until the next start, if they are: the commit log has stopped.
     pub fn log_failure(&self) -> Option<LogError> {
-        self.shared.log.failure()
-    }
-
-    /// Memory that memtables and blocks use and may use.
-    pub fn memory_use(&self) -> MemoryUse {
-        self.shared.memory_use()
+        self.log.failure()
     }
 
     /// Writes what is in the memtable of a column family to disk before it returns. If the disk has
     /// no room it is tried again later; after any other failure the family takes no more writes.
     pub fn flush(&self, family: FamilyId) -> Result<(), ReadError> {
-        self.shared.flush(self.shared.store(family), FlushCause::Request)
+        self.flush_for(self.store(family), FlushCause::Request)
     }
 
     /// How many memtables hold something that is not on disk yet.
@@ -409,47 +248,47 @@ impl Storage {
         let held = |store: &Arc<Store>| {
             store.view().memtables().filter(|memtable| !memtable.is_empty()).count()
         };
-        self.shared.stores().map(held).sum()
+        self.stores().map(held).sum()
     }
 
     /// How many memtables are being written to disk now.
     pub fn flushes_running(&self) -> usize {
-        self.shared.writing.load(Ordering::Relaxed)
+        self.writing.load(Ordering::Relaxed)
     }
 
     /// Merges all SSTables of a column family into one before it returns; waits for compactions of
     /// the family that are running. Nothing happens if there is no SSTable. If the disk has no room
     /// for the result the largest are left out.
     pub fn compact(&self, family: FamilyId) -> Result<(), CompactionError> {
-        let stopping = &self.shared.stopping;
-        let store = self.shared.store(family);
+        let stopping = &self.stopping;
+        let store = self.store(family);
         let mut claim = store.claim_all(stopping).ok_or(CompactionError::Stopped)?;
         let result = if claim.tables().is_empty() {
             Ok(())
         } else {
             let plan = Plan::major(store.options(), claim.bytes());
-            self.shared.compact(&mut claim, plan)
+            self.compact_claimed(&mut claim, plan)
         };
         drop(claim);
         store.remove_replaced();
-        self.shared.request_compaction(store);
+        self.request_compaction(store);
         result
     }
 
     /// The compactions that are running, the oldest first.
     pub fn compactions(&self) -> Vec<CompactionProgress> {
-        self.shared.compactor.running()
+        self.compactor.running()
     }
 
     /// What all compactions did since the start.
     pub fn compaction_totals(&self) -> CompactionTotals {
-        self.shared.compactor.totals()
+        self.compactor.totals()
     }
 
     /// How many minor compactions are due, as an estimate, for each family that has any.
     pub fn pending_compactions(&self) -> Vec<(FamilyId, usize)> {
         let pending = |store: &Arc<Store>| (store.id(), store.pressure().backlog().compactions);
-        self.shared.stores().map(pending).filter(|(_, count)| *count > 0).collect()
+        self.stores().map(pending).filter(|(_, count)| *count > 0).collect()
     }
 
     /// From how many SSTables of similar size on, and at most how many at once, are merged, until
@@ -460,81 +299,41 @@ impl Storage {
         min: usize,
         max: usize,
     ) -> Result<(), ThresholdError> {
-        let store = self.shared.store(family);
+        let store = self.store(family);
         store.set_compaction_thresholds(Thresholds::new(min, max)?);
-        self.shared.request_compaction(store);
+        self.request_compaction(store);
         Ok(())
-    }
-
-    /// The figures of the key and row cache of a column family.
-    pub fn cache_stats(&self, family: FamilyId) -> FamilyCacheStats {
-        self.shared.store(family).cache_stats()
     }
 
     /// The figures of the block cache, in bytes.
     pub fn block_cache_stats(&self) -> CacheStats {
-        self.shared.environment.cache.stats()
+        self.environment.cache.stats()
     }
 
     /// Lets requests use this much of the block cache when their own memory is used up.
     pub fn lend_block_cache(&self, requests: &Budget, bytes: usize) {
-        requests.borrow_from(Arc::clone(&self.shared.environment.cache) as _, bytes);
-    }
-
-    /// Changes how many entries the key cache and the row cache of a column family may have, until
-    /// the next start; 0 switches one off. A share of all keys is then no longer kept to.
-    pub fn set_cache_capacity(&self, family: FamilyId, keys: u64, rows: u64) {
-        self.shared.store(family).set_cache_capacity(keys, rows);
-    }
-
-    /// Forgets all cached rows of a column family.
-    pub fn invalidate_row_cache(&self, family: FamilyId) {
-        self.shared.store(family).invalidate_row_cache();
-    }
-
-    /// Takes a snapshot of one keyspace or of all, durable when this returns: everything that was
-    /// written before, and nothing that is written after one moment, the same for all column
-    /// families. Its name is that moment, with the tag if there is one.
-    pub fn snapshot(
-        &self,
-        keyspace: Option<&str>,
-        tag: Option<&str>,
-    ) -> Result<Vec<Snapshot>, SnapshotError> {
-        self.shared.snapshot(keyspace, tag)
-    }
-
-    /// All snapshots, by keyspace and time.
-    pub fn snapshots(&self) -> Result<Vec<Snapshot>, FileError> {
-        self.shared.list_snapshots()
-    }
-
-    /// Removes the snapshots of one keyspace or of all; only those of this name or tag, if one is
-    /// given. Returns which they were.
-    pub fn clear_snapshots(
-        &self,
-        keyspace: Option<&str>,
-        name: Option<&str>,
-    ) -> Result<Vec<Snapshot>, FileError> {
-        self.shared.clear_snapshots(keyspace, name)
+        requests.borrow_from(Arc::clone(&self.environment.cache) as _, bytes);
     }
 
     /// Milliseconds since 1970, by which the node dates its own notes.
     pub fn now_millis(&self) -> i64 {
-        self.shared.environment.clock.now_micros() / 1000
+        self.environment.clock.now_micros() / 1000
     }
 
     /// Makes everything durable that was written so far.
     pub fn sync(&self) -> Result<(), LogError> {
-        self.shared.log.sync_now()
+        self.log.sync_now()
     }
 
     /// Refuses writes from now on, also those that wait for memory: on a full disk they would wait
     /// for ever. Reads go on. To be called before anybody waits for the end of a writer.
     pub fn stop_writes(&self) {
-        self.shared.stopping.store(true, Ordering::SeqCst);
-        self.shared.wake_writers();
+        self.stopping.store(true, Ordering::SeqCst);
+        self.wake_writers();
     }
+}
 
+impl Storage {
     /// Stops the threads, writes memtables to disk, and closes the log. What cannot be flushed
     /// stays in the log.
     pub fn close(&self) {
@@ -542,28 +341,28 @@ impl Storage {
         if self.closed.swap(true, Ordering::SeqCst) {
             return;
         }
-        self.shared.flushes.close();
-        self.shared.compactions.close();
-        self.shared.caches.end();
-        self.shared.environment.cache.buffers().close();
+        self.flushes.close();
+        self.compactions.close();
+        self.caches.end();
+        self.environment.cache.buffers().close();
         for thread in self.threads.lock().drain(..) {
             if thread.join().is_err() {
                 log::error!("a background thread of the storage ended by a panic");
             }
         }
         // Rows that are written to disk leave the row cache.
-        self.shared.save_caches_at_end();
+        self.save_caches_at_end();
         // Those of users first: that they have data now is noted in one of the others.
-        let mut stores: Vec<&Arc<Store>> = self.shared.stores().collect();
+        let mut stores: Vec<&Arc<Store>> = self.stores().collect();
         stores.sort_by_key(|store| !known_families::is_of_users(store));
         for store in stores {
-            if let Err(error) = self.shared.flush_once(store, FlushCause::Shutdown) {
+            if let Err(error) = self.flush_once(store, FlushCause::Shutdown) {
                 log::warn!("{} stays in the commit log: {error}", store.schema());
             }
         }
         // The flush thread may not have come to it.
-        self.shared.forget_replayed();
-        if let Err(error) = self.shared.log.close_and_clear(|| self.shared.forget_log()) {
+        self.forget_replayed();
+        if let Err(error) = self.log.close_and_clear(|| self.forget_log()) {
             log::error!("the commit log was not closed cleanly: {error}");
         }
     }
@@ -575,13 +374,14 @@ impl Drop for Storage {
     }
 }
 
-impl Shared {
-    fn store(&self, family: FamilyId) -> &Arc<Store> {
+impl Core {
+    /// The column family with this number, be it dropped.
+    pub fn store(&self, family: FamilyId) -> &Arc<Store> {
         &self.stores[family.0 as usize]
     }
 
     /// The column families that exist, in the order of their numbers.
-    fn stores(&self) -> impl Iterator<Item = &Arc<Store>> {
+    pub fn stores(&self) -> impl Iterator<Item = &Arc<Store>> {
         self.stores.iter().map(|(_, store)| store).filter(|store| !store.is_dropped())
     }
 

@@ -24,7 +24,7 @@ use super::known_families;
 use super::replay::{is_expected, open_log, replay};
 use super::snapshots::Snapshots;
 use super::unconfigured::{Records, find_unconfigured};
-use super::{Components, Shared, Storage};
+use super::{Components, Core, Storage};
 use crate::base::fs::{FileSystem, Lock};
 use crate::base::lock::{Condvar, Mutex};
 use crate::base::machine;
@@ -198,7 +198,7 @@ impl Storage {
         let opened = Self::open_prepared(components, options, partitioner, schema, family_options);
         match opened {
             Ok(storage) => {
-                let _ = storage.shared.locks.set(locks);
+                let _ = storage.locks.set(locks);
                 Ok(storage)
             }
             Err(error) => {
@@ -232,9 +232,9 @@ impl Storage {
         let without_files = known_families::without_files(&stores);
         let mut replayed = replay(&*fs, &options, &records, &environment, &stores)?;
         let accepts_loss = options.accept_data_loss;
-        let noted = known_families::noted(partitioner, &stores)?;
+        let noted = known_families::noted(&stores)?;
         if !accepts_loss {
-            known_families::check_own(partitioner, &stores, &noted, &replayed)?;
+            known_families::check_own(&stores, &noted, &replayed)?;
         }
         let lost = known_families::check(&stores, &noted, &without_files, accepts_loss)?;
         claim_archive(&*fs, &options)?;
@@ -244,7 +244,7 @@ impl Storage {
         mark_log(&*fs, &options, &stores, &log)?;
         let has_replayed = !replayed.segments.is_empty();
         let replayed_into = stores.iter().map(filled_memtables).collect();
-        let shared = Arc::new(Shared {
+        let core = Arc::new(Core {
             schema,
             stores: stores.into_iter().collect(),
             environment,
@@ -271,15 +271,15 @@ impl Storage {
             locks: OnceLock::new(),
         });
         if has_replayed {
-            shared.request_all(FlushCause::Replay);
-            shared.flushes.push(Work::ReplayIsFlushed);
+            core.request_all(FlushCause::Replay);
+            core.flushes.push(Work::ReplayIsFlushed);
         }
-        for store in shared.stores() {
-            shared.request_compaction(store);
+        for store in core.stores() {
+            core.request_compaction(store);
         }
-        shared.forget_families(&lost);
-        shared.note_families();
-        Ok(Self { shared, threads: Mutex::default(), closed: AtomicBool::new(false) })
+        core.forget_families(&lost);
+        core.note_families();
+        Ok(Self { core, threads: Mutex::default(), closed: AtomicBool::new(false) })
     }
 
     /// Starts the threads, each by `spawn`.
@@ -289,30 +289,30 @@ impl Storage {
         compaction_threads: usize,
         spawn: &Spawn<'_>,
     ) -> Result<(), StorageError> {
-        let start = |name: &'static str, run: fn(&Shared)| {
-            let shared = Arc::clone(&self.shared);
+        let start = |name: &'static str, run: fn(&Core)| {
+            let core = Arc::clone(&self.core);
             let body = move || {
-                let rest = || shared.compactions.rest(PAUSE_AFTER_PANIC);
-                keep_going(name, || run(&shared), rest);
+                let rest = || core.compactions.rest(PAUSE_AFTER_PANIC);
+                keep_going(name, || run(&core), rest);
             };
             let thread = spawn(name, Box::new(body)).map_err(StorageError::Thread)?;
             self.threads.lock().push(thread);
             Ok::<_, StorageError>(())
         };
-        start("housekeeper", Shared::keep_house)?;
+        start("housekeeper", Core::keep_house)?;
         for _ in 0..flush_threads {
-            start("flush", Shared::run_flushes)?;
+            start("flush", Core::run_flushes)?;
         }
         for number in 0..compaction_threads {
             let run = match number {
-                0 => Shared::run_short_compactions,
-                _ => Shared::run_all_compactions,
+                0 => Core::run_short_compactions,
+                _ => Core::run_all_compactions,
             };
             start("compaction", run)?;
         }
-        start("block-memory", |shared| shared.environment.cache.buffers().fill())?;
-        if self.shared.caches.are_wanted() {
-            start("caches", Shared::run_caches)?;
+        start("block-memory", |core| core.environment.cache.buffers().fill())?;
+        if self.caches.are_wanted() {
+            start("caches", Core::run_caches)?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use super::super::compaction::CompactionError;
 use super::super::options::FamilyOptions;
 use super::super::store::{OpenError, Store};
 use super::super::system;
-use super::Storage;
+use super::Core;
 use super::open::create_folders;
 use crate::model::schema::{ColumnFamilySchema, FamilyId};
 use crate::storage::error::FileError;
@@ -41,7 +41,7 @@ pub enum SchemaChangeError {
     Drop(#[from] CompactionError),
 }
 
-impl Storage {
+impl Core {
     /// Adds a column family, which can be read and written when this returns. Data that the
     /// directories hold of it are served, as after a start.
     pub fn add_family(
@@ -49,24 +49,23 @@ impl Storage {
         family: ColumnFamilySchema,
         options: FamilyOptions,
     ) -> Result<FamilyId, SchemaChangeError> {
-        let shared = &self.shared;
-        let _one_at_a_time = shared.snapshots.lock();
+        let _one_at_a_time = self.snapshots.lock();
         check_keyspace(&family)?;
-        if !shared.schema.has_keyspace(&family.keyspace) {
+        if !self.schema.has_keyspace(&family.keyspace) {
             return Err(SchemaChangeError::UnknownKeyspace(family.keyspace));
         }
-        if shared.schema.family_id(&family.keyspace, &family.name).is_some() {
+        if self.schema.family_id(&family.keyspace, &family.name).is_some() {
             return Err(SchemaChangeError::Exists(family.to_string()));
         }
-        let (fs, directories) = (&*shared.environment.fs, &shared.data_directories);
+        let (fs, directories) = (&*self.environment.fs, &self.data_directories);
         let folders = create_folders(fs, directories, &family.keyspace)?;
-        let (id, family) = (FamilyId(shared.stores.count() as u32), Arc::new(family));
-        let store = Store::open(&shared.environment, id, &family, options, folders)?;
-        shared.stores.push(Arc::new(store));
-        let known_as = shared.schema.insert(Arc::clone(&family));
+        let (id, family) = (FamilyId(self.stores.count() as u32), Arc::new(family));
+        let store = Store::open(&self.environment, id, &family, options, folders)?;
+        self.stores.push(Arc::new(store));
+        let known_as = self.schema.insert(Arc::clone(&family));
         assert_eq!(known_as, id, "the schema and the storage number families alike");
-        shared.note_families();
-        shared.request_compaction(shared.store(id));
+        self.note_families();
+        self.request_compaction(self.store(id));
         log::info!("column family {family} was added");
         Ok(id)
     }
@@ -74,20 +73,19 @@ impl Storage {
     /// Drops a column family with all its data, durably; snapshots stay. Writes to it are refused
     /// from now on, and reads find nothing. Waits for its compactions.
     pub fn drop_family(&self, id: FamilyId) -> Result<(), SchemaChangeError> {
-        let shared = &self.shared;
-        let _one_at_a_time = shared.snapshots.lock();
-        let store = shared.store(id);
+        let _one_at_a_time = self.snapshots.lock();
+        let store = self.store(id);
         check_keyspace(store.schema())?;
         if store.is_dropped() {
             return Ok(());
         }
         store.set_dropped(true);
-        if let Err(error) = shared.discard_all(store) {
+        if let Err(error) = self.discard(store) {
             store.set_dropped(false);
             return Err(error.into());
         }
-        shared.schema.remove(id);
-        shared.forget_families(&[id]);
+        self.schema.remove(id);
+        self.forget_families(&[id]);
         store.set_cache_capacity(0, 0);
         store.remove_replaced();
         log::info!("column family {} was dropped", store.schema());

@@ -6,7 +6,7 @@ use super::super::memtable::Memtable;
 use super::super::options::Options;
 use super::super::snapshot::{self, Captured, Snapshot, SnapshotError, SnapshotName, Tag};
 use super::super::store::Store;
-use super::Shared;
+use super::Core;
 use crate::base::fs::FileSystem;
 use crate::base::lock::{Mutex, MutexGuard, rank};
 use log::Level;
@@ -54,12 +54,15 @@ impl Snapshots {
     }
 }
 
-impl Shared {
-    pub(super) fn list_snapshots(&self) -> Result<Vec<Snapshot>, FileError> {
+impl Core {
+    /// All snapshots, by keyspace and time.
+    pub fn snapshots(&self) -> Result<Vec<Snapshot>, FileError> {
         snapshot::list(&*self.environment.fs, &self.snapshots.data_directories, None)
     }
 
-    pub(super) fn clear_snapshots(
+    /// Removes the snapshots of one keyspace or of all; only those of this name or tag, if one is
+    /// given. Returns which they were.
+    pub fn clear_snapshots(
         &self,
         keyspace: Option<&str>,
         name: Option<&str>,
@@ -74,7 +77,10 @@ impl Shared {
         Ok(cleared)
     }
 
-    pub(super) fn snapshot(
+    /// Takes a snapshot of one keyspace or of all, durable when this returns: everything that was
+    /// written before, and nothing that is written after one moment, the same for all column
+    /// families. Its name is that moment, with the tag if there is one.
+    pub fn snapshot(
         &self,
         keyspace: Option<&str>,
         tag: Option<&str>,

@@ -11,8 +11,15 @@ use crate::kit::clock::ManualClock;
 use crate::kit::disk::{Operation as FileOperation, SimFileSystem};
 use crate::model::comparator::Comparator;
 use crate::model::deletion::Deletion;
+use crate::model::key::RowKey;
 use crate::model::mutation::MutationBuilder;
+use crate::model::position::RowPosition;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema};
+use crate::model::slice::Slice;
+use crate::model::version::RowVersion;
+use crate::ring::{DecoratedKey, RowRange};
+use crate::storage::sstable::Access;
+use crate::storage::store::Piece;
 use crate::storage::{FamilyOptions, Options};
 use std::cell::Cell;
 use std::io;
@@ -64,12 +71,12 @@ fn who_asks_too_late_for_the_flush_of_a_full_memtable_gets_none() {
     let storage = open(&SimFileSystem::new(1)).unwrap();
     let family = FAMILIES[0];
     write(&storage, family, "few").unwrap();
-    let store = storage.shared.store(family);
+    let store = storage.store(family);
     for cause in [FlushCause::Operations, FlushCause::Throughput] {
-        storage.shared.flush(store, cause).unwrap();
+        storage.flush_for(store, cause).unwrap();
         assert!(!is_written(&storage, family), "{cause:?}");
     }
-    storage.shared.flush(store, FlushCause::Memory).unwrap();
+    storage.flush_for(store, FlushCause::Memory).unwrap();
     assert!(is_written(&storage, family));
 }
 
@@ -78,7 +85,7 @@ fn a_start_that_gets_too_few_threads_leaves_nothing_behind() {
     let fs = SimFileSystem::new(1);
     for number in 0..4_u32 {
         let storage = open(&fs).expect("the locks are free");
-        let (shared, left) = (Arc::downgrade(&storage.shared), Cell::new(number));
+        let (shared, left) = (Arc::downgrade(&storage.core), Cell::new(number));
         let spawn = |_: &str, body| {
             let more = left.get().checked_sub(1).ok_or(io::ErrorKind::WouldBlock)?;
             left.set(more);
@@ -119,7 +126,7 @@ fn what_was_due_before_the_housekeeper_came_is_done() {
     storage.apply(&deletion.finish(), true).unwrap();
     storage.flush(FAMILIES[0]).unwrap();
     // Nobody is asked any more to look at the family.
-    storage.shared.compactions.take_due(&mut 0, Duration::ZERO);
+    storage.compactions.take_due(&mut 0, Duration::ZERO);
     clock.advance(Duration::from_hours(24 * 30));
     let spawn = |_: &str, body| Ok(std::thread::spawn(body));
     storage.start_threads(1, 1, &spawn).unwrap();
@@ -133,7 +140,7 @@ fn what_was_due_before_the_housekeeper_came_is_done() {
 #[test]
 fn a_family_that_is_being_compacted_is_not_forgiven_its_last_failure() {
     let storage = open(&SimFileSystem::new(1)).unwrap();
-    let shared = &storage.shared;
+    let shared = &storage.core;
     write(&storage, FAMILIES[0], "ada").unwrap();
     storage.flush(FAMILIES[0]).unwrap();
     assert!(shared.compactions.postpone(FAMILIES[0], Duration::ZERO));
@@ -154,7 +161,7 @@ fn rows_in_which_nothing_is_visible_take_room_in_the_answer() {
     }
     let (none, all) = (Slice::range(None, b"x", b"", false, 1), RowRange::all());
     let scan = |context: &RequestContext| {
-        let found = storage.scan_within(FAMILIES[0], &all, &none, 100, context, Access::Cached);
+        let found = storage.store(FAMILIES[0]).scan(&all, &none, 100, context, Access::Cached);
         found.map(|rows| rows.len())
     };
     let context = RequestContext::new(2000);
@@ -162,7 +169,7 @@ fn rows_in_which_nothing_is_visible_take_room_in_the_answer() {
     assert!(matches!(scan(&context), Err(ReadError::TooLarge(_))), "both are one answer");
     let read = |context: &RequestContext, key: &str| {
         let access = Access::CachedOnly;
-        storage.read_within(FAMILIES[0], &RowKey::from(key), &none, context, access)
+        storage.store(FAMILIES[0]).read(&RowKey::from(key), &none, context, access)
     };
     let context = RequestContext::new(300);
     assert_eq!(read(&context, "row 1").unwrap().count, 0);
@@ -191,9 +198,13 @@ fn a_read_by_names_costs_no_more_than_the_names_or_the_cells_of_the_row() {
         let key = RowKey::from(key);
         let (family, access) = (FAMILIES[0], Access::CachedOnly);
         // Brings blocks of files into the cache.
-        storage.read(family, &key, &slice, Access::Cached).unwrap();
-        let version = storage.read_version(family, &key, &slice, &context, access).unwrap();
-        let row = storage.read(family, &key, &slice, access).unwrap();
+        storage
+            .store(family)
+            .read(&key, &slice, &RequestContext::default(), Access::Cached)
+            .unwrap();
+        let version = storage.store(family).read_version(&key, &slice, &context, access).unwrap();
+        let row =
+            storage.store(family).read(&key, &slice, &RequestContext::default(), access).unwrap();
         assert_eq!(version.cells.len(), row.count);
         row.count
     };

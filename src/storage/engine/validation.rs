@@ -5,7 +5,7 @@ use super::super::compaction::{CompactionError, Reading, RowSink, Validated, giv
 use super::super::manifest::TableIdentity;
 use super::super::sstable::Access;
 use super::super::store::{Merge, Store, TablesNow};
-use super::Storage;
+use super::Core;
 use crate::model::key::RowKey;
 use crate::model::schema::FamilyId;
 use crate::ring::{DecoratedKey, RowRange, Token};
@@ -61,11 +61,11 @@ impl Drop for ValidationSet {
     }
 }
 
-impl Storage {
+impl Core {
     /// Flushes a column family, and takes hold of its SSTables.
     pub fn validation_set(&self, family: FamilyId) -> Result<ValidationSet, ReadError> {
-        let store = Arc::clone(self.shared.store(family));
-        self.shared.flush(&store, FlushCause::Request)?;
+        let store = Arc::clone(self.store(family));
+        self.flush_for(&store, FlushCause::Request)?;
         let now = store.tables_now();
         Ok(ValidationSet { store, now })
     }
@@ -81,9 +81,9 @@ impl Storage {
         gc_before: i32,
         sink: &mut S,
     ) -> Result<Validated, S::Error> {
-        let (store, tables, stop) = (&*set.store, &*set.now.tables, &self.shared.stopping);
+        let (store, tables, stop) = (&*set.store, &*set.now.tables, &self.stopping);
         let reading = Reading { store, tables, ranges, stop };
-        self.shared.compactor.validate(&reading, gc_before, sink)
+        self.compactor.validate(&reading, gc_before, sink)
     }
 
     /// Tells which rows of some ranges are in the SSTables of these generations, in the same way.
@@ -96,24 +96,9 @@ impl Storage {
     ) -> Result<Validated, CompactionError> {
         let meant = set.now.tables.iter().filter(|table| is_meant(table.generation()));
         let tables: Vec<_> = meant.cloned().collect();
-        let (store, tables, stop) = (&*set.store, &*tables, &self.shared.stopping);
+        let (store, tables, stop) = (&*set.store, &*tables, &self.stopping);
         let reading = Reading { store, tables, ranges, stop };
-        self.shared.compactor.visit_keys(&reading, visit)
-    }
-
-    /// Keeps what somebody has worked out of the rows of a column family beside its SSTables, in
-    /// place of what was kept before: it is there after a restart.
-    pub fn keep_hashes(&self, family: FamilyId, content: &[u8]) -> Result<(), FileError> {
-        self.shared.store(family).keep_hashes(content)
-    }
-
-    /// What was kept; `None` if there is nothing, or more than so many bytes.
-    pub fn kept_hashes(
-        &self,
-        family: FamilyId,
-        max_bytes: u64,
-    ) -> Result<Option<Vec<u8>>, FileError> {
-        self.shared.store(family).kept_hashes(max_bytes)
+        self.compactor.visit_keys(&reading, visit)
     }
 
     /// Puts rows of a column family together as they stand in a file of 0.6, in blocks of so many
@@ -123,7 +108,7 @@ impl Storage {
         family: FamilyId,
         column_index_bytes: u64,
     ) -> Result<RowBuilder, FileError> {
-        let store = self.shared.store(family);
+        let store = self.store(family);
         let spool = || {
             let generation = store.next_generation();
             let folder = store.roomiest_folder(generation)?;
@@ -136,7 +121,7 @@ impl Storage {
     }
 
     /// Gives the rows of a range behind a key to a sink until it wants no more: as
-    /// [`Storage::validate`], but as they are now, in memory and on disk, and at once. Returns
+    /// [`Core::validate`], but as they are now, in memory and on disk, and at once. Returns
     /// whether the range has come to its end.
     pub fn visit_rows<S: RowSink>(
         &self,
@@ -146,7 +131,7 @@ impl Storage {
         gc_before: i32,
         sink: &mut S,
     ) -> Result<bool, S::Error> {
-        let store = self.shared.store(family);
+        let store = self.store(family);
         let after = after.map(|key| self.partitioner().decorate(key.clone()));
         let from = match (&range.start, after) {
             (_, Some(after)) => Bound::Excluded(after),
@@ -155,7 +140,7 @@ impl Storage {
                 Bound::Included(DecoratedKey::least_of(token.clone()))
             }
         };
-        let stopping = &self.shared.stopping;
+        let stopping = &self.stopping;
         let keep_on = || {
             if stopping.load(Ordering::Relaxed) { Err(CompactionError::Stopped) } else { Ok(()) }
         };

@@ -2,31 +2,61 @@
 
 use super::super::background::{FlushCause, Work};
 use super::super::commitlog::LogError;
-use super::super::store::Store;
-use super::flushes::RETRY_PAUSE;
-use super::{Applied, Shared, WriteError};
+use super::super::store::{Operation, Store};
+use super::{Applied, Core, WriteError};
 use crate::base::lock::RwLockReadGuard;
 use crate::model::mutation::{FamilyMutation, RowMutation};
 use crate::model::schema::FamilyId;
 use smallvec::SmallVec;
 use std::sync::atomic::Ordering;
 
-/// Before memtables take up this part of the budget, none is flushed for memory unless a writer
-/// waits for it: each would make a tiny SSTable.
-const WORTH_FLUSHING: u64 = 64;
+impl Core {
+    /// Writes to the log and to the memtables. With `may_block` it waits for memory and for the
+    /// disk, else that is [`WriteError::WouldBlock`].
+    pub fn apply(&self, mutation: &RowMutation, may_block: bool) -> Result<Applied, WriteError> {
+        self.apply_all(std::slice::from_ref(mutation), may_block)
+    }
 
-impl Shared {
-    pub(super) fn apply(
+    /// [`Core::apply`] for several rows, logged by one write. After an error of the log some of the
+    /// rows may be written at the next start, each whole or not at all. Counts for each column
+    /// family what was written; the time is that until the writes may be acknowledged, or until
+    /// they wait for a sync of the log.
+    pub fn apply_all(
         &self,
         mutations: &[RowMutation],
         may_block: bool,
     ) -> Result<Applied, WriteError> {
+        let clock = &*self.environment.clock;
+        let mut families = mutations.iter().flat_map(|m| &m.families).map(|f| f.family);
+        let Some(first) = families.next() else { return self.write(mutations, may_block) };
+        let begun = self.store(first).operations().begin(Operation::Write, clock);
+        let applied = self.write(mutations, may_block)?;
+        // The rows of a batch are mostly of one family.
+        let (mut current, mut count) = (first, 1);
+        for family in families {
+            if family != current {
+                self.store(current).operations().end(Operation::Write, count, begun, clock);
+                (current, count) = (family, 0);
+            }
+            count += 1;
+        }
+        self.store(current).operations().end(Operation::Write, count, begun, clock);
+        Ok(applied)
+    }
+
+    /// [`Core::apply`] for what the node notes for itself, which is little and seldom: it does
+    /// not wait for memory, so that a node whose disk is full can start and serve reads.
+    pub fn apply_own(&self, mutation: &RowMutation) -> Result<Applied, WriteError> {
+        self.apply_with_memory(std::slice::from_ref(mutation), true)
+    }
+
+    fn write(&self, mutations: &[RowMutation], may_block: bool) -> Result<Applied, WriteError> {
         self.wait_for_memory(may_block)?;
         self.apply_with_memory(mutations, may_block)
     }
 
-    /// [`Self::apply`] for a caller that has waited for memory.
-    pub(super) fn apply_with_memory(
+    /// [`Self::write`] for a caller that has waited for memory.
+    fn apply_with_memory(
         &self,
         mutations: &[RowMutation],
         may_block: bool,
@@ -108,80 +138,6 @@ impl Shared {
         })
     }
 
-    /// Memtables being full is no reason to fail: writers go as fast as the disk does.
-    fn wait_for_memory(&self, may_block: bool) -> Result<(), WriteError> {
-        let used = || self.environment.memtable_memory.load(Ordering::Relaxed);
-        self.request_for_memory();
-        if used() <= self.memtable_budget {
-            return Ok(());
-        }
-        if !may_block {
-            return Err(WriteError::WouldBlock);
-        }
-        let (lock, freed) = &self.memory_freed;
-        let mut guard = lock.lock();
-        while used() > self.memtable_budget {
-            if self.stopping.load(Ordering::Relaxed) {
-                return Err(WriteError::Closed);
-            }
-            if !self.can_free_memory()
-                && let Some(refusal) = self.stores().find_map(|store| refusal(store))
-            {
-                return Err(refusal);
-            }
-            self.request_largest();
-            freed.wait_for(&mut guard, RETRY_PAUSE);
-        }
-        Ok(())
-    }
-
-    /// Lets writers that wait for memory look again.
-    pub(super) fn wake_writers(&self) {
-        let (lock, freed) = &self.memory_freed;
-        // Taken, so that a writer between its look and its wait is not missed.
-        drop(lock.lock());
-        freed.notify_all();
-    }
-
-    /// Asks for a flush when half of the memory is used.
-    pub(super) fn request_for_memory(&self) {
-        let used = self.environment.memtable_memory.load(Ordering::Relaxed);
-        if used > self.memtable_budget / 2 && self.is_half_full(used) {
-            self.request_largest();
-        }
-    }
-
-    /// Whether half of the memory is used that failed families leave to the others. No flush gets
-    /// back what those hold, so that it must not make the others flush with every write.
-    fn is_half_full(&self, used: u64) -> bool {
-        let failed = self.stores().filter(|store| store.failure().is_some());
-        let held: u64 = failed.map(|store| store.view().memory()).sum();
-        let half = self.memtable_budget.saturating_sub(held) / 2;
-        used.saturating_sub(held) > half.max(self.memtable_budget / WORTH_FLUSHING)
-    }
-
-    /// Asks for a flush of the largest memtable, unless one that frees memory is due or under way:
-    /// until it has, the next one grows.
-    fn request_largest(&self) {
-        if self.flushing.load(Ordering::Relaxed) > 0 || self.flushes.has_urgent() {
-            return;
-        }
-        let work = |store: &Store| Work::Flush(store.id(), FlushCause::Memory);
-        let able = self
-            .stores()
-            .filter(|store| store.failure().is_none() && !self.flushes.is_put_off(work(store)));
-        let largest = able.max_by_key(|store| store.view().active.memory());
-        if let Some(store) = largest.filter(|store| !store.view().active.is_empty()) {
-            self.flushes.push(work(store));
-        }
-    }
-
-    /// Whether a flush may free memory. What a failed family holds stays in memory, and readable.
-    fn can_free_memory(&self) -> bool {
-        let mut sound = self.stores().filter(|store| store.failure().is_none());
-        sound.any(|store| store.view().memtables().any(|memtable| !memtable.is_empty()))
-    }
-
     pub(super) fn request_all(&self, cause: FlushCause) {
         for store in self.stores() {
             if store.view().memtables().any(|memtable| !memtable.is_empty()) {
@@ -199,7 +155,8 @@ fn enter_gates<'a>(stores: &[&'a Store], may_block: bool) -> Result<Gates<'a>, W
     stores.iter().map(enter).collect::<Option<_>>().ok_or(WriteError::WouldBlock)
 }
 
-fn refusal(store: &Store) -> Option<WriteError> {
+/// Why a column family takes no writes, if it does not.
+pub(super) fn refusal(store: &Store) -> Option<WriteError> {
     let dropped = || store.is_dropped().then_some("it was dropped");
     let reason = store.failure().or_else(dropped)?.to_owned();
     Some(WriteError::Failed { family: store.schema().to_string(), reason })

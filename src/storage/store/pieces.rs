@@ -38,6 +38,16 @@ impl Store {
         after: Option<&RowPosition>,
         max_bytes: usize,
     ) -> Result<Piece, ReadError> {
+        let piece = self.read_range(range, after, max_bytes);
+        piece.inspect_err(|error| self.note_damage(error))
+    }
+
+    fn read_range(
+        &self,
+        range: &RowRange,
+        after: Option<&RowPosition>,
+        max_bytes: usize,
+    ) -> Result<Piece, ReadError> {
         let resumed = after.map(|it| (self.environment.partitioner.decorate(it.key.clone()), it));
         let from = beginning(range, resumed.as_ref());
         let view = self.view();
@@ -61,6 +71,16 @@ impl Store {
     /// The same of single rows, whose keys ascend: what lies between them is passed over, so that
     /// rows that stand together are read as a range is.
     pub fn read_rows_piece(
+        &self,
+        keys: &[DecoratedKey],
+        after: Option<&RowPosition>,
+        max_bytes: usize,
+    ) -> Result<Piece, ReadError> {
+        let piece = self.read_rows(keys, after, max_bytes);
+        piece.inspect_err(|error| self.note_damage(error))
+    }
+
+    fn read_rows(
         &self,
         keys: &[DecoratedKey],
         after: Option<&RowPosition>,

@@ -1,6 +1,6 @@
 //! Reads of one column family.
 
-use super::{Store, View};
+use super::{Operation, Store, View};
 use crate::base::context::RequestContext;
 use crate::model::key::RowKey;
 use crate::model::slice::{RowSlice, Slice};
@@ -20,27 +20,56 @@ impl Store {
     /// The visible part of a slice of one row.
     pub fn read(
         &self,
-        key: &DecoratedKey,
+        key: &RowKey,
         slice: &Slice,
         context: &RequestContext,
         access: Access,
     ) -> Result<RowSlice, ReadError> {
-        self.read_from(&self.view(), key, slice, context, access)
+        let key = self.environment.partitioner.decorate(key.clone());
+        self.counted(Operation::Read, || self.read_from(&self.view(), &key, slice, context, access))
     }
 
     /// How many columns or super columns [`Store::read`] would find.
     pub fn count(
         &self,
-        key: &DecoratedKey,
+        key: &RowKey,
         slice: &Slice,
         context: &RequestContext,
         access: Access,
     ) -> Result<usize, ReadError> {
-        let budget = Budget::counting(access, context);
-        let counted = self.read_with(&self.view(), key, budget, access, |row, budget| {
-            row.slice(slice, true, budget)
-        });
-        Ok(counted?.count)
+        let key = self.environment.partitioner.decorate(key.clone());
+        self.counted(Operation::Read, || {
+            let budget = Budget::counting(access, context);
+            let counted = self.read_with(&self.view(), &key, budget, access, |row, budget| {
+                row.slice(slice, true, budget)
+            });
+            Ok(counted?.count)
+        })
+    }
+
+    /// Counts a read if it succeeds, and notes a damaged block that it has met. A read that must
+    /// not block and would is none: its caller asks again.
+    fn counted<T>(
+        &self,
+        operation: Operation,
+        read: impl FnOnce() -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
+        let clock = &*self.environment.clock;
+        let begun = self.operations.begin(operation, clock);
+        let result = read().inspect_err(|error| self.note_damage(error))?;
+        self.operations.end(operation, 1, begun, clock);
+        Ok(result)
+    }
+
+    /// Notes a damaged block that a read has met.
+    pub(super) fn note_damage(&self, error: &ReadError) {
+        let ReadError::Corrupt(damage) = error else { return };
+        let view = self.view();
+        let concerned = view.tables.iter().filter(|table| table.path() == damage.file);
+        for table in concerned.filter(|table| !table.is_damaged()) {
+            table.mark_damaged();
+            log::error!("{}: {error}", self.schema);
+        }
     }
 
     /// [`Store::read`] from a view that was taken before.
@@ -56,18 +85,22 @@ impl Store {
         self.read_with(view, key, budget, access, |row, budget| row.slice(slice, false, budget))
     }
 
-    /// What is known of a slice of one row, deletions included.
+    /// What is known here of a slice of one row, deletions included: what other replicas have to
+    /// hear. Tombstones that are older than `GCGraceSeconds` are left out.
     pub fn read_version(
         &self,
-        key: &DecoratedKey,
+        key: &RowKey,
         slice: &Slice,
         context: &RequestContext,
         access: Access,
     ) -> Result<RowVersion, ReadError> {
+        let key = self.environment.partitioner.decorate(key.clone());
         let gc_before = self.gc_before();
-        let budget = Budget::collecting(access, context);
-        self.read_with(&self.view(), key, budget, access, |row, budget| {
-            row.version(slice, gc_before, budget)
+        self.counted(Operation::Read, || {
+            let budget = Budget::collecting(access, context);
+            self.read_with(&self.view(), &key, budget, access, |row, budget| {
+                row.version(slice, gc_before, budget)
+            })
         })
     }
 
@@ -120,8 +153,10 @@ impl Store {
         context: &RequestContext,
         access: Access,
     ) -> Result<Vec<(RowKey, RowSlice)>, ReadError> {
-        self.scan_with(range, max_rows, context, access, |row, budget| {
-            row.slice(slice, false, budget)
+        self.counted(Operation::RangeRead, || {
+            self.scan_with(range, max_rows, context, access, |row, budget| {
+                row.slice(slice, false, budget)
+            })
         })
     }
 
@@ -135,8 +170,10 @@ impl Store {
         access: Access,
     ) -> Result<Vec<(RowKey, RowVersion)>, ReadError> {
         let gc_before = self.gc_before();
-        self.scan_with(range, max_rows, context, access, |row, budget| {
-            row.version(slice, gc_before, budget)
+        self.counted(Operation::RangeRead, || {
+            self.scan_with(range, max_rows, context, access, |row, budget| {
+                row.version(slice, gc_before, budget)
+            })
         })
     }
 

@@ -5,6 +5,7 @@
 
 use crate::storage_model::model::{Filter, Query, Visible};
 use crate::storage_model::rig::{BATCH, FLUSHABLE, KEYSPACE, PERIODIC, Rig, Setup, visible};
+use alexandra::base::context::RequestContext;
 use alexandra::base::fs::FileSystem;
 use alexandra::model::deletion::Deletion;
 use alexandra::model::key::RowKey;
@@ -125,7 +126,13 @@ fn content(rig: &Rig, file: &Path) -> (Content, usize) {
             content.push(answer.map(|answer| visible(&answer)));
         }
         let range = RowRange { start: Bound::Unbounded, end: Bound::Unbounded };
-        let rows = rig.storage().scan(FamilyId(family), &range, &slice, 100, Access::Cached);
+        let rows = rig.storage().store(FamilyId(family)).scan(
+            &range,
+            &slice,
+            100,
+            &RequestContext::default(),
+            Access::Cached,
+        );
         let rows = rows.map_err(&mut note).ok();
         for (at, key) in KEYS.iter().enumerate() {
             let row = rows.as_ref().map(|rows| {

@@ -2,6 +2,7 @@
 
 use crate::kit::disk::{Fault, Operation, Survival};
 use crate::storage_model::rig::{KEYSPACE, Rig, SAVED_CACHES, Setup};
+use alexandra::base::context::RequestContext;
 use alexandra::base::fs::FileSystem;
 use alexandra::config::settings::CacheSize;
 use alexandra::model::key::RowKey;
@@ -36,7 +37,12 @@ fn rig(setup: Setup) -> Rig {
 
 /// Reads a whole row of the family, or from memory alone.
 fn read(rig: &Rig, key: &str, access: Access) -> Result<RowSlice, ReadError> {
-    rig.storage().read(FAMILY, &RowKey::from(key), &Slice::all(None), access)
+    rig.storage().store(FAMILY).read(
+        &RowKey::from(key),
+        &Slice::all(None),
+        &RequestContext::default(),
+        access,
+    )
 }
 
 fn flush(rig: &Rig) {
@@ -44,11 +50,11 @@ fn flush(rig: &Rig) {
 }
 
 fn rows(rig: &Rig) -> CacheStats {
-    rig.storage().cache_stats(FAMILY).rows.unwrap()
+    rig.storage().store(FAMILY).cache_stats().rows.unwrap()
 }
 
 fn keys(rig: &Rig) -> CacheStats {
-    rig.storage().cache_stats(FAMILY).keys.unwrap()
+    rig.storage().store(FAMILY).cache_stats().keys.unwrap()
 }
 
 /// Waits for a line of the cache thread.
@@ -135,15 +141,15 @@ fn a_purged_deletion_does_not_hide_what_is_written_later() {
 fn the_cache_of_a_family_that_is_switched_on_begins_empty() {
     let rig = rig(Setup { rows_cached: CacheSize::Off, ..setup() });
     fill(&rig, 1);
-    assert_eq!(rig.storage().cache_stats(FAMILY).rows, None);
-    rig.storage().set_cache_capacity(FAMILY, 10, 10);
+    assert_eq!(rig.storage().store(FAMILY).cache_stats().rows, None);
+    rig.storage().store(FAMILY).set_cache_capacity(10, 10);
     rig.get(0, "row 0", "column").unwrap();
     assert_eq!(rows(&rig).size, 1);
-    rig.storage().set_cache_capacity(FAMILY, 0, 0);
-    assert_eq!(rig.storage().cache_stats(FAMILY).keys, None);
+    rig.storage().store(FAMILY).set_cache_capacity(0, 0);
+    assert_eq!(rig.storage().store(FAMILY).cache_stats().keys, None);
     rig.insert(0, "row 0", ("column", 2), b"newer");
     flush(&rig);
-    rig.storage().set_cache_capacity(FAMILY, 10, 10);
+    rig.storage().store(FAMILY).set_cache_capacity(10, 10);
     assert_eq!(rig.get(0, "row 0", "column").as_deref(), Some(&b"newer"[..]));
 }
 
@@ -195,7 +201,7 @@ fn a_share_of_all_keys_grows_with_them_until_a_number_is_set() {
     assert_eq!(keys(&rig).capacity, 30, "as many as all files say");
     rig.storage().compact(FAMILY).unwrap();
     assert_eq!(keys(&rig).capacity, 15);
-    rig.storage().set_cache_capacity(FAMILY, 7, 8);
+    rig.storage().store(FAMILY).set_cache_capacity(7, 8);
     fill(&rig, 60);
     assert_eq!((keys(&rig).capacity, rows(&rig).capacity), (7, 8));
 }
@@ -209,7 +215,12 @@ fn the_key_cache_knows_where_a_row_is() {
     flush(&rig);
     let read = |access| {
         let behind = Slice::range(None, b"later", b"", false, 1);
-        rig.storage().read(FAMILY, &RowKey::from("ada"), &behind, access)
+        rig.storage().store(FAMILY).read(
+            &RowKey::from("ada"),
+            &behind,
+            &RequestContext::default(),
+            access,
+        )
     };
     let reads = || rig.disk.count(Operation::Read);
     assert!(matches!(read(Access::CachedOnly), Err(ReadError::WouldBlock)));

@@ -3,6 +3,7 @@
 use crate::kit::clock::ManualClock;
 use crate::kit::disk::SimFileSystem;
 use crate::kit::events::Heard;
+use alexandra::base::context::RequestContext;
 use alexandra::base::events::Events;
 use alexandra::model::comparator::Comparator;
 use alexandra::model::key::RowKey;
@@ -103,7 +104,10 @@ fn check_all(storage: &Storage, writer: u64) {
     let all = Slice::range(None, b"", b"", false, 10);
     for (family, key) in places(writer) {
         let key = RowKey::from(key.as_str());
-        let found = storage.read(family, &key, &all, Access::Cached).unwrap();
+        let found = storage
+            .store(family)
+            .read(&key, &all, &RequestContext::default(), Access::Cached)
+            .unwrap();
         assert_eq!(found.count, 1, "{family:?} {key}");
     }
 }

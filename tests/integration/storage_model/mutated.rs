@@ -7,6 +7,7 @@
 use crate::storage_model::bits::{self, KEYS};
 use crate::storage_model::model::{Filter, Query};
 use crate::storage_model::rig::{Rig, schema};
+use alexandra::base::context::RequestContext;
 use alexandra::base::fs::FileSystem;
 use alexandra::model::mutation::{MutationBuilder, RowMutation};
 use alexandra::model::schema::FamilyId;
@@ -141,7 +142,13 @@ fn use_everything(rig: &mut Rig) {
             let _ = rig.read(family, key.as_bytes(), &slice);
         }
         let range = RowRange { start: Bound::Unbounded, end: Bound::Unbounded };
-        let _ = rig.storage().scan(FamilyId(family), &range, &slice, 100, Access::Cached);
+        let _ = rig.storage().store(FamilyId(family)).scan(
+            &range,
+            &slice,
+            100,
+            &RequestContext::default(),
+            Access::Cached,
+        );
         let _ = rig.storage().compact(FamilyId(family));
     }
     for store in (0..3).map(|family| rig.storage().store(FamilyId(family))) {

@@ -216,7 +216,7 @@ impl Case {
     fn change_caches(&mut self, family: FamilyId) {
         let mut entries = || [0, 1, 5, 1000][self.rng.usize(..4)];
         let (keys, rows) = (entries(), entries());
-        self.rig.storage().set_cache_capacity(family, keys, rows);
+        self.rig.storage().store(family).set_cache_capacity(keys, rows);
     }
 
     fn next_number(&self) -> usize {
@@ -504,11 +504,12 @@ impl Case {
         let (id, row_key) = (FamilyId(family), RowKey::new(&key));
         let context = RequestContext::default();
         let storage = self.rig.storage();
-        let version = storage.read_version(id, &row_key, &slice, &context, Access::Cached).unwrap();
+        let version =
+            storage.store(id).read_version(&row_key, &slice, &context, Access::Cached).unwrap();
         let resolved = version.resolve(storage.schema().family(id), &slice);
         assert_eq!(resolved, answer, "{family} {key:?} {query:?} {version:?}");
         let count =
-            self.rig.storage().count(id, &row_key, &slice, &context, Access::Cached).unwrap();
+            self.rig.storage().store(id).count(&row_key, &slice, &context, Access::Cached).unwrap();
         assert_eq!(count, expected.1, "count of {family} {key:?} {query:?}");
     }
 
@@ -544,8 +545,10 @@ impl Case {
     fn check_scan(&mut self, family: u32, range: &RowRange, query: &Query, max_rows: usize) {
         let slice = self.rig.slice(family, query);
         let storage = self.rig.storage();
-        let found =
-            storage.scan(FamilyId(family), range, &slice, max_rows, Access::Cached).unwrap();
+        let found = storage
+            .store(FamilyId(family))
+            .scan(range, &slice, max_rows, &RequestContext::default(), Access::Cached)
+            .unwrap();
         assert!(found.len() <= max_rows);
         let partitioner = self.rig.setup.partitioner;
         let decorate = |key: &[u8]| partitioner.decorate(RowKey::new(key));

@@ -2,6 +2,7 @@
 
 use crate::kit::disk::{Fault, Operation, Survival};
 use crate::storage_model::rig::{BATCH, LOG, PERIODIC, Rig, Setup, insertion, wait_until};
+use alexandra::base::context::RequestContext;
 use alexandra::base::fs::FileSystem;
 use alexandra::model::schema::FamilyId;
 use alexandra::model::slice::Slice;
@@ -165,7 +166,11 @@ fn an_empty_mutation_makes_no_row() {
     let rig = rig(Setup::default());
     rig.write(b"ada", &[(FLUSHED, Vec::new())]);
     let (family, all) = (FamilyId(FLUSHED), Slice::all(None));
-    let rows = rig.storage().scan(family, &RowRange::all(), &all, 9, Access::Cached).unwrap();
+    let rows = rig
+        .storage()
+        .store(family)
+        .scan(&RowRange::all(), &all, 9, &RequestContext::default(), Access::Cached)
+        .unwrap();
     assert_eq!(rows, []);
 }
 

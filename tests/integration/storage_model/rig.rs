@@ -6,6 +6,7 @@ use crate::kit::events::Heard;
 use crate::storage_model::model::{Family, Filter, Order, Query, Target, Visible, Write};
 use crate::storage_model::uneven::Uneven;
 use alexandra::base::clock::{Clock, SystemClock};
+use alexandra::base::context::RequestContext;
 use alexandra::base::events::Events;
 use alexandra::base::fs::FileSystem;
 use alexandra::config::settings::CacheSize;
@@ -415,8 +416,18 @@ impl Rig {
         slice: &Slice,
     ) -> Result<RowSlice, ReadError> {
         let (family, key) = (FamilyId(family), RowKey::new(key));
-        match self.storage().read(family, &key, slice, Access::CachedOnly) {
-            Err(ReadError::WouldBlock) => self.storage().read(family, &key, slice, Access::Cached),
+        match self.storage().store(family).read(
+            &key,
+            slice,
+            &RequestContext::default(),
+            Access::CachedOnly,
+        ) {
+            Err(ReadError::WouldBlock) => self.storage().store(family).read(
+                &key,
+                slice,
+                &RequestContext::default(),
+                Access::Cached,
+            ),
             answer => answer,
         }
     }

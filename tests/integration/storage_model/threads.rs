@@ -2,6 +2,7 @@
 
 use crate::storage_model::rig::{KEYSPACE, schema};
 use alexandra::base::clock::{Clock, SystemClock};
+use alexandra::base::context::RequestContext;
 use alexandra::base::events::Events;
 use alexandra::base::fs::OsFileSystem;
 use alexandra::config::settings::CacheSize;
@@ -124,7 +125,11 @@ impl Run {
         let (slice, newest) =
             (Slice::range(None, b"", b"", round % 2 == 0, 1000), &self.newest[row as usize]);
         let least = newest.load(Ordering::SeqCst);
-        let found = self.storage.read(FAMILY, &key(row), &slice, Access::Cached).unwrap();
+        let found = self
+            .storage
+            .store(FAMILY)
+            .read(&key(row), &slice, &RequestContext::default(), Access::Cached)
+            .unwrap();
         assert!(the_value(&found) >= least, "an acknowledged write is not seen");
         self.reads.fetch_add(1, Ordering::Relaxed);
     }
@@ -132,18 +137,22 @@ impl Run {
     /// Most of the time there is a row cache, of one row or two.
     fn change_caches(&self, round: i64) {
         thread::sleep(Duration::from_millis(5));
-        if let Some(rows) = self.storage.cache_stats(FAMILY).rows {
+        if let Some(rows) = self.storage.store(FAMILY).cache_stats().rows {
             // With two rows after one the same cache goes on.
             let counted = if round % 4 == 0 { rows.hits } else { 0 };
             self.row_cache_hits.fetch_add(counted, Ordering::Relaxed);
         }
         let rows = [0, 1, 2, 2][usize::try_from(round % 4).unwrap()];
-        self.storage.set_cache_capacity(FAMILY, 1 + rows, rows);
+        self.storage.store(FAMILY).set_cache_capacity(1 + rows, rows);
     }
 
     fn scan(&self) {
         let all = Slice::all(None);
-        let rows = self.storage.scan(FAMILY, &RowRange::all(), &all, 100, Access::Cached).unwrap();
+        let rows = self
+            .storage
+            .store(FAMILY)
+            .scan(&RowRange::all(), &all, 100, &RequestContext::default(), Access::Cached)
+            .unwrap();
         assert!(rows.len() <= ROWS as usize);
         assert!(rows.iter().all(|(_, row)| the_value(row) > 0));
     }
@@ -211,7 +220,10 @@ fn write_and_read(caches: Caches) {
     drop(run.storage);
     let storage = open(directory.path(), &clock, caches);
     for (row, newest) in (0..).zip(newest) {
-        let found = storage.read(FAMILY, &key(row), &Slice::all(None), Access::Cached).unwrap();
+        let found = storage
+            .store(FAMILY)
+            .read(&key(row), &Slice::all(None), &RequestContext::default(), Access::Cached)
+            .unwrap();
         assert!(the_value(&found) >= newest);
     }
 }

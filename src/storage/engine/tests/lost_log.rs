@@ -19,7 +19,12 @@ fn without_segments(fs: &SimFileSystem) -> SimFileSystem {
 
 fn has(storage: &Storage, key: &str) -> bool {
     let (key, all) = (RowKey::from(key), Slice::all(None));
-    !storage.read(FAMILIES[0], &key, &all, Access::Cached).unwrap().cells.is_empty()
+    !storage
+        .store(FAMILIES[0])
+        .read(&key, &all, &RequestContext::default(), Access::Cached)
+        .unwrap()
+        .cells
+        .is_empty()
 }
 
 /// Opens, writes and closes until the power fails. Returns what was acknowledged and synced.

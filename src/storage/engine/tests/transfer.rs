@@ -67,7 +67,7 @@ impl Setup {
 /// A row as a replica knows it.
 fn version(storage: &Storage, key: &RowKey) -> RowVersion {
     let (all, context) = (Slice::all(None), RequestContext::default());
-    storage.read_version(FAMILY, key, &all, &context, Access::Cached).unwrap()
+    storage.store(FAMILY).read_version(key, &all, &context, Access::Cached).unwrap()
 }
 
 fn insert(storage: &Storage, key: &str, name: &str, timestamp: i64) {

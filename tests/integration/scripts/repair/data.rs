@@ -132,7 +132,7 @@ fn stored(
 ) -> Result<BTreeMap<Vec<u8>, RowVersion>, Box<dyn Error>> {
     let storage = world.node(node)?.storage();
     let id = families(&storage, Some(family.unwrap_or("Authors")))?[0];
-    let piece = storage.read_piece(id, &RowRange::all(), None, usize::MAX)?;
+    let piece = storage.store(id).read_piece(&RowRange::all(), None, usize::MAX)?;
     Ok(piece.rows.into_iter().map(|(key, row)| (key.as_bytes().to_vec(), row)).collect())
 }
 

@@ -76,7 +76,7 @@ fn file_name(path: &str) -> String {
 /// The keys of all rows of a family.
 pub(super) fn keys(storage: &Storage, family: &str) -> Result<Vec<String>, String> {
     let [family] = families(storage, Some(family))?[..] else { return Err("which?".into()) };
-    let piece = storage.read_piece(family, &RowRange::all(), None, usize::MAX).unwrap();
+    let piece = storage.store(family).read_piece(&RowRange::all(), None, usize::MAX).unwrap();
     let mut keys: Vec<String> = piece.rows.iter().map(|(key, _)| key.to_string()).collect();
     keys.sort_unstable();
     Ok(keys)

@@ -309,7 +309,13 @@ impl World {
     pub(super) fn scan(&self, family: &str, range: Option<&str>) -> Output {
         let (range, all) = (self.range(range.unwrap_or("all"))?, Slice::all(None));
         let family = self.family(family)?;
-        let rows = self.storage()?.scan(family, &range, &all, usize::MAX, Access::Cached)?;
+        let rows = self.storage()?.store(family).scan(
+            &range,
+            &all,
+            usize::MAX,
+            &RequestContext::default(),
+            Access::Cached,
+        )?;
         let line = |(key, row): &(RowKey, RowSlice)| show::row(key.as_bytes(), &row.cells);
         Ok(show::lines(rows.iter().map(line), "no rows"))
     }
@@ -317,7 +323,8 @@ impl World {
     pub(super) fn version(&self, (family, key): Row<'_>) -> Output {
         let (all, context) = (Slice::all(None), RequestContext::default());
         let (family, row) = (self.family(family)?, RowKey::from(key.as_str()));
-        let found = self.storage()?.read_version(family, &row, &all, &context, Access::Cached)?;
+        let found =
+            self.storage()?.store(family).read_version(&row, &all, &context, Access::Cached)?;
         Ok(show::version(key.as_bytes(), &found) + "\n")
     }
 
@@ -410,7 +417,7 @@ impl World {
     }
 
     pub(super) fn cached_rows(&self, family: &str) -> Output {
-        let stats = self.storage()?.cache_stats(self.family(family)?);
+        let stats = self.storage()?.store(self.family(family)?).cache_stats();
         Ok(format!("{}\n", stats.rows.map_or(0, |rows| rows.size)))
     }
 

@@ -14,7 +14,7 @@ static GO_ON: AtomicBool = AtomicBool::new(false);
 
 /// All that is stored, as far as nodes of 0.6 can have it.
 fn stored(storage: &Storage) -> Vec<(RowKey, RowVersion)> {
-    let piece = storage.read_piece(FAMILY, &RowRange::all(), None, usize::MAX).unwrap();
+    let piece = storage.store(FAMILY).read_piece(&RowRange::all(), None, usize::MAX).unwrap();
     piece.rows.into_iter().filter(|(key, _)| str::from_utf8(key.as_bytes()).is_ok()).collect()
 }
 

@@ -16,7 +16,8 @@ fn cells(names: &[&str], timestamp: i64) -> RowVersion {
 /// Names and values of what can be seen of a row.
 pub(super) fn seen(storage: &Storage, key: &str) -> Vec<(String, String)> {
     let (key, all) = (RowKey::from(key), Slice::all(None));
-    let found = storage.read(FAMILY, &key, &all, Access::Cached).unwrap();
+    let found =
+        storage.store(FAMILY).read(&key, &all, &RequestContext::default(), Access::Cached).unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     found.cells.iter().map(|cell| (text(cell.name()), text(cell.value()))).collect()
 }

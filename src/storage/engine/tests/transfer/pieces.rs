@@ -71,7 +71,7 @@ pub(super) fn read_all(storage: &Storage, range: &RowRange, max_bytes: usize) ->
     let mut pieces: Vec<Piece> = Vec::new();
     loop {
         let after = pieces.last().and_then(|piece| piece.next.as_ref());
-        let piece = storage.read_piece(FAMILY, range, after, max_bytes).unwrap();
+        let piece = storage.store(FAMILY).read_piece(range, after, max_bytes).unwrap();
         assert!(piece.next.is_none() || piece.next.as_ref() != after, "it gets on");
         let is_last = piece.next.is_none();
         pieces.push(piece);
@@ -141,7 +141,7 @@ proptest! {
             let most: usize = most.max().unwrap_or(0);
             prop_assert!(most <= max_bytes / 81 + 2, "{} cells of {} bytes", most, max_bytes);
         }
-        let whole = storage.read_piece(FAMILY, &range, None, 1 << 20).unwrap();
+        let whole = storage.store(FAMILY).read_piece(&range, None, 1 << 20).unwrap();
         prop_assert_eq!(whole, Piece { rows: expected, next: None });
     }
 }
@@ -149,7 +149,7 @@ proptest! {
 /// Reads of files that a piece behind this position takes.
 fn cost(fs: &SimFileSystem, storage: &Storage, after: Option<&RowPosition>) -> u64 {
     let before = fs.count(FileOperation::Read);
-    let piece = storage.read_piece(FAMILY, &RowRange::all(), after, 1000).unwrap();
+    let piece = storage.store(FAMILY).read_piece(&RowRange::all(), after, 1000).unwrap();
     assert!(!piece.rows.is_empty() && piece.next.is_some());
     fs.count(FileOperation::Read) - before
 }

@@ -11,7 +11,7 @@ use proptest::prelude::{ProptestConfig, prop_assert_eq, proptest};
 fn read_rows(storage: &Storage, keys: &[DecoratedKey], max_bytes: usize) -> Vec<Piece> {
     let (mut left, mut after, mut pieces) = (keys, None, Vec::new());
     loop {
-        let piece = storage.read_rows_piece(FAMILY, left, after.as_ref(), max_bytes).unwrap();
+        let piece = storage.store(FAMILY).read_rows_piece(left, after.as_ref(), max_bytes).unwrap();
         if let Some(RowPosition { key, cell }) = &piece.next {
             let at = left.iter().position(|it| it.key() == key).unwrap();
             let is_further = at > 0 || cell.is_none() || after != piece.next;
@@ -50,7 +50,7 @@ proptest! {
             let pieces = read_rows(&storage, &keys, max_bytes);
             prop_assert_eq!(&assembled(&storage, &pieces), &expected, "{} bytes", max_bytes);
         }
-        let whole = storage.read_rows_piece(FAMILY, &keys, None, 1 << 20).unwrap();
+        let whole = storage.store(FAMILY).read_rows_piece(&keys, None, 1 << 20).unwrap();
         prop_assert_eq!(whole, Piece { rows: expected, next: None });
     }
 }
@@ -118,9 +118,9 @@ fn no_block_is_read_twice_or_without_need() {
         (rows, fs.count(FileOperation::Read) - before)
     };
     let of_range =
-        reads(&|| storage.read_piece(FAMILY, &RowRange::all(), None, usize::MAX).unwrap());
+        reads(&|| storage.store(FAMILY).read_piece(&RowRange::all(), None, usize::MAX).unwrap());
     let of_rows = |keys: &[DecoratedKey]| {
-        reads(&|| storage.read_rows_piece(FAMILY, keys, None, usize::MAX).unwrap())
+        reads(&|| storage.store(FAMILY).read_rows_piece(keys, None, usize::MAX).unwrap())
     };
     let all: Vec<DecoratedKey> = (0..2000).map(key).collect();
     assert_eq!(of_rows(&all), of_range);
