@@ -8,14 +8,12 @@
 //! crc <CRC32 of all lines before, in hexadecimal>
 //! ```
 
+use super::checked_file::{self, CheckedState, field};
 use super::commitlog::archive::segment_ids;
-use super::error::{FileContext, FileError};
+use super::error::{FileContext, FileError, ReadError};
 use super::files::ARCHIVE_OWNER_FILE;
-use super::small_file;
 use crate::base::fs::FileSystem;
 use std::path::{Path, PathBuf};
-
-const HEAD: &str = "alexandra archive owner 1";
 
 /// Why an archive is not used.
 #[derive(Debug, thiserror::Error)]
@@ -112,30 +110,34 @@ fn own(fs: &dyn FileSystem, data_directories: &[PathBuf]) -> Result<Option<u64>,
 
 /// The number in a directory; none if it cannot be read.
 fn load(fs: &dyn FileSystem, directory: &Path) -> Result<Option<u64>, FileError> {
-    let path = directory.join(ARCHIVE_OWNER_FILE);
-    if !fs.try_exists(&path).context("look for", &path)? {
-        return Ok(None);
+    match checked_file::load(fs, &directory.join(ARCHIVE_OWNER_FILE)) {
+        Ok(owner) => Ok(owner.map(|Owner(id)| id)),
+        Err(ReadError::Io(error)) => Err(error),
+        Err(error) => {
+            log::warn!("{error}: it names the owner of an archive");
+            Ok(None)
+        }
     }
-    let id = parse(&fs.read(&path).context("read", &path)?);
-    if id.is_none() {
-        log::warn!("{} cannot be read: it names the owner of an archive", path.display());
-    }
-    Ok(id)
 }
 
 fn store(fs: &dyn FileSystem, directory: &Path, id: u64) -> Result<(), FileError> {
-    small_file::replace(fs, &directory.join(ARCHIVE_OWNER_FILE), render(id).as_bytes())
+    checked_file::store_first(fs, &[directory.to_owned()], ARCHIVE_OWNER_FILE, &Owner(id))
 }
 
-fn render(id: u64) -> String {
-    small_file::seal(&format!("{HEAD}\nid {id:016x}\n"))
-}
+#[derive(Debug, PartialEq, Eq)]
+struct Owner(u64);
 
-fn parse(content: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(content).ok()?;
-    let id = text.lines().nth(1)?.strip_prefix("id ")?;
-    let id = u64::from_str_radix(id, 16).ok()?;
-    (render(id) == text).then_some(id)
+impl CheckedState for Owner {
+    const KIND: &'static str = "archive owner";
+    const VERSION: u32 = 1;
+
+    fn encode(&self) -> String {
+        format!("id {:016x}\n", self.0)
+    }
+
+    fn decode(_version: u32, lines: &str) -> Option<Self> {
+        u64::from_str_radix(field(lines, "id")?, 16).ok().map(Self)
+    }
 }
 
 #[cfg(test)]
@@ -178,16 +180,5 @@ mod tests {
         }
         fs.remove_file(&archive.join(ARCHIVE_OWNER_FILE)).unwrap();
         claim(&fs, &third, archive, 9).unwrap();
-    }
-
-    #[test]
-    fn every_changed_bit_is_noticed() {
-        let whole = render(0x1234_5678_9abc_def0).into_bytes();
-        assert_eq!(parse(&whole), Some(0x1234_5678_9abc_def0));
-        for at in 0..whole.len() {
-            let mut damaged = whole.clone();
-            damaged[at] ^= 1;
-            assert_eq!((parse(&damaged), parse(&whole[..at])), (None, None), "byte {at}");
-        }
     }
 }

@@ -28,8 +28,8 @@ pub const LOCK_FILE: &str = "alexandra.lock";
 /// The file that says that a restore was begun and is not complete.
 pub const RESTORING_FILE: &str = "alexandra.restoring";
 
-/// The file that says that there is a commit log, and from which segment on.
-pub const LOG_MARK_FILE: &str = "alexandra.commitlog";
+/// The guard of the commit log: says that there is one, and from which segment on.
+pub const LOG_GUARD_FILE: &str = "alexandra.commitlog";
 
 /// The file that says whose an archive is, in the archive and in a data directory.
 pub const ARCHIVE_OWNER_FILE: &str = "alexandra.archive";

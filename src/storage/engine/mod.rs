@@ -60,11 +60,11 @@ use super::compaction::{
     Thresholds,
 };
 use super::error::{FileError, ReadError};
-use super::log_mark::LogMark;
 use super::memtable::Memtable;
 use super::snapshot::{Snapshot, SnapshotError};
 use super::sstable::Access;
 use super::store::{Environment, Operation, Piece, Store};
+use super::system::log_guard::LogGuard;
 use crate::base::budget::Budget;
 use crate::base::clock::Clock;
 use crate::base::context::RequestContext;
@@ -581,7 +581,7 @@ impl Shared {
 
     /// Says that the next start needs no segment of the log. False if that cannot be said.
     fn forget_log(&self) -> bool {
-        let removed = LogMark::release(&*self.environment.fs, &self.data_directories);
+        let removed = LogGuard::release(&*self.environment.fs, &self.data_directories);
         removed
             .inspect_err(|error| log::warn!("the commit log stays though it is flushed: {error}"))
             .is_ok()

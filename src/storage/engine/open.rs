@@ -10,11 +10,11 @@ use super::super::directory::{self, DirectorySync};
 use super::super::error::{FileContext, FileError, ReadError};
 use super::super::files;
 use super::super::foreign::{self, ForeignError};
-use super::super::log_mark::{LogMark, LostLog};
 use super::super::memtable::Memtable;
-use super::super::node_id::NodeId;
 use super::super::options::{FamilyOptions, Options};
 use super::super::store::{Environment, OpenError, Store};
+use super::super::system::log_guard::{LogGuard, LostLog};
+use super::super::system::node_id::NodeId;
 use super::caches::SavedCaches;
 use super::compactions::CompactionQueue;
 use super::exchange;
@@ -360,7 +360,7 @@ fn check_no_restore(fs: &dyn FileSystem, options: &Options) -> Result<(), Storag
 /// What was acknowledged must not vanish with the directory that it is in.
 fn check_log(fs: &dyn FileSystem, options: &Options) -> Result<(), StorageError> {
     let (data, directory) = (&options.data_directories, &options.commit_log_directory);
-    match LogMark::find_loss(fs, data, directory)? {
+    match LogGuard::find_loss(fs, data, directory)? {
         Some(lost) if options.accept_commitlog_loss => {
             log::error!("{lost}. This loss is accepted");
             Ok(())
@@ -391,7 +391,7 @@ fn mark_log(
     log: &CommitLog,
 ) -> Result<(), StorageError> {
     let (data, directory) = (&options.data_directories, &options.commit_log_directory);
-    let mark = LogMark::new(log.identity(), log.position().segment, directory);
+    let mark = LogGuard::new(log.identity(), log.position().segment, directory);
     match mark.store(fs, data).map_err(ReadError::Io) {
         // Reads are served on a full disk. An older mark says less, and nothing that is wrong; but
         // without any the next start would refuse the log.

@@ -10,12 +10,12 @@ use crate::storage::commitlog::archive::{ArchiveReplay, History, Timeline, Wante
 use crate::storage::engine::{Components, new_environment};
 use crate::storage::error::FileContext;
 use crate::storage::files::{self, BEFORE_RESTORE, FileName};
-use crate::storage::log_mark::LogMark;
 use crate::storage::manifest::Manifest;
-use crate::storage::node_id::NodeId;
 use crate::storage::options::Options;
 use crate::storage::snapshot::{self, Snapshot, SnapshotName};
 use crate::storage::store::Store;
+use crate::storage::system::log_guard::LogGuard;
+use crate::storage::system::node_id::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
@@ -189,7 +189,7 @@ fn check_log(setup: &Setup, marks: &[Mark]) -> Result<(), RestoreError> {
     if setup.options.accept_commitlog_loss || !marks.is_empty() {
         return Ok(());
     }
-    let lost = LogMark::find_loss(&*setup.components.fs, data_directories, commit_log_directory)?;
+    let lost = LogGuard::find_loss(&*setup.components.fs, data_directories, commit_log_directory)?;
     lost.map_or(Ok(()), |lost| Err(RestoreError::NoLog(lost)))
 }
 

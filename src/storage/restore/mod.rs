@@ -27,10 +27,10 @@ use super::engine::{
 };
 use super::error::{FileError, ReadError};
 use super::foreign;
-use super::log_mark::LostLog;
 use super::options::{FamilyOptions, Options};
 use super::snapshot::SnapshotName;
 use super::store::OpenError;
+use super::system::log_guard::LostLog;
 use crate::base::fs::Lock;
 use crate::model::schema::{FamilyId, Schema};
 use crate::ring::Partitioner;

@@ -3,12 +3,12 @@
 use super::check::Plan;
 use super::{Request, RestoreError, Setup};
 use crate::base::fs::FileSystem;
+use crate::storage::checked_file;
 use crate::storage::commitlog::archive::segment_files;
 use crate::storage::directory;
 use crate::storage::error::{FileContext, FileError};
 use crate::storage::files::{self, RESTORING_FILE};
-use crate::storage::log_mark::LogMark;
-use crate::storage::small_file;
+use crate::storage::system::log_guard::LogGuard;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ pub(super) fn begin(setup: &Setup, request: &Request, plan: &Plan) -> Result<(),
         let _ = writeln!(text, "keyspace {}", snapshot.keyspace);
     }
     for directory in &setup.options.data_directories {
-        small_file::replace(fs, &directory.join(RESTORING_FILE), text.as_bytes())?;
+        checked_file::replace(fs, &directory.join(RESTORING_FILE), text.as_bytes())?;
     }
     Ok(())
 }
@@ -59,7 +59,7 @@ pub(super) fn begin(setup: &Setup, request: &Request, plan: &Plan) -> Result<(),
 /// Takes the marks away: the restore is complete, and the commit log is empty as it should be.
 pub(super) fn end(setup: &Setup) -> Result<(), FileError> {
     let fs = &*setup.components.fs;
-    LogMark::remove(fs, &setup.options.data_directories)?;
+    LogGuard::remove(fs, &setup.options.data_directories)?;
     for directory in &setup.options.data_directories {
         let path = directory.join(RESTORING_FILE);
         if fs.exists(&path) {

@@ -7,9 +7,9 @@ use crate::model::schema::FamilyId;
 use crate::storage::commitlog::{self, Position, ReplayError};
 use crate::storage::engine::new_environment;
 use crate::storage::files;
-use crate::storage::log_mark::LogMark;
-use crate::storage::node_id::NodeId;
 use crate::storage::store::{Environment, Store};
+use crate::storage::system::log_guard::LogGuard;
+use crate::storage::system::node_id::NodeId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -116,7 +116,7 @@ pub(super) fn flush_other_keyspaces(setup: &Setup, plan: &Plan) -> Result<(), Re
     let options = &setup.options;
     let (log, accept_loss) = (&options.commit_log_directory, options.accept_commitlog_loss);
     let flushed = stores.open.values().map(|store| store.flushed_position());
-    let known = LogMark::known_log(fs, &options.data_directories, flushed)
+    let known = LogGuard::known_log(fs, &options.data_directories, flushed)
         .map_err(|error| RestoreError::Storage(error.into()))?;
     let replayed = commitlog::replay(log, fs, accept_loss, known, &mut |position, record| {
         stores.apply(position, record, &is_other, &|_| true)

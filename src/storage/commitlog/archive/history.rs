@@ -20,12 +20,10 @@
 use super::super::Position;
 use super::timeline::Timeline;
 use crate::base::fs::FileSystem;
-use crate::storage::error::{Corrupt, FileContext, FileError, ReadError};
-use crate::storage::small_file;
+use crate::storage::checked_file::{self, CheckedState};
+use crate::storage::error::{FileError, ReadError};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-
-const HEAD: &str = "alexandra history 1";
 
 /// The restores that an archive knows of, in the order in which they happened.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -52,19 +50,12 @@ pub struct Restored {
 impl History {
     /// Reads the history of an archive; it is empty if there is no such file.
     pub fn load(fs: &dyn FileSystem, archive: &Path) -> Result<Self, ReadError> {
-        let path = path(archive);
-        if !fs.exists(&path) {
-            return Ok(Self::default());
-        }
-        let content = fs.read(&path).context("read", &path)?;
-        Self::parse(&content).map_err(|(offset, reason)| {
-            ReadError::Corrupt(Corrupt { file: path, offset: offset as u64, row: None, reason })
-        })
+        Ok(checked_file::load(fs, &path(archive))?.unwrap_or_default())
     }
 
     /// Replaces the history of an archive by this one, durably.
     pub fn store(&self, fs: &dyn FileSystem, archive: &Path) -> Result<(), FileError> {
-        small_file::replace(fs, &path(archive), self.render().as_bytes())
+        checked_file::store_first(fs, &[archive.to_owned()], "history", self)
     }
 
     /// The positions that lead to the present of a column family.
@@ -92,9 +83,14 @@ impl History {
         self.restored
             .retain(|it| it.from <= base || it.keyspace != keyspace || it.family != family);
     }
+}
 
-    fn render(&self) -> String {
-        let mut text = format!("{HEAD}\n");
+impl CheckedState for History {
+    const KIND: &'static str = "history";
+    const VERSION: u32 = 1;
+
+    fn encode(&self) -> String {
+        let mut text = String::new();
         for Restored { millis, to, from, keyspace, family } in &self.restored {
             let [keyspace, family] = [keyspace, family].map(|name| escape(name));
             let (to, from) = ((to.segment, to.offset), (from.segment, from.offset));
@@ -104,16 +100,11 @@ impl History {
                 to.0, to.1, from.0, from.1
             );
         }
-        small_file::seal(&text)
+        text
     }
 
-    fn parse(content: &[u8]) -> Result<Self, (usize, &'static str)> {
-        let mut lines = small_file::unseal(content)?.lines();
-        if lines.next() != Some(HEAD) {
-            return Err((0, "its version is not known"));
-        }
-        let restored = lines.map(|line| parse_line(line).ok_or((0, "a line cannot be read")));
-        Ok(Self { restored: restored.collect::<Result<_, _>>()? })
+    fn decode(_version: u32, lines: &str) -> Option<Self> {
+        Some(Self { restored: lines.lines().map(parse_line).collect::<Option<_>>()? })
     }
 }
 
@@ -190,13 +181,6 @@ mod tests {
             history.restored.push(restored(at(n, 7), at(n + 5, u64::MAX)));
             history.store(&fs, archive).unwrap();
             assert_eq!(History::load(&fs, archive).unwrap(), history);
-        }
-        let whole = history.render().into_bytes();
-        for at in 0..whole.len() {
-            let mut damaged = whole.clone();
-            damaged[at] ^= 1;
-            assert!(History::parse(&damaged).is_err(), "byte {at}");
-            assert!(History::parse(&whole[..at]).is_err(), "cut at {at}");
         }
     }
 
