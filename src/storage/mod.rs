@@ -20,7 +20,6 @@
 //! A [`snapshot`] keeps the files of one moment, and [`restore`] brings them back.
 
 pub mod answer;
-pub mod archive_owner;
 pub mod background;
 pub mod caches;
 pub mod check;

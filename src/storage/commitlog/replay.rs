@@ -14,7 +14,7 @@ use super::Position;
 use super::error::{Damage, ReplayError};
 use super::files;
 use super::format::HEADER_BYTES;
-use super::survey::{Survey, Surveyed, Unread, Verdict};
+use super::survey::{Survey, Surveyed, Verdict};
 
 /// What replay has found; [`super::CommitLog::open`] goes on from here.
 #[derive(Debug, Clone, Default)]
@@ -115,7 +115,11 @@ pub fn replay<E>(
         ids.iter().map(|id| files::segment_path(dir, *id).display().to_string()).collect();
     info!("Replaying {}", names.join(", "));
 
-    let surveyed = survey(dir, fs, ids)?;
+    let survey = |id: u64| {
+        let found = Survey::of(fs, &files::segment_path(dir, id), id, &mut |_, _| {})?;
+        Ok((id, found))
+    };
+    let surveyed: Vec<_> = ids.into_iter().map(survey).collect::<Result<_, ReplayError<E>>>()?;
     replayed.identity = identity(&surveyed, known.identity)?;
     let verdict = Verdict::of(dir, surveyed, known);
     if let Some(first) = verdict.damaged.first()
@@ -183,31 +187,13 @@ fn list<E>(
     Ok(ids)
 }
 
-fn survey<E>(
-    dir: &Path,
-    fs: &dyn FileSystem,
-    ids: Vec<u64>,
-) -> Result<Vec<(u64, Surveyed)>, ReplayError<E>> {
-    let mut surveyed = Vec::with_capacity(ids.len());
-    for id in ids {
-        let file = files::segment_path(dir, id);
-        match Survey::of(fs, &file, id, &mut |_, _| {}) {
-            Ok(found) => surveyed.push((id, found)),
-            Err(Unread::Version(version)) => return Err(ReplayError::Version { file, version }),
-            Err(Unread::Io(error)) => return Err(error.into()),
-        }
-    }
-    Ok(surveyed)
-}
-
 /// The identity of the log: the one that is known, or that of its segments.
 fn identity<E>(
     surveyed: &[(u64, Surveyed)],
     known: Option<u64>,
 ) -> Result<Option<u64>, ReplayError<E>> {
     let mut identity = known;
-    for (_, found) in surveyed {
-        let Surveyed::Segment(survey) = found else { continue };
+    for survey in surveyed.iter().filter_map(|(_, found)| found.segment()) {
         let Some(log) = survey.header.log() else { continue };
         if *identity.get_or_insert(log) != log {
             return Err(ReplayError::OtherLog { file: survey.path.clone() });

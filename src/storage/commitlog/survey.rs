@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use crate::base::fs::FileSystem;
 
 use super::Position;
-use super::error::Damage;
+use super::error::{Damage, ReplayError};
 use super::files;
 use super::flipped::has_flipped_bit;
 use super::format::{BadHeader, Control, HEADER_BYTES, HEADER_NUMBERS, Header};
 use super::replay::KnownLog;
-use crate::storage::error::{FileContext, FileError};
+use crate::storage::error::FileContext;
 use crate::storage::log::{Reason, SegmentReader};
 
 /// More segments than a run can have that still lie in one directory: a bound on what a segment
@@ -47,47 +47,22 @@ pub(super) struct Survey {
     needed: Option<Vec<u64>>,
 }
 
-/// Why nothing can be said about a file.
-#[derive(Debug)]
-pub(super) enum Unread {
-    /// The operating system does not give it.
-    Io(FileError),
-    /// A sound segment of another version.
-    Version(u32),
-}
-
-impl From<FileError> for Unread {
-    fn from(error: FileError) -> Self {
-        Self::Io(error)
-    }
-}
-
 /// What a file turned out to be.
 #[derive(Debug)]
 pub(super) enum Surveyed {
     /// A segment.
     Segment(Box<Survey>),
     /// A file without a valid header. It had one when it got its name.
-    Headless {
-        /// Size of the file.
-        size: u64,
-    },
+    Headless(Damage),
 }
 
 impl Surveyed {
-    /// The run of the segment, if it has this id.
-    fn run_of(&self, id: u64) -> Option<u64> {
+    /// The segment, if it has a header.
+    pub(super) fn segment(&self) -> Option<&Survey> {
         match self {
-            Self::Segment(survey) if survey.header.id == id => Some(survey.header.run),
-            _ => None,
+            Self::Segment(survey) => Some(survey),
+            Self::Headless(_) => None,
         }
-    }
-
-    /// The damage that a file without a valid header is.
-    pub(super) fn headless(file: PathBuf, size: u64) -> Damage {
-        let is_whole = size >= HEADER_BYTES;
-        let reason = if is_whole { Reason::Header } else { Reason::Truncated };
-        Damage { file, offset: 0, bytes: size, reason }
     }
 }
 
@@ -95,18 +70,25 @@ impl Survey {
     /// Reads the whole segment of this id.
     /// `on_time` hears of each place at which the time is noted, and of the time, in milliseconds
     /// since the Unix epoch; and of unreadable places, behind which the time is not known.
-    pub(super) fn of(
+    pub(super) fn of<E>(
         fs: &dyn FileSystem,
         path: &Path,
         id: u64,
         on_time: &mut dyn FnMut(u64, Option<u64>),
-    ) -> Result<Surveyed, Unread> {
+    ) -> Result<Surveyed, ReplayError<E>> {
         let mut reader = fs.open(path).and_then(SegmentReader::new).context("read", path)?;
         let header = match Header::decode(reader.header(HEADER_NUMBERS).context("read", path)?) {
             Ok(header) if header.id == id => header,
-            Err(BadHeader::Version(version)) => return Err(Unread::Version(version)),
+            Err(BadHeader::Version(version)) => {
+                return Err(ReplayError::Version { file: path.to_owned(), version });
+            }
             // The name is wrong, or there is no header.
-            _ => return Ok(Surveyed::Headless { size: reader.size() }),
+            _ => {
+                let (file, bytes) = (path.to_owned(), reader.size());
+                let is_whole = bytes >= HEADER_BYTES;
+                let reason = if is_whole { Reason::Header } else { Reason::Truncated };
+                return Ok(Surveyed::Headless(Damage { file, offset: 0, bytes, reason }));
+            }
         };
         let mut survey = Self {
             header,
@@ -243,7 +225,9 @@ impl Verdict {
         let mut verdict = Self::default();
         let expected = expected_segments(&surveyed);
         let mut durable = durable_positions(&surveyed);
-        if let Some(run) = surveyed.iter().find_map(|(_, found)| found.run_of(synced.segment)) {
+        let mut segments = surveyed.iter().filter_map(|(_, found)| found.segment());
+        if let Some(last) = segments.find(|survey| survey.header.id == synced.segment) {
+            let run = last.header.run;
             let known = durable.entry(run).or_default();
             *known = (*known).max(synced);
         }
@@ -264,9 +248,7 @@ impl Verdict {
                     verdict.replay.push(*survey);
                     continue;
                 }
-                Some(Surveyed::Headless { size }) if !was_discarded => {
-                    Surveyed::headless(file, size)
-                }
+                Some(Surveyed::Headless(damage)) if !was_discarded => damage,
                 Some(_) => {
                     verdict.leftovers.push(file);
                     continue;
@@ -291,12 +273,7 @@ struct Expected {
 /// So what it names must be there, and within its run everything from then on, up to the last
 /// segment that is there or that a seal names as its successor.
 fn expected_segments(surveyed: &[(u64, Surveyed)]) -> Expected {
-    let segments = || {
-        surveyed.iter().filter_map(|(_, found)| match found {
-            Surveyed::Segment(survey) => Some(survey),
-            Surveyed::Headless { .. } => None,
-        })
-    };
+    let segments = || surveyed.iter().filter_map(|(_, found)| found.segment());
     let mut expected = Expected::default();
     let newest = segments().rev().find_map(|survey| Some((survey, survey.needed.as_ref()?)));
     if let Some((survey, needed)) = newest {
@@ -321,8 +298,7 @@ fn expected_segments(surveyed: &[(u64, Surveyed)]) -> Expected {
 /// a crash has torn stays torn, however much is synced by the runs after it.
 pub(super) fn durable_positions(surveyed: &[(u64, Surveyed)]) -> HashMap<u64, Position> {
     let mut durable: HashMap<u64, Position> = HashMap::new();
-    for (_, found) in surveyed {
-        let Surveyed::Segment(survey) = found else { continue };
+    for survey in surveyed.iter().filter_map(|(_, found)| found.segment()) {
         let Header { id, run, .. } = survey.header;
         let known = durable.entry(run).or_default();
         *known = (*known).max(survey.synced.unwrap_or_default());

@@ -45,9 +45,7 @@ pub use exchange::{ExchangeError, OutgoingTable, SpooledFile, TakenIn};
 pub use health::{Trouble, TroubleKind};
 pub use ingest::{Ingest, IngestError};
 pub use open::StorageError;
-pub(super) use open::{
-    lock, lock_present, lock_present_directories, new_environment, prepare_directories,
-};
+pub(super) use open::{lock_present_directories, new_environment, prepare_directories};
 pub use validation::ValidationSet;
 
 use self::health::{Shortages, note_damage};

@@ -1,5 +1,5 @@
-//! Guard of the commit log: tells a log that is empty, since all of it was flushed, from one that is
-//! lost. The directory may not be mounted, or the configuration name another one.
+//! Guard of the commit log: tells a log that is empty, since all of it was flushed, from one that
+//! is lost. The directory may not be mounted, or the configuration name another one.
 //!
 //! A small file in a data directory says that there is a commit log, and from which segment on. It
 //! is there before the first write is taken, and asks for no segment any more when everything is

@@ -1,4 +1,4 @@
-//! Other nodes of the ring, so that a node knows them at its next start before it has heard of them.
+//! Other nodes of the ring: a node knows them at its next start before it has heard of them.
 //!
 //! ```text
 //! row L         ADDR without its length (4 or 16 bytes)    token bytes, as 0.6 has them
