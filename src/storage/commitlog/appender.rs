@@ -195,7 +195,7 @@ impl Appender {
     /// the segments that are needed.
     pub(super) fn start(
         maker: SegmentMaker,
-        mut live: LiveSegments,
+        live: LiveSegments,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, LogError> {
         let segment = match maker.take(fresh_bytes(&live, 0)) {
@@ -205,8 +205,6 @@ impl Appender {
             taken => taken,
         };
         let segment = Arc::new(segment?);
-        live.activate(segment.id, segment.path.clone());
-        let needed = Control::Needed(live.ids());
         let mut queue = Queue {
             segment: Arc::clone(&segment),
             start: HEADER_BYTES,
@@ -218,8 +216,7 @@ impl Appender {
             noted_millis: 0,
             live,
         };
-        queue.push_control(&needed);
-        queue.begin_time(clock.coarse_millis());
+        queue.activate(Arc::clone(&segment), clock.coarse_millis());
         let start = Position { segment: segment.id, offset: HEADER_BYTES };
         let writer = Writer {
             buffer: Vec::new(),

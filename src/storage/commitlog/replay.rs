@@ -213,8 +213,8 @@ pub(super) fn deliver<E>(
     let mut gaps = segment.gaps.iter().peekable();
     let mut offset = HEADER_BYTES;
     while offset < segment.end {
-        if let Some((_, behind, _)) = gaps.next_if(|(from, _, _)| *from == offset) {
-            offset = *behind;
+        if let Some(gap) = gaps.next_if(|gap| gap.from == offset) {
+            offset = gap.to;
             continue;
         }
         match reader.read(offset, segment.header.salt()).context("read", path)? {

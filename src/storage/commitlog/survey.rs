@@ -19,7 +19,7 @@ use crate::storage::log::{Reason, SegmentReader};
 /// from elsewhere could make us look for.
 const MAX_SEGMENTS: u64 = 1 << 20;
 
-/// What a segment holds.
+/// Content of a segment.
 #[derive(Debug)]
 pub(super) struct Survey {
     /// Its header.
@@ -30,16 +30,11 @@ pub(super) struct Survey {
     size: u64,
     /// Where the last valid record ends.
     pub(super) end: u64,
-    /// Unreadable parts with valid records behind them: where, up to where, why.
-    pub(super) gaps: Vec<(u64, u64, Reason)>,
-    /// Records of the caller.
-    pub(super) records: u64,
-    /// Where content ends that is no valid record and has none behind it; `end` if there is none.
-    torn_end: u64,
-    torn_reason: Reason,
-    /// Whether it ends with a seal.
-    sealed: bool,
-    /// The segment that the seal names.
+    /// Unreadable parts with valid records after them.
+    pub(super) gaps: Vec<Unreadable>,
+    /// Content after the last valid record, unless a seal ends the records. Empty if there is none.
+    tail: Option<Unreadable>,
+    /// The segment that the seal names as the next one.
     next: Option<u64>,
     /// The greatest position that is said to have been synced.
     synced: Option<Position>,
@@ -47,7 +42,15 @@ pub(super) struct Survey {
     needed: Option<Vec<u64>>,
 }
 
-/// What a file turned out to be.
+/// A part of a segment that holds no valid record.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Unreadable {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    reason: Reason,
+}
+
+/// A file with the name of a segment.
 #[derive(Debug)]
 pub(super) enum Surveyed {
     /// A segment.
@@ -96,10 +99,7 @@ impl Survey {
             size: reader.size(),
             end: HEADER_BYTES,
             gaps: Vec::new(),
-            records: 0,
-            torn_end: HEADER_BYTES,
-            torn_reason: Reason::Zeroes,
-            sealed: false,
+            tail: None,
             next: None,
             synced: None,
             needed: None,
@@ -119,20 +119,26 @@ impl Survey {
         on_time: &mut dyn FnMut(u64, Option<u64>),
     ) -> io::Result<()> {
         let salt = self.header.salt();
-        while !self.sealed {
+        loop {
             let (reason, from) = match reader.read(self.end, salt)? {
                 Ok(record) if !record.is_control => {
-                    self.records += 1;
                     self.end = record.end;
                     continue;
                 }
                 Ok(record) => match Control::decode(reader.body(record)) {
                     Some(control) => {
-                        if let Control::Time { millis } = control {
-                            on_time(self.end, Some(millis));
+                        let at = std::mem::replace(&mut self.end, record.end);
+                        match control {
+                            Control::Synced { segment, offset } => {
+                                self.synced = self.synced.max(Some(Position { segment, offset }));
+                            }
+                            Control::Needed(ids) => self.needed = Some(ids),
+                            Control::Time { millis } => on_time(at, Some(millis)),
+                            Control::Sealed { next } => {
+                                self.next = next;
+                                return Ok(());
+                            }
                         }
-                        self.note(control);
-                        self.end = record.end;
                         continue;
                     }
                     None => (Reason::UnknownRecord, record.end),
@@ -142,34 +148,19 @@ impl Survey {
             let is_flipped = has_flipped_bit(reader, self.end, salt)?;
             let reason = if is_flipped { Reason::FlippedBit } else { reason };
             let found = reader.find_next(from, salt)?;
-            let Some(next) = found.start else {
-                self.torn_end = found.used_end;
-                self.torn_reason = reason;
+            let to = found.start.unwrap_or(found.used_end);
+            let part = Unreadable { from: self.end, to, reason };
+            if found.start.is_none() {
+                self.tail = Some(part);
                 return Ok(());
-            };
+            }
             on_time(self.end, None);
-            self.gaps.push((self.end, next, reason));
-            self.end = next;
-        }
-        self.torn_end = self.end;
-        Ok(())
-    }
-
-    fn note(&mut self, control: Control) {
-        match control {
-            Control::Synced { segment, offset } => {
-                self.synced = self.synced.max(Some(Position { segment, offset }));
-            }
-            Control::Needed(ids) => self.needed = Some(ids),
-            Control::Time { .. } => {}
-            Control::Sealed { next } => {
-                self.sealed = true;
-                self.next = next;
-            }
+            self.gaps.push(part);
+            self.end = to;
         }
     }
 
-    fn damage(&self, from: u64, to: u64, reason: Reason) -> Damage {
+    fn damage(&self, Unreadable { from, to, reason }: Unreadable) -> Damage {
         Damage { file: self.path.clone(), offset: from, bytes: to.saturating_sub(from), reason }
     }
 
@@ -181,30 +172,31 @@ impl Survey {
         torn: &mut Vec<Damage>,
     ) {
         let is_durable = |offset| Position { segment: self.header.id, offset } < durable;
-        for &(from, to, reason) in &self.gaps {
-            let is_damage = is_durable(from) || reason == Reason::FlippedBit;
+        for part in &self.gaps {
+            let is_damage = is_durable(part.from) || part.reason == Reason::FlippedBit;
             let into = if is_damage { &mut *damaged } else { &mut *torn };
-            into.push(self.damage(from, to, reason));
+            into.push(self.damage(*part));
         }
-        if !self.sealed && self.size < self.header.capacity {
+        let Some(tail) = self.tail else { return };
+        let Unreadable { from, to, reason } = tail;
+        if self.size < self.header.capacity {
             // No crash does that: nobody knows what stood in the part that is missing.
-            damaged.push(self.damage(self.end, self.header.capacity, Reason::Truncated));
-        } else if !self.sealed && is_durable(self.end) {
+            let (to, reason) = (self.header.capacity, Reason::Truncated);
+            damaged.push(self.damage(Unreadable { from, to, reason }));
+        } else if is_durable(from) {
             // Something was durable here; how much of it is known only within this segment.
-            let known =
-                if durable.segment == self.header.id { durable.offset } else { self.torn_end };
-            let is_empty = self.torn_end == self.end;
-            let reason = if is_empty { Reason::CutShort } else { self.torn_reason };
-            damaged.push(self.damage(self.end, known.max(self.torn_end), reason));
-        } else if self.torn_reason == Reason::FlippedBit {
-            damaged.push(self.damage(self.end, self.torn_end, self.torn_reason));
-        } else if self.torn_end > self.end {
-            torn.push(self.damage(self.end, self.torn_end, self.torn_reason));
+            let known = if durable.segment == self.header.id { durable.offset } else { to };
+            let reason = if to == from { Reason::CutShort } else { reason };
+            damaged.push(self.damage(Unreadable { from, to: known.max(to), reason }));
+        } else if reason == Reason::FlippedBit {
+            damaged.push(self.damage(tail));
+        } else if to > from {
+            torn.push(self.damage(tail));
         }
     }
 }
 
-/// What the segments say when they are looked at together.
+/// Verdict about all segments of a log together.
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
     /// Parts that had been durable and cannot be read, in the order of segments. Missing segments
