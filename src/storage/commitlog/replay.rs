@@ -16,7 +16,7 @@ use super::files;
 use super::format::HEADER_BYTES;
 use super::survey::{Survey, Surveyed, Verdict};
 
-/// What replay has found; [`super::CommitLog::open`] goes on from here.
+/// Result of a replay; [`super::CommitLog::open`] goes on from here.
 #[derive(Debug, Clone, Default)]
 pub struct Replayed {
     /// The segments that hold what was replayed. They stay until the caller says that it is
@@ -33,7 +33,7 @@ pub struct Replayed {
     /// Files that are not needed: segments that were discarded before, never used, or not even
     /// finished. The next open removes them.
     pub leftovers: Vec<PathBuf>,
-    /// What else lies in the directory; left alone. Segments of 0.6 are here, too.
+    /// Other files in the directory; left alone. Segments of 0.6 are here, too.
     pub foreign: Vec<PathBuf>,
     /// Greatest id that a file has.
     pub(super) newest_id: u64,
@@ -42,7 +42,7 @@ pub struct Replayed {
 }
 
 impl Replayed {
-    /// Behind everything that was replayed.
+    /// Position after everything that was replayed.
     pub fn end(&self) -> Position {
         Position { segment: self.newest_id, offset: u64::MAX }
     }
@@ -64,13 +64,13 @@ impl Replayed {
 pub struct ReplayedSegment {
     /// Its id.
     pub id: u64,
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
-    /// How far it is written.
+    /// Bytes written.
     pub bytes: u64,
 }
 
-/// What the data directories know of the log.
+/// Knowledge of the data directories about the log.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KnownLog {
     /// All column families are flushed up to here: a segment that ends before it may be missing.

@@ -24,11 +24,11 @@ const MAX_SEGMENTS: u64 = 1 << 20;
 pub(super) struct Survey {
     /// Its header.
     pub(super) header: Header,
-    /// Where it lies.
+    /// Its path.
     pub(super) path: PathBuf,
     /// Size of the file.
     size: u64,
-    /// Where the last valid record ends.
+    /// End of the last valid record.
     pub(super) end: u64,
     /// Unreadable parts with valid records after them.
     pub(super) gaps: Vec<Unreadable>,
@@ -286,8 +286,8 @@ fn expected_segments(surveyed: &[(u64, Surveyed)]) -> Expected {
     expected
 }
 
-/// How far each run is known to have been durable. Marks speak of their own run only: a part that
-/// a crash has torn stays torn, however much is synced by the runs after it.
+/// Positions up to which the runs are known to have been durable. Marks speak of their own run
+/// only: a part that a crash has torn stays torn, however much is synced by the runs after it.
 pub(super) fn durable_positions(surveyed: &[(u64, Surveyed)]) -> HashMap<u64, Position> {
     let mut durable: HashMap<u64, Position> = HashMap::new();
     for survey in surveyed.iter().filter_map(|(_, found)| found.segment()) {

@@ -56,7 +56,7 @@ impl Setup {
     }
 }
 
-/// What an operator wants.
+/// Order of an operator.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
     /// Name or tag of the snapshot.
@@ -70,22 +70,22 @@ pub struct Request {
     pub until_millis: Option<u64>,
     /// Only tells what would be done.
     pub dry_run: bool,
-    /// The command line, for who finds a restore that was cut off.
+    /// The command line, for repeating a restore that was cut off.
     pub command: String,
 }
 
-/// What was done, or would be.
+/// Report of what was done, or would be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// The keyspaces that were restored.
     pub keyspaces: Vec<RestoredKeyspace>,
     /// Column families of these that the snapshot has and the configuration has not.
     pub unconfigured: Vec<String>,
-    /// Where present files were moved, or would be.
+    /// Folders to which present files were moved, or would be.
     pub moved_to: Vec<PathBuf>,
     /// Segments that were brought from the commit log into the archive, or would be.
     pub archived_segments: usize,
-    /// What was replayed; `None` if nothing was to be.
+    /// Replay of the archive; `None` if there was to be none.
     pub replay: Option<ReplayReport>,
 }
 
@@ -104,7 +104,7 @@ pub struct RestoredKeyspace {
     pub bytes: u64,
 }
 
-/// What a replay of the archive did, or would do.
+/// Report of a replay of the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplayReport {
     /// Folder of the archive.
@@ -113,7 +113,7 @@ pub struct ReplayReport {
     pub segments: usize,
     /// Mutations that were applied, in whole or in part; 0 in a dry run.
     pub mutations: u64,
-    /// Where it stopped.
+    /// Position at which it stopped.
     pub stop: Position,
     /// Whether it stopped because the time was reached, not because the log ended.
     pub reaches_time: bool,

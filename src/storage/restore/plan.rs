@@ -1,4 +1,4 @@
-//! What is to be restored, and whether it can be. Changes nothing.
+//! Plan of a restore, and all checks. Changes nothing.
 
 use super::place::{self, RestoreMark};
 use super::{Archive, Report, Request, RestoreError, RestoredKeyspace, Setup};
@@ -20,7 +20,7 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What is to be done.
+/// Plan of a restore.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) snapshots: Vec<Snapshot>,
@@ -44,7 +44,7 @@ pub(super) struct Plan {
 pub(super) struct FamilyPlan {
     pub(super) id: FamilyId,
     pub(super) schema: Arc<ColumnFamilySchema>,
-    /// What the manifest will be: everything up to where it is flushed is in the snapshot.
+    /// The new manifest: everything up to where it is flushed is in the snapshot.
     pub(super) manifest: Manifest,
     /// The folder of the snapshot that has the manifest.
     pub(super) manifest_folder: PathBuf,
