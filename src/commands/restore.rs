@@ -6,7 +6,7 @@ use super::serve::start_logging;
 use crate::base::utc::UtcTime;
 use crate::config::Settings;
 use crate::node::{NodeOptions, StorageSetup};
-use crate::storage::restore::{LeftOut, ReplayReport, Report, Request, restore};
+use crate::storage::restore::{ReplayReport, Report, Request, restore};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,7 +24,8 @@ pub(super) struct Arguments {
     #[arg(long)]
     keyspace: Option<String>,
 
-    /// Replays the commit log segments of this archive upon the snapshot
+    /// Replays the commit log segments of this archive upon the snapshot: of its newest folder, or
+    /// of the folder that is named
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
 
@@ -32,10 +33,6 @@ pub(super) struct Arguments {
     /// --archive from CommitLogArchiveDirectory
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     until: Option<UtcTime>,
-
-    /// Replays also what earlier restores have left behind since the snapshot
-    #[arg(long)]
-    forget_restores: bool,
 
     /// Tells what would be done, and changes nothing
     #[arg(long)]
@@ -81,9 +78,6 @@ fn restore_as_asked(arguments: &Arguments, settings: &Settings) -> Result<Report
         (None, Some(_)) => Some(configured.map(Path::to_owned).ok_or(
             "--until needs an archive: there is no CommitLogArchiveDirectory, and no --archive",
         )?),
-        (None, None) if arguments.forget_restores => {
-            return Err("--forget-restores needs --archive or --until".to_owned());
-        }
         (None, None) => None,
     };
     let options = NodeOptions {
@@ -97,18 +91,20 @@ fn restore_as_asked(arguments: &Arguments, settings: &Settings) -> Result<Report
         keyspace: arguments.keyspace.clone(),
         archive,
         until_millis: arguments.until.map(|until| until.0),
-        forget_restores: arguments.forget_restores,
         dry_run: arguments.dry_run,
         command: command(arguments),
     };
     restore(&setup.to_restore(components()), &request).map_err(|error| error.to_string())
 }
 
-/// The archive as it is configured, if it is that one: it is locked once.
+/// The archive or one of its folders by the name that the configuration gives it, if it is that
+/// archive: the commit log continues one of its folders.
 fn archive_of(archive: &Path, configured: Option<&Path>) -> PathBuf {
-    let real = |path: &Path| path.canonicalize().ok();
-    let same = configured.filter(|it| real(it).is_some() && real(it) == real(archive));
-    same.unwrap_or(archive).to_owned()
+    let inner = || {
+        let (configured, real) = (configured?, archive.canonicalize().ok()?);
+        Some(configured.join(real.strip_prefix(configured.canonicalize().ok()?).ok()?))
+    };
+    inner().unwrap_or_else(|| archive.to_owned())
 }
 
 /// The command line, as it would be typed again.
@@ -126,9 +122,6 @@ fn command(arguments: &Arguments) -> String {
     }
     if let Some(until) = arguments.until {
         let _ = write!(text, " --until {until}");
-    }
-    if arguments.forget_restores {
-        text.push_str(" --forget-restores");
     }
     if arguments.accept_commitlog_loss {
         text.push_str(" --accept-commitlog-loss");
@@ -181,6 +174,7 @@ fn describe_replay(replay: &ReplayReport, dry_run: bool, line: &mut dyn FnMut(St
         || "no time is noted there".to_owned(),
         |millis| format!("the last time noted there is {}", UtcTime(millis)),
     );
+    line(format!("Folder of the archive: {}", replay.folder.display()));
     let end = if replay.reaches_time { "the time that was asked for" } else { "the end" };
     if dry_run {
         let segments = replay.segments;
@@ -191,9 +185,6 @@ fn describe_replay(replay: &ReplayReport, dry_run: bool, line: &mut dyn FnMut(St
             replay.mutations, replay.segments
         ));
     }
-    for left in &replay.left_out {
-        line(describe_left_out(left, dry_run));
-    }
     for path in &replay.missing {
         line(format!("LOST: {} is missing", path.display()));
     }
@@ -203,21 +194,4 @@ fn describe_replay(replay: &ReplayReport, dry_run: bool, line: &mut dyn FnMut(St
     for damage in &replay.torn {
         line(format!("Never finished, by a crash: {damage}"));
     }
-}
-
-fn describe_left_out(left: &LeftOut, dry_run: bool) -> String {
-    let time = |millis: Option<u64>| {
-        millis.map_or_else(|| "an unknown time".to_owned(), |millis| UtcTime(millis).to_string())
-    };
-    let LeftOut { restored_millis, keyspaces, mutations, first_millis, last_millis } = left;
-    let keyspaces: Vec<_> = keyspaces.iter().map(String::as_str).collect();
-    format!(
-        "{} {mutations} mutations of {}, written from {} to {}: a restore at {} has left them \
-         behind. With --forget-restores they are replayed as well",
-        if dry_run { "WOULD LEAVE OUT" } else { "LEFT OUT" },
-        keyspaces.join(", "),
-        time(*first_millis),
-        time(*last_millis),
-        UtcTime(*restored_millis),
-    )
 }

@@ -39,7 +39,7 @@ use crate::replica::{
 };
 use crate::ring::{ReplicaPlacement, Token};
 use crate::storage::Storage;
-use crate::storage::saved_ring::RingNote;
+use crate::storage::system::saved_ring::RingNote;
 use crate::storage::system::{self, IdentityError};
 use log::Level;
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,7 +6,7 @@ use crate::config::{Properties, Settings};
 use crate::repair::{StartMode, StartOptions};
 use crate::ring::Token;
 use crate::storage::Storage;
-use crate::storage::own_place::SavedPlace;
+use crate::storage::system::local_placement::SavedPlace;
 use crate::storage::system::{self, Identity, IdentityError};
 
 /// Establishes who the node is, and as what it starts.

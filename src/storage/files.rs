@@ -4,7 +4,7 @@
 //! <data directory>/alexandra.lock                        held while a server runs
 //! <data directory>/alexandra.restoring                   there until a restore is complete
 //! <data directory>/alexandra.commitlog                   there while the commit log is needed
-//! <data directory>/alexandra.archive                     whose the archive is, there as well
+//! <data directory>/alexandra.archive                     which folder of the archive is in use
 //! <data directory>/<keyspace>/<family>-<generation>.sst  an SSTable
 //!                             <family>-<generation>.sst.tmp  one that is being written
 //!                             <family>.manifest          which SSTables count (first directory)
@@ -28,11 +28,11 @@ pub const LOCK_FILE: &str = "alexandra.lock";
 /// The file that says that a restore was begun and is not complete.
 pub const RESTORING_FILE: &str = "alexandra.restoring";
 
-/// The file that says that there is a commit log, and from which segment on.
-pub const LOG_MARK_FILE: &str = "alexandra.commitlog";
+/// The guard of the commit log: says that there is one, and from which segment on.
+pub const LOG_GUARD_FILE: &str = "alexandra.commitlog";
 
-/// The file that says whose an archive is, in the archive and in a data directory.
-pub const ARCHIVE_OWNER_FILE: &str = "alexandra.archive";
+/// The file that names the folder of the archive to which the commit log goes.
+pub const ARCHIVE_FILE: &str = "alexandra.archive";
 
 /// What the name of a folder begins with to which a restore has moved files.
 pub const BEFORE_RESTORE: &str = "before-restore-";

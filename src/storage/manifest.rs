@@ -18,16 +18,14 @@
 //!
 //! Version 1 has no lines before those of the SSTables, and belongs to any family and node.
 
+use super::checked_file::{self, CheckedState, on_one_line};
 use super::commitlog::Position;
-use super::error::{Corrupt, FileContext, FileError, ReadError};
-use super::{files, small_file};
+use super::error::{FileError, ReadError};
+use super::files;
 use crate::base::fs::FileSystem;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
-
-const HEAD: &str = "alexandra manifest 2";
-const HEAD_1: &str = "alexandra manifest 1";
 
 /// What tells an SSTable from other files of its name: an older one, or one of another family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -59,12 +57,12 @@ pub struct Manifest {
 impl Manifest {
     /// Returns the first manifest of a column family, which names no file.
     pub fn new(family: &str) -> Self {
-        Self { family: Some(small_file::on_one_line(family)), ..Self::default() }
+        Self { family: Some(on_one_line(family)), ..Self::default() }
     }
 
     /// Whether it belongs to this column family, as far as it says.
     pub fn is_of(&self, family: &str) -> bool {
-        self.family.as_ref().is_none_or(|own| *own == small_file::on_one_line(family))
+        self.family.as_ref().is_none_or(|own| *own == on_one_line(family))
     }
 
     /// Returns the next version of it, with the same content.
@@ -81,24 +79,22 @@ impl Manifest {
 
     /// Reads the manifest; `None` if there is no such file.
     pub fn load(fs: &dyn FileSystem, path: &Path) -> Result<Option<Self>, ReadError> {
-        if !fs.try_exists(path).context("look for", path)? {
-            return Ok(None);
-        }
-        let content = fs.read(path).context("read", path)?;
-        match Self::parse(&content) {
-            Ok(manifest) => Ok(Some(manifest)),
-            Err((offset, reason)) => Err(Corrupt::new(path, offset as u64, reason).into()),
-        }
+        checked_file::load(fs, path)
     }
 
     /// Replaces the manifest on disk by this one. Its content is durable then, that it is the
     /// manifest only after a sync of its folder.
     pub fn store(&self, fs: &dyn FileSystem, path: &Path) -> Result<(), FileError> {
-        small_file::rewrite(fs, path, self.render().as_bytes())
+        checked_file::store(fs, path, self)
     }
+}
 
-    fn render(&self) -> String {
-        let mut text = format!("{HEAD}\n");
+impl CheckedState for Manifest {
+    const KIND: &'static str = "manifest";
+    const VERSION: u32 = 2;
+
+    fn encode(&self) -> String {
+        let mut text = String::new();
         if let Some(family) = &self.family {
             let _ = writeln!(text, "family {family}");
         }
@@ -114,71 +110,59 @@ impl Manifest {
         }
         let Position { segment, offset } = self.flushed;
         let _ = writeln!(text, "flushed {segment} {offset}");
-        small_file::seal(&text)
+        text
     }
 
-    fn parse(content: &[u8]) -> Result<Self, (usize, &'static str)> {
-        let mut lines = small_file::unseal(content)?.lines();
-        if !lines.next().is_some_and(|head| [HEAD, HEAD_1].contains(&head)) {
-            return Err((0, "its version is not known"));
-        }
+    fn decode(_version: u32, lines: &str) -> Option<Self> {
         let mut manifest = Self::default();
-        for line in lines {
+        for line in lines.lines() {
             let words: Vec<_> = line.split(' ').collect();
-            let bad = (0, "a number cannot be read");
-            let number = |word: &str| word.parse().map_err(|_| bad);
-            let generation = |word: &str| files::parse_generation(word).ok_or(bad);
             match words[..] {
                 ["family", ..] => manifest.family = Some(line["family ".len()..].to_owned()),
-                ["node", node] => {
-                    manifest.node = Some(u64::from_str_radix(node, 16).map_err(|_| bad)?);
-                }
-                ["sequence", sequence] => manifest.sequence = number(sequence)?,
+                ["node", node] => manifest.node = Some(u64::from_str_radix(node, 16).ok()?),
+                ["sequence", sequence] => manifest.sequence = sequence.parse().ok()?,
                 ["sstable", table, bytes, crc] => {
-                    let properties_crc = u32::from_str_radix(crc, 16).map_err(|_| bad)?;
-                    let identity = TableIdentity { bytes: number(bytes)?, properties_crc };
-                    manifest.sstables.insert(generation(table)?, identity);
+                    let properties_crc = u32::from_str_radix(crc, 16).ok()?;
+                    let identity = TableIdentity { bytes: bytes.parse().ok()?, properties_crc };
+                    manifest.sstables.insert(files::parse_generation(table)?, identity);
                 }
                 ["obsolete", table] => {
-                    manifest.obsolete.insert(generation(table)?);
+                    manifest.obsolete.insert(files::parse_generation(table)?);
                 }
                 ["flushed", segment, offset] => {
-                    let (segment, offset) = (number(segment)?, number(offset)?);
+                    let (segment, offset) = (segment.parse().ok()?, offset.parse().ok()?);
                     manifest.flushed = Position { segment, offset };
                 }
-                _ => return Err((0, "it holds a line that is not known")),
+                _ => return None,
             }
         }
-        Ok(manifest)
+        Some(manifest)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::fs::OsFileSystem;
+    use crate::storage::checked_file::tests::{check_codec, read_lines};
 
     #[test]
-    fn a_manifest_is_read_back() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("Authors.manifest");
-        assert_eq!(Manifest::load(&OsFileSystem, &path).unwrap(), None);
+    fn a_manifest_is_read_back_and_every_flipped_bit_is_noticed() {
         let mut manifest = Manifest::new("Blog.Authors, a family");
+        check_codec(&manifest);
         for generation in [3, 1, 12] {
             let (bytes, properties_crc) = (generation * 100, generation as u32);
             manifest = Manifest { node: Some(generation << 40), ..manifest.successor() };
             manifest.sstables.insert(generation, TableIdentity { bytes, properties_crc });
             manifest.obsolete.insert(generation + 1);
             manifest.flushed = Position { segment: generation, offset: 77 };
-            manifest.store(&OsFileSystem, &path).unwrap();
-            assert_eq!(Manifest::load(&OsFileSystem, &path).unwrap().as_ref(), Some(&manifest));
         }
+        check_codec(&manifest);
     }
 
     #[test]
     fn a_manifest_of_version_1_belongs_to_any_family_and_node() {
         let text = "alexandra manifest 1\nsstable 3 300 0000000a\nobsolete 2\nflushed 5 77\n";
-        let manifest = Manifest::parse(small_file::seal(text).as_bytes()).unwrap();
+        let manifest: Manifest = read_lines(text).unwrap();
         let identity = TableIdentity { bytes: 300, properties_crc: 10 };
         let expected = Manifest {
             sstables: [(3, identity)].into(),
@@ -189,21 +173,5 @@ mod tests {
         assert_eq!(manifest, expected);
         assert!(manifest.is_of("Blog.Authors"));
         assert!(!Manifest::new("Blog.Authors").is_of("Blog.Editors"));
-    }
-
-    #[test]
-    fn every_flipped_bit_is_noticed() {
-        let mut manifest = Manifest::new("Blog.Authors");
-        let identity = TableIdentity { bytes: 1234, properties_crc: 0xabcd };
-        manifest.sstables.insert(7, identity);
-        let whole = manifest.render().into_bytes();
-        for at in 0..whole.len() {
-            for bit in 0..8 {
-                let mut damaged = whole.clone();
-                damaged[at] ^= 1 << bit;
-                assert!(Manifest::parse(&damaged).is_err(), "bit {bit} of byte {at}");
-            }
-            assert!(Manifest::parse(&whole[..at]).is_err(), "cut at {at}");
-        }
     }
 }

@@ -15,16 +15,15 @@
 //! Rows go to nodes of 0.6, and come from them, in the files of [`original`].
 //!
 //! Directories of the original are refused as they are ([`foreign`]).
-//! An archive belongs to one server ([`archive_owner`]).
-//! The [`log_mark`] tells an empty commit log from a lost one.
+//! What the node keeps about itself is in [`system`].
 //! A file counts from the moment the [`manifest`] names it. Names are built in [`files`] alone.
 //! A [`snapshot`] keeps the files of one moment, and [`restore`] brings them back.
 
 pub mod answer;
-pub mod archive_owner;
 pub mod background;
 pub mod caches;
 pub mod check;
+pub mod checked_file;
 pub mod commitlog;
 pub mod compaction;
 pub mod directory;
@@ -35,19 +34,14 @@ pub mod foreign;
 pub mod json;
 pub mod keyspace_folders;
 pub mod log;
-pub mod log_mark;
 pub mod manifest;
 pub mod memtable;
-pub mod node_id;
 pub mod offline;
 pub mod options;
 pub mod original;
-pub mod own_place;
 pub mod restore;
 pub mod row;
 pub mod rows;
-pub mod saved_ring;
-pub mod small_file;
 pub mod snapshot;
 pub mod sstable;
 pub mod store;

@@ -126,7 +126,7 @@ fn a_server_is_restored_by_the_commands_of_the_document() {
     }
     assert!(server.stop().success());
     let listed = succeeds(path, "alexandra snapshot list --config CONF", &[]);
-    assert!(listed.contains("no snapshot"), "{listed}");
+    assert!(listed.contains("-archive-"), "the archive begins with a snapshot: {listed}");
     let unknown = run_any(path, "alexandra snapshot list --config CONF --keyspace Nix", &[]);
     let why = "Keyspace Nix does not exist in the configuration";
     assert!(!unknown.success && unknown.text.contains(why), "{}", unknown.text);
@@ -150,12 +150,20 @@ fn a_server_is_restored_by_the_commands_of_the_document() {
     server.restart();
     check(&server, &["old", "a"], &["b"]);
 
-    // The new line goes on from there, over a kill and an end in order.
+    // A new history goes on from there, over a kill and an end in order.
     insert(&server, "c");
     server.restart();
     insert(&server, "d");
     assert!(server.stop().success());
-    succeeds(path, &format!("{plain} --archive ARCHIVE"), &[]);
+    let refused = run(path, &format!("{plain} --archive ARCHIVE"), &[]);
+    assert!(refused.text.contains("before the last restore"), "{}", refused.text);
+    let folders = folders(path);
+    let tag = format!("archive-{}", folders[1]);
+    let again = "alexandra restore --config CONF --snapshot archive-FOLDER --archive ARCHIVE";
+    let command = again.replace("archive-FOLDER", &tag);
+    assert!(DOCUMENT.lines().any(|line| line == again), "{again}");
+    let done = run_any(path, &command, &[]);
+    assert!(done.success, "{}", done.text);
     server.restart();
     check(&server, &["old", "a", "c", "d"], &["b"]);
 
@@ -180,10 +188,19 @@ fn a_server_is_restored_by_the_commands_of_the_document() {
     assert!(refused.text.contains("Keyspace Elsewhere does not exist"), "{}", refused.text);
 }
 
-/// A keyspace goes back further than the others, which then go back to a time that it has left
-/// behind; and who wanted that time in the first place gets it after all.
+/// Names of the folders of the archive, oldest first.
+fn folders(directory: &FilePath) -> Vec<String> {
+    let entries = fs::read_dir(directory.join("archive")).unwrap().map(|entry| entry.unwrap());
+    let names = entries.filter(|entry| entry.path().is_dir()).map(|entry| entry.file_name());
+    let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// A keyspace goes back further than was wanted, and then to the right time after all: the folder
+/// of the archive from before the first restore has it.
 #[test]
-fn what_a_restore_has_left_behind_comes_back_only_on_demand() {
+fn what_a_restore_has_undone_comes_back_from_the_older_folder() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     let archive = path.join("archive").display().to_string();
@@ -201,7 +218,7 @@ fn what_a_restore_has_left_behind_comes_back_only_on_demand() {
     };
     insert(&server, "good");
     let first = time();
-    insert(&server, "left");
+    insert(&server, "undone");
     let second = time();
     insert(&server, "late");
     assert!(server.stop().success());
@@ -209,36 +226,19 @@ fn what_a_restore_has_left_behind_comes_back_only_on_demand() {
     let plain = "alexandra restore --config CONF --snapshot nightly";
     let one = format!("{plain} --keyspace Keyspace1 --until TIME");
     let done = run_any(path, &one, &[("TIME", &first)]);
-    assert!(done.success && !done.text.contains("LEFT OUT"), "{}", done.text);
+    assert!(done.success, "{}", done.text);
     server.restart();
-    check(&server, &["old", "good"], &["left", "late"]);
+    check(&server, &["old", "good"], &["undone", "late"]);
     insert(&server, "x");
     assert!(server.stop().success());
 
-    let until = format!("{plain} --until TIME");
-    let done = succeeds(path, &until, &[("TIME", &second)]);
-    assert!(done.contains("LEFT OUT 1 mutations of Keyspace1, written from "), "{done}");
+    let folders = folders(path);
+    let until = format!("{plain} --archive ARCHIVE/FOLDER --until TIME");
+    let words = [("TIME", &*second), ("ARCHIVE/FOLDER", &*format!("{archive}/{}", folders[0]))];
+    let dry = run_any(path, &format!("{until} --dry-run"), &words);
+    assert!(dry.success && dry.text.contains(&folders[0]), "{}", dry.text);
+    let done = succeeds(path, &until, &words);
+    assert!(done.contains("up to the time that was asked for"), "{done}");
     server.restart();
-    check(&server, &["old", "good"], &["left", "late", "x"]);
-    insert(&server, "y");
-    assert!(server.stop().success());
-
-    let archived = format!("{plain} --archive ARCHIVE");
-    let done = succeeds(path, &archived, &[]);
-    assert!(done.contains("With --forget-restores they are replayed as well"), "{done}");
-    server.restart();
-    check(&server, &["old", "good", "y"], &["left", "late", "x"]);
-    assert!(server.stop().success());
-
-    let dry = run_any(path, &format!("{until} --dry-run"), &[("TIME", &second)]);
-    assert!(dry.success && dry.text.contains("WOULD LEAVE OUT 1 mutations"), "{}", dry.text);
-    let done = succeeds(path, &format!("{until} --forget-restores"), &[("TIME", &second)]);
-    assert!(!done.contains("LEFT OUT"), "{done}");
-    server.restart();
-    check(&server, &["old", "good", "left"], &["late", "x", "y"]);
-    insert(&server, "z");
-    assert!(server.stop().success());
-    succeeds(path, &archived, &[]);
-    server.restart();
-    check(&server, &["old", "good", "left", "z"], &["late", "x", "y"]);
+    check(&server, &["old", "good", "undone"], &["late", "x"]);
 }

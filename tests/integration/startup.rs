@@ -536,17 +536,32 @@ fn a_refused_start_leaves_a_directory_that_is_not_mounted_as_it_was() {
 }
 
 #[test]
-fn an_archive_of_another_server_is_refused_also_when_that_does_not_run() {
+fn two_servers_never_write_to_one_folder_of_an_archive() {
     let [first, second] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let archive = first.path().join("archive");
     let options = plain_families().with("CommitLogArchiveDirectory", archive.to_str().unwrap());
     let mut server = Server::start(first.path(), &options);
     insert(&server, 3);
-    assert!(server.stop().success());
     configure(second.path(), &options);
-    let owner = archive.join("alexandra.archive");
     let refusal = refused(&serve(second.path()));
-    assert_refused(&refusal, 3, &[owner.to_str().unwrap(), "belongs to another server"]);
+    assert_refused(&refusal, 3, &[archive.to_str().unwrap(), "is used by another server"]);
+    assert!(server.stop().success());
+    // Nor one after the other.
+    let segments = || {
+        files_below(&archive)
+            .into_iter()
+            .filter(|path| path.extension().is_some_and(|it| it == "alog"))
+            .map(|path| (path.clone(), fs::read(path).unwrap()))
+            .collect::<Vec<_>>()
+    };
+    let before = segments();
+    let mut other = Server::start(second.path(), &options);
+    insert(&other, 3);
+    assert!(other.stop().success());
+    let (old, new) = segments().into_iter().partition::<Vec<_>, _>(|it| before.contains(it));
+    assert_eq!((old.len(), new.is_empty()), (before.len(), false));
+    let folder = |(path, _): &(PathBuf, Vec<u8>)| path.parent().unwrap().to_owned();
+    assert!(new.iter().all(|it| old.iter().all(|other| folder(it) != folder(other))));
     server.restart();
     assert_eq!(count_rows(&server), 3);
 }

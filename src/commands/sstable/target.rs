@@ -12,10 +12,10 @@ use crate::storage::commitlog::holds_segments;
 use crate::storage::error::{FileContext, FileError, ReadError};
 use crate::storage::files::{FileName, LOCK_FILE};
 use crate::storage::json::{ExportError, ImportError};
-use crate::storage::log_mark::LogMark;
 use crate::storage::offline::{OfflineError, OfflineServer, lock_around};
 use crate::storage::sstable::scan::Frame;
 use crate::storage::sstable::{Properties as FileProperties, WriterOptions};
+use crate::storage::system::log_guard::LogGuard;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -147,7 +147,7 @@ impl Configured {
     pub(super) fn tell_of_commit_log(&self) {
         let directory = &self.settings.directories.commit_log;
         let data = &self.settings.directories.data;
-        if let Ok(Some(lost)) = LogMark::find_loss(&*self.fs, data, directory) {
+        if let Ok(Some(lost)) = LogGuard::find_loss(&*self.fs, data, directory) {
             complain!("note: {lost}");
         } else if holds_segments(&*self.fs, directory) {
             complain!(

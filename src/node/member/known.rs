@@ -2,8 +2,8 @@
 
 use super::MemberOptions;
 use crate::gossip::{Gossiper, GossiperOptions, Membership, MembershipChange, Move, RemovedNode};
-use crate::storage::saved_ring::{RingNote, SavedRemoval, SavedRing};
 use crate::storage::system::IdentityError;
+use crate::storage::system::saved_ring::{RingNote, SavedRemoval, SavedRing};
 use std::time::Duration;
 
 #[derive(Debug)]

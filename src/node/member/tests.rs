@@ -12,7 +12,7 @@ use crate::net::Inbound;
 use crate::net::messenger::{Replies, Request};
 use crate::replica::{HINT_SEGMENT_BYTES, HintOptions, ReplicaOptions};
 use crate::ring::Partitioner;
-use crate::storage::saved_ring::SavedRing;
+use crate::storage::system::saved_ring::SavedRing;
 use std::sync::{Mutex, Weak, mpsc};
 use std::thread::ThreadId;
 

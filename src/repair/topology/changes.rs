@@ -7,7 +7,7 @@ use crate::repair::operation::OperationRun;
 use crate::repair::operations::Operations;
 use crate::repair::topology::steps::{Audience, RangesByReceiver};
 use crate::ring::{Token, TokenMetadata};
-use crate::storage::own_place::SavedPlace;
+use crate::storage::system::local_placement::SavedPlace;
 use std::sync::Arc;
 use std::time::Duration;
 

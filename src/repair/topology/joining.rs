@@ -12,7 +12,7 @@ use crate::repair::host::{Host, RingSnapshot};
 use crate::repair::operation::{OperationKind, OperationRun};
 use crate::repair::operations::Operations;
 use crate::ring::Token;
-use crate::storage::own_place::SavedPlace;
+use crate::storage::system::local_placement::SavedPlace;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;

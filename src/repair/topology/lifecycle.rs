@@ -2,7 +2,7 @@
 
 use crate::gossip::{Move, NodePlace, Plan};
 use crate::ring::Token;
-use crate::storage::own_place::SavedPlace;
+use crate::storage::system::local_placement::SavedPlace;
 use std::net::IpAddr;
 
 /// A place that a node takes, or is about to take.

@@ -2,8 +2,8 @@
 
 use crate::gossip::NodePlace;
 use crate::ring::Token;
-use crate::storage::own_place::SavedPlace;
 use crate::storage::system::Identity;
+use crate::storage::system::local_placement::SavedPlace;
 use std::net::IpAddr;
 
 /// How a node starts.

@@ -8,14 +8,15 @@ use std::sync::Arc;
 use log::{info, warn};
 
 use crate::base::fs::File;
-use crate::storage::error::{FileContext, FileError};
+use crate::storage::checked_file;
+use crate::storage::error::{FileContext, FileError, ReadError};
 use crate::storage::log::{HEAD_BYTES, Head, Salt, SegmentReader};
 
 use super::files::{self, FileName};
 use super::format::{
     BadHeader, CREATED_BYTES, HEADER_BYTES, HEADER_NUMBERS, Header, SEAL_BYTES, Seal, decode_hint,
 };
-use super::owner;
+use super::owner::SavedOwner;
 use super::progress::Progress;
 use super::reader::{HintReader, Item};
 use super::stats::count;
@@ -84,15 +85,15 @@ fn load_owner(log: &TargetLog, state: &mut State) {
     if state.segments.is_empty() {
         return remove(log.fs(), &path);
     }
-    match owner::read(log.fs(), &log.folder) {
-        Ok(Ok(owner)) => state.owner.address = Some(owner),
-        Ok(Err(reason)) => {
-            let (path, target) = (path.display(), log.target);
+    match checked_file::load(log.fs(), &path) {
+        Ok(owner) => state.owner.address = owner.map(|SavedOwner(address)| address),
+        Err(ReadError::Corrupt(damage)) => {
             warn!(
-                "{path} is damaged: {reason}. Who has taken the place of {target} does not get its \
-                 hints; repair that node (nodetool repair)"
+                "{damage}. Who has taken the place of {} does not get its hints; repair that node \
+                 (nodetool repair)",
+                log.target
             );
-            remove(log.fs(), &files::owner(&log.folder));
+            remove(log.fs(), &path);
         }
         Err(error) => warn!("the hints are kept for {}: {error}", log.target),
     }
@@ -100,19 +101,20 @@ fn load_owner(log: &TargetLog, state: &mut State) {
 
 /// Takes up the delivery where it was. What cannot be told is delivered once more.
 fn resume(log: &TargetLog, state: &mut State) {
-    let progress = match Progress::read(log.fs(), &log.folder) {
-        Ok(Ok(progress)) => progress,
-        Ok(Err(reason)) => {
-            let path = files::progress(&log.folder);
-            warn!("{} is damaged, hints are delivered once more: {reason}", path.display());
-            remove(log.fs(), &path);
+    let path = files::progress(&log.folder);
+    let (segment, salt, offset) = match checked_file::load(log.fs(), &path) {
+        Ok(None) => return,
+        Ok(Some(Progress { segment, salt, offset })) => (segment, salt, offset),
+        Err(error) => {
+            warn!("hints are delivered once more: {error}");
+            if matches!(error, ReadError::Corrupt(_)) {
+                remove(log.fs(), &path);
+            }
             return;
         }
-        Err(error) => return warn!("hints are delivered once more: {error}"),
     };
-    let Progress { segment, salt, offset } = progress;
     if state.segment(segment).is_none_or(|found| found.extent.salt.number() != salt) {
-        return remove(log.fs(), &files::progress(&log.folder));
+        return remove(log.fs(), &path);
     }
     state.delivered = (segment, offset);
     let is_done =
@@ -121,7 +123,7 @@ fn resume(log: &TargetLog, state: &mut State) {
         remove(log.fs(), &log.path(done.extent.number));
     }
     if state.segments.is_empty() {
-        remove(log.fs(), &files::progress(&log.folder));
+        remove(log.fs(), &path);
     }
 }
 

@@ -9,21 +9,14 @@
 //! ```
 
 use std::net::IpAddr;
-use std::path::Path;
 
-use crate::base::fs::FileSystem;
-use crate::storage::error::{FileContext, FileError};
-use crate::storage::small_file;
+use crate::storage::checked_file::{self, CheckedState, field};
+use crate::storage::error::FileContext;
 
 use super::error::HintError;
 use super::files;
 use super::store::HintStore;
 use super::target::TargetLog;
-
-const HEAD: &str = "alexandra hints heir 1";
-
-/// Largest file that is read: a longer one is none of ours.
-const MAX_BYTES: u64 = 4096;
 
 /// The node that gets the hints of a log.
 #[derive(Debug, Default)]
@@ -34,23 +27,21 @@ pub(super) struct HintOwner {
     pub(super) is_unsaved: bool,
 }
 
-/// Stores it in the folder of the target. Its name is durable after a sync of the folder.
-fn write(fs: &dyn FileSystem, folder: &Path, owner: IpAddr) -> Result<(), FileError> {
-    let text = small_file::seal(&format!("{HEAD}\nheir {owner}\n"));
-    small_file::rewrite(fs, &files::owner(folder), text.as_bytes())
-}
+/// Address of an owner, as stored in the folder of the target.
+#[derive(Debug)]
+pub(super) struct SavedOwner(pub(super) IpAddr);
 
-/// Reads what was stored in the folder. An error says how it shows that it is not what was written.
-pub(super) fn read(
-    fs: &dyn FileSystem,
-    folder: &Path,
-) -> Result<Result<IpAddr, &'static str>, FileError> {
-    small_file::read_sealed(fs, &files::owner(folder), MAX_BYTES, parse)
-}
+impl CheckedState for SavedOwner {
+    const KIND: &'static str = "hints heir";
+    const VERSION: u32 = 1;
 
-fn parse(text: &str) -> Option<IpAddr> {
-    let address = text.strip_prefix(HEAD)?.strip_prefix("\nheir ")?.strip_suffix('\n')?;
-    address.parse().ok()
+    fn encode(&self) -> String {
+        format!("heir {}\n", self.0)
+    }
+
+    fn decode(_version: u32, lines: &str) -> Option<Self> {
+        field(lines, "heir")?.parse().ok().map(Self)
+    }
 }
 
 impl HintStore {
@@ -123,7 +114,7 @@ impl TargetLog {
         let owner = self.lock().owner.address;
         let path = files::owner(&self.folder);
         if let Some(owner) = owner {
-            write(self.fs(), &self.folder, owner)?;
+            checked_file::store(self.fs(), &path, &SavedOwner(owner))?;
         } else if self.fs().exists(&path) {
             self.fs().remove_file(&path).context("remove", &path)?;
         }

@@ -10,18 +10,7 @@
 //! It counts only for the segment that has this salt: numbers may be given again after a log was
 //! empty.
 
-use std::path::Path;
-
-use crate::base::fs::FileSystem;
-use crate::storage::error::FileError;
-use crate::storage::small_file;
-
-use super::files;
-
-const HEAD: &str = "alexandra hints delivered 1";
-
-/// Largest file that is read: a longer one is none of ours.
-const MAX_BYTES: u64 = 4096;
+use crate::storage::checked_file::{CheckedState, field};
 
 /// A place in a log before which everything was delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,52 +23,30 @@ pub(super) struct Progress {
     pub(super) offset: u64,
 }
 
-impl Progress {
-    /// Stores it in the folder of the target.
-    pub(super) fn write(&self, fs: &dyn FileSystem, folder: &Path) -> Result<(), FileError> {
+impl CheckedState for Progress {
+    const KIND: &'static str = "hints delivered";
+    const VERSION: u32 = 1;
+
+    fn encode(&self) -> String {
         let Self { segment, salt, offset } = self;
-        let text = format!("{HEAD}\nsegment {segment} {salt:016x}\noffset {offset}\n");
-        small_file::rewrite(fs, &files::progress(folder), small_file::seal(&text).as_bytes())
+        format!("segment {segment} {salt:016x}\noffset {offset}\n")
     }
 
-    /// Reads what was stored in the folder. An error says how it shows that it is not what was
-    /// written.
-    pub(super) fn read(
-        fs: &dyn FileSystem,
-        folder: &Path,
-    ) -> Result<Result<Self, &'static str>, FileError> {
-        small_file::read_sealed(fs, &files::progress(folder), MAX_BYTES, Self::parse)
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let mut lines = text.lines();
-        if lines.next()? != HEAD {
-            return None;
-        }
-        let (segment, salt) = lines.next()?.strip_prefix("segment ")?.split_once(' ')?;
-        let offset = lines.next()?.strip_prefix("offset ")?;
+    fn decode(_version: u32, lines: &str) -> Option<Self> {
+        let (segment, salt) = field(lines, "segment")?.split_once(' ')?;
         let salt = u64::from_str_radix(salt, 16).ok()?;
-        Some(Self { segment: segment.parse().ok()?, salt, offset: offset.parse().ok()? })
+        let offset = field(lines, "offset")?.parse().ok()?;
+        Some(Self { segment: segment.parse().ok()?, salt, offset })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kit::disk::SimFileSystem;
+    use crate::storage::checked_file::tests::check_codec;
 
     #[test]
-    fn it_comes_back_and_no_changed_byte_passes() {
-        let (fs, folder) = (SimFileSystem::new(1), Path::new("/hints/10.0.0.7"));
-        fs.create_dir_all(folder).unwrap();
-        let progress = Progress { segment: 12, salt: 0xFEDC_BA98_7654_3210, offset: 4711 };
-        progress.write(&fs, folder).unwrap();
-        assert_eq!(Progress::read(&fs, folder).unwrap(), Ok(progress));
-        let path = files::progress(folder);
-        for at in 0..fs.read(&path).unwrap().len() as u64 {
-            fs.corrupt(&path, at, 1).unwrap();
-            assert!(Progress::read(&fs, folder).unwrap().is_err(), "byte {at}");
-            fs.corrupt(&path, at, 1).unwrap();
-        }
+    fn progress_comes_back_and_no_changed_bit_passes() {
+        check_codec(&Progress { segment: 12, salt: 0xFEDC_BA98_7654_3210, offset: 4711 });
     }
 }

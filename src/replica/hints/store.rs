@@ -11,6 +11,7 @@ use log::warn;
 
 use crate::base::clock::Clock;
 use crate::base::fs::FileSystem;
+use crate::base::limited_log::LimitedLog;
 use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::model::mutation::RowMutation;
 use crate::model::schema::Schema;
@@ -62,6 +63,8 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     /// Makes the names of files durable.
     pub(super) names: DirectorySync,
+    /// Warnings about hints that are not kept.
+    refusals: LimitedLog<IpAddr>,
     rng: Mutex<rank::Random, fastrand::Rng>,
 }
 
@@ -92,6 +95,7 @@ impl HintStore {
     ) -> Result<Self, FileError> {
         let HintOptions { directory, max_age, max_bytes_per_target, segment_bytes, .. } = options;
         directory::create(&*fs, &directory).context("create", &directory)?;
+        let refusals = LimitedLog::new("alexandra::hints", Arc::clone(&clock), WARNING_PERIOD);
         let shared = Arc::new(Shared {
             fs,
             clock,
@@ -101,6 +105,7 @@ impl HintStore {
             terms: Terms::new(options.schema, max_age),
             counters: Counters::default(),
             names: DirectorySync::default(),
+            refusals,
             rng: Mutex::new(rng),
         });
         let mut logs = BTreeMap::new();
@@ -143,7 +148,13 @@ impl HintStore {
                     },
                     1,
                 );
-                self.warn_now_and_then(&log, error);
+                let target = log.target;
+                self.shared.refusals.warn(
+                    target,
+                    format_args!(
+                        "{target} misses writes until reads at QUORUM or ALL repair them: {error}"
+                    ),
+                );
             }
         }
         stored
@@ -257,16 +268,6 @@ impl HintStore {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<IpAddr, Arc<TargetLog>>> {
         self.logs.lock()
-    }
-
-    fn warn_now_and_then(&self, log: &TargetLog, error: &HintError) {
-        let now = self.shared.clock.monotonic();
-        let mut state = log.lock();
-        if state.warned.is_none_or(|last| now.saturating_sub(last) >= WARNING_PERIOD) {
-            state.warned = Some(now);
-            let target = log.target;
-            warn!("{target} misses writes until reads at QUORUM or ALL repair them: {error}");
-        }
     }
 }
 

@@ -112,8 +112,6 @@ pub(super) struct State {
     /// What lies before this was counted when it was read, and warned about.
     pub(super) judged: Place,
     pub(super) waiters: Vec<Waiter>,
-    /// When a warning was written about hints that are not kept, on the monotonic clock.
-    pub(super) warned: Option<std::time::Duration>,
 }
 
 impl TargetLog {

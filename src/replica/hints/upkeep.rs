@@ -5,9 +5,11 @@ use std::sync::mpsc;
 
 use log::warn;
 
+use crate::storage::checked_file;
 use crate::storage::error::FileError;
 
 use super::error::HintError;
+use super::files;
 use super::progress::Progress;
 use super::target::{Place, Segment, State, TargetLog};
 
@@ -202,7 +204,8 @@ impl TargetLog {
             state.is_progress_new = false;
             Progress { segment, salt, offset }
         };
-        if let Err(error) = progress.write(self.fs(), &self.folder) {
+        let path = files::progress(&self.folder);
+        if let Err(error) = checked_file::store(self.fs(), &path, &progress) {
             warn!("the progress of hints for {} is not written down: {error}", self.target);
         }
     }

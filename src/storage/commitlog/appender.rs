@@ -1,7 +1,7 @@
 //! The way of a record to the operating system.
 //!
 //! An appender takes the queue's lock only to get its place and to copy its record there. Then it
-//! takes the writer's lock. Whoever gets that writes everything that is queued by then; the others
+//! takes the writer's lock. The thread that gets it writes everything queued by then; the others
 //! find their record written when their turn comes. A single writer pays three uncontended locks
 //! for that, many get one `write` for all who waited.
 //!
@@ -33,22 +33,21 @@ const TIME_MARK_MILLIS: i64 = 100;
 /// their turn in another order.
 const CLOCK_JITTER_MILLIS: i64 = 1000;
 
-/// What a run can take for certain, however full the disk is: who starts has something to note.
+/// Bytes that a run can take for certain, however full the disk is: a start has something to note.
 const FIRST_RECORDS_BYTES: u64 = 1024;
 
 /// The write side of the log, shared by all callers and the sync thread.
 #[derive(Debug)]
 pub(super) struct Appender {
-    /// Where new segments come from.
     pub(super) maker: SegmentMaker,
     /// Set by the first failed write or sync.
     pub(super) poison: Poison,
-    /// Where the sync thread is told what to do.
+    /// Mailbox of the sync thread.
     pub(super) signal: SyncSignal,
     clock: Arc<dyn Clock>,
     queue: Mutex<rank::CommitLogQueue, Queue>,
     writer: Mutex<rank::CommitLogWriter, Writer>,
-    /// How many records the operating system has.
+    /// Number of records that the operating system has.
     written: AtomicU64,
 }
 
@@ -56,10 +55,10 @@ pub(super) struct Appender {
 #[derive(Debug)]
 struct Queue {
     segment: Arc<Segment>,
-    /// Where `pending` will stand in the segment.
+    /// Offset of `pending` in the segment.
     start: u64,
     pending: Vec<u8>,
-    /// How many records have been queued since the log was opened.
+    /// Records queued since the log was opened.
     tickets: u64,
     /// Whether a record of a caller was queued since the last write.
     fresh: bool,
@@ -71,7 +70,7 @@ struct Queue {
     live: LiveSegments,
 }
 
-/// What only the thread that writes may touch.
+/// State of the thread that writes.
 #[derive(Debug)]
 struct Writer {
     /// Changes places with the queue's buffer, so that both are reused.
@@ -93,12 +92,12 @@ struct Chunk {
     fresh: bool,
 }
 
-/// What a sync has to do.
+/// Work of one sync.
 #[derive(Debug)]
 pub(super) struct SyncWork {
     /// The files to be synced, in this order.
     pub(super) segments: Vec<Arc<Segment>>,
-    /// What is durable afterwards.
+    /// Position up to which all is durable afterwards.
     pub(super) target: Position,
 }
 
@@ -111,7 +110,7 @@ impl Queue {
         Position { segment: self.segment.id, offset: self.end() }
     }
 
-    /// Whether the active segment can take so many bytes and still be sealed.
+    /// Whether the active segment can take `bytes` more and still be sealed.
     fn has_room(&self, bytes: u64) -> bool {
         self.end() + bytes + SEAL_BYTES <= self.segment.capacity
     }
@@ -183,7 +182,7 @@ impl Queue {
     }
 }
 
-/// What a new segment must hold: its own records, so many bytes, another list of the segments that
+/// Bytes that a new segment must hold: its own records, `bytes`, another list of the segments that
 /// are needed, and the seal.
 fn fresh_bytes(live: &LiveSegments, bytes: u64) -> u64 {
     let list_bytes = Control::needed_bytes(live.len() + 1);
@@ -195,7 +194,7 @@ impl Appender {
     /// the segments that are needed.
     pub(super) fn start(
         maker: SegmentMaker,
-        mut live: LiveSegments,
+        live: LiveSegments,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, LogError> {
         let segment = match maker.take(fresh_bytes(&live, 0)) {
@@ -205,8 +204,6 @@ impl Appender {
             taken => taken,
         };
         let segment = Arc::new(segment?);
-        live.activate(segment.id, segment.path.clone());
-        let needed = Control::Needed(live.ids());
         let mut queue = Queue {
             segment: Arc::clone(&segment),
             start: HEADER_BYTES,
@@ -218,8 +215,7 @@ impl Appender {
             noted_millis: 0,
             live,
         };
-        queue.push_control(&needed);
-        queue.begin_time(clock.coarse_millis());
+        queue.activate(Arc::clone(&segment), clock.coarse_millis());
         let start = Position { segment: segment.id, offset: HEADER_BYTES };
         let writer = Writer {
             buffer: Vec::new(),
@@ -326,8 +322,8 @@ impl Appender {
         self.queue().live.note_archived(id);
     }
 
-    /// Removes the segments that nobody needs any more. Waits for a sync if there are any: the fact
-    /// that a segment is not needed has to be durable first, so that replay does not miss it.
+    /// Removes the segments that are not needed any more. Waits for a sync if there are any: the
+    /// fact that a segment is not needed has to be durable first, so that replay does not miss it.
     pub(super) fn discard_obsolete(&self) -> Result<(), LogError> {
         self.discard().map(|_| ())
     }
@@ -346,8 +342,8 @@ impl Appender {
         Ok(true)
     }
 
-    /// What can be done about a full disk: removes what nobody needs, and the active segment if all
-    /// in it is flushed. Whether that was anything.
+    /// Makes room on a full disk: removes segments that are not needed, and the active one if all
+    /// in it is flushed. Returns whether there were any.
     fn make_room(&self) -> Result<bool, LogError> {
         match self.discard().and_then(|found| Ok(found || self.leave_active()? && self.discard()?))
         {
@@ -427,12 +423,12 @@ impl Appender {
         look(&self.queue().live)
     }
 
-    /// Where the last record that has been queued ends.
+    /// End of the last record that has been queued.
     pub(super) fn position(&self) -> Position {
         self.queue().position()
     }
 
-    /// Where the last record that the operating system has ends.
+    /// End of the last record that the operating system has.
     pub(super) fn written_position(&self) -> Position {
         self.writer().written
     }
@@ -490,7 +486,7 @@ impl Appender {
         sealed.file.set_size(end).map_err(|source| self.fail(failed(source)))
     }
 
-    /// What has stopped the log.
+    /// Failure that has stopped the log.
     pub(super) fn failure(&self) -> Option<LogError> {
         self.poison.check().err()
     }
@@ -542,7 +538,7 @@ impl Appender {
         Ok(())
     }
 
-    /// Goes on in a new segment with room for so many bytes, unless another thread has done so and
+    /// Goes on in a new segment with room for `bytes`, unless another thread has done so and
     /// all `is_done`. If there is no new segment, nothing has changed, and smaller records may
     /// still fit.
     fn rotate(

@@ -1,4 +1,4 @@
-//! What can go wrong with the commit log, named for what the caller can do about it.
+//! Errors of the commit log, named for what the caller can do about them.
 
 use std::fmt;
 use std::io;

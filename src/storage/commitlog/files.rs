@@ -12,15 +12,15 @@ const PREFIX: &str = "CommitLog-";
 /// Not the `.log` of 0.6, so that neither server takes the other's segments for its own.
 const SUFFIX: &str = ".alog";
 
-/// What the segments of 0.6 end with.
+/// Suffix of segments of 0.6.
 const ORIGINAL_SUFFIX: &str = ".log";
 
-/// Where the segment of this id lies.
+/// Path of the segment of this id.
 pub(super) fn segment_path(dir: &Path, id: u64) -> PathBuf {
     dir.join(format!("{PREFIX}{id}{SUFFIX}"))
 }
 
-/// Where that segment lies while it is made.
+/// Path of that segment while it is made.
 pub(super) fn unfinished_path(dir: &Path, id: u64) -> PathBuf {
     temporary(&segment_path(dir, id))
 }

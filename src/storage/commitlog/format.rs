@@ -114,7 +114,7 @@ pub(super) fn encode_record(into: &mut Vec<u8>, salt: Salt, offset: u64, head: H
     into.extend_from_slice(body);
 }
 
-/// What the log says about itself, between the records of the caller.
+/// Records that the log writes about itself, between those of the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Control {
     /// Everything of this run before that place is durable.

@@ -1,4 +1,4 @@
-//! Which segments are still needed, and by whom.
+//! Segments that are still needed, and the families that need them.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub struct OldestDirty {
 pub(super) struct Obsolete {
     /// Its id.
     pub(super) id: u64,
-    /// Where it lies.
+    /// Its path.
     pub(super) path: PathBuf,
 }
 
@@ -95,7 +95,7 @@ impl LiveSegments {
         }
     }
 
-    /// How many segments exist.
+    /// Number of segments.
     pub(super) fn len(&self) -> usize {
         self.segments.len()
     }
@@ -123,7 +123,7 @@ impl LiveSegments {
         self.replayed_is_flushed = true;
     }
 
-    /// How many segments [`LiveSegments::take_obsolete`] would return.
+    /// Number of segments that [`LiveSegments::take_obsolete`] would return.
     pub(super) fn count_obsolete(&self) -> usize {
         let inactive = self.segments.iter().take(self.len().saturating_sub(1));
         inactive.filter(|live| self.may_go(live)).count()

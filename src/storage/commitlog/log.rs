@@ -38,7 +38,7 @@ pub enum SyncPolicy {
     },
 }
 
-/// How a log is kept.
+/// Settings of a log.
 #[derive(Debug, Clone)]
 pub struct LogOptions {
     /// `CommitLogDirectory`. The caller sees to it that no other process uses it.
@@ -65,7 +65,7 @@ pub struct CommitLog {
     threads: Mutex<rank::Threads, Option<Threads>>,
 }
 
-/// What works in the background until the log is closed.
+/// Threads that work until the log is closed.
 #[derive(Debug)]
 struct Threads {
     sync: JoinHandle<Result<(), LogError>>,
@@ -73,7 +73,7 @@ struct Threads {
 }
 
 impl CommitLog {
-    /// Opens the log behind what [`super::replay()`] has found. Never writes to an old segment;
+    /// Opens the log after what [`super::replay()`] has found. Never writes to an old segment;
     /// they stay until [`CommitLog::delete_replayed`]. Removes the files that replay had no use
     /// for. `rng` draws the identity of a log that begins.
     pub fn open(
@@ -172,7 +172,7 @@ impl CommitLog {
         }
     }
 
-    /// Where the last record ends: what is appended from now on has a greater position.
+    /// End of the last record: what is appended from now on has a greater position.
     pub fn position(&self) -> Position {
         self.appender.position()
     }
@@ -182,7 +182,7 @@ impl CommitLog {
         self.appender.maker.identity()
     }
 
-    /// What has stopped the log, if something has: it takes nothing any more until the next start.
+    /// Failure that has stopped the log, if any: it takes nothing any more until the next start.
     pub fn failure(&self) -> Option<LogError> {
         self.appender.failure()
     }
@@ -200,7 +200,7 @@ impl CommitLog {
         self.appender.with_live(LiveSegments::total_bytes)
     }
 
-    /// Who keeps the oldest segment with unflushed data. Flushing these families frees it.
+    /// Column families that keep the oldest segment. Flushing them frees it.
     pub fn oldest_dirty(&self) -> Option<OldestDirty> {
         self.appender.with_live(LiveSegments::oldest_dirty)
     }

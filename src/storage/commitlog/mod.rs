@@ -1,7 +1,7 @@
 //! The commit log: what has been written and is not yet flushed.
 //!
 //! One log serves all column families. [`replay()`] reads what earlier runs of the program have
-//! left, [`CommitLog::open`] starts a new run behind it, [`CommitLog::append_all`] takes records
+//! left, [`CommitLog::open`] starts a new run after it, [`CommitLog::append_all`] takes records
 //! and returns when the operating system has them, so that the end of the process loses nothing.
 //! One thread makes records durable, by period or in batches ([`SyncPolicy`]).
 //!
@@ -58,7 +58,7 @@
 //! anything, because what has been replayed from the page cache must not get lost with the power
 //! later.
 //!
-//! Behind an unreadable part replay looks for the next valid record and goes on there: a record
+//! After an unreadable part replay looks for the next valid record and goes on there: a record
 //! that survived in a torn tail was acknowledged like the others. Records cannot be mistaken,
 //! because each is tied to its place by a number drawn for its segment.
 //!
@@ -115,7 +115,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// Behind everything.
+    /// After everything.
     pub const MAX: Self = Self { segment: u64::MAX, offset: u64::MAX };
 }
 

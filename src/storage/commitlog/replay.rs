@@ -14,9 +14,9 @@ use super::Position;
 use super::error::{Damage, ReplayError};
 use super::files;
 use super::format::HEADER_BYTES;
-use super::survey::{Survey, Surveyed, Unread, Verdict};
+use super::survey::{Survey, Surveyed, Verdict};
 
-/// What replay has found; [`super::CommitLog::open`] goes on from here.
+/// Result of a replay; [`super::CommitLog::open`] goes on from here.
 #[derive(Debug, Clone, Default)]
 pub struct Replayed {
     /// The segments that hold what was replayed. They stay until the caller says that it is
@@ -33,7 +33,7 @@ pub struct Replayed {
     /// Files that are not needed: segments that were discarded before, never used, or not even
     /// finished. The next open removes them.
     pub leftovers: Vec<PathBuf>,
-    /// What else lies in the directory; left alone. Segments of 0.6 are here, too.
+    /// Other files in the directory; left alone. Segments of 0.6 are here, too.
     pub foreign: Vec<PathBuf>,
     /// Greatest id that a file has.
     pub(super) newest_id: u64,
@@ -42,7 +42,7 @@ pub struct Replayed {
 }
 
 impl Replayed {
-    /// Behind everything that was replayed.
+    /// Position after everything that was replayed.
     pub fn end(&self) -> Position {
         Position { segment: self.newest_id, offset: u64::MAX }
     }
@@ -64,13 +64,13 @@ impl Replayed {
 pub struct ReplayedSegment {
     /// Its id.
     pub id: u64,
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
-    /// How far it is written.
+    /// Bytes written.
     pub bytes: u64,
 }
 
-/// What the data directories know of the log.
+/// Knowledge of the data directories about the log.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KnownLog {
     /// All column families are flushed up to here: a segment that ends before it may be missing.
@@ -115,7 +115,11 @@ pub fn replay<E>(
         ids.iter().map(|id| files::segment_path(dir, *id).display().to_string()).collect();
     info!("Replaying {}", names.join(", "));
 
-    let surveyed = survey(dir, fs, ids)?;
+    let survey = |id: u64| {
+        let found = Survey::of(fs, &files::segment_path(dir, id), id, &mut |_, _| {})?;
+        Ok((id, found))
+    };
+    let surveyed: Vec<_> = ids.into_iter().map(survey).collect::<Result<_, ReplayError<E>>>()?;
     replayed.identity = identity(&surveyed, known.identity)?;
     let verdict = Verdict::of(dir, surveyed, known);
     if let Some(first) = verdict.damaged.first()
@@ -183,31 +187,13 @@ fn list<E>(
     Ok(ids)
 }
 
-fn survey<E>(
-    dir: &Path,
-    fs: &dyn FileSystem,
-    ids: Vec<u64>,
-) -> Result<Vec<(u64, Surveyed)>, ReplayError<E>> {
-    let mut surveyed = Vec::with_capacity(ids.len());
-    for id in ids {
-        let file = files::segment_path(dir, id);
-        match Survey::of(fs, &file, id, &mut |_, _| {}) {
-            Ok(found) => surveyed.push((id, found)),
-            Err(Unread::Version(version)) => return Err(ReplayError::Version { file, version }),
-            Err(Unread::Io(error)) => return Err(error.into()),
-        }
-    }
-    Ok(surveyed)
-}
-
 /// The identity of the log: the one that is known, or that of its segments.
 fn identity<E>(
     surveyed: &[(u64, Surveyed)],
     known: Option<u64>,
 ) -> Result<Option<u64>, ReplayError<E>> {
     let mut identity = known;
-    for (_, found) in surveyed {
-        let Surveyed::Segment(survey) = found else { continue };
+    for survey in surveyed.iter().filter_map(|(_, found)| found.segment()) {
         let Some(log) = survey.header.log() else { continue };
         if *identity.get_or_insert(log) != log {
             return Err(ReplayError::OtherLog { file: survey.path.clone() });
@@ -227,8 +213,8 @@ pub(super) fn deliver<E>(
     let mut gaps = segment.gaps.iter().peekable();
     let mut offset = HEADER_BYTES;
     while offset < segment.end {
-        if let Some((_, behind, _)) = gaps.next_if(|(from, _, _)| *from == offset) {
-            offset = *behind;
+        if let Some(gap) = gaps.next_if(|gap| gap.from == offset) {
+            offset = gap.to;
             continue;
         }
         match reader.read(offset, segment.header.salt()).context("read", path)? {

@@ -25,11 +25,11 @@ pub(super) const SMALL_SEGMENT_BYTES: u64 = 4096;
 pub(super) struct Segment {
     /// Its number; segments are written in the order of their ids.
     pub(super) id: u64,
-    /// Where it lies.
+    /// Its path.
     pub(super) path: PathBuf,
     /// The open file.
     pub(super) file: Arc<dyn File>,
-    /// What ties its records to it.
+    /// Number that ties its records to it.
     pub(super) salt: Salt,
     /// Bytes that are preallocated.
     pub(super) capacity: u64,

@@ -1,4 +1,4 @@
-//! What callers and the sync thread tell each other.
+//! Messages between callers and the sync thread.
 
 use std::fmt;
 use std::time::Duration;
@@ -27,7 +27,7 @@ struct State {
     /// Everything before this is durable.
     synced: Position,
     waiters: Vec<(Position, SyncCallback)>,
-    /// Somebody cannot wait for the period or the window.
+    /// Whether a caller cannot wait for the period or the window.
     urgent: bool,
     spare_wanted: bool,
     closing: bool,
@@ -50,7 +50,7 @@ impl State {
     }
 }
 
-/// What the sync thread does next.
+/// Next task of the sync thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Task {
     /// Sync what is new; also if nothing is, when forced.
@@ -117,7 +117,7 @@ impl SyncSignal {
         self.wake.notify_one();
     }
 
-    /// Says that everything before this is durable, and calls back who waited for that.
+    /// Says that everything before this is durable, and calls back those who waited for it.
     pub(super) fn completed(&self, synced: Position) {
         let mut state = self.lock();
         state.synced = state.synced.max(synced);

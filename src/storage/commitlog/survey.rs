@@ -7,39 +7,34 @@ use std::path::{Path, PathBuf};
 use crate::base::fs::FileSystem;
 
 use super::Position;
-use super::error::Damage;
+use super::error::{Damage, ReplayError};
 use super::files;
 use super::flipped::has_flipped_bit;
 use super::format::{BadHeader, Control, HEADER_BYTES, HEADER_NUMBERS, Header};
 use super::replay::KnownLog;
-use crate::storage::error::{FileContext, FileError};
+use crate::storage::error::FileContext;
 use crate::storage::log::{Reason, SegmentReader};
 
 /// More segments than a run can have that still lie in one directory: a bound on what a segment
 /// from elsewhere could make us look for.
 const MAX_SEGMENTS: u64 = 1 << 20;
 
-/// What a segment holds.
+/// Content of a segment.
 #[derive(Debug)]
 pub(super) struct Survey {
     /// Its header.
     pub(super) header: Header,
-    /// Where it lies.
+    /// Its path.
     pub(super) path: PathBuf,
     /// Size of the file.
     size: u64,
-    /// Where the last valid record ends.
+    /// End of the last valid record.
     pub(super) end: u64,
-    /// Unreadable parts with valid records behind them: where, up to where, why.
-    pub(super) gaps: Vec<(u64, u64, Reason)>,
-    /// Records of the caller.
-    pub(super) records: u64,
-    /// Where content ends that is no valid record and has none behind it; `end` if there is none.
-    torn_end: u64,
-    torn_reason: Reason,
-    /// Whether it ends with a seal.
-    sealed: bool,
-    /// The segment that the seal names.
+    /// Unreadable parts with valid records after them.
+    pub(super) gaps: Vec<Unreadable>,
+    /// Content after the last valid record, unless a seal ends the records. Empty if there is none.
+    tail: Option<Unreadable>,
+    /// The segment that the seal names as the next one.
     next: Option<u64>,
     /// The greatest position that is said to have been synced.
     synced: Option<Position>,
@@ -47,47 +42,30 @@ pub(super) struct Survey {
     needed: Option<Vec<u64>>,
 }
 
-/// Why nothing can be said about a file.
-#[derive(Debug)]
-pub(super) enum Unread {
-    /// The operating system does not give it.
-    Io(FileError),
-    /// A sound segment of another version.
-    Version(u32),
+/// A part of a segment that holds no valid record.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Unreadable {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    reason: Reason,
 }
 
-impl From<FileError> for Unread {
-    fn from(error: FileError) -> Self {
-        Self::Io(error)
-    }
-}
-
-/// What a file turned out to be.
+/// A file with the name of a segment.
 #[derive(Debug)]
 pub(super) enum Surveyed {
     /// A segment.
     Segment(Box<Survey>),
     /// A file without a valid header. It had one when it got its name.
-    Headless {
-        /// Size of the file.
-        size: u64,
-    },
+    Headless(Damage),
 }
 
 impl Surveyed {
-    /// The run of the segment, if it has this id.
-    fn run_of(&self, id: u64) -> Option<u64> {
+    /// The segment, if it has a header.
+    pub(super) fn segment(&self) -> Option<&Survey> {
         match self {
-            Self::Segment(survey) if survey.header.id == id => Some(survey.header.run),
-            _ => None,
+            Self::Segment(survey) => Some(survey),
+            Self::Headless(_) => None,
         }
-    }
-
-    /// The damage that a file without a valid header is.
-    pub(super) fn headless(file: PathBuf, size: u64) -> Damage {
-        let is_whole = size >= HEADER_BYTES;
-        let reason = if is_whole { Reason::Header } else { Reason::Truncated };
-        Damage { file, offset: 0, bytes: size, reason }
     }
 }
 
@@ -95,18 +73,25 @@ impl Survey {
     /// Reads the whole segment of this id.
     /// `on_time` hears of each place at which the time is noted, and of the time, in milliseconds
     /// since the Unix epoch; and of unreadable places, behind which the time is not known.
-    pub(super) fn of(
+    pub(super) fn of<E>(
         fs: &dyn FileSystem,
         path: &Path,
         id: u64,
         on_time: &mut dyn FnMut(u64, Option<u64>),
-    ) -> Result<Surveyed, Unread> {
+    ) -> Result<Surveyed, ReplayError<E>> {
         let mut reader = fs.open(path).and_then(SegmentReader::new).context("read", path)?;
         let header = match Header::decode(reader.header(HEADER_NUMBERS).context("read", path)?) {
             Ok(header) if header.id == id => header,
-            Err(BadHeader::Version(version)) => return Err(Unread::Version(version)),
+            Err(BadHeader::Version(version)) => {
+                return Err(ReplayError::Version { file: path.to_owned(), version });
+            }
             // The name is wrong, or there is no header.
-            _ => return Ok(Surveyed::Headless { size: reader.size() }),
+            _ => {
+                let (file, bytes) = (path.to_owned(), reader.size());
+                let is_whole = bytes >= HEADER_BYTES;
+                let reason = if is_whole { Reason::Header } else { Reason::Truncated };
+                return Ok(Surveyed::Headless(Damage { file, offset: 0, bytes, reason }));
+            }
         };
         let mut survey = Self {
             header,
@@ -114,10 +99,7 @@ impl Survey {
             size: reader.size(),
             end: HEADER_BYTES,
             gaps: Vec::new(),
-            records: 0,
-            torn_end: HEADER_BYTES,
-            torn_reason: Reason::Zeroes,
-            sealed: false,
+            tail: None,
             next: None,
             synced: None,
             needed: None,
@@ -137,20 +119,26 @@ impl Survey {
         on_time: &mut dyn FnMut(u64, Option<u64>),
     ) -> io::Result<()> {
         let salt = self.header.salt();
-        while !self.sealed {
+        loop {
             let (reason, from) = match reader.read(self.end, salt)? {
                 Ok(record) if !record.is_control => {
-                    self.records += 1;
                     self.end = record.end;
                     continue;
                 }
                 Ok(record) => match Control::decode(reader.body(record)) {
                     Some(control) => {
-                        if let Control::Time { millis } = control {
-                            on_time(self.end, Some(millis));
+                        let at = std::mem::replace(&mut self.end, record.end);
+                        match control {
+                            Control::Synced { segment, offset } => {
+                                self.synced = self.synced.max(Some(Position { segment, offset }));
+                            }
+                            Control::Needed(ids) => self.needed = Some(ids),
+                            Control::Time { millis } => on_time(at, Some(millis)),
+                            Control::Sealed { next } => {
+                                self.next = next;
+                                return Ok(());
+                            }
                         }
-                        self.note(control);
-                        self.end = record.end;
                         continue;
                     }
                     None => (Reason::UnknownRecord, record.end),
@@ -160,34 +148,19 @@ impl Survey {
             let is_flipped = has_flipped_bit(reader, self.end, salt)?;
             let reason = if is_flipped { Reason::FlippedBit } else { reason };
             let found = reader.find_next(from, salt)?;
-            let Some(next) = found.start else {
-                self.torn_end = found.used_end;
-                self.torn_reason = reason;
+            let to = found.start.unwrap_or(found.used_end);
+            let part = Unreadable { from: self.end, to, reason };
+            if found.start.is_none() {
+                self.tail = Some(part);
                 return Ok(());
-            };
+            }
             on_time(self.end, None);
-            self.gaps.push((self.end, next, reason));
-            self.end = next;
-        }
-        self.torn_end = self.end;
-        Ok(())
-    }
-
-    fn note(&mut self, control: Control) {
-        match control {
-            Control::Synced { segment, offset } => {
-                self.synced = self.synced.max(Some(Position { segment, offset }));
-            }
-            Control::Needed(ids) => self.needed = Some(ids),
-            Control::Time { .. } => {}
-            Control::Sealed { next } => {
-                self.sealed = true;
-                self.next = next;
-            }
+            self.gaps.push(part);
+            self.end = to;
         }
     }
 
-    fn damage(&self, from: u64, to: u64, reason: Reason) -> Damage {
+    fn damage(&self, Unreadable { from, to, reason }: Unreadable) -> Damage {
         Damage { file: self.path.clone(), offset: from, bytes: to.saturating_sub(from), reason }
     }
 
@@ -199,30 +172,31 @@ impl Survey {
         torn: &mut Vec<Damage>,
     ) {
         let is_durable = |offset| Position { segment: self.header.id, offset } < durable;
-        for &(from, to, reason) in &self.gaps {
-            let is_damage = is_durable(from) || reason == Reason::FlippedBit;
+        for part in &self.gaps {
+            let is_damage = is_durable(part.from) || part.reason == Reason::FlippedBit;
             let into = if is_damage { &mut *damaged } else { &mut *torn };
-            into.push(self.damage(from, to, reason));
+            into.push(self.damage(*part));
         }
-        if !self.sealed && self.size < self.header.capacity {
+        let Some(tail) = self.tail else { return };
+        let Unreadable { from, to, reason } = tail;
+        if self.size < self.header.capacity {
             // No crash does that: nobody knows what stood in the part that is missing.
-            damaged.push(self.damage(self.end, self.header.capacity, Reason::Truncated));
-        } else if !self.sealed && is_durable(self.end) {
+            let (to, reason) = (self.header.capacity, Reason::Truncated);
+            damaged.push(self.damage(Unreadable { from, to, reason }));
+        } else if is_durable(from) {
             // Something was durable here; how much of it is known only within this segment.
-            let known =
-                if durable.segment == self.header.id { durable.offset } else { self.torn_end };
-            let is_empty = self.torn_end == self.end;
-            let reason = if is_empty { Reason::CutShort } else { self.torn_reason };
-            damaged.push(self.damage(self.end, known.max(self.torn_end), reason));
-        } else if self.torn_reason == Reason::FlippedBit {
-            damaged.push(self.damage(self.end, self.torn_end, self.torn_reason));
-        } else if self.torn_end > self.end {
-            torn.push(self.damage(self.end, self.torn_end, self.torn_reason));
+            let known = if durable.segment == self.header.id { durable.offset } else { to };
+            let reason = if to == from { Reason::CutShort } else { reason };
+            damaged.push(self.damage(Unreadable { from, to: known.max(to), reason }));
+        } else if reason == Reason::FlippedBit {
+            damaged.push(self.damage(tail));
+        } else if to > from {
+            torn.push(self.damage(tail));
         }
     }
 }
 
-/// What the segments say when they are looked at together.
+/// Verdict about all segments of a log together.
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
     /// Parts that had been durable and cannot be read, in the order of segments. Missing segments
@@ -243,7 +217,9 @@ impl Verdict {
         let mut verdict = Self::default();
         let expected = expected_segments(&surveyed);
         let mut durable = durable_positions(&surveyed);
-        if let Some(run) = surveyed.iter().find_map(|(_, found)| found.run_of(synced.segment)) {
+        let mut segments = surveyed.iter().filter_map(|(_, found)| found.segment());
+        if let Some(last) = segments.find(|survey| survey.header.id == synced.segment) {
+            let run = last.header.run;
             let known = durable.entry(run).or_default();
             *known = (*known).max(synced);
         }
@@ -264,9 +240,7 @@ impl Verdict {
                     verdict.replay.push(*survey);
                     continue;
                 }
-                Some(Surveyed::Headless { size }) if !was_discarded => {
-                    Surveyed::headless(file, size)
-                }
+                Some(Surveyed::Headless(damage)) if !was_discarded => damage,
                 Some(_) => {
                     verdict.leftovers.push(file);
                     continue;
@@ -291,12 +265,7 @@ struct Expected {
 /// So what it names must be there, and within its run everything from then on, up to the last
 /// segment that is there or that a seal names as its successor.
 fn expected_segments(surveyed: &[(u64, Surveyed)]) -> Expected {
-    let segments = || {
-        surveyed.iter().filter_map(|(_, found)| match found {
-            Surveyed::Segment(survey) => Some(survey),
-            Surveyed::Headless { .. } => None,
-        })
-    };
+    let segments = || surveyed.iter().filter_map(|(_, found)| found.segment());
     let mut expected = Expected::default();
     let newest = segments().rev().find_map(|survey| Some((survey, survey.needed.as_ref()?)));
     if let Some((survey, needed)) = newest {
@@ -317,12 +286,11 @@ fn expected_segments(surveyed: &[(u64, Surveyed)]) -> Expected {
     expected
 }
 
-/// How far each run is known to have been durable. Marks speak of their own run only: a part that
-/// a crash has torn stays torn, however much is synced by the runs after it.
+/// Positions up to which the runs are known to have been durable. Marks speak of their own run
+/// only: a part that a crash has torn stays torn, however much is synced by the runs after it.
 pub(super) fn durable_positions(surveyed: &[(u64, Surveyed)]) -> HashMap<u64, Position> {
     let mut durable: HashMap<u64, Position> = HashMap::new();
-    for (_, found) in surveyed {
-        let Surveyed::Segment(survey) = found else { continue };
+    for survey in surveyed.iter().filter_map(|(_, found)| found.segment()) {
         let Header { id, run, .. } = survey.header;
         let known = durable.entry(run).or_default();
         *known = (*known).max(survey.synced.unwrap_or_default());

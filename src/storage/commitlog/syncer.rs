@@ -17,12 +17,12 @@ use super::{Position, SyncPolicy};
 /// A sync that takes longer is worth a line in the log: writers in batch mode have waited for it.
 const SLOW_SYNC: Duration = Duration::from_secs(1);
 
-/// What the sync thread works with.
+/// The sync thread.
 #[derive(Debug)]
 pub(super) struct Syncer {
     /// The write side of the log.
     pub(super) appender: Arc<Appender>,
-    /// Who gets the segments that are complete.
+    /// Takes the segments that are complete.
     pub(super) archiver: Option<Arc<Archiver>>,
     /// When to sync.
     pub(super) policy: SyncPolicy,

@@ -47,9 +47,7 @@ pub use health::{Trouble, TroubleKind};
 pub use ingest::{Ingest, IngestError};
 pub use memory::MemoryUse;
 pub use open::StorageError;
-pub(super) use open::{
-    lock, lock_present, lock_present_directories, new_environment, prepare_directories,
-};
+pub(super) use open::{lock_present_directories, new_environment, prepare_directories};
 pub use schema_changes::SchemaChangeError;
 pub use validation::ValidationSet;
 
@@ -63,9 +61,9 @@ use super::compaction::{
     Thresholds,
 };
 use super::error::ReadError;
-use super::log_mark::LogMark;
 use super::memtable::Memtable;
 use super::store::{Environment, Store};
+use super::system::log_guard::LogGuard;
 use crate::base::budget::Budget;
 use crate::base::clock::Clock;
 use crate::base::context::RequestContext;
@@ -387,7 +385,7 @@ impl Core {
 
     /// Says that the next start needs no segment of the log. False if that cannot be said.
     fn forget_log(&self) -> bool {
-        let removed = LogMark::release(&*self.environment.fs, &self.data_directories);
+        let removed = LogGuard::release(&*self.environment.fs, &self.data_directories);
         removed
             .inspect_err(|error| log::warn!("the commit log stays though it is flushed: {error}"))
             .is_ok()

@@ -1,20 +1,19 @@
 //! The start: directories, locks, column families, and what the commit log holds.
 
-use super::super::archive_owner::{self, OwnerError};
 use super::super::background::{FlushCause, Work, WorkQueue};
 use super::super::caches::{BlockCache, ByteBudget};
-use super::super::commitlog::archive::ArchiveError;
+use super::super::commitlog::archive::{ArchiveError, History};
 use super::super::commitlog::{CommitLog, LogError, SyncPolicy};
 use super::super::compaction::Compactor;
 use super::super::directory::{self, DirectorySync};
 use super::super::error::{FileContext, FileError, ReadError};
 use super::super::files;
 use super::super::foreign::{self, ForeignError};
-use super::super::log_mark::{LogMark, LostLog};
 use super::super::memtable::Memtable;
-use super::super::node_id::NodeId;
 use super::super::options::{FamilyOptions, Options};
 use super::super::store::{Environment, OpenError, Store};
+use super::super::system::log_guard::{LogGuard, LostLog};
+use super::super::system::node_id::NodeId;
 use super::caches::SavedCaches;
 use super::compactions::CompactionQueue;
 use super::exchange;
@@ -25,6 +24,7 @@ use super::replay::{is_expected, open_log, replay};
 use super::snapshots::Snapshots;
 use super::unconfigured::{Records, find_unconfigured};
 use super::{Components, Core, Storage};
+use crate::base::clock::Clock;
 use crate::base::fs::{FileSystem, Lock};
 use crate::base::lock::{Condvar, Mutex};
 use crate::base::machine;
@@ -131,9 +131,6 @@ pub enum StorageError {
     /// The note of column families that have had data cannot be read.
     #[error("which column families have had data cannot be told: {0}")]
     Families(#[source] ReadError),
-    /// The archive of the commit log is that of another server.
-    #[error(transparent)]
-    Owner(#[from] OwnerError),
     /// A directory holds data of the original, which would seem to be lost.
     #[error(transparent)]
     Foreign(#[from] ForeignError),
@@ -214,7 +211,7 @@ impl Storage {
     /// Opens everything in directories that are there and locked.
     fn open_prepared(
         components: Components,
-        options: Options,
+        mut options: Options,
         partitioner: Partitioner,
         schema: Arc<Schema>,
         family_options: impl Fn(FamilyId) -> FamilyOptions,
@@ -237,7 +234,7 @@ impl Storage {
             known_families::check_own(&stores, &noted, &replayed)?;
         }
         let lost = known_families::check(&stores, &noted, &without_files, accepts_loss)?;
-        claim_archive(&*fs, &options)?;
+        let history = open_archive(&*fs, &*clock, &mut options)?;
         let throughput = options.compaction.bytes_per_second;
         let compactor = Compactor::new(Arc::clone(&clock), throughput);
         let log = open_log(&fs, &clock, &options, &stores, &mut replayed)?;
@@ -279,6 +276,7 @@ impl Storage {
         }
         core.forget_families(&lost);
         core.note_families();
+        core.begin_history(history);
         Ok(Self { core, threads: Mutex::default(), closed: AtomicBool::new(false) })
     }
 
@@ -360,7 +358,7 @@ fn check_no_restore(fs: &dyn FileSystem, options: &Options) -> Result<(), Storag
 /// What was acknowledged must not vanish with the directory that it is in.
 fn check_log(fs: &dyn FileSystem, options: &Options) -> Result<(), StorageError> {
     let (data, directory) = (&options.data_directories, &options.commit_log_directory);
-    match LogMark::find_loss(fs, data, directory)? {
+    match LogGuard::find_loss(fs, data, directory)? {
         Some(lost) if options.accept_commitlog_loss => {
             log::error!("{lost}. This loss is accepted");
             Ok(())
@@ -370,17 +368,39 @@ fn check_log(fs: &dyn FileSystem, options: &Options) -> Result<(), StorageError>
     }
 }
 
-/// Two servers must not write to one archive, one after the other either.
-fn claim_archive(fs: &dyn FileSystem, options: &Options) -> Result<(), StorageError> {
-    let Some(archive) = &options.commit_log_archive_directory else { return Ok(()) };
-    let chance = fastrand::Rng::with_seed(options.seed).u64(..);
-    match archive_owner::claim(fs, &options.data_directories, archive, chance) {
-        Err(OwnerError::File(error)) if is_shortage(&ReadError::Io(error.clone())) => {
-            log::warn!("it is not noted whose the archive of the commit log is: {error}");
-            Ok(())
+/// Finds the folder of the archive for the present history, or begins a new one, and makes the
+/// folder the archive of these options.
+fn open_archive(
+    fs: &dyn FileSystem,
+    clock: &dyn Clock,
+    options: &mut Options,
+) -> Result<Option<History>, StorageError> {
+    let data = &options.data_directories;
+    let Some(archive) = &options.commit_log_archive_directory else {
+        // What the log holds from now on is in no archive.
+        History::end(fs, data).or_else(|error| ignore_shortage("the archive is left", error))?;
+        return Ok(None);
+    };
+    let history = match History::present(fs, data, archive)? {
+        Some(history) => history,
+        None => {
+            let history = History::begin(fs, archive, clock.coarse_millis())?;
+            let noted = history.store(fs, data);
+            noted.or_else(|error| ignore_shortage("the next start begins a new history", error))?;
+            history
         }
-        claimed => Ok(claimed?),
+    };
+    options.commit_log_archive_directory = Some(history.folder(archive));
+    Ok(Some(history))
+}
+
+/// Reads are served on a full disk.
+fn ignore_shortage(what: &str, error: FileError) -> Result<(), FileError> {
+    if !is_shortage(&ReadError::Io(error.clone())) {
+        return Err(error);
     }
+    log::warn!("{what}: {error}");
+    Ok(())
 }
 
 /// Says that from now on this log has to be there.
@@ -391,7 +411,7 @@ fn mark_log(
     log: &CommitLog,
 ) -> Result<(), StorageError> {
     let (data, directory) = (&options.data_directories, &options.commit_log_directory);
-    let mark = LogMark::new(log.identity(), log.position().segment, directory);
+    let mark = LogGuard::new(log.identity(), log.position().segment, directory);
     match mark.store(fs, data).map_err(ReadError::Io) {
         // Reads are served on a full disk. An older mark says less, and nothing that is wrong; but
         // without any the next start would refuse the log.
@@ -444,10 +464,7 @@ pub(super) fn keep_going(name: &str, run: impl Fn(), rest: impl Fn() -> bool) {
 }
 
 /// Creates a directory and keeps other servers out of it.
-pub(in crate::storage) fn lock(
-    fs: &dyn FileSystem,
-    directory: &Path,
-) -> Result<Box<dyn Lock>, StorageError> {
+fn lock(fs: &dyn FileSystem, directory: &Path) -> Result<Box<dyn Lock>, StorageError> {
     directory::create(fs, directory).context("create", directory)?;
     let path = directory.join(files::LOCK_FILE);
     fs.lock(&path).map_err(|error| match error.kind() {
@@ -514,7 +531,7 @@ pub(in crate::storage) fn lock_present_directories(
 }
 
 /// Keeps other servers out of a directory if one has run there.
-pub(in crate::storage) fn lock_present(
+fn lock_present(
     fs: &dyn FileSystem,
     directory: &Path,
 ) -> Result<Option<Box<dyn Lock>>, StorageError> {

@@ -4,9 +4,9 @@
 use super::super::commitlog::archive::archive_all;
 use super::super::commitlog::{self, CommitLog, LogError, LogOptions, Position, Replayed};
 use super::super::error::{FileContext, ReadError};
-use super::super::log_mark::LogMark;
 use super::super::options::Options;
 use super::super::store::{Environment, Store};
+use super::super::system::log_guard::LogGuard;
 use super::StorageError;
 use super::flushes::is_shortage;
 use super::unconfigured::Records;
@@ -67,7 +67,7 @@ pub(super) fn replay(
     };
     let (directory, accept_loss) = (&options.commit_log_directory, options.accept_commitlog_loss);
     let flushed = stores.iter().map(|store| store.flushed_position());
-    let known = LogMark::known_log(fs, &options.data_directories, flushed)?;
+    let known = LogGuard::known_log(fs, &options.data_directories, flushed)?;
     let replayed = commitlog::replay(directory, fs, accept_loss, known, &mut apply);
     let replayed = replayed.map_err(|error| match error {
         commitlog::ReplayError::Apply { source, .. } => source,
@@ -90,7 +90,7 @@ pub(super) fn is_expected(
     stores: &[Arc<Store>],
 ) -> Result<bool, StorageError> {
     let has_flushed = |store: &Arc<Store>| store.flushed_position() > Position::default();
-    let mark = LogMark::find(fs, &options.data_directories)?;
+    let mark = LogGuard::find(fs, &options.data_directories)?;
     Ok(mark.is_some() || stores.iter().any(has_flushed))
 }
 
@@ -201,7 +201,7 @@ fn clear_log(
     for store in stores {
         store.advance_flushed(end)?;
     }
-    LogMark::release(&**fs, &options.data_directories)?;
+    LogGuard::release(&**fs, &options.data_directories)?;
     Ok(replayed.remove_segments(&**fs).context("remove the segments of", directory)?)
 }
 

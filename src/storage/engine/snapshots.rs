@@ -1,6 +1,7 @@
 //! Snapshots of a running node: everything up to one moment of the commit log.
 
 use super::super::background::FlushCause;
+use super::super::commitlog::archive::History;
 use super::super::error::{FileError, ReadError};
 use super::super::memtable::Memtable;
 use super::super::options::Options;
@@ -128,6 +129,21 @@ impl Core {
         let captured = of_keyspace.map(|store| store.capture()).collect();
         let name = SnapshotName { millis: self.snapshot_millis(), tag };
         Ok(self.make_all(&name, &BTreeMap::from([(keyspace.clone(), captured)]))?)
+    }
+
+    /// Takes the snapshot with which a history of the archive begins, unless it has one. After a
+    /// failure the next start tries again.
+    pub(super) fn begin_history(&self, history: Option<History>) {
+        let Some(history) = history.filter(|history| !history.has_snapshot) else { return };
+        if let Err(error) = self.snapshot(None, Some(&history.tag())) {
+            log::error!("the archive of the commit log lacks the snapshot it begins with: {error}");
+            return;
+        }
+        if let Err(error) =
+            history.with_snapshot().store(&*self.environment.fs, &self.data_directories)
+        {
+            log::warn!("the next start takes another snapshot: {error}");
+        }
     }
 
     /// Writes everything to SSTables that was written to these stores up to one moment, and tells

@@ -7,10 +7,10 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How much is read at first: enough for a look at a header or a seal.
+/// Bytes that are read at first: enough for a look at a header or a seal.
 const FIRST_BYTES: u64 = 4 << 10;
 
-/// How much is read at a time when reading goes on; more for a larger record.
+/// Bytes that are read at a time when reading goes on; more for a larger record.
 const WINDOW_BYTES: u64 = 256 << 10;
 
 /// Length and tag of a record, by which a place is recognised where one may begin.
@@ -24,16 +24,16 @@ pub(crate) struct SegmentReader {
     size: u64,
     window: Vec<u8>,
     window_at: u64,
-    /// How much the next read takes at least.
+    /// Least size of the next read.
     ahead: u64,
 }
 
 /// A sound record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// Where its body begins.
+    /// Start of its body.
     pub(crate) body_at: u64,
-    /// Where it ends.
+    /// Its end.
     pub(crate) end: u64,
     /// Whether the body is something that the log says about itself.
     pub(crate) is_control: bool,
@@ -42,9 +42,9 @@ pub(crate) struct Record {
 /// Search result for the next valid record.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NextRecord {
-    /// Where it begins; none if there is none.
+    /// Its start; none if there is no record.
     pub(crate) start: Option<u64>,
-    /// Where the bytes end that are not zero, looking no further than the next valid record.
+    /// End of the bytes that are not zero, looking no further than the next valid record.
     pub(crate) used_end: u64,
 }
 

@@ -1,76 +1,85 @@
 //! Files coming and going: the mark of a restore, what is moved aside, what takes its place.
 
-use super::check::Plan;
+use super::plan::Plan;
 use super::{Request, RestoreError, Setup};
 use crate::base::fs::FileSystem;
-use crate::storage::commitlog::archive::segment_files;
+use crate::storage::checked_file::{self, CheckedState, field, on_one_line};
+use crate::storage::commitlog::archive::{History, segment_files};
 use crate::storage::directory;
 use crate::storage::error::{FileContext, FileError};
 use crate::storage::files::{self, RESTORING_FILE};
-use crate::storage::log_mark::LogMark;
-use crate::storage::small_file;
+use crate::storage::system::log_guard::LogGuard;
 use std::collections::BTreeSet;
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// What a restore that is not complete has left in a data directory.
-#[derive(Debug)]
-pub(super) struct Mark {
-    pub(super) file: PathBuf,
-    pub(super) keyspaces: Vec<String>,
+/// Mark of a restore that is not complete, in a data directory.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct RestoreMark {
+    /// The command line, for people to repeat.
+    pub(super) command: String,
     pub(super) newest_segment: u64,
+    pub(super) keyspaces: Vec<String>,
 }
 
-/// The marks in the data directories.
-pub(super) fn read_marks(
-    fs: &dyn FileSystem,
-    data_directories: &[PathBuf],
-) -> Result<Vec<Mark>, FileError> {
-    let mut marks = Vec::new();
-    for file in data_directories.iter().map(|directory| directory.join(RESTORING_FILE)) {
-        if fs.exists(&file) {
-            let text = fs.read(&file).context("read", &file)?;
-            let text = String::from_utf8_lossy(&text);
-            let values = |name: &str| {
-                let lines = text.lines().filter_map(|line| line.split_once(' '));
-                lines.filter(|(word, _)| *word == name).map(|(_, v)| v.to_owned()).collect()
-            };
-            let newest: Vec<String> = values("newest");
-            let newest_segment = newest.iter().filter_map(|it| it.parse().ok()).max().unwrap_or(0);
-            marks.push(Mark { keyspaces: values("keyspace"), newest_segment, file });
-        }
+impl CheckedState for RestoreMark {
+    const KIND: &'static str = "restore";
+    const VERSION: u32 = 1;
+
+    fn encode(&self) -> String {
+        let Self { command, newest_segment, keyspaces } = self;
+        let keyspaces = keyspaces.iter().map(|name| format!("keyspace {name}\n"));
+        let keyspaces: String = keyspaces.collect();
+        format!("command {}\nnewest {newest_segment}\n{keyspaces}", on_one_line(command))
     }
-    Ok(marks)
+
+    fn decode(_version: u32, lines: &str) -> Option<Self> {
+        let keyspaces = lines.lines().filter_map(|line| line.strip_prefix("keyspace "));
+        Some(Self {
+            command: field(lines, "command")?.to_owned(),
+            newest_segment: field(lines, "newest")?.parse().ok()?,
+            keyspaces: keyspaces.map(str::to_owned).collect(),
+        })
+    }
+}
+
+impl RestoreMark {
+    /// Reads the mark that one of the data directories has.
+    pub(super) fn read(
+        fs: &dyn FileSystem,
+        data_directories: &[PathBuf],
+    ) -> Result<Option<Self>, FileError> {
+        checked_file::load_first(fs, data_directories, RESTORING_FILE)
+    }
 }
 
 /// Marks the data directories: from now on the restore has to be completed.
 pub(super) fn begin(setup: &Setup, request: &Request, plan: &Plan) -> Result<(), FileError> {
     let fs = &*setup.components.fs;
-    let mut text = format!("{}\n\nnewest {}\n", request.command, plan.newest.segment);
-    for snapshot in &plan.snapshots {
-        let _ = writeln!(text, "keyspace {}", snapshot.keyspace);
-    }
+    let keyspaces = plan.snapshots.iter().map(|snapshot| snapshot.keyspace.clone());
+    let mark = RestoreMark {
+        command: request.command.clone(),
+        newest_segment: plan.newest.segment,
+        keyspaces: keyspaces.collect(),
+    };
     for directory in &setup.options.data_directories {
-        small_file::replace(fs, &directory.join(RESTORING_FILE), text.as_bytes())?;
-    }
-    Ok(())
-}
-
-/// Takes the marks away: the restore is complete, and the commit log is empty as it should be.
-pub(super) fn end(setup: &Setup) -> Result<(), FileError> {
-    let fs = &*setup.components.fs;
-    LogMark::remove(fs, &setup.options.data_directories)?;
-    for directory in &setup.options.data_directories {
-        let path = directory.join(RESTORING_FILE);
-        if fs.exists(&path) {
-            fs.remove_file(&path).context("remove", &path)?;
-        }
+        checked_file::store(fs, &directory.join(RESTORING_FILE), &mark)?;
         fs.sync_dir(directory).context("sync", directory)?;
     }
     Ok(())
 }
 
-/// Moves the files of the keyspaces and the commit log aside.
+/// Removes the marks: the restore is complete. The history of the archive ends with it, and the
+/// commit log is empty as it should be unless it is kept.
+pub(super) fn end(setup: &Setup, plan: &Plan) -> Result<(), FileError> {
+    let (fs, directories) = (&*setup.components.fs, &setup.options.data_directories);
+    History::end(fs, directories)?;
+    if !plan.keeps_log {
+        LogGuard::remove(fs, directories)?;
+    }
+    checked_file::remove(fs, directories, RESTORING_FILE)
+}
+
+/// Moves present files aside.
 pub(super) fn move_aside(setup: &Setup, plan: &Plan) -> Result<(), FileError> {
     let fs = &*setup.components.fs;
     for (folder, files) in present(setup, plan)? {
@@ -79,8 +88,8 @@ pub(super) fn move_aside(setup: &Setup, plan: &Plan) -> Result<(), FileError> {
     Ok(())
 }
 
-/// The files of the keyspaces, and the segments of the commit log, by the folders in which there
-/// are any.
+/// Finds the files of the keyspaces, and segments of the commit log that no keyspace needs, by the
+/// folders in which there are any.
 pub(super) fn present(
     setup: &Setup,
     plan: &Plan,
@@ -99,8 +108,10 @@ pub(super) fn present(
             found.push((folder, present));
         }
     }
-    let log = &setup.options.commit_log_directory;
-    found.push((log.clone(), segment_files(fs, log).context("list", log)?));
+    if !plan.keeps_log {
+        let log = &setup.options.commit_log_directory;
+        found.push((log.clone(), segment_files(fs, log).context("list", log)?));
+    }
     found.retain(|(_, files)| !files.is_empty());
     Ok(found)
 }
@@ -126,11 +137,12 @@ pub(super) fn link(setup: &Setup, plan: &Plan) -> Result<(), RestoreError> {
     let fs = &*setup.components.fs;
     let mut folders = BTreeSet::new();
     for family in &plan.families {
-        for (table, folder) in &family.tables {
+        for table in &family.tables {
+            let folder = keyspace_folder(table.parent().unwrap_or(table));
             let name = table.file_name().expect("an entry of a directory has a name");
             let target = folder.join(name);
             fs.hard_link(table, &target).context("link", &target)?;
-            folders.insert(folder.clone());
+            folders.insert(folder);
         }
     }
     // What a manifest names is durable before it.
@@ -139,11 +151,17 @@ pub(super) fn link(setup: &Setup, plan: &Plan) -> Result<(), RestoreError> {
     }
     folders.clear();
     for family in &plan.families {
-        family.manifest.store(fs, &files::manifest(&family.manifest_folder, &family.name))?;
-        folders.insert(family.manifest_folder.clone());
+        let folder = keyspace_folder(&family.manifest_folder);
+        family.manifest.store(fs, &files::manifest(folder, &family.schema.name))?;
+        folders.insert(folder);
     }
     for folder in &folders {
         fs.sync_dir(folder).context("sync", folder)?;
     }
     Ok(())
+}
+
+/// The folder of the keyspace to which the folder of a snapshot belongs.
+fn keyspace_folder(snapshot: &Path) -> &Path {
+    snapshot.ancestors().nth(2).unwrap_or(snapshot)
 }

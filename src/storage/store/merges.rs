@@ -8,7 +8,7 @@ use crate::storage::error::{FileContext, FileError};
 use crate::storage::manifest::TableIdentity;
 use crate::storage::row::{RowSource, RowSources};
 use crate::storage::sstable::SsTable;
-use crate::storage::{files, small_file};
+use crate::storage::{checked_file, files};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -120,7 +120,7 @@ impl Store {
     /// Replaces what is kept of hashes of rows. Who reads it checks that it is what was written.
     pub fn keep_hashes(&self, content: &[u8]) -> Result<(), FileError> {
         let path = files::hashes(&self.folders[0], &self.schema.name);
-        small_file::replace(&*self.environment.fs, &path, content)
+        checked_file::replace(&*self.environment.fs, &path, content)
     }
 
     /// What is kept of hashes of rows, if it has no more than so many bytes.

@@ -23,7 +23,7 @@ use alexandra::config::Loader;
 use alexandra::model::comparator::ComparatorRegistry;
 use alexandra::node::{NodeOptions, StorageSetup};
 use alexandra::storage::engine::Components;
-use alexandra::storage::saved_ring::RingNote;
+use alexandra::storage::system::saved_ring::RingNote;
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};

@@ -4,7 +4,7 @@ use super::{Node, assert_refused, exchange, texts, wait_until};
 use crate::server::calls::{STANDARD, plain_families};
 use crate::server::{Server, configure, serve};
 use alexandra::ring::Partitioner;
-use alexandra::storage::saved_ring::RingNote;
+use alexandra::storage::system::saved_ring::RingNote;
 use serde_json::{Value, json};
 use std::fs;
 use std::net::IpAddr;

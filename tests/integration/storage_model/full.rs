@@ -2,7 +2,7 @@
 //! it starts.
 
 use crate::kit::disk::{Fault, Operation, Survival};
-use crate::storage_model::rig::{ARCHIVE, LOG, Outcome, Rig, Setup, insertion, wait_until};
+use crate::storage_model::rig::{LOG, Outcome, Rig, Setup, insertion, wait_until};
 use alexandra::base::fs::FileSystem;
 use alexandra::model::schema::FamilyId;
 use fastrand::Rng;
@@ -90,7 +90,7 @@ fn a_node_starts_though_there_is_no_room_for_its_log() {
         let names = rig.disk.list(LOG.as_ref()).unwrap().into_iter().map(|entry| entry.name);
         assert_eq!(names.filter(|name| is_segment(name)).count(), 0);
         if archives {
-            let archived = rig.disk.list(ARCHIVE.as_ref()).unwrap();
+            let archived = rig.disk.list(&rig.archive_folder()).unwrap();
             assert!(archived.len() >= 6, "{archived:?}");
         }
     }

@@ -14,6 +14,7 @@ use alexandra::storage::restore::{Request, RestoreError};
 use alexandra::storage::sstable::Access;
 use fastrand::Rng;
 use std::ops::{Bound, RangeBounds};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Cases by default; `ALEXANDRA_CASES` says otherwise.
@@ -62,13 +63,15 @@ struct Case {
     moments: Vec<Moment>,
     /// Times to which the archive leads.
     times: Vec<Time>,
-    /// Numbers of the snapshots and times on the way to the present, which restores make crooked.
-    way: Vec<usize>,
+    /// The folders of the histories that restores have ended, and what was there at their ends.
+    ends: Vec<(PathBuf, Model)>,
 }
 
 /// A moment between two that the clock can tell apart.
 struct Time {
     number: usize,
+    /// Number of the history.
+    history: usize,
     millis: u64,
     /// Power has failed later, and may have taken the note of the time: then nobody can tell what
     /// survived from before it and what from behind it.
@@ -79,11 +82,11 @@ struct Time {
 /// A snapshot.
 struct Moment {
     number: usize,
+    /// Number of the history.
+    history: usize,
     name: String,
     model: Model,
     unpurged: Model,
-    /// The way to it.
-    way: Vec<usize>,
 }
 
 /// Most snapshots of a case.
@@ -163,10 +166,9 @@ impl Case {
         };
         let rig = Rig::new(setup, seed);
         let (model, unsynced) = (Model::default(), Vec::new());
-        let (moments, times, way) = (Vec::new(), Vec::new(), Vec::new());
         let unpurged = Model::default();
         let rarely_deletes = rng.u32(..3) == 0;
-        Self {
+        let mut case = Self {
             rng,
             mode,
             rarely_deletes,
@@ -176,10 +178,12 @@ impl Case {
             floor: 0,
             unsynced,
             numbers: 0,
-            moments,
-            times,
-            way,
-        }
+            moments: Vec::new(),
+            times: Vec::new(),
+            ends: Vec::new(),
+        };
+        case.note_history();
+        case
     }
 
     fn run(mut self) {
@@ -225,18 +229,28 @@ impl Case {
 
     fn take_snapshot(&mut self) {
         if self.moments.len() < MAX_MOMENTS {
-            // No two are of the same position of the log.
-            self.write();
-            let number = self.next_number();
-            let name = self.rig.snapshot(&format!("number {number}"));
-            self.way.push(number);
-            let (model, unpurged) = (self.model.clone(), self.unpurged.clone());
-            self.moments.push(Moment { number, name, model, unpurged, way: self.way.clone() });
+            let name = self.rig.snapshot(&format!("number {}", self.next_number()));
+            self.note_snapshot(name);
         }
     }
 
-    /// A snapshot to restore, and whether upon it the archive is replayed. Then the result is the
-    /// present, if the snapshot is on the way to it.
+    fn note_snapshot(&mut self, name: String) {
+        let (number, history) = (self.next_number(), self.ends.len());
+        let (model, unpurged) = (self.model.clone(), self.unpurged.clone());
+        self.moments.push(Moment { number, history, name, model, unpurged });
+    }
+
+    /// A history of the archive has begun, with a snapshot.
+    fn note_history(&mut self) {
+        if self.rig.setup.archives {
+            let folder = self.rig.archive_folder();
+            let name = folder.file_name().unwrap().to_str().unwrap();
+            self.note_snapshot(format!("archive-{name}"));
+        }
+    }
+
+    /// A snapshot to restore, and whether upon it the archive is replayed: its newest folder, which
+    /// is that of the present history.
     fn request(&mut self) -> Option<(usize, Request)> {
         let at = self.rng.choice(0..self.moments.len())?;
         let replays = self.rig.setup.archives && self.rng.bool();
@@ -245,38 +259,46 @@ impl Case {
         Some((at, Request { snapshot, archive, ..Request::default() }))
     }
 
+    /// What a restore leads to. Names the folder in the request if it is of an earlier history.
+    fn goal(&self, at: usize, request: &mut Request) -> (Model, Model) {
+        let moment = &self.moments[at];
+        if request.archive.is_none() {
+            return (moment.model.clone(), moment.unpurged.clone());
+        }
+        let Some((folder, end)) = self.ends.get(moment.history) else {
+            return (self.unpurged.clone(), self.unpurged.clone());
+        };
+        request.archive = Some(folder.clone());
+        (end.clone(), end.clone())
+    }
+
     /// Restores a copy of the disk as it is at this moment, without an end in order.
     fn look_at_snapshot(&mut self) {
-        let Some((at, request)) = self.request() else { return };
+        let Some((at, mut request)) = self.request() else { return };
         let copy = self.rig.fork();
+        let is_past = self.moments[at].history < self.ends.len();
+        if request.archive.is_some() && is_past && self.rng.bool() {
+            let restored = copy.restore(&request, false);
+            assert!(matches!(restored, Err(RestoreError::Missing(_))), "{restored:?}");
+            return;
+        }
+        let (model, _) = self.goal(at, &mut request);
         let restored = copy.restore(&request, false);
-        let moment = &self.moments[at];
-        let model = match (&request.archive, self.way.contains(&moment.number)) {
-            (None, _) => moment.model.clone(),
-            (Some(_), true) => self.unpurged.clone(),
-            (Some(_), false) => {
-                let left_behind = matches!(restored, Err(RestoreError::LeftBehind { .. }));
-                assert!(left_behind, "{restored:?}");
-                return;
-            }
-        };
         restored.unwrap_or_else(|error| panic!("{request:?}: {error}"));
         self.check_copy(copy, model);
     }
 
     /// Restores a copy of the disk to a time.
     fn look_at_time(&mut self) {
-        let place = |number: usize| self.way.iter().position(|other| *other == number);
-        let is_usable = |it: &&Time| place(it.number).is_some() && !it.is_torn;
-        let times: Vec<_> = self.times.iter().filter(is_usable).collect();
+        let times: Vec<_> = self.times.iter().filter(|time| !time.is_torn).collect();
         let Some(time) = self.rng.choice(times) else { return };
-        let is_before =
-            |it: &&Moment| place(it.number).is_some_and(|at| Some(at) < place(time.number));
+        let is_before = |it: &&Moment| it.history == time.history && it.number < time.number;
         let snapshots: Vec<_> = self.moments.iter().filter(is_before).collect();
         let Some(snapshot) = self.rng.choice(snapshots) else { return };
+        let past = self.ends.get(time.history).map(|(folder, _)| folder.clone());
         let request = Request {
             snapshot: snapshot.name.clone(),
-            archive: Some(ARCHIVE.into()),
+            archive: Some(past.unwrap_or_else(|| ARCHIVE.into())),
             until_millis: Some(time.millis),
             ..Request::default()
         };
@@ -297,26 +319,22 @@ impl Case {
 
     /// Goes on from a snapshot.
     fn restore(&mut self) {
-        let Some((at, request)) = self.request() else { return };
-        if request.archive.is_some() && !self.way.contains(&self.moments[at].number) {
-            return;
-        }
+        let Some((at, mut request)) = self.request() else { return };
+        let goal = self.goal(at, &mut request);
         if self.rng.bool() {
             self.rig.close();
         } else {
             self.rig.kill();
         }
+        let is_archived = self.rig.setup.archives;
+        let folder = is_archived.then(|| self.rig.archive_folder()).unwrap_or_default();
         let restored = self.rig.restore(&request, false);
         restored.unwrap_or_else(|error| panic!("{request:?}: {error}"));
-        if request.archive.is_some() {
-            self.model = self.unpurged.clone();
-        } else {
-            let moment = &self.moments[at];
-            (self.model, self.unpurged) = (moment.model.clone(), moment.unpurged.clone());
-            self.way.clone_from(&moment.way);
-        }
+        self.ends.push((folder, std::mem::take(&mut self.unpurged)));
+        (self.model, self.unpurged) = goal;
         self.unsynced.clear();
         self.rig.open().unwrap();
+        self.note_history();
         self.check_all();
     }
 
@@ -327,12 +345,12 @@ impl Case {
 
     fn pass_time(&mut self) {
         if self.rig.setup.archives && self.times.len() < MAX_TIMES {
-            let number = self.next_number();
-            self.way.push(number);
+            let (number, history) = (self.next_number(), self.ends.len());
             // Names of snapshots may be ahead of the clock by as many milliseconds as there are.
             let millis = self.rig.clock.coarse_millis() + 500;
             self.times.push(Time {
                 number,
+                history,
                 millis,
                 is_torn: false,
                 unpurged: self.unpurged.clone(),
@@ -368,7 +386,8 @@ impl Case {
         self.rig.crash(survival, &mut self.rng);
         self.rig.open().unwrap();
         let is_torn = !self.unsynced.is_empty();
-        self.times.iter_mut().for_each(|time| time.is_torn |= is_torn);
+        let present = self.times.iter_mut().filter(|time| time.history == self.ends.len());
+        present.for_each(|time| time.is_torn |= is_torn);
         for (marker, mutation) in std::mem::take(&mut self.unsynced) {
             self.find_survivor(marker, mutation);
         }

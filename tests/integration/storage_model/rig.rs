@@ -23,6 +23,7 @@ use alexandra::storage::error::ReadError;
 use alexandra::storage::restore::{self, Report, Request, RestoreError};
 use alexandra::storage::sstable::{Access, Compression};
 use alexandra::storage::{CacheOptions, CompactionStrategy, FamilyOptions, Options, Storage};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -265,6 +266,13 @@ impl Rig {
         let taken = self.storage().snapshot(None, Some(tag)).unwrap();
         assert_eq!(taken.len(), 1, "{taken:?}");
         taken[0].name.to_string()
+    }
+
+    /// The newest folder of the archive.
+    pub(crate) fn archive_folder(&self) -> PathBuf {
+        let entries = self.disk.list(ARCHIVE.as_ref()).unwrap();
+        let numbers = entries.into_iter().filter_map(|entry| entry.name.parse::<u64>().ok());
+        Path::new(ARCHIVE).join(numbers.max().unwrap().to_string())
     }
 
     /// Restores, while it is stopped.

@@ -5,13 +5,15 @@ use crate::storage_model::rig::{
     ARCHIVE, BATCH, KEYSPACE, LOG, Outcome, PERIODIC, Rig, Setup, insertion,
 };
 use alexandra::base::fs::FileSystem;
-use alexandra::model::schema::FamilyId;
+use alexandra::model::mutation::MutationBuilder;
+use alexandra::model::schema::{ColumnFamilySchema, FamilyId, Schema};
 use alexandra::storage::engine::StorageError;
 use alexandra::storage::restore::{Request, RestoreError};
 use alexandra::storage::snapshot::SnapshotError;
 use fastrand::Rng;
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -31,9 +33,22 @@ fn plain(snapshot: &str) -> Request {
     Request { snapshot: snapshot.into(), command: "repeat".into(), ..Request::default() }
 }
 
-/// A restore of a snapshot and of what the archive has.
+/// A restore of a snapshot and of what the newest folder of the archive has.
 fn replaying(snapshot: &str, until_millis: Option<u64>) -> Request {
-    Request { archive: Some(ARCHIVE.into()), until_millis, ..plain(snapshot) }
+    replaying_folder(ARCHIVE, snapshot, until_millis)
+}
+
+fn replaying_folder(
+    folder: impl Into<PathBuf>,
+    snapshot: &str,
+    until_millis: Option<u64>,
+) -> Request {
+    Request { archive: Some(folder.into()), until_millis, ..plain(snapshot) }
+}
+
+/// The snapshot with which the newest folder of the archive begins.
+fn first_snapshot(rig: &Rig) -> String {
+    format!("archive-{}", rig.archive_folder().file_name().unwrap().to_str().unwrap())
 }
 
 fn millis(rig: &Rig) -> u64 {
@@ -67,7 +82,7 @@ fn snapshot_folders(rig: &Rig) -> Vec<String> {
     directories.flat_map(|i| list(rig, format!("/var/data{i}/{KEYSPACE}/snapshots"))).collect()
 }
 
-fn segments(rig: &Rig, directory: &str) -> Vec<String> {
+fn segments(rig: &Rig, directory: impl AsRef<Path>) -> Vec<String> {
     let mut names = list(rig, directory);
     names.retain(|name| name.starts_with("CommitLog-"));
     names
@@ -112,6 +127,7 @@ fn a_snapshot_is_what_was_there_whatever_happens_later() {
     assert_eq!((planned.keyspaces, planned.moved_to), (done.keyspaces, done.moved_to.clone()));
     assert!(done.moved_to.iter().all(|folder| !list(&rig, folder).is_empty()));
     assert!(done.moved_to.iter().any(|folder| folder.starts_with(LOG)));
+    assert_eq!((planned.archived_segments, done.archived_segments), (0, 0), "no archive");
     rig.open().unwrap();
     assert_eq!(value(&rig, "kept").as_deref(), Some("first"));
     assert_eq!(value(&rig, "deleted later").as_deref(), Some("first"));
@@ -308,7 +324,7 @@ fn a_restore_that_is_cut_off_is_repeated() {
     rig.storage().flush(FamilyId(0)).unwrap();
     put(&rig, "b", 3, "too late");
     rig.kill();
-    let request = replaying("t", Some(until));
+    let request = replaying_folder(rig.archive_folder(), "t", Some(until));
     let (mut refused, mut complete) = (0, false);
     for changes in 0.. {
         let mut rng = Rng::with_seed(changes);
@@ -345,8 +361,8 @@ fn a_restore_that_is_cut_off_is_repeated() {
         assert_eq!(value(&case, "b").as_deref(), Some("snapshot"), "{changes}");
         put(&case, "new", 1, "new line");
         case.close();
-        // What was left behind stays so, however often the restore was repeated.
-        restore(&case, &replaying("t", None));
+        // What was undone stays so, however often the restore was repeated.
+        restore(&case, &replaying(&first_snapshot(&case), None));
         case.open().unwrap();
         assert_eq!(value(&case, "a").as_deref(), Some("log"), "{changes}");
         assert_eq!(value(&case, "b").as_deref(), Some("snapshot"), "{changes}");
@@ -360,7 +376,7 @@ fn a_restore_that_is_cut_off_is_repeated() {
 }
 
 #[test]
-fn a_restore_goes_to_a_point_in_time_and_later_ones_along_the_new_line() {
+fn a_restore_goes_to_a_point_in_time_and_begins_a_history_of_its_own() {
     let mut rig = Rig::new(Setup { sync: BATCH, ..with_archive() }, 1);
     put(&rig, "old", 1, "1");
     rig.snapshot("t");
@@ -380,10 +396,12 @@ fn a_restore_goes_to_a_point_in_time_and_later_ones_along_the_new_line() {
     put(&rig, "d", 1, "D");
     rig.kill();
 
+    let first = rig.archive_folder();
     let report = rig.restore(&replaying("t", Some(until)), false).unwrap();
     let replay = report.replay.unwrap();
     assert!(replay.reaches_time && replay.mutations == 1, "{replay:?}");
     assert!(replay.last_millis.is_some_and(|last| last <= until), "{replay:?}");
+    assert_eq!(replay.folder, first);
     rig.open().unwrap();
     let is = |rig: &Rig, expected: &[(&str, Option<&str>)]| {
         for (key, expected) in expected {
@@ -400,37 +418,39 @@ fn a_restore_goes_to_a_point_in_time_and_later_ones_along_the_new_line() {
     put(&rig, "f", 1, "F");
     rig.kill();
 
-    // From the same snapshot to the end: the new line, and nothing of the old one.
+    // From the beginning of the new history to its end, again and again.
+    assert_ne!(rig.archive_folder(), first);
     let mut again = rig.fork();
-    restore(&again, &replaying("t", None));
+    restore(&again, &replaying(&first_snapshot(&again), None));
     again.open().unwrap();
     is(&again, &[("a", Some("A")), ("b", None), ("c", None), ("d", None)]);
     is(&again, &[("old", Some("1")), ("e", Some("E")), ("f", Some("F"))]);
-    // And again, after a restore to the end.
     put(&again, "g", 1, "G");
     again.close();
-    restore(&again, &replaying("t", None));
+    restore(&again, &replaying(&first_snapshot(&again), None));
     again.open().unwrap();
     is(&again, &[("a", Some("A")), ("b", None), ("f", Some("F")), ("g", Some("G"))]);
     again.close();
 
     let mut to_second = rig.fork();
-    restore(&to_second, &replaying("t", Some(second)));
+    restore(&to_second, &replaying(&first_snapshot(&rig), Some(second)));
     to_second.open().unwrap();
     is(&to_second, &[("a", Some("A")), ("b", None), ("e", Some("E")), ("f", None)]);
 
-    // A snapshot of what was left behind is good for itself alone, and then is the way itself.
+    // A snapshot of the first history is followed by nothing of the second.
+    for snapshot in ["t", &mistake] {
+        let refused = rig.restore(&replaying(snapshot, None), false).unwrap_err();
+        assert!(matches!(refused, RestoreError::Missing(_)), "{refused}");
+        let mut undone = rig.fork();
+        restore(&undone, &replaying_folder(&first, snapshot, None));
+        undone.open().unwrap();
+        is(&undone, &[("old", Some("1")), ("a", None), ("b", Some("B")), ("e", None)]);
+        is(&undone, &[("c", Some("C")), ("d", Some("D")), ("f", None)]);
+    }
     let mut left = rig.fork();
-    let refused = left.restore(&replaying(&mistake, None), false).unwrap_err();
-    assert!(matches!(refused, RestoreError::LeftBehind { .. }), "{refused}");
     restore(&left, &plain(&mistake));
     left.open().unwrap();
     is(&left, &[("a", None), ("b", Some("B")), ("c", None), ("e", None)]);
-    put(&left, "h", 1, "H");
-    left.close();
-    restore(&left, &replaying("t", None));
-    left.open().unwrap();
-    is(&left, &[("a", None), ("b", Some("B")), ("c", None), ("e", None), ("h", Some("H"))]);
 
     let early = rig.restore(&replaying("mistake", Some(until)), false).unwrap_err();
     assert!(matches!(early, RestoreError::TooYoung(_)), "{early}");
@@ -438,7 +458,7 @@ fn a_restore_goes_to_a_point_in_time_and_later_ones_along_the_new_line() {
 
 /// Too early a time, or no archive, and then what was wanted in the first place.
 #[test]
-fn what_a_restore_left_behind_is_told_of_and_can_be_had_after_all() {
+fn what_a_restore_has_undone_can_be_had_after_all() {
     let mut rig = Rig::new(Setup { sync: BATCH, ..with_archive() }, 1);
     let later = |rig: &Rig| {
         rig.clock.advance(Duration::from_secs(5));
@@ -448,47 +468,62 @@ fn what_a_restore_left_behind_is_told_of_and_can_be_had_after_all() {
     rig.snapshot("t");
     put(&rig, "a", 1, "A");
     let early = later(&rig);
-    let written = later(&rig);
+    later(&rig);
     put(&rig, "b", 1, "B");
     let late = later(&rig);
     later(&rig);
     put(&rig, "c", 1, "C");
     rig.kill();
-    for (first, left_out) in [(replaying("t", Some(early)), 1), (plain("t"), 2)] {
+    let folder = rig.archive_folder();
+    for first in [replaying("t", Some(early)), plain("t")] {
         for is_used in [false, true] {
             let mut case = rig.fork();
             restore(&case, &first);
-            let restored_millis = millis(&case);
             if is_used {
                 case.open().unwrap();
                 put(&case, "d", 1, "D");
                 case.close();
             }
-            later(&case);
-            let again = replaying("t", Some(late));
+            // Until the next start the folder is the newest one.
+            let again = if is_used { folder.clone() } else { ARCHIVE.into() };
+            let again = replaying_folder(again, "t", Some(late));
             for dry_run in [true, false] {
                 let request = Request { dry_run, ..again.clone() };
                 let report = case.restore(&request, false).unwrap().replay.unwrap();
-                let [left] = &report.left_out[..] else { panic!("{report:?}") };
-                assert_eq!((left.mutations, left.last_millis), (left_out, Some(written)));
-                assert_eq!(left.restored_millis, restored_millis);
-                assert_eq!(left.keyspaces.iter().collect::<Vec<_>>(), [KEYSPACE]);
+                assert_eq!(report.mutations, if dry_run { 0 } else { 2 });
             }
-            let forgetting = Request { forget_restores: true, ..again };
-            let report = case.restore(&forgetting, false).unwrap().replay.unwrap();
-            assert_eq!((report.mutations, &report.left_out[..]), (2, &[][..]));
             case.open().unwrap();
-            let found = |rig: &Rig| ["a", "b", "c", "d", "e"].map(|key| value(rig, key).is_some());
-            assert_eq!(found(&case), [true, true, false, false, false]);
-            put(&case, "e", 1, "E");
-            case.close();
-            // That is the line from now on.
-            let report = case.restore(&replaying("t", None), false).unwrap().replay.unwrap();
-            assert_eq!(report.mutations, 3);
-            case.open().unwrap();
-            assert_eq!(found(&case), [true, true, false, false, true]);
+            let found = ["a", "b", "c", "d"].map(|key| value(&case, key).is_some());
+            assert_eq!(found, [true, true, false, false]);
         }
     }
+}
+
+/// Of a node of two keyspaces one goes back. What the commit log holds for the other stays there.
+#[test]
+fn a_keyspace_that_is_not_restored_keeps_what_the_log_holds() {
+    let mut rig = Rig::unopened(Setup { sync: BATCH, ..with_archive() }, 1);
+    let own =
+        ColumnFamilySchema { keyspace: "Own".into(), ..(**rig.schema.family(FamilyId(0))).clone() };
+    let all = rig.schema.families().map(|(_, family)| Arc::clone(family));
+    rig.schema = Arc::new(Schema::new(all.chain([Arc::new(own)]).collect::<Vec<_>>()));
+    rig.open().unwrap();
+    let write = |rig: &Rig, keyspace: &str, key: &str| {
+        let mut row = MutationBuilder::new(&rig.schema, keyspace, key.as_bytes());
+        row.family(rig.schema.family_id(keyspace, "Authors").unwrap());
+        row.insert((b"", NAME.as_bytes()), b"x", 1);
+        rig.storage().apply(&row.finish(), true).unwrap();
+        rig.storage().sync().unwrap();
+    };
+    rig.storage().snapshot(Some(KEYSPACE), Some("t")).unwrap();
+    write(&rig, KEYSPACE, "a");
+    write(&rig, "Own", "a");
+    rig.kill();
+    let report = rig.restore(&plain("t"), false).unwrap();
+    assert!(report.moved_to.iter().all(|folder| !folder.starts_with(LOG)), "{report:?}");
+    rig.open().unwrap();
+    assert!(rig.get(0, "a", NAME).is_none());
+    assert!(rig.get(3, "a", NAME).is_some());
 }
 
 /// The newest file is in the snapshot: it must not be named as one that was replaced as well.
@@ -516,7 +551,8 @@ fn a_missing_or_damaged_segment_is_named_and_its_loss_can_be_accepted() {
         }
     }
     rig.close();
-    let archived = segments(&rig, ARCHIVE);
+    let folder = rig.archive_folder();
+    let archived = segments(&rig, &folder);
     assert!(archived.len() > 10, "{archived:?}");
     assert_eq!(segments(&rig, LOG).len(), 0, "a clean end leaves nothing behind");
     let count = |rig: &Rig| (0..60).filter(|n| value(rig, &format!("{n:02}")).is_some()).count();
@@ -528,7 +564,7 @@ fn a_missing_or_damaged_segment_is_named_and_its_loss_can_be_accepted() {
 
     for name in &archived {
         let case = rig.fork();
-        let path: PathBuf = [ARCHIVE, name].iter().collect();
+        let path = folder.join(name);
         case.disk.remove_file(&path).unwrap();
         match case.restore(&replaying("t", None), false) {
             Err(RestoreError::Missing(missing)) => assert_eq!(missing, [path], "{name}"),
@@ -536,7 +572,7 @@ fn a_missing_or_damaged_segment_is_named_and_its_loss_can_be_accepted() {
             other => assert!(other.is_ok() && Some(name) == archived.last(), "{other:?}"),
         }
         let mut accepted = rig.fork();
-        accepted.disk.remove_file(&Path::new(ARCHIVE).join(name)).unwrap();
+        accepted.disk.remove_file(&folder.join(name)).unwrap();
         accepted.restore(&replaying("t", None), true).unwrap();
         accepted.open().unwrap();
         let left = count(&accepted);
@@ -546,13 +582,13 @@ fn a_missing_or_damaged_segment_is_named_and_its_loss_can_be_accepted() {
     let case = rig.fork();
     let middle = &archived[archived.len() / 3..archived.len() * 2 / 3];
     for name in middle {
-        case.disk.remove_file(&Path::new(ARCHIVE).join(name)).unwrap();
+        case.disk.remove_file(&folder.join(name)).unwrap();
     }
     let refused = case.restore(&replaying("t", None), false).unwrap_err();
     assert!(matches!(refused, RestoreError::Missing(_)), "{refused}");
 
     let case = rig.fork();
-    let path = Path::new(ARCHIVE).join(&archived[archived.len() / 2]);
+    let path = folder.join(&archived[archived.len() / 2]);
     case.disk.corrupt(&path, 1500, 0x10).unwrap();
     match case.restore(&replaying("t", None), false) {
         Err(RestoreError::Damaged(damage)) => assert_eq!(damage.file, path),
@@ -569,7 +605,7 @@ fn what_the_archive_does_not_take_stays_in_the_log() {
         put(&rig, &format!("{n:02}"), 1, &"x".repeat(700));
     }
     rig.storage().flush(FamilyId(0)).unwrap();
-    assert_eq!(segments(&rig, ARCHIVE).len(), 0);
+    assert_eq!(segments(&rig, rig.archive_folder()).len(), 0);
     assert!(segments(&rig, LOG).len() >= 6, "writes go on, nothing is discarded");
     let mut rig = rig;
     rig.close();
@@ -579,7 +615,7 @@ fn what_the_archive_does_not_take_stays_in_the_log() {
     rig.disk.crash_keeping(Survival::Everything, &mut Rng::with_seed(1));
     rig.open().unwrap();
     rig.close();
-    let archived = segments(&rig, ARCHIVE);
+    let archived = segments(&rig, rig.archive_folder());
     assert!(kept.iter().all(|name| archived.contains(name)), "{kept:?} {archived:?}");
     assert_eq!(segments(&rig, LOG).len(), 0);
 }
@@ -599,7 +635,7 @@ fn an_archive_on_another_file_system_gets_copies() {
     rig.open().unwrap();
     put(&rig, "last", 1, "x");
     rig.close();
-    assert!(segments(&rig, ARCHIVE).len() > 6);
+    assert!(segments(&rig, rig.archive_folder()).len() > 6);
     assert_eq!(segments(&rig, LOG).len(), 0);
     rig.disk.crash_keeping(Survival::Nothing, &mut Rng::with_seed(1));
     restore(&rig, &replaying("t", None));
@@ -613,7 +649,7 @@ fn an_archive_on_another_file_system_gets_copies() {
 fn a_foreign_file_in_the_archive_keeps_the_segment_in_the_log() {
     let mut rig = Rig::new(Setup { sync: BATCH, ..with_archive() }, 1);
     let first = segments(&rig, LOG).remove(0);
-    let path = Path::new(ARCHIVE).join(&first);
+    let path = rig.archive_folder().join(&first);
     rig.disk.create(&path).unwrap().write_all_at(b"foreign", 0).unwrap();
     for n in 0..30 {
         put(&rig, &format!("{n:02}"), 1, &"x".repeat(700));
@@ -621,5 +657,5 @@ fn a_foreign_file_in_the_archive_keeps_the_segment_in_the_log() {
     rig.close();
     assert_eq!(rig.disk.read(&path).unwrap(), b"foreign");
     assert!(segments(&rig, LOG).contains(&first));
-    assert!(segments(&rig, ARCHIVE).len() > 4, "the others are there");
+    assert!(segments(&rig, rig.archive_folder()).len() > 4, "the others are there");
 }

@@ -1,4 +1,4 @@
-//! The thread that brings complete segments into the archive, off everybody's path.
+//! The thread that brings complete segments into the archive.
 
 use super::super::appender::Appender;
 use super::super::error::LogError;
@@ -10,19 +10,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How soon a segment is tried again that could not be archived.
+/// Pause before a segment is tried again that could not be archived.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
-/// How often the operator is told of an archive that takes nothing.
+/// Pause between two errors about an archive that takes nothing.
 const REMINDER: Duration = Duration::from_mins(1);
 
-/// How fast segments are copied as long as few wait: the disks have other things to do.
+/// Speed of copies as long as few segments wait: the disks have other things to do.
 const COPY_BYTES_PER_SECOND: u64 = 64 << 20;
 
 /// With more segments waiting the copy goes as fast as it can, or the log would outgrow the disk.
 const MAX_UNHURRIED: usize = 4;
 
-/// Archives segments, and removes those from the log that nobody needs besides.
+/// Archives segments, and removes those from the log that it does not need.
 #[derive(Debug)]
 pub(in super::super) struct Archiver {
     archive: Archive,

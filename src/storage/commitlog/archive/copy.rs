@@ -1,4 +1,4 @@
-//! How a segment gets into the archive.
+//! Links or copies of segments in the archive.
 
 use super::super::files;
 use crate::base::fs::{File, FileSystem};
@@ -40,7 +40,7 @@ impl Archive {
         Self { fs, dir }
     }
 
-    /// Where it is.
+    /// Its directory.
     pub(in super::super) fn dir(&self) -> &Path {
         &self.dir
     }

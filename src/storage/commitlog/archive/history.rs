@@ -1,265 +1,164 @@
-//! Which parts of an archive were left behind.
+//! Histories of a node: the folders of an archive.
 //!
-//! Positions of the log only grow. A restore leads back to the data of an earlier position: what
-//! the log holds between that and the moment of the restore is of a time line that is not followed
-//! any more, and no later restore may replay it. For each column family the archive notes where
-//! each restore has led back from and to.
-//!
-//! A small text file, written anew under a temporary name, synced, and renamed:
+//! Positions of the commit log only grow, while a restore leads back to the data of an earlier one.
+//! So a restore ends a history, and the next start begins another in a folder of its own. A file in
+//! a data directory names the folder of the present history:
 //!
 //! ```text
-//! alexandra history 1
-//! restored <milliseconds> <segment> <offset> <segment> <offset> <keyspace> <family>
+//! alexandra archive 2
+//! folder <name>          the time of its beginning, in milliseconds since the Unix epoch
+//! snapshot taken|due     whether there is the snapshot with which the history begins
 //! crc <CRC32 of all lines before, in hexadecimal>
 //! ```
-//!
-//! A line says when a restore happened, to which position, and from which: the greatest there could
-//! be. In names every byte but letters, digits, `_` and `.` is written as `%` and two hexadecimal
-//! digits.
 
-use super::super::Position;
-use super::timeline::Timeline;
 use crate::base::fs::FileSystem;
-use crate::storage::error::{Corrupt, FileContext, FileError, ReadError};
-use crate::storage::small_file;
-use std::fmt::Write;
+use crate::storage::checked_file::{self, CheckedState, field};
+use crate::storage::directory;
+use crate::storage::error::{FileContext, FileError};
+use crate::storage::files::ARCHIVE_FILE;
 use std::path::{Path, PathBuf};
 
-const HEAD: &str = "alexandra history 1";
-
-/// The restores that an archive knows of, in the order in which they happened.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// A history of a node: what the commit log has held since a first start or a restore.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct History {
-    /// One entry for each column family and restore.
-    pub restored: Vec<Restored>,
+    /// Number of its folder: when it began, in milliseconds since the Unix epoch.
+    number: u64,
+    /// Whether the snapshot was taken with which it begins.
+    pub has_snapshot: bool,
 }
 
-/// A restore of one column family.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Restored {
-    /// When it happened, in milliseconds since the Unix epoch.
-    pub millis: u64,
-    /// Everything up to here counts.
-    pub to: Position,
-    /// What is between `to` and this is left behind; what is written later is greater.
-    pub from: Position,
-    /// The keyspace.
-    pub keyspace: String,
-    /// The column family.
-    pub family: String,
+impl CheckedState for History {
+    const KIND: &'static str = "archive";
+    const VERSION: u32 = 2;
+
+    fn encode(&self) -> String {
+        let snapshot = if self.has_snapshot { "taken" } else { "due" };
+        format!("folder {}\nsnapshot {snapshot}\n", self.number)
+    }
+
+    fn decode(_version: u32, lines: &str) -> Option<Self> {
+        let number = parse_number(field(lines, "folder")?)?;
+        let has_snapshot = match field(lines, "snapshot")? {
+            "taken" => true,
+            "due" => false,
+            _ => return None,
+        };
+        Some(Self { number, has_snapshot })
+    }
 }
 
 impl History {
-    /// Reads the history of an archive; it is empty if there is no such file.
-    pub fn load(fs: &dyn FileSystem, archive: &Path) -> Result<Self, ReadError> {
-        let path = path(archive);
-        if !fs.exists(&path) {
-            return Ok(Self::default());
-        }
-        let content = fs.read(&path).context("read", &path)?;
-        Self::parse(&content).map_err(|(offset, reason)| {
-            ReadError::Corrupt(Corrupt { file: path, offset: offset as u64, row: None, reason })
-        })
+    /// Finds the present history, if its folder is in this archive.
+    pub fn present(
+        fs: &dyn FileSystem,
+        data_directories: &[PathBuf],
+        archive: &Path,
+    ) -> Result<Option<Self>, FileError> {
+        let found = checked_file::load_first::<Self>(fs, data_directories, ARCHIVE_FILE)?;
+        let Some(history) = found else { return Ok(None) };
+        let folder = history.folder(archive);
+        Ok(fs.try_exists(&folder).context("look for", &folder)?.then_some(history))
     }
 
-    /// Replaces the history of an archive by this one, durably.
-    pub fn store(&self, fs: &dyn FileSystem, archive: &Path) -> Result<(), FileError> {
-        small_file::replace(fs, &path(archive), self.render().as_bytes())
+    /// Makes the folder of a new history, durably. It is the newest one of the archive, whatever
+    /// the clock says, and that of no other server.
+    pub fn begin(fs: &dyn FileSystem, archive: &Path, millis: u64) -> Result<Self, FileError> {
+        directory::create(fs, archive).context("create", archive)?;
+        let newest = newest_number(fs, archive)?;
+        let history =
+            Self { number: millis.max(newest.map_or(0, |it| it + 1)), has_snapshot: false };
+        let folder = history.folder(archive);
+        directory::create(fs, &folder).context("create", &folder)?;
+        Ok(history)
     }
 
-    /// The positions that lead to the present of a column family.
-    pub fn timeline(&self, keyspace: &str, family: &str) -> Timeline {
-        let of_family = |it: &&Restored| it.keyspace == keyspace && it.family == family;
-        let mut restored: Vec<_> = self.restored.iter().filter(of_family).collect();
-        restored.sort_by_key(|restored| restored.from);
-        let mut parts = Vec::new();
-        let mut end = Position::MAX;
-        for Restored { to, from, .. } in restored.into_iter().rev() {
-            // A restore that happened after the end of the line did not change how it came there.
-            if *from < end {
-                parts.push((*from, end));
-                end = *to;
-            }
-        }
-        parts.push((Position::default(), end));
-        parts.reverse();
-        Timeline::new(parts)
+    /// Notes durably that this is the present history.
+    pub fn store(
+        &self,
+        fs: &dyn FileSystem,
+        data_directories: &[PathBuf],
+    ) -> Result<(), FileError> {
+        checked_file::store_first(fs, data_directories, ARCHIVE_FILE, self)
     }
 
-    /// Forgets the restores of a column family that happened after this position: nothing behind it
-    /// counts as left behind any more.
-    pub fn forget(&mut self, keyspace: &str, family: &str, base: Position) {
-        self.restored
-            .retain(|it| it.from <= base || it.keyspace != keyspace || it.family != family);
+    /// Ends the present history: the next start begins another.
+    pub fn end(fs: &dyn FileSystem, data_directories: &[PathBuf]) -> Result<(), FileError> {
+        checked_file::remove(fs, data_directories, ARCHIVE_FILE)
     }
 
-    fn render(&self) -> String {
-        let mut text = format!("{HEAD}\n");
-        for Restored { millis, to, from, keyspace, family } in &self.restored {
-            let [keyspace, family] = [keyspace, family].map(|name| escape(name));
-            let (to, from) = ((to.segment, to.offset), (from.segment, from.offset));
-            let _ = writeln!(
-                text,
-                "restored {millis} {} {} {} {} {keyspace} {family}",
-                to.0, to.1, from.0, from.1
-            );
-        }
-        small_file::seal(&text)
+    /// Returns the same history, whose snapshot was taken.
+    #[must_use]
+    pub fn with_snapshot(self) -> Self {
+        Self { has_snapshot: true, ..self }
     }
 
-    fn parse(content: &[u8]) -> Result<Self, (usize, &'static str)> {
-        let mut lines = small_file::unseal(content)?.lines();
-        if lines.next() != Some(HEAD) {
-            return Err((0, "its version is not known"));
-        }
-        let restored = lines.map(|line| parse_line(line).ok_or((0, "a line cannot be read")));
-        Ok(Self { restored: restored.collect::<Result<_, _>>()? })
+    /// Returns its folder in the archive.
+    pub fn folder(&self, archive: &Path) -> PathBuf {
+        archive.join(self.number.to_string())
+    }
+
+    /// Returns the tag of the snapshot with which it begins.
+    pub fn tag(&self) -> String {
+        format!("archive-{}", self.number)
     }
 }
 
-fn parse_line(line: &str) -> Option<Restored> {
-    let words: Vec<_> = line.split(' ').collect();
-    let ["restored", millis, to, to_offset, from, from_offset, keyspace, family] = words[..] else {
-        return None;
-    };
-    let position = |segment: &str, offset: &str| {
-        Some(Position { segment: segment.parse().ok()?, offset: offset.parse().ok()? })
-    };
-    Some(Restored {
-        millis: millis.parse().ok()?,
-        to: position(to, to_offset)?,
-        from: position(from, from_offset)?,
-        keyspace: unescape(keyspace)?,
-        family: unescape(family)?,
-    })
+/// Finds the folder with segments that a path stands for: the newest history of an archive, or the
+/// folder itself.
+pub fn find_folder(fs: &dyn FileSystem, path: &Path) -> Result<PathBuf, FileError> {
+    let newest = newest_number(fs, path)?;
+    Ok(newest.map_or_else(|| path.to_owned(), |number| path.join(number.to_string())))
 }
 
-fn path(archive: &Path) -> PathBuf {
-    archive.join("history")
+fn newest_number(fs: &dyn FileSystem, archive: &Path) -> Result<Option<u64>, FileError> {
+    let entries = fs.list(archive).context("list", archive)?;
+    let folders = entries.into_iter().filter(|entry| entry.is_dir);
+    Ok(folders.filter_map(|folder| parse_number(&folder.name)).max())
 }
 
-fn escape(name: &str) -> String {
-    let mut text = String::with_capacity(name.len());
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.') {
-            text.push(char::from(byte));
-        } else {
-            let _ = write!(text, "%{byte:02x}");
-        }
-    }
-    text
-}
-
-fn unescape(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let digits = [rest.next()?, rest.next()?];
-            let digits = std::str::from_utf8(&digits).ok()?.to_owned();
-            bytes.push(u8::from_str_radix(&digits, 16).ok()?);
-        } else {
-            bytes.push(byte);
-        }
-    }
-    String::from_utf8(bytes).ok()
+fn parse_number(digits: &str) -> Option<u64> {
+    let number: u64 = digits.parse().ok()?;
+    (number < u64::MAX && number.to_string() == digits).then_some(number)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::kit::disk::SimFileSystem;
-
-    fn at(segment: u64, offset: u64) -> Position {
-        Position { segment, offset }
-    }
-
-    fn restored(to: Position, from: Position) -> Restored {
-        let (keyspace, family) = ("Key space-1%".to_owned(), "Größe".to_owned());
-        Restored { millis: 1_290_000_000_123, to, from, keyspace, family }
-    }
+    use crate::storage::checked_file::tests::check_codec;
 
     #[test]
-    fn a_history_is_read_back_and_every_changed_byte_is_noticed() {
+    fn no_two_histories_share_a_folder_and_the_newest_is_found() {
         let fs = SimFileSystem::new(1);
         let archive = Path::new("/archive");
-        fs.create_dir_all(archive).unwrap();
-        assert_eq!(History::load(&fs, archive).unwrap(), History::default());
-        let mut history = History::default();
-        for n in 1..4 {
-            history.restored.push(restored(at(n, 7), at(n + 5, u64::MAX)));
-            history.store(&fs, archive).unwrap();
-            assert_eq!(History::load(&fs, archive).unwrap(), history);
+        let servers: [Vec<PathBuf>; 2] = [vec!["/one".into()], vec!["/two".into()]];
+        for directory in servers.iter().flatten() {
+            fs.create_dir_all(directory).unwrap();
         }
-        let whole = history.render().into_bytes();
-        for at in 0..whole.len() {
-            let mut damaged = whole.clone();
-            damaged[at] ^= 1;
-            assert!(History::parse(&damaged).is_err(), "byte {at}");
-            assert!(History::parse(&whole[..at]).is_err(), "cut at {at}");
+        let present = |server: &[PathBuf]| History::present(&fs, server, archive).unwrap();
+        // The clock stands still, and goes back.
+        for (server, millis) in servers.iter().zip([1000, 900]) {
+            assert_eq!(present(server), None);
+            let history = History::begin(&fs, archive, millis).unwrap();
+            history.store(&fs, server).unwrap();
+            assert_eq!(present(server), Some(history));
         }
+        let folders = servers.each_ref().map(|server| present(server).unwrap().folder(archive));
+        assert_eq!(folders, [archive.join("1000"), archive.join("1001")]);
+        assert_eq!(find_folder(&fs, archive).unwrap(), folders[1]);
+        assert_eq!(find_folder(&fs, &folders[0]).unwrap(), folders[0]);
+        // In another archive it is not continued.
+        fs.create_dir_all(Path::new("/other")).unwrap();
+        let elsewhere = History::present(&fs, &servers[0], Path::new("/other"));
+        assert_eq!(elsewhere.unwrap(), None);
+        History::end(&fs, &servers[0]).unwrap();
+        assert_eq!(present(&servers[0]), None);
     }
 
     #[test]
-    fn what_a_restore_has_left_behind_is_not_on_the_way_to_the_present() {
-        let timeline = |restored: &[(Position, Position)]| {
-            let restored = restored.iter().map(|(to, from)| self::restored(*to, *from));
-            let history = History { restored: restored.collect() };
-            history.timeline("Key space-1%", "Größe")
-        };
-        let all = Timeline::new(vec![(at(0, 0), Position::MAX)]);
-        assert_eq!(timeline(&[]), all);
-        assert_eq!(History::default().timeline("a", "b"), all);
-        let once = (at(5, 100), at(9, u64::MAX));
-        let expected = vec![(at(0, 0), once.0), (once.1, Position::MAX)];
-        assert_eq!(timeline(&[once]), Timeline::new(expected));
-        // Repeated, it leads from further on to the same place.
-        let repeated = (once.0, at(12, u64::MAX));
-        let expected = vec![(at(0, 0), once.0), (repeated.1, Position::MAX)];
-        assert_eq!(timeline(&[once, repeated]), Timeline::new(expected), "a repeated restore");
-        // Back to before the first restore.
-        let twice = (at(3, 50), at(12, u64::MAX));
-        let expected = vec![(at(0, 0), twice.0), (twice.1, Position::MAX)];
-        assert_eq!(timeline(&[once, twice]), Timeline::new(expected));
-        // To what the first restore had left behind: that is the way again.
-        let twice = (at(7, 50), at(12, u64::MAX));
-        let expected = vec![(at(0, 0), twice.0), (twice.1, Position::MAX)];
-        assert_eq!(timeline(&[once, twice]), Timeline::new(expected));
-        // To what was written after the first.
-        let twice = (at(11, 50), at(12, u64::MAX));
-        let expected = vec![(at(0, 0), once.0), (once.1, twice.0), (twice.1, Position::MAX)];
-        assert_eq!(timeline(&[once, twice]), Timeline::new(expected));
-    }
-
-    #[test]
-    fn who_stops_in_a_part_that_was_left_behind_comes_no_further_than_the_way_leads() {
-        let first = at(9, u64::MAX);
-        let mut history = History { restored: vec![restored(at(5, 100), first)] };
-        let way = history.timeline("Key space-1%", "Größe").behind(at(2, 7)).unwrap();
-        let left = [at(5, 101), at(5, u64::MAX), at(8, 3), first];
-        for (stops, reached) in [
-            (&[at(1, 0), at(2, 7)][..], at(2, 7)),
-            (&[at(3, 50)], at(3, 50)),
-            (&[at(5, 100)], at(5, 100)),
-            (&left, at(5, 100)),
-            (&[at(10, 1)], at(10, 1)),
-        ] {
-            for stop in stops {
-                assert_eq!(way.up_to(*stop), reached, "up to {stop}");
-            }
+    fn a_history_is_read_back_and_every_changed_bit_is_noticed() {
+        for has_snapshot in [false, true] {
+            check_codec(&History { number: 1_290_000_000_123, has_snapshot });
         }
-        assert_eq!(way.gaps().collect::<Vec<_>>(), [(at(5, 100), first)]);
-        // What is noted of a restore that stops there must not bring the part back.
-        for stop in left {
-            let second = restored(way.up_to(stop), at(12, u64::MAX));
-            let history = History { restored: vec![history.restored[0].clone(), second] };
-            let way = history.timeline("Key space-1%", "Größe");
-            assert!(left.iter().all(|position| !way.contains(*position)), "after {stop}");
-        }
-        history.forget("Key space-1%", "another", at(2, 7));
-        history.forget("Key space-1%", "Größe", first);
-        assert_eq!(history.restored.len(), 1, "the snapshot was taken later");
-        history.forget("Key space-1%", "Größe", at(2, 7));
-        assert_eq!(history, History::default());
     }
 }

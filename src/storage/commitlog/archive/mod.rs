@@ -1,23 +1,21 @@
-//! The archive: what the commit log has forgotten, kept for a restore to a point in time.
+//! Archive of the commit log: segments that the log has no use for any more, kept for a restore to
+//! a point in time.
 //!
-//! A directory with the segments of all runs, under their names, and a small file `history` that
-//! says which parts of them were left behind by restores ([`History`]). A segment comes there when
-//! it is complete, and the log removes it only when it is there for good: as a hard link, or as a
-//! copy where the archive is on another file system.
+//! An archive has a folder for each history of the node ([`History`]), with the segments of all of
+//! its runs under their names. A segment comes there when it is complete, and the log removes it
+//! only when it is there for good: as a hard link, or as a copy where the archive is on another
+//! file system.
 
 mod archiver;
 mod copy;
-mod gaps;
 mod history;
-mod left;
-mod timeline;
+mod replay;
 
 pub(super) use archiver::Archiver;
 pub(super) use copy::Archive;
 pub use copy::ArchiveError;
-pub use history::{History, Restored};
-pub use left::records_between;
-pub use timeline::{ArchiveReplay, Timeline, Wanted};
+pub use history::{History, find_folder};
+pub use replay::ArchiveReplay;
 
 use super::files;
 use crate::base::fs::FileSystem;

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use crate::base::fs::FileSystem;
 use crate::kit::disk::{Fault, Operation, SimFileSystem, Survival};
 
-use super::super::archive::{ArchiveReplay, History, Restored, Wanted, segment_ids};
+use super::super::archive::{ArchiveReplay, segment_ids};
 use super::appending::wait_until;
 use super::*;
 
@@ -42,11 +42,8 @@ fn in_log(fs: &SimFileSystem) -> Vec<u64> {
 
 /// What the archive leads to from a position on, and what was delivered.
 fn survey(fs: &SimFileSystem, base: Position, until: Option<u64>) -> (ArchiveReplay, Vec<Vec<u8>>) {
-    let history = History::load(fs, archive()).unwrap();
-    let mut wanted = Wanted::default();
-    wanted.add(history.timeline("k", "f").behind(base).unwrap());
     let dirs = [archive().to_owned()];
-    let replay = ArchiveReplay::survey::<Infallible>(fs, &dirs, wanted, until).unwrap();
+    let replay = ArchiveReplay::survey::<Infallible>(fs, &dirs, base, until).unwrap();
     let mut found = Vec::new();
     let delivered = replay.deliver::<Infallible>(fs, archive(), &mut |_, body| {
         found.push(body.to_vec());
@@ -157,11 +154,7 @@ fn a_missing_run_is_noticed() {
     for (n, id) in ids.iter().enumerate() {
         let fs = fs.fork();
         fs.remove_file(&files::segment_path(archive(), *id)).unwrap();
-        let history = History::default();
-        let mut wanted = Wanted::default();
-        wanted.add(history.timeline("k", "f").behind(Position::default()).unwrap());
-        let dirs = [archive().to_owned()];
-        let replay = ArchiveReplay::survey::<Infallible>(&fs, &dirs, wanted, None).unwrap();
+        let (replay, _) = survey(&fs, Position::default(), None);
         let expected = if n == 3 { vec![] } else { vec![files::segment_path(archive(), *id)] };
         assert_eq!(replay.missing, expected, "the end of the last run was in order");
         // Behind it nothing is missing.
@@ -170,29 +163,6 @@ fn a_missing_run_is_noticed() {
             assert!(survey(&fs, base, None).0.missing.is_empty());
         }
     }
-}
-
-#[test]
-fn what_a_restore_has_left_behind_is_not_delivered() {
-    let (fs, clock) = disk();
-    let log = open_with_archive(&fs, &clock, 1 << 16);
-    let kept = log.append(b"kept", &[1]).unwrap();
-    let left = log.append(b"left", &[1]).unwrap();
-    log.close().unwrap();
-    let from = Position { segment: left.segment, offset: u64::MAX };
-    let (keyspace, family) = ("k".to_owned(), "f".to_owned());
-    let restored = vec![Restored { millis: 1, to: kept, from, keyspace, family }];
-    History { restored }.store(&fs, archive()).unwrap();
-    clock.advance(Duration::from_secs(10));
-    let log = open_with_archive(&fs, &clock, 1 << 16);
-    log.append(b"new", &[1]).unwrap();
-    log.close().unwrap();
-    let found = survey(&fs, Position::default(), None).1;
-    assert_eq!(found, [b"kept".to_vec(), b"new".to_vec()]);
-    assert_eq!(survey(&fs, from, None).1, [b"new".to_vec()]);
-    let history = History::load(&fs, archive()).unwrap();
-    assert_eq!(history.timeline("k", "f").behind(left), None);
-    assert!(history.timeline("k", "other").behind(left).is_some());
 }
 
 /// Where the archive is on another disk, that is what makes room here.

@@ -1,28 +1,12 @@
-//! What a node keeps about itself, in the column family `LocationInfo` of the keyspace `system`,
-//! as 0.6 does: its token, its generation, the names of its cluster and of its partitioner.
+//! Identity of a node: its token, its generation, the names of its cluster and of its partitioner.
 
-use super::engine::{Storage, WriteError};
-use super::error::ReadError;
-use super::own_place::SavedPlace;
-use super::sstable::Access;
-use crate::base::context::RequestContext;
-use crate::model::key::RowKey;
+use super::local_placement::SavedPlace;
+use super::{KEYSPACE, ROW, TOKEN, location_info, read_row};
 use crate::model::mutation::MutationBuilder;
-use crate::model::schema::FamilyId;
-use crate::model::slice::Slice;
 use crate::ring::Token;
+use crate::storage::engine::{Storage, WriteError};
+use crate::storage::error::ReadError;
 
-/// The keyspace of the node's own data.
-pub const KEYSPACE: &str = "system";
-
-/// Its column family for facts about the node.
-pub const LOCATION_INFO: &str = "LocationInfo";
-
-/// Its column family for hints, as 0.6 has it; clients see it, this server keeps hints elsewhere.
-pub const HINTS: &str = "HintsColumnFamily";
-
-pub(super) const ROW: &str = "L";
-pub(super) const TOKEN: &[u8] = b"Token";
 const GENERATION: &[u8] = b"Generation";
 const CLUSTER_NAME: &[u8] = b"ClusterName";
 /// Misspelt in the original, too.
@@ -85,9 +69,8 @@ pub fn establish_identity(
     now_secs: i32,
     joins: bool,
 ) -> Result<Identity, IdentityError> {
-    let family = location_info(storage);
     let partitioner = storage.partitioner();
-    let saved = Saved::read(storage, family)?;
+    let saved = Saved::read(storage)?;
     if let Some(saved) = &saved.cluster_name
         && saved != cluster_name.as_bytes()
     {
@@ -153,20 +136,13 @@ pub fn check_no_data(storage: &Storage) -> Result<(), IdentityError> {
 /// Saves a generation that others have made necessary, durably. It may be smaller than the saved
 /// one.
 pub fn save_generation(storage: &Storage, generation: i32) -> Result<(), IdentityError> {
-    let family = location_info(storage);
-    let saved = Saved::read(storage, family)?;
+    let saved = Saved::read(storage)?;
     let mut row = MutationBuilder::new(storage.schema(), KEYSPACE, ROW.as_bytes());
-    row.family(family);
+    row.family(location_info(storage));
     let timestamp = saved.next_timestamp(generation);
     row.insert((b"", GENERATION), &generation.to_be_bytes(), timestamp);
     storage.apply_own(&row.finish())?;
     Ok(storage.sync().map_err(WriteError::from)?)
-}
-
-/// The column family for facts about the node.
-pub(super) fn location_info(storage: &Storage) -> FamilyId {
-    let family = storage.schema().family_id(KEYSPACE, LOCATION_INFO);
-    family.expect("every schema has the system keyspace")
 }
 
 /// What the last start has left.
@@ -181,15 +157,9 @@ struct Saved {
 }
 
 impl Saved {
-    fn read(storage: &Storage, family: FamilyId) -> Result<Self, ReadError> {
-        let row = storage.store(family).read(
-            &RowKey::from(ROW),
-            &Slice::all(None),
-            &RequestContext::default(),
-            Access::Cached,
-        )?;
+    fn read(storage: &Storage) -> Result<Self, ReadError> {
         let mut saved = Self::default();
-        for cell in row.cells {
+        for cell in read_row(storage, ROW)?.cells.into_iter().filter(|cell| cell.is_live()) {
             let slot = match cell.name() {
                 TOKEN => &mut saved.token,
                 GENERATION => {
@@ -237,8 +207,7 @@ fn write(
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::engine::Components;
-    use super::super::options::{FamilyOptions, Options};
+    use super::super::LOCATION_INFO;
     use super::*;
     use crate::base::events::Events;
     use crate::kit::clock::ManualClock;
@@ -246,9 +215,14 @@ pub(super) mod tests {
     use crate::model::comparator::Comparator;
     use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
     use crate::ring::Partitioner;
+    use crate::storage::engine::Components;
+    use crate::storage::options::{FamilyOptions, Options};
     use std::sync::Arc;
 
-    fn open(fs: &SimFileSystem, partitioner: Partitioner) -> Storage {
+    pub(in crate::storage::system) fn open(
+        fs: &SimFileSystem,
+        partitioner: Partitioner,
+    ) -> Storage {
         let components = Components {
             fs: Arc::new(fs.clone()),
             clock: Arc::new(ManualClock::default()),
@@ -274,7 +248,7 @@ pub(super) mod tests {
     }
 
     /// Storage with the keyspace `system` and one more.
-    pub(in crate::storage) fn open_with(partitioner: Partitioner) -> Storage {
+    pub(in crate::storage::system) fn open_with(partitioner: Partitioner) -> Storage {
         open(&SimFileSystem::new(1), partitioner)
     }
 

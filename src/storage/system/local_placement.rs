@@ -1,5 +1,4 @@
-//! Whether a node has a place on the ring, in the column family `LocationInfo` of the keyspace
-//! `system`, so that a start goes on where the last one ended.
+//! Placement of a node on the ring, so that a start goes on where the last one ended.
 //!
 //! ```text
 //! row Bootstrap  B        one byte, as 0.6 has it: 1 if the node has its data, 0 if it has left
@@ -9,15 +8,11 @@
 //! row L          Token    that of a member
 //! ```
 
-use super::engine::{Storage, WriteError};
-use super::error::ReadError;
-use super::sstable::Access;
-use super::system::{KEYSPACE, ROW, TOKEN, location_info};
-use crate::base::context::RequestContext;
-use crate::model::key::RowKey;
+use super::{KEYSPACE, ROW, TOKEN, location_info, read_row};
 use crate::model::mutation::MutationBuilder;
-use crate::model::slice::Slice;
 use crate::ring::Token;
+use crate::storage::engine::{Storage, WriteError};
+use crate::storage::error::ReadError;
 use std::net::IpAddr;
 
 const BOOTSTRAP: &str = "Bootstrap";
@@ -52,14 +47,7 @@ pub enum SavedPlace {
 impl SavedPlace {
     /// Reads it.
     pub fn read(storage: &Storage) -> Result<Self, ReadError> {
-        let (key, slice, context) =
-            (RowKey::from(BOOTSTRAP), Slice::all(None), RequestContext::default());
-        let row = storage.store(location_info(storage)).read_version(
-            &key,
-            &slice,
-            &context,
-            Access::Cached,
-        )?;
+        let row = read_row(storage, BOOTSTRAP)?;
         let value = |name: &[u8]| {
             let cell = row.cells.iter().find(|cell| cell.name() == name && cell.is_live());
             cell.map(|cell| cell.value().to_vec())
@@ -121,12 +109,7 @@ impl SavedPlace {
 
 /// The time of the latest note of this kind.
 fn latest(storage: &Storage) -> Option<i64> {
-    let context = RequestContext::default();
-    let read = |row: &str| {
-        let (key, slice) = (RowKey::from(row), Slice::all(None));
-        storage.store(location_info(storage)).read_version(&key, &slice, &context, Access::Cached)
-    };
-    let rows = [read(BOOTSTRAP), read(ROW)].into_iter().flatten();
+    let rows = [BOOTSTRAP, ROW].into_iter().flat_map(|row| read_row(storage, row));
     let cells = rows.flat_map(|row| row.cells);
     let notes = cells.filter(|it| [HAS_DATA, PLACE, TARGET, REPLACED, TOKEN].contains(&it.name()));
     notes.map(|cell| cell.timestamp()).max()
@@ -136,7 +119,7 @@ fn latest(storage: &Storage) -> Option<i64> {
 mod tests {
     use super::*;
     use crate::ring::Partitioner;
-    use crate::storage::system::tests::open_with;
+    use crate::storage::system::identity::tests::open_with;
 
     #[test]
     fn a_token_that_is_to_be_chosen_is_none() {

@@ -2,11 +2,11 @@
 //!
 //! A node draws it once. All manifests that it writes carry it, and no other file does.
 
-use super::error::{FileContext, ReadError};
-use super::files::FileName;
-use super::keyspace_folders;
-use super::manifest::Manifest;
 use crate::base::fs::FileSystem;
+use crate::storage::error::{FileContext, ReadError};
+use crate::storage::files::FileName;
+use crate::storage::keyspace_folders;
+use crate::storage::manifest::Manifest;
 use std::path::{Path, PathBuf};
 
 /// The number of the node that the data directories belong to.

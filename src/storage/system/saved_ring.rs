@@ -1,5 +1,4 @@
-//! What a node keeps of the other nodes of its ring, in the column family `LocationInfo` of the
-//! keyspace `system`, so that it knows them at its next start before it has heard of them.
+//! Other nodes of the ring: a node knows them at its next start before it has heard of them.
 //!
 //! ```text
 //! row L         ADDR without its length (4 or 16 bytes)    token bytes, as 0.6 has them
@@ -9,19 +8,14 @@
 //! The stage of a removal is a byte, which is left out if it is zero: 1 when the node may return, 2
 //! when it has done so, with the generation that it had then.
 
-use super::engine::{Storage, WriteError};
-use super::error::ReadError;
-use super::sstable::Access;
-use super::system::{KEYSPACE, ROW, location_info};
+use super::{KEYSPACE, ROW, location_info, read_row};
 use crate::base::bytes::ByteReader;
-use crate::base::context::RequestContext;
 use crate::base::java::{JavaReader, JavaWriter};
 use crate::model::deletion::Deletion;
-use crate::model::key::RowKey;
 use crate::model::mutation::{MutationBuilder, RowMutation};
-use crate::model::slice::Slice;
-use crate::model::version::RowVersion;
 use crate::ring::Token;
+use crate::storage::engine::{Storage, WriteError};
+use crate::storage::error::ReadError;
 use std::net::IpAddr;
 
 const REMOVED: &str = "Removed";
@@ -76,7 +70,7 @@ impl SavedRing {
     /// Reads it. What makes no sense is left out, with a warning.
     pub fn read(storage: &Storage) -> Result<Self, ReadError> {
         let mut saved = Self::default();
-        for cell in row(storage, ROW)?.cells {
+        for cell in read_row(storage, ROW)?.cells {
             let with_length = [&[cell.name().len() as u8], cell.name()].concat();
             let mut reader = ByteReader::new(&with_length);
             let Some(address) = reader.address().ok().filter(|_| reader.is_empty()) else {
@@ -92,7 +86,7 @@ impl SavedRing {
                 _ => log::warn!("a saved token of another node cannot be read and is left out"),
             }
         }
-        for cell in row(storage, REMOVED)?.cells {
+        for cell in read_row(storage, REMOVED)?.cells {
             saved.see(cell.timestamp());
             if !cell.is_live() {
                 continue;
@@ -170,43 +164,12 @@ impl RingNote {
     }
 }
 
-/// Columns and tombstones. Those tombstones that are left out are older than the clock, and so than
-/// what is noted by it.
-fn row(storage: &Storage, key: &str) -> Result<RowVersion, ReadError> {
-    let (family, key, all) = (location_info(storage), RowKey::from(key), Slice::all(None));
-    storage.store(family).read_version(&key, &all, &RequestContext::default(), Access::Cached)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::engine::Components;
-    use super::super::options::{FamilyOptions, Options};
-    use super::super::system::LOCATION_INFO;
+    use super::super::identity::tests::{open, open_with};
     use super::*;
-    use crate::base::events::Events;
-    use crate::kit::clock::ManualClock;
     use crate::kit::disk::SimFileSystem;
-    use crate::model::comparator::Comparator;
-    use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
     use crate::ring::Partitioner;
-    use std::sync::Arc;
-
-    fn open(fs: &SimFileSystem) -> Storage {
-        let components = Components {
-            fs: Arc::new(fs.clone()),
-            clock: Arc::new(ManualClock::default()),
-            events: Events::ignored(),
-        };
-        let family = ColumnFamilySchema::new(
-            KEYSPACE.into(),
-            LOCATION_INFO.into(),
-            ColumnFamilyKind::Standard { columns: Comparator::Bytes },
-        );
-        let schema = Arc::new(Schema::new([Arc::new(family)]));
-        let (options, partitioner) = (Options::new("/data", "/log"), Partitioner::Random);
-        Storage::open(components, options, partitioner, schema, |_| FamilyOptions::default())
-            .unwrap()
-    }
 
     #[test]
     fn the_next_start_knows_what_was_noted() {
@@ -214,13 +177,13 @@ mod tests {
         let (ada, bob): (IpAddr, IpAddr) = ([10, 0, 0, 1].into(), "2001:db8::1".parse().unwrap());
         let token = |key: &str| Partitioner::Random.token(key.as_bytes());
         let read_after = |notes: &[RingNote], millis: u64| {
-            let storage = open(&fs);
+            let storage = open(&fs, Partitioner::Random);
             for note in notes {
                 note.write(&storage, millis).unwrap();
             }
             storage.sync().unwrap();
             drop(storage);
-            SavedRing::read(&open(&fs)).unwrap()
+            SavedRing::read(&open(&fs, Partitioner::Random)).unwrap()
         };
         let saved = read_after(
             &[
@@ -259,14 +222,14 @@ mod tests {
 
     #[test]
     fn notes_have_the_form_of_0_6_and_that_of_ours() {
-        let storage = open(&SimFileSystem::new(1));
+        let storage = open_with(Partitioner::Random);
         let token = Partitioner::Random.token(b"a");
         let bytes = Partitioner::Random.token_to_bytes(&token);
         let ada: IpAddr = [10, 0, 0, 1].into();
         for note in [RingNote::Owns(ada, token.clone()), RingNote::Removed(ada, token, 7)] {
             note.write(&storage, 1000).unwrap();
         }
-        let cell = |name: &str| row(&storage, name).unwrap().cells.remove(0);
+        let cell = |name: &str| read_row(&storage, name).unwrap().cells.remove(0);
         let (owns, removed) = (cell(ROW), cell(REMOVED));
         assert_eq!((owns.name(), owns.value()), (&[10, 0, 0, 1][..], &bytes[..]));
         let name = [&[4, 10, 0, 0, 1][..], &bytes].concat();
@@ -275,7 +238,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_left_out() {
-        let storage = open(&SimFileSystem::new(1));
+        let storage = open_with(Partitioner::Random);
         let good = Partitioner::Random.token(b"a");
         let note = Partitioner::Random.token_to_bytes(&good);
         for (row, column, value) in [
