@@ -55,9 +55,9 @@ pub(super) struct OperationRun {
     pub(super) kind: OperationKind,
     pub(super) began: Duration,
     /// Progress of the nodes that collect data.
-    pub(super) fetching: Arc<ProgressByNode>,
+    pub(super) fetching: ProgressByNode,
     /// Progress of the replicas with what is compared at the moment.
-    pub(super) hashing: Arc<ProgressByNode>,
+    pub(super) hashing: ProgressByNode,
     state: Mutex<rank::Operation, State>,
 }
 

@@ -31,22 +31,13 @@ pub(super) struct Leaves {
     spans: Vec<GcSpan>,
 }
 
-/// Why there are no leaves.
-#[derive(Debug, thiserror::Error)]
-pub(in crate::repair) enum LeavesError {
-    #[error("more than {MOST_LEAVES} leaves are asked for")]
-    TooMany,
-    #[error("the tokens at which the ranges are to be divided do not ascend")]
-    OutOfOrder,
-}
-
 impl Leaves {
     /// Divides ranges.
     pub(super) fn new(
         partitioner: Partitioner,
         ranges: &[TokenRange],
         shape: &Shape,
-    ) -> Result<Self, LeavesError> {
+    ) -> Result<Self, String> {
         let pieces = straight(ranges);
         let ranges = match shape {
             Shape::Even(depth) => {
@@ -54,16 +45,17 @@ impl Leaves {
                 let leaves =
                     1_usize.checked_shl(leaves).and_then(|it| it.checked_mul(pieces.len()));
                 if leaves.is_none_or(|leaves| leaves > MOST_LEAVES.max(pieces.len())) {
-                    return Err(LeavesError::TooMany);
+                    return Err(format!("more than {MOST_LEAVES} leaves are asked for"));
                 }
                 pieces.into_iter().flat_map(|piece| halved(partitioner, piece, *depth)).collect()
             }
             Shape::At(tokens) => {
                 if tokens.len() > MOST_LEAVES {
-                    return Err(LeavesError::TooMany);
+                    return Err(format!("more than {MOST_LEAVES} leaves are asked for"));
                 }
                 if !tokens.is_sorted() {
-                    return Err(LeavesError::OutOfOrder);
+                    let why = "the tokens at which the ranges are to be divided do not ascend";
+                    return Err(why.to_owned());
                 }
                 pieces.into_iter().flat_map(|piece| cut(piece, tokens)).collect()
             }

@@ -24,7 +24,6 @@ mod hashing;
 mod leaves;
 pub(super) mod ranges;
 mod remembered;
-mod row_hash;
 mod session;
 mod shape;
 mod tree_hash;
@@ -32,8 +31,6 @@ mod validation;
 
 pub(super) use hashing::{HashSink, HashedRow, ListedRow};
 pub(super) use leaves::Shape;
-pub(super) use row_hash::HashError;
-pub(super) use session::AntiEntropy;
 pub use session::FamilyRepair;
 pub use shape::RepairScope;
 pub(super) use tree_hash::TreeHash;

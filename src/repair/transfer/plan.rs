@@ -2,8 +2,9 @@
 
 use crate::model::key::RowKey;
 use crate::model::position::RowPosition;
-use crate::model::schema::{FamilyId, Schema};
-use crate::net::bodies::PageRows;
+use crate::model::schema::FamilyId;
+use crate::net::bodies::{BodyContext, PageRows};
+use crate::repair::error::{OperationError, Result};
 use crate::repair::host::RingSnapshot;
 use crate::ring::{
     Partitioner, ReplicaPlacement, RowRange, Token, TokenMetadata, TokenRange, range_changes,
@@ -45,20 +46,6 @@ pub(in crate::repair) struct FetchTask {
 pub(in crate::repair) struct FetchQueue {
     pub(in crate::repair) family: FamilyId,
     pub(in crate::repair) tasks: VecDeque<FetchTask>,
-}
-
-/// So few holders of a range are alive that something may be missing which was acknowledged.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "too few live nodes have the range ({start},{end}] of keyspace {keyspace} to say what was \
-     acknowledged: it is on {holders:?}. Bring more of them up first; `nodetool removetoken \
-     --accept-loss` gives up what only dead ones have"
-)]
-pub struct NoSource {
-    keyspace: String,
-    start: String,
-    end: String,
-    holders: Vec<IpAddr>,
 }
 
 /// Most keys of one call, and most bytes of them: the greatest key is as long as that.
@@ -119,9 +106,8 @@ pub(in crate::repair) fn sources(
 pub(in crate::repair) fn queues(
     wanted: &[WantedRange],
     look: &RingSnapshot,
-    schema: &Schema,
-    partitioner: Partitioner,
-) -> Result<Vec<FetchQueue>, NoSource> {
+    BodyContext { schema, partitioner }: BodyContext<'_>,
+) -> Result<Vec<FetchQueue>> {
     let mut tasks: BTreeMap<FamilyId, Vec<(usize, Option<Token>, FetchTask)>> = BTreeMap::new();
     for range in wanted {
         let sources = sources(range, look.local, look);
@@ -149,6 +135,38 @@ pub(in crate::repair) fn queues(
         FetchQueue { family, tasks: tasks.into_iter().map(|(_, _, task)| task).collect() }
     };
     Ok(tasks.into_iter().map(queue).collect())
+}
+
+/// Ranges that each node of 0.6 is asked for, by keyspace.
+pub(in crate::repair) fn by_source(
+    wanted: &[WantedRange],
+    look: &RingSnapshot,
+) -> BTreeMap<IpAddr, BTreeMap<String, Vec<WantedRange>>> {
+    let mut asked: BTreeMap<IpAddr, BTreeMap<String, Vec<WantedRange>>> = BTreeMap::new();
+    for range in wanted {
+        // Where there are too few nothing is fetched at all.
+        for source in sources(range, look.local, look).unwrap_or_default() {
+            if look.is_legacy(source) {
+                let of_source = asked.entry(source).or_default();
+                of_source.entry(range.keyspace.clone()).or_default().push(range.clone());
+            }
+        }
+    }
+    asked
+}
+
+/// Whether a node of 0.6 gets all of these ranges from this one, which ceases to be a replica of
+/// them or is all that is left.
+pub(in crate::repair) fn is_pushed(
+    receiver: IpAddr,
+    wanted: &[WantedRange],
+    look: &RingSnapshot,
+) -> bool {
+    let is_local = |range: &WantedRange| {
+        let sources = sources(range, Some(receiver), look);
+        sources.is_some_and(|sources| sources.iter().all(|it| Some(*it) == look.local))
+    };
+    wanted.iter().all(is_local)
 }
 
 /// A fetch of single rows, whose keys are in the order of their tokens for each source.
@@ -189,14 +207,17 @@ pub(in crate::repair) fn start(range: &RowRange) -> Option<&Token> {
 }
 
 impl WantedRange {
-    /// Why the range cannot be fetched.
-    pub(in crate::repair) fn without_source(&self, partitioner: Partitioner) -> NoSource {
-        NoSource {
-            keyspace: self.keyspace.clone(),
-            start: partitioner.format_token(&self.range.start),
-            end: partitioner.format_token(&self.range.end),
-            holders: self.lost.iter().chain(&self.kept).copied().collect(),
-        }
+    /// Why the range cannot be fetched: so few holders are alive that something may be missing
+    /// which was acknowledged.
+    pub(in crate::repair) fn without_source(&self, partitioner: Partitioner) -> OperationError {
+        let Self { keyspace, range, lost, kept, .. } = self;
+        let [start, end] = [&range.start, &range.end].map(|it| partitioner.format_token(it));
+        let holders: Vec<&IpAddr> = lost.iter().chain(kept).collect();
+        OperationError::Failed(format!(
+            "too few live nodes have the range ({start},{end}] of keyspace {keyspace} to say what \
+             was acknowledged: it is on {holders:?}. Bring more of them up first; `nodetool \
+             removetoken --accept-loss` gives up what only dead ones have"
+        ))
     }
 }
 
@@ -244,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn who_ceases_to_be_a_replica_is_enough() {
+    fn former_replicas_are_enough() {
         assert_eq!(from(&[1], &[2, 3], &[1, 2, 3]), [node(1)]);
         assert_eq!(from(&[1], &[2, 3], &[1]), [node(1)]);
     }
@@ -258,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_a_replica_for_a_while_asks_all() {
+    fn a_node_that_was_a_replica_for_a_while_asks_all() {
         let wanted = WantedRange { from_all: true, ..wanted(&[1], &[2, 3]) };
         assert_eq!(sources_of(&wanted, &[1, 2, 3]), [node(2), node(3), node(1)]);
         assert_eq!(sources_of(&wanted, &[1, 3]), [node(3), node(1)]);
@@ -266,14 +287,14 @@ mod tests {
     }
 
     #[test]
-    fn who_has_lost_its_disk_is_no_source_for_itself() {
+    fn a_node_that_has_lost_its_disk_is_no_source_for_itself() {
         let wanted = WantedRange { from_all: true, ..wanted(&[9], &[2, 3]) };
         assert_eq!(sources_of(&wanted, &[2, 3, 9]), [node(2), node(3)]);
         assert!(sources_of(&wanted, &[2, 9]).is_empty());
     }
 
     #[test]
-    fn who_accepts_a_loss_gets_what_is_left() {
+    fn an_accepted_loss_takes_the_sources_that_are_left() {
         let wanted = WantedRange { accepts_loss: true, ..wanted(&[1], &[2, 3]) };
         assert_eq!(sources_of(&wanted, &[3]), [node(3)]);
         assert!(sources_of(&wanted, &[]).is_empty());
@@ -296,5 +317,45 @@ mod tests {
     fn a_ring_that_was_larger_may_have_data_on_any_replica() {
         assert_eq!(from(&[], &[1, 2], &[1, 2, 3]), [node(1), node(2)]);
         assert_eq!(from(&[], &[1], &[1]), [node(1)]);
+    }
+
+    /// The local node is 1, and 3 is one of 0.6; all are alive but 4.
+    fn look() -> RingSnapshot {
+        RingSnapshot {
+            live: [1, 2, 3].map(node).into(),
+            callable: [1, 2].map(node).into(),
+            local: Some(node(1)),
+            ..RingSnapshot::default()
+        }
+    }
+
+    fn of_keyspace(keyspace: &str, lost: &[u8], kept: &[u8]) -> WantedRange {
+        WantedRange { keyspace: keyspace.to_owned(), ..wanted(lost, kept) }
+    }
+
+    #[test]
+    fn each_node_of_0_6_is_asked_for_what_it_has_of_each_keyspace() {
+        let ranges = [
+            of_keyspace("A", &[3], &[2]),
+            of_keyspace("A", &[4], &[2, 3]),
+            of_keyspace("B", &[3], &[]),
+            of_keyspace("B", &[2], &[3]),
+        ];
+        let asked = by_source(&ranges, &look());
+        assert_eq!(asked.keys().collect::<Vec<_>>(), [&node(3)]);
+        let counts: Vec<_> =
+            asked[&node(3)].iter().map(|(it, ranges)| (&**it, ranges.len())).collect();
+        assert_eq!(counts, [("A", 2), ("B", 1)]);
+    }
+
+    #[test]
+    fn only_what_this_node_gives_away_is_pushed() {
+        assert!(is_pushed(node(3), &[of_keyspace("A", &[1], &[2, 3])], &look()));
+        assert!(!is_pushed(
+            node(3),
+            &[of_keyspace("A", &[1], &[]), of_keyspace("A", &[2], &[1])],
+            &look()
+        ));
+        assert!(!is_pushed(node(3), &[of_keyspace("A", &[4], &[1, 2])], &look()));
     }
 }

@@ -24,9 +24,7 @@ mod reader;
 pub(in crate::repair) mod tests;
 mod writer;
 
-#[cfg(test)]
-use reader::TreeError;
-pub(in crate::repair) use reader::decode;
+pub(in crate::repair) use reader::{TreeError, decode};
 pub(in crate::repair) use writer::encode;
 
 use crate::ring::Partitioner;
