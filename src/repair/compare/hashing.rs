@@ -24,7 +24,7 @@ const LIST_KEY_BYTES: usize = 64 << 10;
 const LIST_READ_BYTES: u64 = 64 << 20;
 
 /// Hashes rows one after the other, and gives each to `take`.
-pub(in crate::repair) struct HashSink<T> {
+pub(crate) struct HashSink<T> {
     /// Keeps a wide row in a file, or all in memory.
     row: RowBuilder,
     control: JobControl,
@@ -34,19 +34,19 @@ pub(in crate::repair) struct HashSink<T> {
 }
 
 /// A row that was hashed.
-pub(in crate::repair) struct HashedRow<'a> {
-    pub(in crate::repair) key: &'a DecoratedKey,
+pub(crate) struct HashedRow<'a> {
+    pub(crate) key: &'a DecoratedKey,
     /// None if nothing is left of the row: then it is in no tree.
-    pub(in crate::repair) hash: Option<TreeHash>,
+    pub(crate) hash: Option<TreeHash>,
     /// About how many bytes it is.
-    pub(in crate::repair) bytes: u64,
+    pub(crate) bytes: u64,
     /// Times for which the hash is right.
-    pub(in crate::repair) span: GcSpan,
+    pub(crate) span: GcSpan,
 }
 
 impl<T: FnMut(HashedRow<'_>) -> bool> HashSink<T> {
     /// A sink that goes on as long as `take` says so.
-    pub(in crate::repair) fn new(row: RowBuilder, control: &JobControl, take: T) -> Self {
+    pub(crate) fn new(row: RowBuilder, control: &JobControl, take: T) -> Self {
         Self { row, control: control.clone(), row_bytes: 0, take }
     }
 
@@ -103,11 +103,11 @@ pub(super) fn add_to(leaves: &mut Leaves) -> impl FnMut(HashedRow<'_>) -> bool {
 
 /// A row in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::repair) struct ListedRow {
-    pub(in crate::repair) key: DecoratedKey,
-    pub(in crate::repair) hash: TreeHash,
+pub(crate) struct ListedRow {
+    pub(crate) key: DecoratedKey,
+    pub(crate) hash: TreeHash,
     /// About how many bytes would travel.
-    pub(in crate::repair) bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// Rows with their hashes, until there are enough.

@@ -14,7 +14,7 @@ pub(super) const MOST_DEPTH: u8 = 15;
 
 /// Where ranges are divided. What follows from it is the same on all nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::repair) enum Shape {
+pub(crate) enum Shape {
     /// Each range is halved so many times: for hashed tokens.
     Even(u8),
     /// At these tokens, which ascend.
@@ -24,7 +24,7 @@ pub(in crate::repair) enum Shape {
 /// Ranges that do not overlap, in the order of their tokens, each with the hash of its rows. None
 /// reaches over the end of the ring: the minimum as an end is that.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Leaves {
+pub(crate) struct Leaves {
     ranges: Vec<TokenRange>,
     hashes: Vec<TreeHash>,
     /// For which times the hashes are right; for none where they are not known.
@@ -63,20 +63,20 @@ impl Leaves {
         Ok(Self::of_ranges(ranges))
     }
 
-    /// Leaves without rows.
-    fn of_ranges(ranges: Vec<TokenRange>) -> Self {
+    /// Leaves without rows of ranges that are in order, and reach over no end of the ring.
+    pub(crate) fn of_ranges(ranges: Vec<TokenRange>) -> Self {
         let hashes = vec![TreeHash::default(); ranges.len()];
         let spans = vec![GcSpan::default(); ranges.len()];
         Self { ranges, hashes, spans }
     }
 
     /// The ranges.
-    pub(super) fn ranges(&self) -> &[TokenRange] {
+    pub(crate) fn ranges(&self) -> &[TokenRange] {
         &self.ranges
     }
 
     /// The hashes, in the same order.
-    pub(super) fn hashes(&self) -> &[TreeHash] {
+    pub(crate) fn hashes(&self) -> &[TreeHash] {
         &self.hashes
     }
 
@@ -86,7 +86,7 @@ impl Leaves {
     }
 
     /// The same ranges with these hashes, of which there is one for each.
-    pub(super) fn with_hashes(self, hashes: Vec<TreeHash>) -> Option<Self> {
+    pub(crate) fn with_hashes(self, hashes: Vec<TreeHash>) -> Option<Self> {
         (hashes.len() == self.ranges.len()).then_some(Self { hashes, ..self })
     }
 
@@ -96,7 +96,7 @@ impl Leaves {
     }
 
     /// Adds a row, if it lies in any. There may be nothing left of it but that it was deleted.
-    pub(super) fn add(&mut self, token: &Token, hash: Option<&TreeHash>, span: GcSpan) {
+    pub(crate) fn add(&mut self, token: &Token, hash: Option<&TreeHash>, span: GcSpan) {
         let Some(at) = self.leaf_of(token) else { return };
         if let (Some(sum), Some(hash)) = (self.hashes.get_mut(at), hash) {
             sum.combine(hash);
@@ -192,7 +192,8 @@ pub(super) fn row_ranges(ranges: &[TokenRange]) -> Vec<RowRange> {
     straight(ranges).into_iter().map(row_range).collect()
 }
 
-fn halved(partitioner: Partitioner, range: TokenRange, depth: u8) -> Vec<TokenRange> {
+/// Halves a range so many times, as far as it is not too narrow.
+pub(crate) fn halved(partitioner: Partitioner, range: TokenRange, depth: u8) -> Vec<TokenRange> {
     let mut pieces = vec![range];
     for _ in 0..depth {
         let mut halves = Vec::with_capacity(2 * pieces.len());
@@ -210,8 +211,8 @@ fn halved(partitioner: Partitioner, range: TokenRange, depth: u8) -> Vec<TokenRa
     pieces
 }
 
-/// Cuts a range behind those of these tokens that lie in it.
-fn cut(range: TokenRange, tokens: &[Token]) -> Vec<TokenRange> {
+/// Cuts a range after those of these tokens that lie in it.
+pub(crate) fn cut(range: TokenRange, tokens: &[Token]) -> Vec<TokenRange> {
     let TokenRange { mut start, end } = range;
     let mut pieces = Vec::new();
     for token in &tokens[tokens.partition_point(|token| *token <= start)..] {

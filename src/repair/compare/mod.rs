@@ -21,7 +21,7 @@
 
 mod differences;
 mod hashing;
-mod leaves;
+pub(super) mod leaves;
 pub(super) mod ranges;
 mod remembered;
 mod session;

@@ -20,7 +20,7 @@ use tokio_util::task::TaskTracker;
 
 /// Hashes rows, and remembers the hashes.
 #[derive(Debug, Clone)]
-pub(in crate::repair) struct Validator {
+pub(crate) struct Validator {
     storage: Arc<Storage>,
     blocking: Blocking,
     remembered: Arc<Mutex<rank::RowHashes, Remembered>>,
@@ -31,13 +31,13 @@ pub(in crate::repair) struct Validator {
 }
 
 impl Validator {
-    pub(in crate::repair) fn new(storage: Arc<Storage>, blocking: Blocking) -> Self {
+    pub(crate) fn new(storage: Arc<Storage>, blocking: Blocking) -> Self {
         let (remembered, tasks) = Default::default();
         Self { storage, blocking, remembered, scan: Arc::new(Semaphore::new(1)), tasks }
     }
 
     /// Hashes of leaves.
-    pub(in crate::repair) async fn leaves(
+    pub(crate) async fn leaves(
         &self,
         scope: Scope,
         shape: Shape,
@@ -50,7 +50,7 @@ impl Validator {
     }
 
     /// Hashes of single rows.
-    pub(in crate::repair) async fn list(
+    pub(crate) async fn list(
         &self,
         scope: Scope,
         after: Option<RowKey>,
@@ -166,7 +166,7 @@ impl Validator {
     }
 
     /// Follows merges of SSTables. To be called about once in a second, within a tokio runtime.
-    pub(in crate::repair) fn tidy(&self) {
+    pub(crate) fn tidy(&self) {
         if let Ok(turn) = Arc::clone(&self.scan).try_acquire_owned() {
             let changed = self.catch_up();
             if !changed.is_empty() {
@@ -194,7 +194,7 @@ impl Validator {
     }
 
     /// Keeps what is known for the next start. No job must run any more.
-    pub(in crate::repair) async fn stop(&self) {
+    pub(crate) async fn stop(&self) {
         self.tasks.close();
         self.tasks.wait().await;
         self.catch_up().into_iter().for_each(|family| self.save(family));

@@ -28,7 +28,7 @@ use std::net::IpAddr;
 
 /// Work of a job.
 #[derive(Debug, Clone)]
-pub(in crate::repair) enum Task {
+pub(crate) enum Task {
     /// Collects ranges of which the node is about to become a replica.
     Ranges(Vec<WantedRange>),
     /// Collects rows that the node lacks.
@@ -49,16 +49,16 @@ pub(in crate::repair) enum Task {
 
 /// Rows that are hashed.
 #[derive(Debug, Clone)]
-pub(in crate::repair) struct Scope {
-    pub(in crate::repair) family: FamilyId,
+pub(crate) struct Scope {
+    pub(crate) family: FamilyId,
     /// Deletions made at or before this second do not count.
-    pub(in crate::repair) gc_before: i32,
-    pub(in crate::repair) ranges: Vec<TokenRange>,
+    pub(crate) gc_before: i32,
+    pub(crate) ranges: Vec<TokenRange>,
 }
 
 /// Status of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::repair) enum JobStatus {
+pub(crate) enum JobStatus {
     /// The node was started since, or never got the job, or has forgotten it.
     Unknown,
     Running(Progress),
@@ -68,7 +68,7 @@ pub(in crate::repair) enum JobStatus {
 
 /// Output of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::repair) enum Output {
+pub(crate) enum Output {
     /// Ranges or rows are here.
     Collected,
     /// Hashes of leaves, in order.

@@ -94,11 +94,12 @@ impl Jobs {
         let mut jobs = self.lock();
         let Some(job) = jobs.get_mut(&number) else { return JobStatus::Unknown };
         job.polled = now;
-        let progress = job.control.progress.now();
-        match &job.outcome {
-            None => JobStatus::Running(progress),
-            Some(Ok(output)) => JobStatus::Done(progress, output.clone()),
-            Some(Err(why)) => JobStatus::Failed(why.clone()),
+        let (counters, outcome) = (Arc::clone(&job.control.progress), job.outcome.clone());
+        drop(jobs);
+        match outcome {
+            None => JobStatus::Running(counters.now()),
+            Some(Ok(output)) => JobStatus::Done(counters.now(), output),
+            Some(Err(why)) => JobStatus::Failed(why),
         }
     }
 

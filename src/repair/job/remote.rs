@@ -23,7 +23,7 @@ const MAX_LOSSES: u32 = 20;
 impl Service {
     /// Has a node, which may be this one, do a task, also if it is restarted meanwhile. It may be
     /// down for this long.
-    pub(in crate::repair) async fn run_job(
+    pub(crate) async fn run_job(
         self: &Arc<Self>,
         at: IpAddr,
         down_patience: Duration,

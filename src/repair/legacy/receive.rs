@@ -104,7 +104,7 @@ impl LegacyPeers {
     }
 
     /// Takes the file that a connection brings, up to its end, and tells its source.
-    pub(in crate::repair) async fn take_file(&self, from: IpAddr, file: IncomingFile) {
+    pub(crate) async fn take_file(&self, from: IpAddr, file: IncomingFile) {
         let Some((session, expected)) = self.inbound.begin(from, self.node.clock.monotonic())
         else {
             let line = "closing a connection of it that brings a file which was not announced";

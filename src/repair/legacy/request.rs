@@ -90,7 +90,7 @@ impl LegacyPeers {
     }
 
     /// Asks a node for ranges of a keyspace, and waits until they are here, in live SSTables.
-    pub(in crate::repair) async fn fetch_from(
+    pub(crate) async fn fetch_from(
         &self,
         source: IpAddr,
         keyspace: &str,

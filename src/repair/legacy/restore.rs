@@ -15,12 +15,7 @@ impl Fetcher {
     /// Collects the data of which this node has become a replica because a node of 0.6 has removed
     /// another one, which has asked nobody before: each collects what it gets, as there. Until that
     /// is done reads at ONE may find less here. Must be called within a tokio runtime.
-    pub(in crate::repair) fn restore(
-        &self,
-        by: IpAddr,
-        before: &TokenMetadata,
-        after: &TokenMetadata,
-    ) {
+    pub(crate) fn restore(&self, by: IpAddr, before: &TokenMetadata, after: &TokenMetadata) {
         let mut receivers = ranges_by_receiver(&self.node.placements, before, after);
         let Some(wanted) = receivers.remove(&self.node.local()) else { return };
         log::info!("{by} has removed a node: this one collects {} ranges", wanted.len());

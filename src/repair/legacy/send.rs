@@ -40,17 +40,17 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 /// What goes to a target in a session.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::repair) struct Load<'a> {
-    pub(in crate::repair) keyspace: &'a str,
-    pub(in crate::repair) ranges: &'a [TokenRange],
+pub(crate) struct Load<'a> {
+    pub(crate) keyspace: &'a str,
+    pub(crate) ranges: &'a [TokenRange],
     /// None for all of the keyspace.
-    pub(in crate::repair) family: Option<FamilyId>,
+    pub(crate) family: Option<FamilyId>,
 }
 
 impl LegacyPeers {
     /// Sends a node all that this one has of some ranges, in one session, and in another one if the
     /// node is restarted meanwhile. When this returns the node has it. Returns how much it was.
-    pub(in crate::repair) async fn push(&self, target: IpAddr, load: Load<'_>) -> Result<TakenIn> {
+    pub(crate) async fn push(&self, target: IpAddr, load: Load<'_>) -> Result<TakenIn> {
         let mut sessions = 0;
         loop {
             sessions += 1;

@@ -28,7 +28,7 @@ impl LegacyPeers {
 
     /// Asks the member of 0.6 that has most data for a token, if it has more than so many bytes.
     /// None as well if it does not say one.
-    pub(in crate::repair) async fn busier(
+    pub(crate) async fn busier(
         &self,
         look: &RingSnapshot,
         than: Option<f64>,

@@ -18,7 +18,7 @@ const SETTLING_PATIENCE: Duration = Duration::from_secs(120);
 /// to hear of it, and it has to hear that they have given way.
 const RIVAL_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often that is looked at.
+/// How often that is checked.
 const POLL: Duration = Duration::from_millis(200);
 
 impl Operations {
@@ -95,21 +95,22 @@ impl Operations {
         let began = Instant::now();
         loop {
             let look = self.node.look()?;
-            let others = look.members.plans.iter().filter(|(by, _)| look.live.contains(*by));
-            let is_settling = |plan: &Plan| matches!(plan, Plan::Arrived(_) | Plan::Gone(_));
-            match others.clone().find(|(by, plan)| **by != self.node.local() && is_settling(plan)) {
+            let is_settling = |(by, plan): &(&IpAddr, &Plan)| {
+                **by != self.node.local()
+                    && look.live.contains(*by)
+                    && matches!(plan, Plan::Arrived(_) | Plan::Gone(_))
+            };
+            let why = match look.members.plans.iter().find(is_settling) {
+                Some((by, _)) => other_change(*by, "only just joining or leaving"),
                 None => match self.disagreement(gone, &look).await? {
                     None => return Ok(look),
-                    Some((by, about)) if began.elapsed() >= SETTLING_PATIENCE => {
-                        return Err(other_ring(by, &about));
-                    }
-                    Some(_) => tokio::time::sleep(POLL).await,
+                    Some((by, about)) => other_ring(by, &about),
                 },
-                Some((by, _)) if began.elapsed() >= SETTLING_PATIENCE => {
-                    return Err(other_change(*by, "only just joining or leaving"));
-                }
-                Some(_) => tokio::time::sleep(POLL).await,
+            };
+            if began.elapsed() >= SETTLING_PATIENCE {
+                return Err(why);
             }
+            tokio::time::sleep(POLL).await;
         }
     }
 

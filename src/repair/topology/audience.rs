@@ -20,7 +20,7 @@ const HEARD_PATIENCE: Duration = Duration::from_secs(90);
 
 /// Nodes that have heard an announcement.
 #[derive(Debug)]
-pub(in crate::repair) struct Audience {
+pub(crate) struct Audience {
     /// The starts of all nodes, when it was made.
     known: BTreeMap<IpAddr, i32>,
     /// Nodes that have heard it, with their starts.
@@ -50,7 +50,7 @@ impl Audience {
 
     /// A node that may have forgotten, between this and a later look, what this one has announced,
     /// or had not heard it though it was there.
-    pub(in crate::repair) fn forgetful(&self, later: &Self) -> Option<IpAddr> {
+    pub(crate) fn forgetful(&self, later: &Self) -> Option<IpAddr> {
         let mut now = later.heard.iter();
         let has_missed = |(endpoint, (generation, heard)): &(&IpAddr, &(i32, Heard))| {
             match self.heard.get(*endpoint) {

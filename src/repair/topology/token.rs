@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// The token that halves the load of the primary range of this node, as 0.6 answers
 /// BOOTSTRAP_TOKEN: one with half of its rows on each side, or the middle of the range.
-pub(in crate::repair) async fn halving_token(node: &Node) -> Result<Token> {
+pub(crate) async fn halving_token(node: &Node) -> Result<Token> {
     let own = node.look()?.members.ring.primary_range(node.local());
     let range = own.unwrap_or(TokenRange { start: Token::Minimum, end: Token::Minimum });
     let half_of_the_range = node.partitioner().midpoint(&range.start, &range.end);

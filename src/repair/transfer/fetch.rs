@@ -7,19 +7,19 @@
 use super::plan::{
     FetchQueue, FetchTask, WantedRange, by_source, queue_of_rows, queues, sources, start,
 };
-use crate::base::lock::{Mutex, rank};
 use crate::model::key::RowKey;
 use crate::model::schema::FamilyId;
 use crate::net::bodies::{Body, PageCommand, PageReply, PageRows, RangeReply};
 use crate::net::caller::Caller;
 use crate::repair::calls::PAGE;
-use crate::repair::error::{OperationError, Result};
+use crate::repair::error::{OperationError, Result, fail};
 use crate::repair::host::Node;
 use crate::repair::legacy::LegacyPeers;
 use crate::repair::progress::ProgressCounters;
-use crate::ring::{DecoratedKey, Partitioner};
+use crate::ring::DecoratedKey;
 use crate::storage::engine::{Ingest, IngestError};
-use std::collections::{BTreeMap, VecDeque};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -30,11 +30,15 @@ const FIRST_PAGE: u32 = 256 << 10;
 
 /// Most and fewest bytes of a page: it grows while the other side answers in time, and shrinks when
 /// it does not.
-pub(in crate::repair) const MAX_PAGE: u32 = 1 << 20;
+pub(crate) const MAX_PAGE: u32 = 1 << 20;
 const MIN_PAGE: u32 = 16 << 10;
 
 /// Bytes of a column family that make SSTables at a time. After a failure as much is fetched again.
 const INGEST_BYTES: u64 = 256 << 20;
+
+/// Queues that are fetched at a time, and nodes of 0.6 that are asked at a time.
+const MAX_QUEUES: usize = 2;
+const MAX_LEGACY_SOURCES: usize = 3;
 
 /// How often one page is asked for in vain of a node that seems alive.
 const ATTEMPTS: u32 = 20;
@@ -44,26 +48,23 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// Fetches rows.
 #[derive(Debug, Clone)]
-pub(in crate::repair) struct Fetcher {
-    pub(in crate::repair) node: Arc<Node>,
+pub(crate) struct Fetcher {
+    pub(crate) node: Arc<Node>,
     /// Fetches from nodes of 0.6.
-    pub(in crate::repair) legacy: Arc<LegacyPeers>,
+    pub(crate) legacy: Arc<LegacyPeers>,
 }
 
 /// A fetch within another one.
 type Fetching<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
 
-/// SSTables of a column family that are being written.
-#[derive(Default)]
-struct Written {
-    ingest: Option<Ingest>,
-    /// The last row that was given to it.
-    last: Option<DecoratedKey>,
+/// Runs fetches, this many at a time, until one fails.
+async fn run_all(fetches: Vec<Fetching<'_>>, at_a_time: usize) -> Result<()> {
+    stream::iter(fetches).map(Ok).try_for_each_concurrent(at_a_time, |fetch| fetch).await
 }
 
 impl Fetcher {
     /// Fetches all of these ranges. They are on disk, and read, when this returns.
-    pub(in crate::repair) async fn fetch(
+    pub(crate) async fn fetch(
         &self,
         wanted: &[WantedRange],
         progress: &ProgressCounters,
@@ -73,33 +74,27 @@ impl Fetcher {
         let of_legacy = by_source(wanted, &look);
         progress.expect_ranges(queues.iter().map(|queue| queue.tasks.len()).sum());
         progress.expect_ranges(of_legacy.values().map(BTreeMap::len).sum());
-        let waiting = Mutex::<rank::RepairProgress, _>::new(VecDeque::from(queues));
-        let next = || waiting.lock().pop_front();
-        let legacy = Mutex::<rank::RepairProgress, _>::new(of_legacy);
-        let next_legacy = || legacy.lock().pop_first();
-        let work = async || {
-            while let Some(queue) = next() {
-                self.fetch_queue(queue, progress).await?;
-            }
-            Ok::<(), OperationError>(())
-        };
+        // Large futures, which would make all that wait for them large.
+        let by_calls = queues
+            .into_iter()
+            .map(|queue| -> Fetching<'_> { Box::pin(self.fetch_queue(queue, progress)) });
         // Each is asked for one keyspace after the other: it does no two things at once.
-        let ask_legacy = async || {
-            while let Some((source, of_source)) = next_legacy() {
+        let from_legacy = of_legacy.into_iter().map(|(source, of_source)| -> Fetching<'_> {
+            Box::pin(async move {
                 for (keyspace, wanted) in of_source {
                     self.fetch_from_legacy(source, &keyspace, &wanted, progress).await?;
                 }
-            }
-            Ok(())
-        };
-        let ask_legacy = async { tokio::try_join!(ask_legacy(), ask_legacy(), ask_legacy()) };
-        // Large futures, which would make all that wait for them large.
-        tokio::try_join!(Box::pin(work()), Box::pin(work()), Box::pin(ask_legacy)).map(|_| ())
+                Ok(())
+            })
+        });
+        let by_calls = run_all(by_calls.collect(), MAX_QUEUES);
+        let from_legacy = run_all(from_legacy.collect(), MAX_LEGACY_SOURCES);
+        tokio::try_join!(by_calls, from_legacy).map(|_| ())
     }
 
     /// Fetches all that others have of some rows, whose keys are in the order of their tokens for
     /// each source. They are on disk, and read, when this returns.
-    pub(in crate::repair) async fn fetch_rows(
+    pub(crate) async fn fetch_rows(
         &self,
         family: FamilyId,
         sources: &[(IpAddr, Vec<RowKey>)],
@@ -140,14 +135,14 @@ impl Fetcher {
         FetchQueue { family, mut tasks }: FetchQueue,
         progress: &ProgressCounters,
     ) -> Result<()> {
-        let written = Written::default();
-        let mut fetch = QueueFetch { fetcher: self, family, progress, size: FIRST_PAGE, written };
-        let partitioner = self.node.partitioner();
+        let (node, partitioner) = (&self.node, self.node.partitioner());
+        let mut fetch = QueueFetch { node, family, progress, size: FIRST_PAGE };
+        let mut written = Written { node, family, ingest: None, last: None };
         while let Some(mut task) = tasks.pop_front() {
-            if !fetch.written.goes_on_with(&task, partitioner) {
-                fetch.finish().await?;
+            if !written.goes_on_with(&task) {
+                written.finish().await?;
             }
-            let wanted = match (fetch.run(&mut task).await, &task.wanted) {
+            let wanted = match (fetch.run(&mut task, &mut written).await, &task.wanted) {
                 (Ok(()), _) => {
                     progress.finish_range();
                     continue;
@@ -155,7 +150,7 @@ impl Fetcher {
                 (Err(OperationError::Down(_)), Some(wanted)) => Arc::clone(wanted),
                 (Err(error), _) => return Err(error),
             };
-            let look = self.node.look()?;
+            let look = node.look()?;
             let others = sources(&wanted, look.local, &look);
             let others = others.ok_or_else(|| wanted.without_source(partitioner))?;
             let (source, keyspace) = (task.source, &wanted.keyspace);
@@ -165,7 +160,7 @@ impl Fetcher {
             );
             progress.expect_ranges(others.len());
             progress.finish_range();
-            fetch.finish().await?;
+            written.finish().await?;
             for source in others.into_iter().rev() {
                 if look.is_legacy(source) {
                     let wanted = [(*wanted).clone()];
@@ -175,23 +170,22 @@ impl Fetcher {
                 }
             }
         }
-        fetch.finish().await
+        written.finish().await
     }
 }
 
 /// Fetches the rows of one queue.
 struct QueueFetch<'a> {
-    fetcher: &'a Fetcher,
+    node: &'a Arc<Node>,
     family: FamilyId,
     progress: &'a ProgressCounters,
     /// Bytes of the next page.
     size: u32,
-    written: Written,
 }
 
 impl QueueFetch<'_> {
     /// Does a task. If its source dies the task is what is left of it.
-    async fn run(&mut self, task: &mut FetchTask) -> Result<()> {
+    async fn run(&mut self, task: &mut FetchTask, written: &mut Written<'_>) -> Result<()> {
         self.size = FIRST_PAGE;
         let mut page = self.page(task).await?;
         loop {
@@ -202,13 +196,10 @@ impl QueueFetch<'_> {
                 None => false,
             };
             if !has_more {
-                self.written = self.fetcher.write(self.family, rows, self.take_written()).await?;
-                return Ok(());
+                return written.write(rows).await;
             }
-            let (fetcher, family, written) = (self.fetcher, self.family, self.take_written());
-            let (asked, stored) =
-                tokio::join!(self.page(task), fetcher.write(family, rows, written));
-            self.written = stored?;
+            let (asked, stored) = tokio::join!(self.page(task), written.write(rows));
+            stored?;
             page = asked?;
         }
     }
@@ -216,7 +207,7 @@ impl QueueFetch<'_> {
     /// Asks for the next page until it is there. Gives up when the source is down, or alive and no
     /// use.
     async fn page(&mut self, task: &FetchTask) -> Result<PageReply> {
-        let node = &self.fetcher.node;
+        let node = self.node;
         let caller = Caller::new(Arc::clone(&node.messenger));
         let mut attempts = 0;
         loop {
@@ -235,9 +226,9 @@ impl QueueFetch<'_> {
                 return Err(OperationError::Down(source));
             }
             if attempts >= ATTEMPTS {
-                return Err(OperationError::Failed(format!(
+                return fail(format!(
                     "a piece of a range was asked for {ATTEMPTS} times in vain: {error}"
-                )));
+                ));
             }
             self.size = (self.size / 2).max(MIN_PAGE);
             tokio::time::sleep(PAUSE).await;
@@ -246,7 +237,7 @@ impl QueueFetch<'_> {
 
     /// Reads a page, and waits until it may have come.
     async fn take(&self, task: &FetchTask, answer: &[u8]) -> Result<PageReply> {
-        let (node, from) = (&self.fetcher.node, task.source);
+        let (node, from) = (self.node, task.source);
         let page = PageReply::decode(answer, node.storage.schema().family(self.family));
         let unreadable = |error| format!("what {from} has sent cannot be read: {error}");
         let page = page.map_err(|error| OperationError::Failed(unreadable(error)))?;
@@ -265,32 +256,38 @@ impl QueueFetch<'_> {
         node.throttle.take(answer.len()).await;
         Ok(page)
     }
-
-    fn take_written(&mut self) -> Written {
-        std::mem::take(&mut self.written)
-    }
-
-    async fn finish(&mut self) -> Result<()> {
-        let written = self.take_written();
-        self.fetcher.finish(written).await
-    }
 }
 
 fn unasked(from: IpAddr) -> OperationError {
     OperationError::Failed(format!("{from} sends rows that it was not asked for"))
 }
 
-impl Fetcher {
-    /// Gives rows to the SSTables that are being written.
-    async fn write(
-        &self,
-        family: FamilyId,
-        RangeReply { rows }: RangeReply,
-        mut written: Written,
-    ) -> Result<Written> {
-        let Some((last, _)) = rows.last() else { return Ok(written) };
-        written.last = Some(self.node.partitioner().decorate(last.clone()));
-        let (storage, ingest) = (Arc::clone(&self.node.storage), written.ingest.take());
+/// SSTables of a column family that are being written.
+struct Written<'a> {
+    node: &'a Node,
+    family: FamilyId,
+    ingest: Option<Ingest>,
+    /// The last row that was given to it.
+    last: Option<DecoratedKey>,
+}
+
+impl Written<'_> {
+    /// Whether the rows of a task come after those that were written.
+    fn goes_on_with(&self, task: &FetchTask) -> bool {
+        let Some(last) = &self.last else { return true };
+        match &task.rows {
+            PageRows::Range(range) => start(range).is_some_and(|start| last.token() <= start),
+            PageRows::Keys(keys) => keys
+                .first()
+                .is_some_and(|first| *last < self.node.partitioner().decorate(first.clone())),
+        }
+    }
+
+    async fn write(&mut self, RangeReply { rows }: RangeReply) -> Result<()> {
+        let Some((last, _)) = rows.last() else { return Ok(()) };
+        self.last = Some(self.node.partitioner().decorate(last.clone()));
+        let (storage, family, ingest) =
+            (Arc::clone(&self.node.storage), self.family, self.ingest.take());
         let push = move || {
             let mut ingest = match ingest {
                 Some(ingest) => ingest,
@@ -303,30 +300,14 @@ impl Fetcher {
         };
         let ingest = self.node.run(push).await?;
         let is_full = ingest.bytes() >= INGEST_BYTES;
-        written.ingest = Some(ingest);
-        if !is_full {
-            return Ok(written);
-        }
-        self.finish(written).await?;
-        Ok(Written::default())
+        self.ingest = Some(ingest);
+        if is_full { self.finish().await } else { Ok(()) }
     }
 
     /// Makes live SSTables of what was written.
-    async fn finish(&self, written: Written) -> Result<()> {
-        let Some(ingest) = written.ingest else { return Ok(()) };
+    async fn finish(&mut self) -> Result<()> {
+        self.last = None;
+        let Some(ingest) = self.ingest.take() else { return Ok(()) };
         self.node.run(move || ingest.finish()).await.map(|_| ())
-    }
-}
-
-impl Written {
-    /// Whether the rows of a task come behind those that were written.
-    fn goes_on_with(&self, task: &FetchTask, partitioner: Partitioner) -> bool {
-        let Some(last) = &self.last else { return true };
-        match &task.rows {
-            PageRows::Range(range) => start(range).is_some_and(|start| last.token() <= start),
-            PageRows::Keys(keys) => {
-                keys.first().is_some_and(|first| *last < partitioner.decorate(first.clone()))
-            }
-        }
     }
 }

@@ -16,36 +16,36 @@ use std::sync::Arc;
 
 /// A range that a node is about to become a replica of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::repair) struct WantedRange {
-    pub(in crate::repair) keyspace: String,
-    pub(in crate::repair) range: TokenRange,
+pub(crate) struct WantedRange {
+    pub(crate) keyspace: String,
+    pub(crate) range: TokenRange,
     /// Nodes that cease to be replicas.
-    pub(in crate::repair) lost: Vec<IpAddr>,
+    pub(crate) lost: Vec<IpAddr>,
     /// Nodes that stay replicas.
-    pub(in crate::repair) kept: Vec<IpAddr>,
+    pub(crate) kept: Vec<IpAddr>,
     /// Whether those that cease to be replicas are not enough, since the receiver may have been a
     /// replica for a while.
-    pub(in crate::repair) from_all: bool,
+    pub(crate) from_all: bool,
     /// Whether an operator gives up what only dead nodes have.
-    pub(in crate::repair) accepts_loss: bool,
+    pub(crate) accepts_loss: bool,
 }
 
 /// Rows of a column family that are to be fetched from a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::repair) struct FetchTask {
-    pub(in crate::repair) rows: PageRows,
+pub(crate) struct FetchTask {
+    pub(crate) rows: PageRows,
     /// Behind what of the rows it goes on; at their start if there is none.
-    pub(in crate::repair) after: Option<RowPosition>,
-    pub(in crate::repair) source: IpAddr,
+    pub(crate) after: Option<RowPosition>,
+    pub(crate) source: IpAddr,
     /// The range that it is a part of; none for single rows, which no other node has.
-    pub(in crate::repair) wanted: Option<Arc<WantedRange>>,
+    pub(crate) wanted: Option<Arc<WantedRange>>,
 }
 
 /// Tasks of a column family, done one after the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::repair) struct FetchQueue {
-    pub(in crate::repair) family: FamilyId,
-    pub(in crate::repair) tasks: VecDeque<FetchTask>,
+pub(crate) struct FetchQueue {
+    pub(crate) family: FamilyId,
+    pub(crate) tasks: VecDeque<FetchTask>,
 }
 
 /// Most keys of one call, and most bytes of them: the greatest key is as long as that.
@@ -53,7 +53,7 @@ const MAX_KEYS: usize = 1024;
 const MAX_KEY_BYTES: usize = 64 << 10;
 
 /// Ranges that each node has to fetch when one ring becomes another.
-pub(in crate::repair) fn ranges_by_receiver(
+pub(crate) fn ranges_by_receiver(
     placements: &BTreeMap<String, ReplicaPlacement>,
     before: &TokenMetadata,
     after: &TokenMetadata,
@@ -84,7 +84,7 @@ pub(in crate::repair) fn ranges_by_receiver(
 /// or if none ceases to be one, all others have, together, what was acknowledged at QUORUM: unless
 /// so many of them are dead that a quorum may be among these. An operator may accept that: then
 /// those that are left are the sources, or none.
-pub(in crate::repair) fn sources(
+pub(crate) fn sources(
     wanted: &WantedRange,
     receiver: Option<IpAddr>,
     look: &RingSnapshot,
@@ -103,7 +103,7 @@ pub(in crate::repair) fn sources(
 
 /// Fetches of ranges by calls, in queues of which each gets rows in the order of their tokens, as
 /// far as they come from one source. What comes from nodes of 0.6 is not among it.
-pub(in crate::repair) fn queues(
+pub(crate) fn queues(
     wanted: &[WantedRange],
     look: &RingSnapshot,
     BodyContext { schema, partitioner }: BodyContext<'_>,
@@ -138,7 +138,7 @@ pub(in crate::repair) fn queues(
 }
 
 /// Ranges that each node of 0.6 is asked for, by keyspace.
-pub(in crate::repair) fn by_source(
+pub(crate) fn by_source(
     wanted: &[WantedRange],
     look: &RingSnapshot,
 ) -> BTreeMap<IpAddr, BTreeMap<String, Vec<WantedRange>>> {
@@ -157,11 +157,7 @@ pub(in crate::repair) fn by_source(
 
 /// Whether a node of 0.6 gets all of these ranges from this one, which ceases to be a replica of
 /// them or is all that is left.
-pub(in crate::repair) fn is_pushed(
-    receiver: IpAddr,
-    wanted: &[WantedRange],
-    look: &RingSnapshot,
-) -> bool {
+pub(crate) fn is_pushed(receiver: IpAddr, wanted: &[WantedRange], look: &RingSnapshot) -> bool {
     let is_local = |range: &WantedRange| {
         let sources = sources(range, Some(receiver), look);
         sources.is_some_and(|sources| sources.iter().all(|it| Some(*it) == look.local))
@@ -170,10 +166,7 @@ pub(in crate::repair) fn is_pushed(
 }
 
 /// A fetch of single rows, whose keys are in the order of their tokens for each source.
-pub(in crate::repair) fn queue_of_rows(
-    family: FamilyId,
-    sources: &[(IpAddr, Vec<RowKey>)],
-) -> FetchQueue {
+pub(crate) fn queue_of_rows(family: FamilyId, sources: &[(IpAddr, Vec<RowKey>)]) -> FetchQueue {
     let mut tasks = VecDeque::new();
     for (source, keys) in sources {
         let mut left = &keys[..];
@@ -199,7 +192,7 @@ fn fitting(keys: &[RowKey]) -> usize {
 }
 
 /// The token behind which a range begins; none at the beginning of the ring.
-pub(in crate::repair) fn start(range: &RowRange) -> Option<&Token> {
+pub(crate) fn start(range: &RowRange) -> Option<&Token> {
     match &range.start {
         Bound::Unbounded => None,
         Bound::Included(token) | Bound::Excluded(token) => Some(token),
@@ -209,7 +202,7 @@ pub(in crate::repair) fn start(range: &RowRange) -> Option<&Token> {
 impl WantedRange {
     /// Why the range cannot be fetched: so few holders are alive that something may be missing
     /// which was acknowledged.
-    pub(in crate::repair) fn without_source(&self, partitioner: Partitioner) -> OperationError {
+    pub(crate) fn without_source(&self, partitioner: Partitioner) -> OperationError {
         let Self { keyspace, range, lost, kept, .. } = self;
         let [start, end] = [&range.start, &range.end].map(|it| partitioner.format_token(it));
         let holders: Vec<&IpAddr> = lost.iter().chain(kept).collect();
@@ -224,7 +217,7 @@ impl WantedRange {
 impl FetchTask {
     /// Goes on behind a row or a column that has come. None if that is none of its rows; else
     /// whether there may be more.
-    pub(in crate::repair) fn advance(&mut self, to: RowPosition) -> Option<bool> {
+    pub(crate) fn advance(&mut self, to: RowPosition) -> Option<bool> {
         let PageRows::Keys(keys) = &mut self.rows else {
             self.after = Some(to);
             return Some(true);

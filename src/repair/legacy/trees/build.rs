@@ -97,7 +97,7 @@ impl LegacyPeers {
 }
 
 /// Builds a tree of all rows, after a flush.
-pub(in crate::repair::legacy) fn build(
+pub(crate) fn build(
     storage: &Storage,
     family: FamilyId,
     control: &JobControl,

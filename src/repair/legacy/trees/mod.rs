@@ -14,7 +14,7 @@
 //! it.
 
 mod build;
-pub(in crate::repair) mod java;
+pub(crate) mod java;
 mod repair;
 mod table;
 mod tree;

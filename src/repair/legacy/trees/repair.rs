@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_hours(6);
 impl LegacyPeers {
     /// Compares all that this node has of a column family with what its neighbours of 0.6 have, and
     /// has all get what they lack. Returns when that is done, with what was done in the report.
-    pub(in crate::repair) async fn repair(
+    pub(crate) async fn repair(
         self: &Arc<Self>,
         family: FamilyId,
         report: &mut FamilyRepair,

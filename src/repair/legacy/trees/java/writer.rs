@@ -15,7 +15,7 @@ use std::collections::HashMap;
 const MOST_SIZE: u64 = 32768;
 
 /// Writes a tree byte for byte as Java does. Fails only for tokens that no halving makes.
-pub(in crate::repair) fn encode(tree: &MerkleTree) -> Result<Vec<u8>, TooLong> {
+pub(crate) fn encode(tree: &MerkleTree) -> Result<Vec<u8>, TooLong> {
     let bytes = Vec::with_capacity(1024 + 120 * tree.leaves().len());
     let mut out = Writer { bytes, next: FIRST_NUMBER, known: HashMap::new(), empty_hash: None };
     out.bytes.extend_from_slice(&STREAM_HEAD.to_be_bytes());
@@ -127,7 +127,7 @@ impl Writer {
     }
 
     fn nodes(&mut self, tree: &MerkleTree) -> Result<(), TooLong> {
-        let (splits, partitioner) = (tree.splits(), tree.partitioner());
+        let (splits, partitioner) = (&tree.splits(), tree.partitioner());
         let minimum = &Token::Minimum;
         let mut tasks =
             vec![Task::Node { from: 0, to: splits.len(), left: minimum, right: minimum }];
