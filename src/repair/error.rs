@@ -12,7 +12,7 @@ use crate::storage::original;
 use std::io;
 use std::net::IpAddr;
 
-/// What most functions of the layer return.
+/// Result of most functions of the layer.
 pub(super) type Result<T, E = OperationError> = std::result::Result<T, E>;
 
 /// Why an operation was refused, or did not come to its end. In either case the ring is as it was

@@ -20,13 +20,13 @@ use std::sync::{Arc, Weak};
 /// The ring at one moment, as this node knows it.
 #[derive(Debug, Clone, Default)]
 pub struct RingSnapshot {
-    /// Who is where.
+    /// Members with their tokens, and changes under way.
     pub members: Members,
-    /// Who seems alive, members and others. This node itself is among them.
+    /// Live nodes, members and others. This node itself is among them.
     pub live: BTreeSet<IpAddr>,
     /// Those that take calls. This node itself is among them.
     pub callable: BTreeSet<IpAddr>,
-    /// How many bytes each says to have on its disks, as far as it has said so.
+    /// Bytes that each says to have on its disks, as far as it has said so.
     pub loads: BTreeMap<IpAddr, f64>,
     /// Members that collect the data of their places, and are not read from meanwhile.
     pub incomplete: BTreeSet<IpAddr>,
@@ -50,7 +50,7 @@ impl RingSnapshot {
     }
 }
 
-/// What a node says of its place, and by what others can tell whether they have heard it.
+/// Marks an announcement of a node: others can tell by it whether they have heard it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Announced {
     /// Its generation.

@@ -1,4 +1,4 @@
-//! What an operation is doing, for operators.
+//! State of an operation, for operators.
 
 use super::compare::FamilyRepair;
 use super::progress::{Progress, ProgressByNode};
@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What an operator may want.
+/// Kinds of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperationKind {
     /// To join the ring with the data of the new range.
@@ -34,16 +34,16 @@ pub enum OperationKind {
 pub struct OperationReport {
     /// Which.
     pub kind: OperationKind,
-    /// What it is doing, in words of 0.6 where it had any.
+    /// Its present step, in words of 0.6 where it had any.
     pub mode: String,
     /// How far each node is that collects data.
     pub fetched: BTreeMap<IpAddr, Progress>,
-    /// What a repair has done so far, by column family.
+    /// Results of a repair so far, by column family.
     pub repaired: Vec<FamilyRepair>,
     /// Rows that replicas have hashed of what it compares at the moment, and about how many they
     /// are to hash.
     pub hashed: (u64, u64),
-    /// How long it has taken.
+    /// Time that it has taken.
     pub took: Duration,
     /// How it ended; none as long as it is under way. A text that tells what was done, or why not.
     pub outcome: Option<Result<String, String>>,

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 
-/// What operations work with.
+/// Parts and settings of [`Operations`].
 #[derive(Debug)]
 pub struct OperationsOptions {
     /// The data of this node.
@@ -43,7 +43,7 @@ pub struct OperationsOptions {
     pub seed: u64,
 }
 
-/// What an operator asks for.
+/// An operation that an operator asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
     /// This node shall leave the ring.
@@ -66,14 +66,14 @@ pub enum Operation {
     Repair(Vec<FamilyId>, RepairScope),
 }
 
-/// What a node is about, and which data move between it and others.
+/// The mode of a node, and the data that move between it and others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamsNow {
-    /// What it is doing, in words of 0.6 where it had any.
+    /// In words of 0.6 where it had any.
     pub mode: String,
-    /// What others collect from it.
+    /// Data that others collect from it.
     pub sending: Vec<Stream>,
-    /// What it collects from others.
+    /// Data that it collects from others.
     pub receiving: Vec<Stream>,
 }
 
@@ -133,7 +133,7 @@ impl Operations {
         last.as_ref().map(|operation| operation.report(self.node.clock.monotonic()))
     }
 
-    /// What the node is about, and which data move between it and others.
+    /// The mode of the node, and the data that move between it and others.
     pub fn streams(&self) -> StreamsNow {
         let running = self.report().filter(|operation| operation.outcome.is_none());
         let is_member = || {

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// A stream without news for this long is over.
 const OVER_AFTER: Duration = Duration::from_secs(10);
 
-/// What moves between this node and another one.
+/// Bytes that move between this node and another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stream {
     /// The other node.
@@ -22,7 +22,7 @@ pub struct Stream {
     pub bytes: u64,
 }
 
-/// What moves in one direction.
+/// Streams in one direction.
 #[derive(Debug)]
 pub(super) struct Traffic {
     clock: Arc<dyn Clock>,
@@ -45,7 +45,7 @@ impl Traffic {
         *last = now;
     }
 
-    /// What moves at the moment.
+    /// Streams at the moment.
     pub(super) fn now(&self) -> Vec<Stream> {
         let streams = self.current(self.clock.monotonic());
         let stream = |(&(peer, family), &(bytes, _)): (&(IpAddr, FamilyId), &(u64, Duration))| {
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(throttle.pause(500), Duration::from_millis(500));
         assert_eq!(throttle.pause(500), Duration::from_secs(1));
         clock.advance(Duration::from_secs(5));
-        // What was not used is not made up for.
+        // Unused time is not made up for.
         assert_eq!(throttle.pause(100), Duration::from_millis(100));
         assert_eq!(Throttle::new(clock, Some(0)).pause(1 << 30), Duration::ZERO);
     }

@@ -178,7 +178,7 @@ mod tests {
         let bytes = [1, 2, 1].into_iter();
         let expected = expected.into_iter().zip(bytes).map(|((key, it), bytes)| (key, it, bytes));
         assert!(found.eq(expected));
-        // What the first has behind that is not known.
+        // What the first has after that is not known.
         assert!(listings[&a].rows.is_empty());
         listings.insert(a, listing(&[], true));
         assert_eq!(compare_rows(&mut listings), []);

@@ -9,13 +9,13 @@ use std::ops::Bound;
 /// Most leaves of one comparison, as in 0.6.
 pub(super) const MOST_LEAVES: usize = 1 << 15;
 
-/// How often a range is halved at most.
+/// Most halvings of a range.
 pub(super) const MOST_DEPTH: u8 = 15;
 
-/// Where ranges are divided. What follows from it is the same on all nodes.
+/// Division of ranges into leaves, the same on all nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// Each range is halved so many times: for hashed tokens.
+    /// Each range is halved this often: for hashed tokens.
     Even(u8),
     /// At these tokens, which ascend.
     At(Vec<Token>),
@@ -192,7 +192,7 @@ pub(super) fn row_ranges(ranges: &[TokenRange]) -> Vec<RowRange> {
     straight(ranges).into_iter().map(row_range).collect()
 }
 
-/// Halves a range so many times, as far as it is not too narrow.
+/// Halves a range this often, as far as it is not too narrow.
 pub(crate) fn halved(partitioner: Partitioner, range: TokenRange, depth: u8) -> Vec<TokenRange> {
     let mut pieces = vec![range];
     for _ in 0..depth {

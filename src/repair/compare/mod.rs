@@ -4,7 +4,7 @@
 //! ```text
 //! session       the node that repairs: has all hash their rows, compares, and has them collect
 //!   shape       which replicas share which ranges, and how these are divided
-//!   differences in what they differ, and who lacks what
+//!   differences rows and leaves that differ, and what each replica lacks
 //! validation    each replica: hashes of leaves, then of single rows
 //!   hashing     the hashes
 //!   remembered  hashes of what has not changed since, also over a restart

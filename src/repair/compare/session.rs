@@ -32,7 +32,7 @@ const ORDER_ROWS: usize = 128 << 10;
 const ORDER_KEY_BYTES: usize = 2 << 20;
 const ORDER_BYTES: u64 = 64 << 20;
 
-/// What a repair has done to a column family.
+/// Results of the repair of a column family.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FamilyRepair {
     /// Keyspace and name.
@@ -45,7 +45,7 @@ pub struct FamilyRepair {
     pub rows_differed: u64,
     /// Bytes of these, each once, as its largest version.
     pub bytes_differed: u64,
-    /// What each replica has got from others: rows, each once for each version, and bytes.
+    /// Rows and bytes that each replica has got from others, a row once for each version.
     pub collected: BTreeMap<IpAddr, (u64, u64)>,
 }
 

@@ -9,7 +9,7 @@ const MOST_BYTES: usize = 32;
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct TreeHash {
     length: u8,
-    /// Zeroes behind the length.
+    /// Zeroes after the length.
     bytes: [u8; MOST_BYTES],
 }
 

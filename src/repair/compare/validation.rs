@@ -144,7 +144,7 @@ impl Validator {
         self.remembered().shape(family, ranges).cloned()
     }
 
-    /// Reads what is kept of a family, if that was not done. Without it all is read anew.
+    /// Reads what is kept of a family, if that was not done. Without it all rows are read again.
     fn load(&self, family: FamilyId) {
         if self.remembered().is_loaded(family) {
             return;
@@ -157,7 +157,7 @@ impl Validator {
         self.remembered().load(family, &file.unwrap_or_default(), self.context());
     }
 
-    /// Keeps what is known of a family for the next start. Without it all is read anew then.
+    /// Keeps what is known of a family for the next start. Without it all rows are read again then.
     fn save(&self, family: FamilyId) {
         let content = self.remembered().save(family, self.context());
         if let Err(error) = self.storage.keep_hashes(family, &content) {
@@ -209,7 +209,7 @@ impl Validator {
     }
 }
 
-/// About how many rows there are in so many of the leaves.
+/// Estimates the rows in this number of the leaves.
 fn rows_within(set: &ValidationSet, leaves: &Leaves, count: usize) -> u64 {
     let (ranges, samples) = (leaves.ranges(), set.sampled_tokens());
     let is_within = |token: &&Token| leaves.contain(token);

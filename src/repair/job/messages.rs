@@ -1,4 +1,4 @@
-//! What a job is to do, and what it tells.
+//! Tasks of jobs, and their status.
 //!
 //! ```text
 //! TASK      u8: 0 list of WANTED ranges

@@ -9,10 +9,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a file may come in vain.
+/// Most failed transfers of a file.
 const ATTEMPTS: u32 = 3;
 
-/// A session in which nothing has happened for so long is over: its source was started anew, or
+/// A session in which nothing has happened for this long is over: its source was restarted, or
 /// has lost a message. 0.6 tries for ten minutes to connect.
 pub(super) const IDLE: Duration = Duration::from_mins(15);
 
@@ -57,7 +57,7 @@ impl Session {
         self.state.lock().outcome.get_or_insert(outcome);
     }
 
-    /// How long nothing has happened.
+    /// Time since something happened.
     pub(super) fn silence(&self, now: Duration) -> Duration {
         now.saturating_sub(self.state.lock().last)
     }
@@ -69,7 +69,7 @@ impl Session {
     }
 }
 
-/// What comes from one node.
+/// Sessions of one node.
 #[derive(Debug, Default)]
 struct Source {
     /// Sessions that this node has asked for, in that order, and that were not announced yet.
@@ -85,11 +85,11 @@ struct Current {
     files: VecDeque<Expected>,
     /// Whether the first of them is coming at the moment.
     is_coming: bool,
-    /// How often the first one has come in vain.
+    /// Failed transfers of the first one.
     attempts: u32,
 }
 
-/// What follows for a session when a file has come, as it should or not.
+/// Consequence for a session when a file has come, as it should or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Arrival {
     Taken,

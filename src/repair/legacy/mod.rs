@@ -64,7 +64,7 @@ const MAX_ASKED: usize = 64;
 const DEAD: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_secs(1);
 
-/// What moves data between this node and nodes of 0.6.
+/// Moves data between this node and nodes of 0.6.
 #[derive(Debug)]
 pub(super) struct LegacyPeers {
     node: Arc<Node>,

@@ -10,12 +10,12 @@ use tokio::sync::{Mutex as TurnMutex, OwnedMutexGuard};
 /// Most news of a target that wait. More it does not say in a session.
 const MOST_NEWS: usize = 64;
 
-/// What a target says of a session.
+/// Messages of a target about a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum News {
     /// The files may come.
     Ready,
-    /// What became of one.
+    /// One has arrived, or has to be sent again.
     Finished(StreamFinished),
 }
 
@@ -66,7 +66,7 @@ impl Turn<'_> {
         self.sessions.lock().entry(self.target).or_default().news = Some(VecDeque::new());
     }
 
-    /// What the target has said next.
+    /// The next message of the target.
     pub(super) fn hear(&self) -> Option<News> {
         self.sessions.lock().get_mut(&self.target)?.news.as_mut()?.pop_front()
     }

@@ -19,10 +19,10 @@ const MOST_FILES: usize = 30_000;
 /// Most bytes of a filter or an index: these are read and dropped.
 const MOST_DERIVED_BYTES: u64 = 1 << 40;
 
-/// How long a connection may bring nothing.
+/// Longest silence of a connection.
 const SILENCE: Duration = Duration::from_mins(1);
 
-/// How long a source may take to close a connection after the file.
+/// Longest wait until a source closes a connection after the file.
 const CLOSING: Duration = Duration::from_secs(10);
 
 /// Bytes that are read at a time, and those that are written at a time.

@@ -15,14 +15,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a source may be silent, though it is alive: it says nothing while it looks for the
+/// Longest silence of a source that is alive: it says nothing while it looks for the
 /// rows, which takes it hours if it has many.
 const PATIENCE: Duration = Duration::from_hours(6);
 
-/// How often the log says that a source is silent.
+/// Pause between two log lines about a silent source.
 const REMINDER: Duration = Duration::from_mins(10);
 
-/// How often a source is asked that is restarted meanwhile, and has forgotten what it was asked.
+/// Most questions to a source that is restarted meanwhile, and has forgotten what it was asked.
 const RESTARTS: u32 = 5;
 
 impl LegacyPeers {

@@ -7,7 +7,7 @@ use crate::ring::TokenMetadata;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// How often data are asked for, and how long after a failure.
+/// Most attempts to collect the data, and the pause after a failure.
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_mins(1);
 

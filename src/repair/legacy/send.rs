@@ -21,24 +21,24 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 
-/// How often a connection for a file is tried, as in 0.6; and the longest pause in between.
+/// Most attempts to connect for a file, as in 0.6; and the longest pause in between.
 const DIALS: u32 = 8;
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
-/// How often a file is sent.
+/// Most attempts to send a file.
 const ATTEMPTS: u32 = 3;
 
-/// How long a target may take until it is ready for files, and until it has taken one in.
+/// Longest wait until a target is ready for files, and until it has taken one in.
 const READY: Duration = Duration::from_mins(2);
 const FINISHED: Duration = Duration::from_mins(15);
 
-/// How long it may take none of the bytes of a file.
+/// Longest time that it may take none of the bytes of a file.
 const STALLED: Duration = Duration::from_mins(1);
 
 /// Bytes that are read and sent at a time.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// What goes to a target in a session.
+/// Rows that go to a target in a session.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load<'a> {
     pub(crate) keyspace: &'a str,

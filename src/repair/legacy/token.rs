@@ -26,7 +26,7 @@ impl LegacyPeers {
         });
     }
 
-    /// Asks the member of 0.6 that has most data for a token, if it has more than so many bytes.
+    /// Asks the member of 0.6 that has most data for a token, if it has more than these bytes.
     /// None as well if it does not say one.
     pub(crate) async fn busier(
         &self,

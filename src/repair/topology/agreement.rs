@@ -11,14 +11,14 @@ use std::net::IpAddr;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long others may take to make known that they have come or gone.
+/// Longest wait until others have made known that they have come or gone.
 const SETTLING_PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long a node with a smaller address waits for others that began at the same time: they have
+/// Longest wait of a node with a smaller address for others that began at the same time: they have
 /// to hear of it, and it has to hear that they have given way.
 const RIVAL_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often that is checked.
+/// Pause between two looks at the ring.
 const POLL: Duration = Duration::from_millis(200);
 
 impl Operations {
@@ -68,7 +68,7 @@ impl Operations {
         let joining = members.bootstrapping.keys().map(|it| (*it, "joining"));
         let leaving = members.leaving.iter().map(|it| (*it, "leaving"));
         let plans = members.plans.iter().filter_map(|(by, plan)| match plan {
-            // A plan of who is dead comes to nothing.
+            // A plan of a dead node comes to nothing.
             _ if !look.live.contains(by) => None,
             Plan::Remove(_) => Some((*by, "removing a dead node")),
             Plan::Replace(_) => Some((*by, "taking the place of a dead node")),
@@ -89,8 +89,8 @@ impl Operations {
         all.filter(|(endpoint, _)| is_other(*endpoint)).collect()
     }
 
-    /// Waits until all know who has come or gone only just now, and the same members; but for one
-    /// that is dead and to be taken out, which some may have done before.
+    /// Waits until all know the nodes that have just come or gone, and the same members; but for
+    /// one that is dead and to be taken out, which some may have done before.
     pub(super) async fn settled(&self, gone: Option<IpAddr>) -> Result<RingSnapshot> {
         let began = Instant::now();
         loop {
@@ -115,8 +115,8 @@ impl Operations {
     }
 
     /// A live node that knows other members than this one, or does not say which, with those that
-    /// only one of both knows. What it knows more this node learns, if it could not: who started
-    /// when a member was dead has not heard of that one from others who have been started since.
+    /// only one of both knows. What it knows more this node learns, if it could not: a node that
+    /// started when a member was dead has not heard of that one from others that started since.
     async fn disagreement(
         &self,
         gone: Option<IpAddr>,

@@ -12,10 +12,10 @@ use std::net::IpAddr;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often others are asked whether they have heard of something.
+/// Pause before others are asked again whether they have heard of something.
 const POLL: Duration = Duration::from_millis(200);
 
-/// How long all may take to hear of a change, and to end what they began before.
+/// Longest wait until all have heard of a change, and have ended what they began before.
 const HEARD_PATIENCE: Duration = Duration::from_secs(90);
 
 /// Nodes that have heard an announcement.

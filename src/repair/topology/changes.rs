@@ -1,4 +1,4 @@
-//! What all changes of the ring do: prepare what is about to be, then switch to it.
+//! Steps of all changes of the ring: prepare the new place, then switch to it.
 
 use super::audience::Audience;
 use super::handover::RangesByReceiver;
@@ -12,24 +12,24 @@ use crate::storage::own_place::SavedPlace;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often data are collected at most, before an operation is given up.
+/// Most collections of data before an operation is given up.
 const MAX_COLLECTIONS: usize = 4;
 
 /// A change of the ring that is prepared.
 pub(super) struct Change<'a> {
-    /// What this node says that is about to be.
+    /// Announcement of the change.
     pub(super) announcement: Lifecycle,
-    /// What it says if that comes to nothing.
+    /// Announcement if the change is given up.
     pub(super) back: Lifecycle,
     /// The ring that is changed.
     pub(super) before: &'a TokenMetadata,
-    /// What nodes have to collect.
+    /// Ranges that nodes have to collect.
     pub(super) receivers: RangesByReceiver,
     /// Whether it cannot give way to a change by another node.
     pub(super) insists: bool,
 }
 
-/// How long others may take to hear that a change was given up.
+/// Longest wait until others have heard that a change was given up.
 const BACK_PATIENCE: Duration = Duration::from_secs(15);
 
 impl Operations {
@@ -125,7 +125,7 @@ impl Operations {
         while let Err(error) = self.be_heard(announced).await {
             log::warn!("not all know the new place of this node: {error}");
             operation.enter(&format!("Telling all nodes: {error}"));
-            // This node may have had to count as started anew since.
+            // This node may have had to raise its generation since.
             announced = host.said();
         }
         self.settle(after).await
@@ -140,7 +140,7 @@ impl Operations {
             // It says so until it says where it goes to: no other change may begin in between.
             return Ok(());
         }
-        // Until all have heard that as well, who is stopped now would be missed.
+        // Until all have heard that as well, a node that is stopped now would be missed.
         host.settle();
         if let Err(error) = self.be_heard(host.said()).await {
             log::warn!("{error}");

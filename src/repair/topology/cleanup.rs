@@ -27,8 +27,8 @@ impl Operations {
                 operation.enter(&format!("Cleaning up {name}.{}", family.name));
                 let (storage, keep) = (Arc::clone(&self.node.storage), keep.clone());
                 let (host, members) = (self.node.host()?, look.members.clone());
-                // Others change the ring without asking who cleans up. Before this node collects
-                // anything for them it knows of the change.
+                // Others change the ring without asking a node that cleans up. Before this node
+                // collects anything for them it knows of the change.
                 let is_same = move || host.look().members == members;
                 let clean = move || storage.cleanup_while(id, &keep, &is_same);
                 let cleaned = self.node.run(clean).await.map_err(|error| {

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often others are asked whether they know this node.
+/// Pause before others are asked again whether they know this node.
 const POLL: Duration = Duration::from_millis(500);
 
-/// How long a new member waits for other new ones, and how often it looks for them.
+/// Longest wait of a new member for other new ones, and the pause between looks.
 const FIRST_PLACES_PATIENCE: Duration = Duration::from_secs(4);
 const FIRST_PLACES_POLL: Duration = Duration::from_millis(20);
 
@@ -70,7 +70,7 @@ impl Operations {
         self.wait_for_first_places().await
     }
 
-    /// Asks those who come whether they know this node as the owner of data, if it has taken its
+    /// Asks nodes that appear whether they know this node as the owner of data, if it has taken its
     /// first place alone, and notes that nobody does. Until then each start asks. Returns an error
     /// if somebody knows it: it has to end.
     pub async fn confirm_first_place(&self) -> Result<()> {

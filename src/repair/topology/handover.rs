@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// How long a receiver may be down.
+/// Longest time that a receiver may be down.
 const DOWN_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Ranges that each node collects that becomes a replica.

@@ -93,7 +93,8 @@ impl Operations {
 
     /// Goes on where the last start ended that had all data for this token, that of a dead node or
     /// a new one, and may or may not have said so. If others know this node as a member it is one,
-    /// and collects what it may have missed before it is read from. Else it collects all data anew.
+    /// and collects what it may have missed before it is read from. Else it
+    /// collects all data again.
     async fn arrive(&self, token: &Token, replaced: Option<IpAddr>) -> Result<()> {
         if !self.is_known_at(token).await? {
             if self.dead_owner(token, &self.node.look()?).is_ok() {
@@ -109,8 +110,8 @@ impl Operations {
         self.end(&operation, regained.map(|()| "goes on as a member".to_owned()))
     }
 
-    /// This node was about to leave this token, and nobody who is there has heard that it has: it
-    /// is still a member, and those who are to have its data may have missed writes since.
+    /// This node was about to leave this token, and no live node has heard that it has: it is still
+    /// a member, and the receivers of its data may have missed writes since.
     pub(super) async fn stay(&self, token: &Token) -> Result<()> {
         let operation = self.enlist(OperationKind::Bootstrap)?;
         let stayed = self.regain(token, Former::Others, &operation).await;

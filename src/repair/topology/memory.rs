@@ -1,4 +1,4 @@
-//! What other nodes remember of the address of this one.
+//! Memory of other nodes of the address of this one.
 
 use super::agreement::other_ring;
 use crate::repair::calls::WHERE_IS;
@@ -11,8 +11,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// How often others that are silent are asked once more where they take this node to be, and after
-/// how long.
+/// Most rounds of questions to nodes that do not answer, and the pause between them.
 const MAX_ROUNDS: u32 = 20;
 const POLL: Duration = Duration::from_millis(500);
 
@@ -59,7 +58,7 @@ impl Operations {
         if asked.len() > 1 {
             return Ok(None);
         }
-        // Nodes of 0.6 cannot be asked. They do not forget who was replaced at another address.
+        // Nodes of 0.6 cannot be asked. They do not forget a node that was replaced elsewhere.
         let RingSnapshot { remembered, members, live, .. } = self.node.look()?;
         let has_member = live.iter().any(|it| *it != local && members.is_member(*it));
         match remembered.filter(|(_, token)| members.ring.owner(token).is_none()) {

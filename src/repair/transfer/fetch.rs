@@ -1,7 +1,7 @@
 //! Fetches rows from other nodes, page by page, and makes SSTables of them.
 //!
 //! The receiver asks for one page after the other, and says after what the next one begins. So the
-//! source keeps nothing in mind: what was lost is asked for again, whichever side is started anew
+//! source keeps no state: what was lost is asked for again, whichever side is restarted
 //! or stands still for a while. While one page is written the next is on its way.
 
 use super::plan::{
@@ -40,10 +40,10 @@ const INGEST_BYTES: u64 = 256 << 20;
 const MAX_QUEUES: usize = 2;
 const MAX_LEGACY_SOURCES: usize = 3;
 
-/// How often one page is asked for in vain of a node that seems alive.
+/// Most failed requests for one page to a node that seems alive.
 const ATTEMPTS: u32 = 20;
 
-/// How long a node is left alone that did not answer.
+/// Pause after a node did not answer.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Fetches rows.

@@ -1,4 +1,4 @@
-//! What data a node needs to become a replica, and from whom.
+//! Data that a node needs to become a replica, and their sources.
 
 use crate::model::key::RowKey;
 use crate::model::position::RowPosition;
@@ -76,7 +76,7 @@ pub(crate) fn ranges_by_receiver(
     wanted
 }
 
-/// Nodes from which a range is fetched by its receiver, with what is known of who is alive; several
+/// Nodes from which a range is fetched by its receiver, of those that are alive; several
 /// have to be read altogether. None if too few are alive.
 ///
 /// A node that ceases to be a replica hands over all that it has: what it acknowledged counts as
@@ -180,7 +180,7 @@ pub(crate) fn queue_of_rows(family: FamilyId, sources: &[(IpAddr, Vec<RowKey>)])
     FetchQueue { family, tasks }
 }
 
-/// How many of these keys one call may have, at least one.
+/// The number of these keys that one call may have, at least one.
 fn fitting(keys: &[RowKey]) -> usize {
     let mut bytes = 0;
     let is_too_much = |key: &RowKey| {
@@ -191,7 +191,7 @@ fn fitting(keys: &[RowKey]) -> usize {
     fitting.unwrap_or(keys.len().min(MAX_KEYS)).max(1)
 }
 
-/// The token behind which a range begins; none at the beginning of the ring.
+/// The token after which a range begins; none at the beginning of the ring.
 pub(crate) fn start(range: &RowRange) -> Option<&Token> {
     match &range.start {
         Bound::Unbounded => None,
@@ -215,7 +215,7 @@ impl WantedRange {
 }
 
 impl FetchTask {
-    /// Goes on behind a row or a column that has come. None if that is none of its rows; else
+    /// Goes on after a row or a column that has come. None if that is none of its rows; else
     /// whether there may be more.
     pub(crate) fn advance(&mut self, to: RowPosition) -> Option<bool> {
         let PageRows::Keys(keys) = &mut self.rows else {

@@ -20,8 +20,8 @@ use std::time::Duration;
 /// Fewest and most leaves of a tree; 0.6 has up to as many.
 const LEAVES: (u64, u64) = (64, 1 << 15);
 
-/// How long a tree that came unasked waits until this node builds its own: a node that repairs asks
-/// all, and its request may still be on its way.
+/// Time that a tree that came unasked waits until this node builds its own: a node that repairs
+/// asks all, and its request may still be on its way.
 const GRACE: Duration = Duration::from_secs(5);
 
 impl LegacyPeers {

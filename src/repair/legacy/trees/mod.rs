@@ -8,10 +8,10 @@
 //! ```
 //!
 //! A node that is asked for its tree (TREE_REQUEST) sends it to all with which it shares ranges
-//! (TREE_RESPONSE), whoever has asked. When it has its own tree and that of a neighbour, it sends
-//! the neighbour its rows of the ranges in which they differ; the neighbour does the same. A
-//! neighbour that has sent its tree unasked waits for the one of this node, for two days: it gets
-//! it.
+//! (TREE_RESPONSE), not only to the one that has asked. When it has its own tree and that of a
+//! neighbour, it sends the neighbour its rows of the ranges in which they differ; the neighbour
+//! does the same. A neighbour that has sent its tree unasked waits for the one of this node, for
+//! two days: it gets it.
 
 mod build;
 pub(crate) mod java;
@@ -36,7 +36,7 @@ use std::sync::Arc;
 use table::{Pair, Side};
 use tree::MerkleTree;
 
-/// What a comparison has found, and what the neighbour has got because of it.
+/// Result of a comparison, and the rows that the neighbour has got because of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Compared {
     /// Ranges that both have.
@@ -46,7 +46,7 @@ struct Compared {
     sent: TakenIn,
 }
 
-/// What came of a comparison, or why nothing did.
+/// Result of a comparison, or why there is none.
 type Outcome = Result<Compared, String>;
 
 impl LegacyPeers {

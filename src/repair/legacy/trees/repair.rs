@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a replica may take for its tree, which it says nothing of meanwhile, and then for its
+/// Longest wait for the tree of a replica, which it says nothing of meanwhile, and then for its
 /// rows.
 const PATIENCE: Duration = Duration::from_hours(6);
 

@@ -8,10 +8,10 @@ use crate::storage::compaction::GcSpan;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// How often all ranges are halved at most: to a million leaves.
+/// Most halvings of all ranges: to a million leaves.
 const MOST_EVEN_DEPTH: u8 = 20;
 
-/// How often a range is halved at most, as in 0.6.
+/// Most halvings of a range, as in 0.6.
 pub(super) const MOST_DEPTH: u8 = 126;
 
 /// The ring, divided into leaves. Only these are kept: a node above them has the XOR of what is
@@ -27,14 +27,14 @@ fn whole_ring() -> TokenRange {
 }
 
 impl MerkleTree {
-    /// An empty tree in which each range is halved so many times, at most 20: for hashed tokens, or
-    /// where nothing is known of the rows. 15 times makes 32768 leaves, as many as 0.6 has.
+    /// An empty tree in which each range is halved this often, at most 20 times: for hashed tokens,
+    /// or where nothing is known of the rows. 15 times makes 32768 leaves, as many as 0.6 has.
     pub(crate) fn even(partitioner: Partitioner, depth: u8) -> Self {
         let ranges = halved(partitioner, whole_ring(), depth.min(MOST_EVEN_DEPTH));
         Self { partitioner, leaves: Leaves::of_ranges(ranges) }
     }
 
-    /// An empty tree of at most so many leaves, which are small where there are many of these
+    /// An empty tree of at most this many leaves, which are small where there are many of these
     /// tokens of rows. Without any it is even.
     pub(crate) fn by_samples(
         partitioner: Partitioner,
@@ -122,12 +122,12 @@ impl MerkleTree {
         let mut found = Vec::new();
         let (mut mine, mut theirs) = (self.spans().peekable(), other.spans().peekable());
         let mut start = Token::Minimum;
-        // Of what lies behind `start`, in both trees together.
+        // Of the rows after `start`, in both trees.
         let mut sum = [TreeHash::default(); 2];
         while let (Some((my_end, my_hash)), Some((their_end, their_hash))) =
             (mine.peek().copied(), theirs.peek().copied())
         {
-            // The minimum as an end is behind all others.
+            // The minimum as an end comes after all others.
             let order = |end: &Token| (end.is_minimum(), end.clone());
             let (my_order, their_order) = (order(my_end), order(their_end));
             if my_order <= their_order {
@@ -158,7 +158,7 @@ fn lesser_end(a: &Token, b: &Token) -> Token {
     if b.is_minimum() || !a.is_minimum() && a < b { a.clone() } else { b.clone() }
 }
 
-/// What lies in both. Both are straight and in order.
+/// The common part of both, which are straight and in order.
 fn intersect(a: &[TokenRange], b: &[TokenRange]) -> Vec<TokenRange> {
     let mut found = Vec::new();
     let (mut left, mut right) = (a.iter().peekable(), b.iter().peekable());

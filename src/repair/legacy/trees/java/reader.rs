@@ -60,7 +60,7 @@ pub(crate) fn decode(bytes: &[u8], partitioner: Partitioner) -> Result<MerkleTre
     MerkleTree::of_leaves(partitioner, &splits, hashes).ok_or(TreeError::Order)
 }
 
-/// What has a number.
+/// A numbered part of the stream.
 #[derive(Clone, Copy)]
 enum Known<'a> {
     Class(&'static Class),

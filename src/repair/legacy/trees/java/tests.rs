@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::io::Read;
 
-/// What nodes of 0.6.13 sent in repair, and trees that its classes wrote.
+/// Messages that nodes of 0.6.13 sent in repair, and trees that its classes wrote.
 pub(crate) fn recorded() -> BTreeMap<String, Vec<u8>> {
     let packed = include_bytes!("../../../../../tests/data/streams-0.6.13.txt.gz");
     let mut text = String::new();
