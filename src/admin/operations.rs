@@ -6,7 +6,6 @@ use super::report::{Collected, OperationState, Repaired, StreamReport, Streams};
 use super::request::Selection;
 use crate::repair::{Operation, OperationReport, RepairScope, Stream, StreamsNow};
 use serde::Deserialize;
-use std::sync::Arc;
 
 /// The place to move to.
 #[derive(Debug, Deserialize)]
@@ -51,8 +50,7 @@ pub(super) struct CleanupScope {
 impl AdminContext {
     /// Begins an operation, which goes on by itself.
     pub(super) fn begin(&self, wish: Operation) -> Result<OperationState, AdminError> {
-        let host = Arc::clone(&self.member) as _;
-        self.member.operations().begin(wish, &host)?;
+        self.member.operations().begin(wish)?;
         self.operation().ok_or(AdminError::Stopping)
     }
 
@@ -63,8 +61,7 @@ impl AdminContext {
 
     /// What the node is about, and which data move.
     pub(super) fn streams(&self) -> Streams {
-        let StreamsNow { mode, sending, receiving } =
-            self.member.operations().streams(&*self.member);
+        let StreamsNow { mode, sending, receiving } = self.member.operations().streams();
         let report = |Stream { peer, family, bytes }: Stream| {
             let family = self.storage.schema().family(family);
             StreamReport {

@@ -14,7 +14,7 @@ pub const FULL_DIGESTS: &str = "full-digests";
 pub const REFUSALS: &str = "refusals";
 
 /// Nodes may be asked for more than any verb says, by calls.
-pub const CALLS: &str = "binary-calls";
+pub const CALLS: &str = "job-calls";
 
 /// All that this version understands.
 pub const ALL: [&str; 4] = [CHECKSUMS, FULL_DIGESTS, REFUSALS, CALLS];

@@ -111,7 +111,6 @@ pub struct MemberOptions {
 /// A node that takes part in a ring.
 #[derive(Debug)]
 pub struct Member {
-    me: Weak<Self>,
     local: IpAddr,
     seeds: Vec<IpAddr>,
     storage: Arc<Storage>,
@@ -178,20 +177,20 @@ impl Member {
             let pause = options.handoff_pause;
             Handoff::new(HandoffOptions { hints, schema, messenger, pause, blocking })
         });
-        let operations = Operations::new(OperationsOptions {
-            local: *local,
+        let operations = OperationsOptions {
             storage: Arc::clone(storage),
             messenger: Arc::clone(&messenger),
             placements: options.placements.clone(),
             clock: Arc::clone(clock),
+            host: Weak::<Self>::new(),
             blocking,
             bytes_per_second: options.stream_bytes_per_second,
             seed: options.seed,
-        });
+        };
         let gossip = Mutex::new(gossip);
         let MemberOptions { local, seeds, storage, clock, transport, hints, .. } = options;
-        Ok(Arc::new_cyclic(|me| Self {
-            me: Weak::clone(me),
+        Ok(Arc::new_cyclic(|me: &Weak<Self>| Self {
+            operations: Operations::new(OperationsOptions { host: me.clone(), ..operations }),
             local,
             seeds,
             storage,
@@ -205,7 +204,6 @@ impl Member {
             hints,
             handoff,
             drops,
-            operations,
             readiness,
             blocking,
             last_note: Mutex::new(noted_millis),

@@ -275,8 +275,7 @@ impl Node {
             self.take_part();
             self.member.settle().await;
         }
-        let (operations, host) = (self.member.operations(), Arc::clone(&self.member) as _);
-        operations.become_member(&self.start_mode, &host).await?;
+        self.member.operations().become_member(&self.start_mode).await?;
         if SavedPlace::read(&self.storage).map_err(IdentityError::from)? == SavedPlace::Left {
             return Err(NodeError::Decommissioned);
         }
@@ -342,10 +341,9 @@ async fn serve(
     let ends = stop.child_token();
     let serving = server.run_by(|version| api.of(version), ends.clone());
     tokio::pin!(serving);
-    let (operations, host) = (member.operations(), Arc::clone(member) as _);
     let refused = tokio::select! {
         ended = &mut serving => return ended.map_err(NodeError::Serving),
-        Err(refused) = operations.confirm_first_place(&host) => refused,
+        Err(refused) = member.operations().confirm_first_place() => refused,
     };
     ends.cancel();
     serving.await.map_err(NodeError::Serving)?;

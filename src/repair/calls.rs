@@ -1,6 +1,4 @@
-//! Calls between nodes of this program: questions about the ring. Those about jobs are in
-//! [`job`](super::job), that for rows is a
-//! [`PageCommand`](crate::net::bodies::PageCommand).
+//! Calls between nodes of this program, each with what is sent and what comes back.
 //!
 //! ```text
 //! has-heard    i32 generation, i32 version
@@ -10,49 +8,36 @@
 //! which-ring
 //!              list of ADDR, token
 //! which-token
-//!              f64 load, token
+//!              f64 load, token that takes half of it
+//! page         a page command
+//!              a page reply
+//! start        u64 job, TASK
+//! poll         u64 job
+//!              STATUS
+//! cancel       u64 job
 //! ```
+//!
+//! [`job`](super::job) has TASK and STATUS.
 
-use super::host::Announced;
 use crate::base::bytes::ByteReader;
 use crate::net::bodies::{Body, BodyContext, BodyError, EncodeError};
-use crate::ring::Token;
 use std::net::IpAddr;
 
-/// A call with its answer.
-pub(super) trait Call: Body + Sync {
-    /// Its name, which a header of the message has.
-    const NAME: &'static str;
-
-    /// What comes back.
-    type Answer: Body;
-}
-
-/// The name of the call for a page, whose answer only a column family can read.
+/// Whether a node has heard what the sender of this has announced: [`Heard`].
+pub(super) const HAS_HEARD: &str = "has-heard";
+/// Where a node has its place, as far as the receiver knows.
+pub(super) const WHERE_IS: &str = "where-is";
+/// Members with their tokens, in the order of these.
+pub(super) const WHICH_RING: &str = "which-ring";
+/// Load of a node, and the token that would halve it.
+pub(super) const WHICH_TOKEN: &str = "which-token";
+/// A page of rows, which only a column family can read.
 pub(super) const PAGE: &str = "page";
+pub(super) const START: &str = "start";
+pub(super) const POLL: &str = "poll";
+pub(super) const CANCEL: &str = "cancel";
 
-/// Asks whether a node has heard what the sender of this announced.
-#[derive(Debug, Clone)]
-pub(super) struct HasHeard(pub(super) Announced);
-
-impl Call for HasHeard {
-    const NAME: &'static str = "has-heard";
-    type Answer = Heard;
-}
-
-impl Body for HasHeard {
-    fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
-        let Self(Announced { generation, version }) = *self;
-        (generation, version).put(out, context)
-    }
-
-    fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
-        let (generation, version) = Body::read(reader, context)?;
-        Ok(Self(Announced { generation, version }))
-    }
-}
-
-/// Answer to [`HasHeard`].
+/// Answer to [`HAS_HEARD`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Heard {
     pub(super) knows_it: bool,
@@ -77,105 +62,5 @@ impl Body for Heard {
         let (knows_it, is_quiet) = Body::read(reader, context)?;
         let (given_up, live) = Body::read(reader, context)?;
         Ok(Self { knows_it, is_quiet, given_up, live })
-    }
-}
-
-/// Asks where a node has its place, as far as the receiver knows.
-#[derive(Debug, Clone)]
-pub(super) struct WhereIs(pub(super) IpAddr);
-
-impl Call for WhereIs {
-    const NAME: &'static str = "where-is";
-    type Answer = TokenOf;
-}
-
-impl Body for WhereIs {
-    fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
-        self.0.put(out, context)
-    }
-
-    fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
-        Ok(Self(Body::read(reader, context)?))
-    }
-}
-
-/// Answer to [`WhereIs`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct TokenOf {
-    /// The token that it owns, if it is a member.
-    pub(super) token: Option<Token>,
-    /// Whether it is about to leave it.
-    pub(super) is_leaving: bool,
-}
-
-impl Body for TokenOf {
-    fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
-        self.token.put(out, context)?;
-        self.is_leaving.put(out, context)
-    }
-
-    fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
-        let (token, is_leaving) = Body::read(reader, context)?;
-        Ok(Self { token, is_leaving })
-    }
-}
-
-/// Asks which members a node knows.
-#[derive(Debug, Clone)]
-pub(super) struct WhichRing;
-
-impl Call for WhichRing {
-    const NAME: &'static str = "which-ring";
-    /// Members with their tokens, in the order of these.
-    type Answer = Vec<(IpAddr, Token)>;
-}
-
-impl Body for WhichRing {
-    fn put(&self, _: &mut Vec<u8>, _: BodyContext<'_>) -> Result<(), EncodeError> {
-        Ok(())
-    }
-
-    fn read(_: &mut ByteReader<'_>, _: BodyContext<'_>) -> Result<Self, BodyError> {
-        Ok(Self)
-    }
-}
-
-/// Asks which token would halve the load of a node.
-#[derive(Debug, Clone)]
-pub(super) struct WhichToken;
-
-impl Call for WhichToken {
-    const NAME: &'static str = "which-token";
-    type Answer = Halving;
-}
-
-impl Body for WhichToken {
-    fn put(&self, _: &mut Vec<u8>, _: BodyContext<'_>) -> Result<(), EncodeError> {
-        Ok(())
-    }
-
-    fn read(_: &mut ByteReader<'_>, _: BodyContext<'_>) -> Result<Self, BodyError> {
-        Ok(Self)
-    }
-}
-
-/// Answer to [`WhichToken`].
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Halving {
-    /// Bytes on its disks.
-    pub(super) load: f64,
-    /// The token that takes half of it.
-    pub(super) token: Token,
-}
-
-impl Body for Halving {
-    fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
-        self.load.put(out, context)?;
-        self.token.put(out, context)
-    }
-
-    fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
-        let (load, token) = Body::read(reader, context)?;
-        Ok(Self { load, token })
     }
 }

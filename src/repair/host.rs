@@ -1,22 +1,32 @@
-//! The node as operations on the ring see it.
+//! This node as repair works with it: its data, its peers, and the ring as it knows it.
 
+use super::error::{OperationError, Result};
+use super::operations::OperationsOptions;
 use super::topology::Lifecycle;
+use super::traffic::{Throttle, Traffic};
+use crate::base::clock::Clock;
+use crate::base::lock::{Mutex, rank};
 use crate::gossip::{Members, NodePlace};
-use crate::ring::Token;
+use crate::net::bodies::BodyContext;
+use crate::net::messenger::Messenger;
+use crate::replica::Blocking;
+use crate::ring::{Partitioner, ReplicaPlacement, Token};
+use crate::storage::Storage;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::net::IpAddr;
+use std::sync::{Arc, Weak};
 
 /// The ring at one moment, as this node knows it.
 #[derive(Debug, Clone, Default)]
 pub struct RingSnapshot {
-    /// Who is where.
+    /// Members with their tokens, and changes under way.
     pub members: Members,
-    /// Who seems alive, members and others. This node itself is among them.
+    /// Live nodes, members and others. This node itself is among them.
     pub live: BTreeSet<IpAddr>,
     /// Those that take calls. This node itself is among them.
     pub callable: BTreeSet<IpAddr>,
-    /// How many bytes each says to have on its disks, as far as it has said so.
+    /// Bytes that each says to have on its disks, as far as it has said so.
     pub loads: BTreeMap<IpAddr, f64>,
     /// Members that collect the data of their places, and are not read from meanwhile.
     pub incomplete: BTreeSet<IpAddr>,
@@ -40,7 +50,7 @@ impl RingSnapshot {
     }
 }
 
-/// What a node says of its place, and by what others can tell whether they have heard it.
+/// Marks an announcement of a node: others can tell by it whether they have heard it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Announced {
     /// Its generation.
@@ -85,4 +95,90 @@ pub trait Host: Send + Sync + Debug {
     /// Whether all writes have come to their end that it began before it knew the ring that it
     /// knows now: they have been acknowledged by all, or given up and become hints.
     fn is_quiet(&self) -> bool;
+}
+
+/// This node, for all parts of the layer.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) storage: Arc<Storage>,
+    pub(super) messenger: Arc<Messenger>,
+    pub(super) placements: BTreeMap<String, ReplicaPlacement>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) blocking: Blocking,
+    /// Limits what comes from all other nodes together.
+    pub(super) throttle: Throttle,
+    pub(super) sending: Traffic,
+    pub(super) receiving: Traffic,
+    host: Weak<dyn Host>,
+    rng: Mutex<rank::Random, fastrand::Rng>,
+}
+
+impl Node {
+    pub(super) fn new(options: OperationsOptions) -> Arc<Self> {
+        let OperationsOptions { storage, messenger, placements, clock, blocking, host, .. } =
+            options;
+        let throttle = Throttle::new(Arc::clone(&clock), options.bytes_per_second);
+        let [sending, receiving] = [(); 2].map(|()| Traffic::new(Arc::clone(&clock)));
+        let rng = Mutex::new(fastrand::Rng::with_seed(options.seed));
+        Arc::new(Self {
+            storage,
+            messenger,
+            placements,
+            clock,
+            blocking,
+            throttle,
+            sending,
+            receiving,
+            host,
+            rng,
+        })
+    }
+
+    pub(super) fn local(&self) -> IpAddr {
+        self.messenger.local()
+    }
+
+    pub(super) fn partitioner(&self) -> Partitioner {
+        self.storage.partitioner()
+    }
+
+    pub(super) fn display(&self, token: &Token) -> String {
+        self.partitioner().display_token(token)
+    }
+
+    /// The member of the ring that this node is, unless it has ended.
+    pub(super) fn host(&self) -> Result<Arc<dyn Host>> {
+        self.host.upgrade().ok_or(OperationError::Stopping)
+    }
+
+    /// The ring now.
+    pub(super) fn look(&self) -> Result<RingSnapshot> {
+        Ok(self.host()?.look())
+    }
+
+    /// Schema and partitioner by which bodies are read and written.
+    pub(super) fn context(&self) -> BodyContext<'_> {
+        BodyContext { schema: self.storage.schema(), partitioner: self.partitioner() }
+    }
+
+    /// Does work that may wait for a disk, or is long.
+    pub(super) async fn run<T, E>(
+        &self,
+        job: impl FnOnce() -> Result<T, E> + Send + 'static,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        E: Into<OperationError> + Send + 'static,
+    {
+        self.blocking.run(job).await?.map_err(Into::into)
+    }
+
+    /// A number that no job of any node has.
+    pub(super) fn job_number(&self) -> u64 {
+        self.rng.lock().u64(..)
+    }
+
+    pub(super) fn random_token(&self) -> Token {
+        self.partitioner().random_token(&mut self.rng.lock())
+    }
 }

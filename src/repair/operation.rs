@@ -1,4 +1,4 @@
-//! What an operation is doing, for operators.
+//! State of an operation, for operators.
 
 use super::compare::FamilyRepair;
 use super::progress::{Progress, ProgressByNode};
@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What an operator may want.
+/// Kinds of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperationKind {
     /// To join the ring with the data of the new range.
@@ -34,16 +34,16 @@ pub enum OperationKind {
 pub struct OperationReport {
     /// Which.
     pub kind: OperationKind,
-    /// What it is doing, in words of 0.6 where it had any.
+    /// Its present step, in words of 0.6 where it had any.
     pub mode: String,
     /// How far each node is that collects data.
     pub fetched: BTreeMap<IpAddr, Progress>,
-    /// What a repair has done so far, by column family.
+    /// Results of a repair so far, by column family.
     pub repaired: Vec<FamilyRepair>,
     /// Rows that replicas have hashed of what it compares at the moment, and about how many they
     /// are to hash.
     pub hashed: (u64, u64),
-    /// How long it has taken.
+    /// Time that it has taken.
     pub took: Duration,
     /// How it ended; none as long as it is under way. A text that tells what was done, or why not.
     pub outcome: Option<Result<String, String>>,
@@ -53,19 +53,13 @@ pub struct OperationReport {
 #[derive(Debug)]
 pub(super) struct OperationRun {
     pub(super) kind: OperationKind,
-    pub(super) began: Duration,
+    began: Duration,
     /// Progress of the nodes that collect data.
-    pub(super) fetching: Arc<ProgressByNode>,
+    pub(super) fetching: ProgressByNode,
     /// Progress of the replicas with what is compared at the moment.
-    pub(super) hashing: Arc<ProgressByNode>,
-    state: Mutex<rank::Operation, State>,
-}
-
-#[derive(Debug)]
-struct State {
-    mode: String,
-    repaired: Vec<FamilyRepair>,
-    ended: Option<(Duration, Result<String, String>)>,
+    pub(super) hashing: ProgressByNode,
+    /// Without this progress, and with the time of its end only.
+    state: Mutex<rank::Operation, OperationReport>,
 }
 
 impl OperationKind {
@@ -86,10 +80,17 @@ impl OperationKind {
 
 impl OperationRun {
     pub(super) fn new(kind: OperationKind, began: Duration) -> Arc<Self> {
-        let mode = "beginning".to_owned();
-        let state = State { mode, repaired: Vec::new(), ended: None };
         let (fetching, hashing) = Default::default();
-        Arc::new(Self { kind, began, fetching, hashing, state: Mutex::new(state) })
+        let state = Mutex::new(OperationReport {
+            kind,
+            mode: "beginning".to_owned(),
+            fetched: BTreeMap::new(),
+            repaired: Vec::new(),
+            hashed: (0, 0),
+            took: Duration::ZERO,
+            outcome: None,
+        });
+        Arc::new(Self { kind, began, fetching, hashing, state })
     }
 
     /// It does this from now on.
@@ -98,7 +99,7 @@ impl OperationRun {
         mode.clone_into(&mut self.lock().mode);
     }
 
-    /// So much was repaired until now.
+    /// This was repaired until now.
     pub(super) fn note_repaired(&self, repaired: &[FamilyRepair]) {
         repaired.clone_into(&mut self.lock().repaired);
     }
@@ -108,28 +109,24 @@ impl OperationRun {
             Ok(done) => log::info!("{}: {done}", self.kind.name()),
             Err(why) => log::error!("{} did not succeed: {why}", self.kind.name()),
         }
-        self.lock().ended = Some((now, outcome));
+        let mut state = self.lock();
+        (state.took, state.outcome) = (now.saturating_sub(self.began), Some(outcome));
     }
 
     pub(super) fn is_running(&self) -> bool {
-        self.lock().ended.is_none()
+        self.lock().outcome.is_none()
     }
 
     pub(super) fn report(&self, now: Duration) -> OperationReport {
-        let state = self.lock();
-        let end = state.ended.as_ref().map_or(now, |(at, _)| *at);
-        OperationReport {
-            kind: self.kind,
-            mode: state.mode.clone(),
-            fetched: self.fetching.now(),
-            repaired: state.repaired.clone(),
-            hashed: self.hashing.rows(),
-            took: end.saturating_sub(self.began),
-            outcome: state.ended.as_ref().map(|(_, outcome)| outcome.clone()),
+        let mut report = self.lock().clone();
+        (report.fetched, report.hashed) = (self.fetching.now(), self.hashing.rows());
+        if report.outcome.is_none() {
+            report.took = now.saturating_sub(self.began);
         }
+        report
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, OperationReport> {
         self.state.lock()
     }
 }

@@ -3,17 +3,6 @@
 use crate::base::lock::{Mutex, rank};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Counts the progress of a job while it runs.
-#[derive(Debug, Default)]
-pub(super) struct ProgressCounters {
-    ranges: AtomicU64,
-    ranges_done: AtomicU64,
-    rows: AtomicU64,
-    expected_rows: AtomicU64,
-    bytes: AtomicU64,
-}
 
 /// Progress of a job at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -30,39 +19,38 @@ pub struct Progress {
     pub bytes: u64,
 }
 
+/// Counts the progress of a job while it runs.
+#[derive(Debug, Default)]
+pub(super) struct ProgressCounters(Mutex<rank::RepairProgress, Progress>);
+
 impl ProgressCounters {
     /// More ranges are to be fetched.
     pub(super) fn expect_ranges(&self, ranges: usize) {
-        self.ranges.fetch_add(ranges as u64, Ordering::Relaxed);
+        self.0.lock().ranges += ranges as u64;
     }
 
     /// About as many rows are to be hashed.
     pub(super) fn expect_rows(&self, rows: u64) {
-        self.expected_rows.store(rows, Ordering::Relaxed);
+        self.0.lock().expected_rows = rows;
     }
 
     /// Something has come.
     pub(super) fn add(&self, bytes: usize, rows: usize) {
-        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        self.rows.fetch_add(rows as u64, Ordering::Relaxed);
+        let mut now = self.0.lock();
+        now.bytes += bytes as u64;
+        now.rows += rows as u64;
+        if now.expected_rows > 0 {
+            now.expected_rows = now.expected_rows.max(now.rows);
+        }
     }
 
-    /// A range is done.
     pub(super) fn finish_range(&self) {
-        self.ranges_done.fetch_add(1, Ordering::Relaxed);
+        self.0.lock().ranges_done += 1;
     }
 
     /// Progress until now.
     pub(super) fn now(&self) -> Progress {
-        let rows = self.rows.load(Ordering::Relaxed);
-        let expected = self.expected_rows.load(Ordering::Relaxed);
-        Progress {
-            ranges: self.ranges.load(Ordering::Relaxed),
-            ranges_done: self.ranges_done.load(Ordering::Relaxed),
-            rows,
-            expected_rows: if expected == 0 { 0 } else { expected.max(rows) },
-            bytes: self.bytes.load(Ordering::Relaxed),
-        }
+        *self.0.lock()
     }
 }
 

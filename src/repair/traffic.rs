@@ -1,4 +1,4 @@
-//! Which data move between this node and others, for operators.
+//! Data that move between this node and others: shown to operators, and limited in pace.
 
 use crate::base::clock::Clock;
 use crate::base::lock::{Mutex, MutexGuard, rank};
@@ -8,10 +8,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A stream of which nothing was heard for so long is over.
+/// A stream without news for this long is over.
 const OVER_AFTER: Duration = Duration::from_secs(10);
 
-/// What moves between this node and another one.
+/// Bytes that move between this node and another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stream {
     /// The other node.
@@ -22,7 +22,7 @@ pub struct Stream {
     pub bytes: u64,
 }
 
-/// What moves in one direction.
+/// Streams in one direction.
 #[derive(Debug)]
 pub(super) struct Traffic {
     clock: Arc<dyn Clock>,
@@ -33,11 +33,10 @@ pub(super) struct Traffic {
 type Streams = BTreeMap<(IpAddr, FamilyId), (u64, Duration)>;
 
 impl Traffic {
-    pub(super) fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
-        Arc::new(Self { clock, streams: Mutex::default() })
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, streams: Mutex::default() }
     }
 
-    /// So many bytes more.
     pub(super) fn add(&self, peer: IpAddr, family: FamilyId, bytes: usize) {
         let now = self.clock.monotonic();
         let mut streams = self.current(now);
@@ -46,7 +45,7 @@ impl Traffic {
         *last = now;
     }
 
-    /// What moves at the moment.
+    /// Streams at the moment.
     pub(super) fn now(&self) -> Vec<Stream> {
         let streams = self.current(self.clock.monotonic());
         let stream = |(&(peer, family), &(bytes, _)): (&(IpAddr, FamilyId), &(u64, Duration))| {
@@ -59,6 +58,40 @@ impl Traffic {
         let mut streams = self.streams.lock();
         streams.retain(|_, (_, last)| now.saturating_sub(*last) < OVER_AFTER);
         streams
+    }
+}
+
+/// Limits all fetching of a node together to a number of bytes per second
+/// (`StreamThroughputInMBPerSecond`), so that it leaves network and disks to others.
+#[derive(Debug)]
+pub(super) struct Throttle {
+    clock: Arc<dyn Clock>,
+    /// `None` for no limit.
+    bytes_per_second: Option<u64>,
+    /// When all that has come would have come at that pace, on the monotonic clock.
+    due: Mutex<rank::Throttle, Duration>,
+}
+
+impl Throttle {
+    pub(super) fn new(clock: Arc<dyn Clock>, bytes_per_second: Option<u64>) -> Self {
+        let bytes_per_second = bytes_per_second.filter(|rate| *rate > 0);
+        Self { clock, bytes_per_second, due: Mutex::default() }
+    }
+
+    /// Waits until this number of further bytes may have come.
+    pub(super) async fn take(&self, bytes: usize) {
+        let pause = self.pause(bytes);
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    fn pause(&self, bytes: usize) -> Duration {
+        let Some(rate) = self.bytes_per_second else { return Duration::ZERO };
+        let now = self.clock.monotonic();
+        let mut due = self.due.lock();
+        *due = (*due).max(now) + Duration::from_secs_f64(bytes as f64 / rate as f64);
+        due.saturating_sub(now)
     }
 }
 
@@ -81,5 +114,17 @@ mod tests {
         assert_eq!(traffic.now(), []);
         traffic.add(peer, family, 1);
         assert_eq!(traffic.now(), [Stream { peer, family, bytes: 1 }]);
+    }
+
+    #[test]
+    fn all_together_get_so_many_bytes_per_second() {
+        let clock = Arc::new(ManualClock::default());
+        let throttle = Throttle::new(Arc::clone(&clock) as _, Some(1000));
+        assert_eq!(throttle.pause(500), Duration::from_millis(500));
+        assert_eq!(throttle.pause(500), Duration::from_secs(1));
+        clock.advance(Duration::from_secs(5));
+        // Unused time is not made up for.
+        assert_eq!(throttle.pause(100), Duration::from_millis(100));
+        assert_eq!(Throttle::new(clock, Some(0)).pause(1 << 30), Duration::ZERO);
     }
 }

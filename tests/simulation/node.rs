@@ -15,9 +15,7 @@ use alexandra::coordinator::{Coordinator, ReadOptions};
 use alexandra::model::schema::{FamilyId, Schema};
 use alexandra::net::Inbound;
 use alexandra::node::{Member, MemberOptions, Receiver};
-use alexandra::repair::{
-    Host, Operation, OperationError, OperationReport, StartMode, StartOptions,
-};
+use alexandra::repair::{Operation, OperationError, OperationReport, StartMode, StartOptions};
 use alexandra::replica::{HintOptions, HintStore, Replica, ReplicaOptions};
 use alexandra::ring::{DynamicSnitch, ReplicaPlacement, ReplicationStrategy, Snitch, Token};
 use alexandra::storage::commitlog::SyncPolicy;
@@ -250,8 +248,7 @@ impl Node {
                 join(&joining, beginning).await?;
                 network.set_joining(local, false);
                 settled.store(true, Ordering::SeqCst);
-                let host: Arc<dyn Host> = Arc::clone(&joining) as _;
-                joining.operations().confirm_first_place(&host).await
+                joining.operations().confirm_first_place().await
             };
             if let Err(error) = living.await {
                 *why.lock().unwrap() = Some(error);
@@ -510,8 +507,7 @@ impl Running {
 
     /// An operator asks for something.
     pub(crate) fn ask(&self, wish: Operation) -> Result<(), OperationError> {
-        let host: Arc<dyn Host> = Arc::clone(&self.member) as _;
-        self.within(|| self.member.operations().begin(wish, &host))
+        self.within(|| self.member.operations().begin(wish))
     }
 
     pub(crate) fn report(&self) -> Option<OperationReport> {
@@ -543,8 +539,7 @@ fn family_options(setup: &Setup) -> FamilyOptions {
 
 async fn join(member: &Arc<Member>, beginning: StartMode) -> Result<(), OperationError> {
     member.settle().await;
-    let host: Arc<dyn Host> = Arc::clone(member) as _;
-    member.operations().become_member(&beginning, &host).await
+    member.operations().become_member(&beginning).await
 }
 
 pub(crate) fn address(number: usize) -> IpAddr {

@@ -8,7 +8,6 @@ use crate::replica::Readiness;
 use crate::ring::TokenMetadata;
 use log::Level;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 /// What stands in the place of a node of 0.6 that has removed another one, before the token of that
 /// one.
@@ -163,11 +162,8 @@ impl Member {
     /// Collects what this node has to have since a node of 0.6 has removed another one.
     pub(super) fn restore(&self, gossip: &Gossip, by: IpAddr, before: &TokenMetadata) {
         let after = &gossip.membership.members().ring;
-        if let Some(me) = self.me.upgrade()
-            && before != after
-        {
-            let host: Arc<dyn Host> = me;
-            self.operations.restore(by, (before, after), &host);
+        if before != after {
+            self.operations.restore(by, before, after);
         }
     }
 

@@ -5,28 +5,23 @@ use crate::gossip::MessageKind;
 use crate::net::extensions::CALL;
 use crate::net::message::Message;
 use crate::net::{Doing, Inbound, IncomingFile, Verb};
-use crate::repair::Host;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// Messages go to the member, and calls as well to what acts on its behalf.
+/// Receives for a member.
 #[derive(Debug)]
-pub struct Receiver {
-    member: Arc<Member>,
-    host: Arc<dyn Host>,
-}
+pub struct Receiver(Arc<Member>);
 
 impl Receiver {
-    /// What receives for a member.
+    /// Receives for a member.
     pub fn new(member: Arc<Member>) -> Arc<Self> {
-        let host = Arc::clone(&member) as _;
-        Arc::new(Self { member, host })
+        Arc::new(Self(member))
     }
 }
 
 impl Inbound for Receiver {
     fn receive(&self, payload: &[u8]) {
-        let Self { member, host } = self;
+        let Self(member) = self;
         let message = match Message::decode(payload) {
             Ok(message) => message,
             Err(error) => {
@@ -55,7 +50,7 @@ impl Inbound for Receiver {
             }
             verb => {
                 let is_taken =
-                    member.responder.receive(&message) || member.operations.receive(&message, host);
+                    member.responder.receive(&message) || member.operations.receive(&message);
                 if !is_taken {
                     let from = message.from;
                     let line = format_args!("{from} sent a {verb}, which this version does not do");
@@ -66,6 +61,6 @@ impl Inbound for Receiver {
     }
 
     fn receive_file(&self, from: IpAddr, file: IncomingFile) -> Doing<'_, ()> {
-        Box::pin(self.member.operations.receive_file(from, file))
+        Box::pin(self.0.operations.receive_file(from, file))
     }
 }

@@ -1,9 +1,10 @@
-//! In what replicas differ, and who has to hear of what.
+//! Differences between replicas, and what each has to collect.
 
 use super::leaves::Leaves;
 use crate::model::key::RowKey;
-use crate::repair::compare::TreeHash;
-use crate::ring::{DecoratedKey, TokenRange};
+use crate::repair::compare::{ListedRow, TreeHash};
+use crate::repair::job::Output;
+use crate::ring::{Partitioner, TokenRange};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
@@ -17,15 +18,6 @@ pub(super) fn differing(leaves: &BTreeMap<IpAddr, Leaves>) -> Vec<TokenRange> {
     ranges.filter(|(at, _)| differs(*at)).map(|(_, range)| range.clone()).collect()
 }
 
-/// What a replica has of a row.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Listed {
-    pub(super) key: DecoratedKey,
-    pub(super) hash: TreeHash,
-    /// About how many bytes it is.
-    pub(super) bytes: u64,
-}
-
 /// A row in which replicas differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Differing {
@@ -35,16 +27,40 @@ pub(super) struct Differing {
     pub(super) bytes: u64,
 }
 
-/// Of how many rows replicas have said what they have of them.
+/// The rows of a replica, as far as it has told them.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     /// In order, from where the comparison is on.
-    pub(super) rows: VecDeque<Listed>,
+    pub(super) rows: VecDeque<ListedRow>,
+    /// After which key there may be more.
+    pub(super) next: Option<RowKey>,
     /// Whether these are the last.
     pub(super) is_complete: bool,
 }
 
-/// Who collects a row, and from whom.
+impl Listing {
+    /// Whether the replica has to tell more before the comparison can go on.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.rows.is_empty() && !self.is_complete
+    }
+
+    /// Adds what the replica has listed. False if that makes no sense.
+    pub(super) fn extend(&mut self, output: Output, partitioner: Partitioner) -> bool {
+        let Output::Rows { rows, next } = output else { return false };
+        let decorate = |key: &RowKey| partitioner.decorate(key.clone());
+        let after = self.next.as_ref().map(decorate);
+        let keys = rows.iter().map(|row| &row.key);
+        let is_in_order = after.iter().chain(keys).is_sorted_by(|a, b| a < b);
+        // Or it would be asked for ever.
+        let goes_on = next.as_ref().map(decorate).is_none_or(|next| after < Some(next));
+        self.rows.extend(rows);
+        self.is_complete = next.is_none();
+        self.next = next;
+        is_in_order && goes_on
+    }
+}
+
+/// Pairs of a collector of a row and the node that it collects it from.
 pub(super) type Missing = Vec<(IpAddr, IpAddr)>;
 
 /// Compares what is listed, as far as all replicas have told. Returns the rows that differ, in
@@ -52,8 +68,7 @@ pub(super) type Missing = Vec<(IpAddr, IpAddr)>;
 pub(super) fn compare_rows(listings: &mut BTreeMap<IpAddr, Listing>) -> Vec<Differing> {
     let mut found = Vec::new();
     loop {
-        let waits = |it: &Listing| it.rows.is_empty() && !it.is_complete;
-        if listings.values().any(waits) {
+        if listings.values().any(Listing::is_wanted) {
             return found;
         }
         let heads = listings.values().filter_map(|it| it.rows.front());
@@ -73,8 +88,8 @@ pub(super) fn compare_rows(listings: &mut BTreeMap<IpAddr, Listing>) -> Vec<Diff
     }
 }
 
-/// Who has to collect a row from whom, so that all have what any of them has: one of those that
-/// have the same is as good as another.
+/// Collectors of a row with their sources, so that all have what any of them has. Of replicas that
+/// have the same one is the source.
 fn missing(known: &[(IpAddr, Option<TreeHash>)]) -> Missing {
     let mut versions: Vec<(TreeHash, IpAddr)> = Vec::new();
     for (replica, hash) in known {
@@ -96,7 +111,7 @@ fn missing(known: &[(IpAddr, Option<TreeHash>)]) -> Missing {
 mod tests {
     use super::super::leaves::Shape;
     use super::*;
-    use crate::ring::{Partitioner, Token};
+    use crate::ring::Token;
     use crate::storage::compaction::GcSpan;
 
     fn node(last: u8) -> IpAddr {
@@ -110,9 +125,9 @@ mod tests {
     fn listing(rows: &[(&str, u8)], is_complete: bool) -> Listing {
         let row = |(key, number): &(&str, u8)| {
             let key = Partitioner::OrderPreserving.decorate(RowKey::from(*key));
-            Listed { key, hash: hash(*number), bytes: u64::from(*number) }
+            ListedRow { key, hash: hash(*number), bytes: u64::from(*number) }
         };
-        Listing { rows: rows.iter().map(row).collect(), is_complete }
+        Listing { rows: rows.iter().map(row).collect(), next: None, is_complete }
     }
 
     #[test]
@@ -163,7 +178,7 @@ mod tests {
         let bytes = [1, 2, 1].into_iter();
         let expected = expected.into_iter().zip(bytes).map(|((key, it), bytes)| (key, it, bytes));
         assert!(found.eq(expected));
-        // What the first has behind that is not known.
+        // What the first has after that is not known.
         assert!(listings[&a].rows.is_empty());
         listings.insert(a, listing(&[], true));
         assert_eq!(compare_rows(&mut listings), []);

@@ -9,13 +9,13 @@ use std::ops::Bound;
 /// Most leaves of one comparison, as in 0.6.
 pub(super) const MOST_LEAVES: usize = 1 << 15;
 
-/// How often a range is halved at most.
+/// Most halvings of a range.
 pub(super) const MOST_DEPTH: u8 = 15;
 
-/// Where ranges are divided. What follows from it is the same on all nodes.
+/// Division of ranges into leaves, the same on all nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::repair) enum Shape {
-    /// Each range is halved so many times: for hashed tokens.
+pub(crate) enum Shape {
+    /// Each range is halved this often: for hashed tokens.
     Even(u8),
     /// At these tokens, which ascend.
     At(Vec<Token>),
@@ -24,20 +24,11 @@ pub(in crate::repair) enum Shape {
 /// Ranges that do not overlap, in the order of their tokens, each with the hash of its rows. None
 /// reaches over the end of the ring: the minimum as an end is that.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Leaves {
+pub(crate) struct Leaves {
     ranges: Vec<TokenRange>,
     hashes: Vec<TreeHash>,
     /// For which times the hashes are right; for none where they are not known.
     spans: Vec<GcSpan>,
-}
-
-/// Why there are no leaves.
-#[derive(Debug, thiserror::Error)]
-pub(in crate::repair) enum LeavesError {
-    #[error("more than {MOST_LEAVES} leaves are asked for")]
-    TooMany,
-    #[error("the tokens at which the ranges are to be divided do not ascend")]
-    OutOfOrder,
 }
 
 impl Leaves {
@@ -46,7 +37,7 @@ impl Leaves {
         partitioner: Partitioner,
         ranges: &[TokenRange],
         shape: &Shape,
-    ) -> Result<Self, LeavesError> {
+    ) -> Result<Self, String> {
         let pieces = straight(ranges);
         let ranges = match shape {
             Shape::Even(depth) => {
@@ -54,16 +45,17 @@ impl Leaves {
                 let leaves =
                     1_usize.checked_shl(leaves).and_then(|it| it.checked_mul(pieces.len()));
                 if leaves.is_none_or(|leaves| leaves > MOST_LEAVES.max(pieces.len())) {
-                    return Err(LeavesError::TooMany);
+                    return Err(format!("more than {MOST_LEAVES} leaves are asked for"));
                 }
                 pieces.into_iter().flat_map(|piece| halved(partitioner, piece, *depth)).collect()
             }
             Shape::At(tokens) => {
                 if tokens.len() > MOST_LEAVES {
-                    return Err(LeavesError::TooMany);
+                    return Err(format!("more than {MOST_LEAVES} leaves are asked for"));
                 }
                 if !tokens.is_sorted() {
-                    return Err(LeavesError::OutOfOrder);
+                    let why = "the tokens at which the ranges are to be divided do not ascend";
+                    return Err(why.to_owned());
                 }
                 pieces.into_iter().flat_map(|piece| cut(piece, tokens)).collect()
             }
@@ -71,20 +63,20 @@ impl Leaves {
         Ok(Self::of_ranges(ranges))
     }
 
-    /// Leaves without rows.
-    fn of_ranges(ranges: Vec<TokenRange>) -> Self {
+    /// Leaves without rows of ranges that are in order, and reach over no end of the ring.
+    pub(crate) fn of_ranges(ranges: Vec<TokenRange>) -> Self {
         let hashes = vec![TreeHash::default(); ranges.len()];
         let spans = vec![GcSpan::default(); ranges.len()];
         Self { ranges, hashes, spans }
     }
 
     /// The ranges.
-    pub(super) fn ranges(&self) -> &[TokenRange] {
+    pub(crate) fn ranges(&self) -> &[TokenRange] {
         &self.ranges
     }
 
     /// The hashes, in the same order.
-    pub(super) fn hashes(&self) -> &[TreeHash] {
+    pub(crate) fn hashes(&self) -> &[TreeHash] {
         &self.hashes
     }
 
@@ -94,7 +86,7 @@ impl Leaves {
     }
 
     /// The same ranges with these hashes, of which there is one for each.
-    pub(super) fn with_hashes(self, hashes: Vec<TreeHash>) -> Option<Self> {
+    pub(crate) fn with_hashes(self, hashes: Vec<TreeHash>) -> Option<Self> {
         (hashes.len() == self.ranges.len()).then_some(Self { hashes, ..self })
     }
 
@@ -104,7 +96,7 @@ impl Leaves {
     }
 
     /// Adds a row, if it lies in any. There may be nothing left of it but that it was deleted.
-    pub(super) fn add(&mut self, token: &Token, hash: Option<&TreeHash>, span: GcSpan) {
+    pub(crate) fn add(&mut self, token: &Token, hash: Option<&TreeHash>, span: GcSpan) {
         let Some(at) = self.leaf_of(token) else { return };
         if let (Some(sum), Some(hash)) = (self.hashes.get_mut(at), hash) {
             sum.combine(hash);
@@ -200,7 +192,8 @@ pub(super) fn row_ranges(ranges: &[TokenRange]) -> Vec<RowRange> {
     straight(ranges).into_iter().map(row_range).collect()
 }
 
-fn halved(partitioner: Partitioner, range: TokenRange, depth: u8) -> Vec<TokenRange> {
+/// Halves a range this often, as far as it is not too narrow.
+pub(crate) fn halved(partitioner: Partitioner, range: TokenRange, depth: u8) -> Vec<TokenRange> {
     let mut pieces = vec![range];
     for _ in 0..depth {
         let mut halves = Vec::with_capacity(2 * pieces.len());
@@ -218,8 +211,8 @@ fn halved(partitioner: Partitioner, range: TokenRange, depth: u8) -> Vec<TokenRa
     pieces
 }
 
-/// Cuts a range behind those of these tokens that lie in it.
-fn cut(range: TokenRange, tokens: &[Token]) -> Vec<TokenRange> {
+/// Cuts a range after those of these tokens that lie in it.
+pub(crate) fn cut(range: TokenRange, tokens: &[Token]) -> Vec<TokenRange> {
     let TokenRange { mut start, end } = range;
     let mut pieces = Vec::new();
     for token in &tokens[tokens.partition_point(|token| *token <= start)..] {

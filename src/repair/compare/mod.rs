@@ -4,7 +4,7 @@
 //! ```text
 //! session       the node that repairs: has all hash their rows, compares, and has them collect
 //!   shape       which replicas share which ranges, and how these are divided
-//!   differences in what they differ, and who lacks what
+//!   differences rows and leaves that differ, and what each replica lacks
 //! validation    each replica: hashes of leaves, then of single rows
 //!   hashing     the hashes
 //!   remembered  hashes of what has not changed since, also over a restart
@@ -21,10 +21,9 @@
 
 mod differences;
 mod hashing;
-mod leaves;
+pub(super) mod leaves;
 pub(super) mod ranges;
 mod remembered;
-mod row_hash;
 mod session;
 mod shape;
 mod tree_hash;
@@ -32,8 +31,6 @@ mod validation;
 
 pub(super) use hashing::{HashSink, HashedRow, ListedRow};
 pub(super) use leaves::Shape;
-pub(super) use row_hash::HashError;
-pub(super) use session::AntiEntropy;
 pub use session::FamilyRepair;
 pub use shape::RepairScope;
 pub(super) use tree_hash::TreeHash;

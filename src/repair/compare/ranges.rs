@@ -3,22 +3,18 @@
 use crate::ring::{Partitioner, Token, TokenRange};
 
 /// The token that halves a range; none if the range is too narrow for that.
-pub(in crate::repair) fn middle(
-    partitioner: Partitioner,
-    left: &Token,
-    right: &Token,
-) -> Option<Token> {
+pub(crate) fn middle(partitioner: Partitioner, left: &Token, right: &Token) -> Option<Token> {
     let middle = partitioner.midpoint(left, right);
     (middle > *left && (right.is_minimum() || middle < *right)).then_some(middle)
 }
 
 /// Whether the end of a range, of which the minimum is the end of the ring, lies before a token.
-pub(in crate::repair) fn ends_before(end: &Token, token: &Token) -> bool {
+pub(crate) fn ends_before(end: &Token, token: &Token) -> bool {
     !end.is_minimum() && end < token
 }
 
 /// The same ranges in order, none of which reaches over the end of the ring or touches another.
-pub(in crate::repair) fn straight(ranges: &[TokenRange]) -> Vec<TokenRange> {
+pub(crate) fn straight(ranges: &[TokenRange]) -> Vec<TokenRange> {
     let mut pieces: Vec<TokenRange> = Vec::new();
     for range in ranges {
         let TokenRange { start, end } = range.clone();
@@ -34,7 +30,7 @@ pub(in crate::repair) fn straight(ranges: &[TokenRange]) -> Vec<TokenRange> {
 }
 
 /// Joins ranges that touch. They are in the order of their starts.
-pub(in crate::repair) fn merged(pieces: Vec<TokenRange>) -> Vec<TokenRange> {
+pub(crate) fn merged(pieces: Vec<TokenRange>) -> Vec<TokenRange> {
     let mut joined: Vec<TokenRange> = Vec::new();
     for piece in pieces {
         match joined.last_mut() {

@@ -1,4 +1,4 @@
-//! What is compared with whom.
+//! Ranges to compare with their replicas, and how they are divided.
 
 use super::leaves::{MOST_DEPTH, MOST_LEAVES, Shape};
 use crate::repair::compare::ranges::straight;
@@ -6,7 +6,7 @@ use crate::ring::{Partitioner, ReplicaPlacement, Token, TokenMetadata, TokenRang
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// How many rows a leaf is to have: about as many are read again for one that differs.
+/// Rows that a leaf is to have: about as many are read again for one that differs.
 const ROWS_PER_LEAF: u64 = 16;
 
 /// Most leaves where tokens have to be sent, and most bytes of these.
@@ -44,7 +44,7 @@ pub(super) fn ranges_by_replicas(
     found
 }
 
-/// How ranges are divided of which about so many rows are known, some of them with their tokens.
+/// Chooses the division of ranges by the estimated number of rows and by tokens of some of them.
 pub(super) fn shape(
     partitioner: Partitioner,
     ranges: &[TokenRange],

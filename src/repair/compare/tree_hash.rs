@@ -7,28 +7,28 @@ const MOST_BYTES: usize = 32;
 
 /// The hash of the rows of a range: nothing where there are no rows, else mostly 32 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub(in crate::repair) struct TreeHash {
+pub(crate) struct TreeHash {
     length: u8,
-    /// Zeroes behind the length.
+    /// Zeroes after the length.
     bytes: [u8; MOST_BYTES],
 }
 
 impl TreeHash {
     /// A hash of these bytes; `None` if there are more than 32.
-    pub(in crate::repair) fn new(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn new(bytes: &[u8]) -> Option<Self> {
         let mut hash = Self { length: u8::try_from(bytes.len()).ok()?, ..Self::default() };
         hash.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
         Some(hash)
     }
 
     /// The bytes.
-    pub(in crate::repair) fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length).min(MOST_BYTES)]
     }
 
     /// Adds the rows of another range, or takes them out again. What is longer keeps its end, as
     /// in 0.6.
-    pub(in crate::repair) fn combine(&mut self, other: &Self) {
+    pub(crate) fn combine(&mut self, other: &Self) {
         self.length = self.length.max(other.length);
         for (byte, other) in self.bytes.iter_mut().zip(other.bytes) {
             *byte ^= other;

@@ -1,13 +1,13 @@
 //! Hashes of the rows of this node, which other nodes or this one want to know.
 
 use super::hashing::{COLUMN_INDEX_BYTES, HashSink, HashedRow, RowList, add_to};
-use super::leaves::{Leaves, LeavesError, Shape, row_ranges};
+use super::leaves::{Leaves, Shape, row_ranges};
 use super::remembered::{Division, Known, MAX_BYTES, Remembered, Tables};
-use super::row_hash::HashError;
 use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::model::key::RowKey;
 use crate::model::schema::FamilyId;
 use crate::net::bodies::BodyContext;
+use crate::repair::error::{OperationError, Result};
 use crate::repair::job::{JobControl, Output, Scope};
 use crate::replica::{Abandoned, Blocking};
 use crate::ring::{DecoratedKey, RowRange, Token, TokenRange};
@@ -19,58 +19,45 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 /// Hashes rows, and remembers the hashes.
-#[derive(Debug)]
-pub(in crate::repair) struct Validator {
+#[derive(Debug, Clone)]
+pub(crate) struct Validator {
     storage: Arc<Storage>,
     blocking: Blocking,
-    remembered: Mutex<rank::RowHashes, Remembered>,
+    remembered: Arc<Mutex<rank::RowHashes, Remembered>>,
     /// One column family is read at a time, as it was on the one compaction thread of 0.6; lists of
     /// rows, which are short, do not wait for that.
     scan: Arc<Semaphore>,
     tasks: TaskTracker,
 }
 
-/// Why rows are not hashed.
-#[derive(Debug, thiserror::Error)]
-pub(in crate::repair) enum ValidationError {
-    #[error("the ranges make no sense: {0}")]
-    Ranges(#[from] LeavesError),
-    #[error(transparent)]
-    Hash(#[from] HashError),
-    #[error(transparent)]
-    Abandoned(#[from] Abandoned),
-}
-
 impl Validator {
-    pub(in crate::repair) fn new(storage: Arc<Storage>, blocking: Blocking) -> Arc<Self> {
+    pub(crate) fn new(storage: Arc<Storage>, blocking: Blocking) -> Self {
         let (remembered, tasks) = Default::default();
-        let scan = Arc::new(Semaphore::new(1));
-        Arc::new(Self { storage, blocking, remembered, scan, tasks })
+        Self { storage, blocking, remembered, scan: Arc::new(Semaphore::new(1)), tasks }
     }
 
     /// Hashes of leaves.
-    pub(in crate::repair) async fn leaves(
-        self: Arc<Self>,
+    pub(crate) async fn leaves(
+        &self,
         scope: Scope,
         shape: Shape,
         control: JobControl,
-    ) -> Result<Output, ValidationError> {
+    ) -> Result<Output> {
         let turn = control.stop.run_until_cancelled(Arc::clone(&self.scan).acquire_owned()).await;
-        let Some(Ok(_turn)) = turn else { return Err(HashError::GivenUp.into()) };
-        let this = Arc::clone(&self);
+        let Some(Ok(_turn)) = turn else { return Err(OperationError::GivenUp) };
+        let this = self.clone();
         self.blocking.run(move || this.hash_leaves(&scope, shape, &control)).await?
     }
 
     /// Hashes of single rows.
-    pub(in crate::repair) async fn list(
-        self: Arc<Self>,
+    pub(crate) async fn list(
+        &self,
         scope: Scope,
         after: Option<RowKey>,
         control: JobControl,
-    ) -> Result<Output, ValidationError> {
-        let this = Arc::clone(&self);
-        let listed = move || this.hash_rows(&scope, after.as_ref(), &control);
-        Ok(self.blocking.run(listed).await??)
+    ) -> Result<Output> {
+        let this = self.clone();
+        self.blocking.run(move || this.hash_rows(&scope, after.as_ref(), &control)).await?
     }
 
     fn hash_leaves(
@@ -78,16 +65,16 @@ impl Validator {
         Scope { family, gc_before, ranges }: &Scope,
         shape: Shape,
         control: &JobControl,
-    ) -> Result<Output, ValidationError> {
+    ) -> Result<Output> {
         let (family, gc_before) = (*family, *gc_before);
-        let leaves = Leaves::new(self.storage.partitioner(), ranges, &shape)?;
-        let set = self.storage.validation_set(family).map_err(HashError::from)?;
+        let leaves = Leaves::new(self.storage.partitioner(), ranges, &shape)
+            .map_err(|why| OperationError::Failed(format!("the ranges make no sense: {why}")))?;
+        let set = self.storage.validation_set(family)?;
         let division = Division { ranges: ranges.clone(), shape };
         let mut leaves = self.known(family, &set, &division, leaves)?;
         let unknown = leaves.empty_unknown(gc_before);
         if !unknown.is_empty() {
-            let builder = self.storage.row_builder(family, COLUMN_INDEX_BYTES);
-            let builder = builder.map_err(HashError::from)?;
+            let builder = self.storage.row_builder(family, COLUMN_INDEX_BYTES)?;
             control.progress.expect_rows(rows_within(&set, &leaves, unknown.len()));
             let mut sink = HashSink::new(builder, control, add_to(&mut leaves));
             self.storage.validate(&set, &row_ranges(&unknown), gc_before, &mut sink)?;
@@ -95,7 +82,7 @@ impl Validator {
         let hashes = leaves.hashes().to_vec();
         self.remembered().keep(family, set.identities(), division, leaves);
         self.save(family);
-        Ok(Output::Leaves { count: hashes.len() as u64, hashes })
+        Ok(Output::Leaves(hashes))
     }
 
     fn hash_rows(
@@ -103,7 +90,7 @@ impl Validator {
         Scope { family, gc_before, ranges }: &Scope,
         after: Option<&RowKey>,
         control: &JobControl,
-    ) -> Result<Output, HashError> {
+    ) -> Result<Output> {
         let token = after.map(|key| self.storage.partitioner().token(key.as_bytes()));
         let is_open = |range: &RowRange| match (&range.end, &token) {
             (Bound::Included(end) | Bound::Excluded(end), Some(token)) => end >= token,
@@ -131,7 +118,7 @@ impl Validator {
         set: &ValidationSet,
         division: &Division,
         mut empty: Leaves,
-    ) -> Result<Leaves, HashError> {
+    ) -> Result<Leaves> {
         self.load(family);
         self.storage.store(family).want_merged_keys();
         let (now, merges) = (&set.identities(), set.merges());
@@ -157,7 +144,7 @@ impl Validator {
         self.remembered().shape(family, ranges).cloned()
     }
 
-    /// Reads what is kept of a family, if that was not done. Without it all is read anew.
+    /// Reads what is kept of a family, if that was not done. Without it all rows are read again.
     fn load(&self, family: FamilyId) {
         if self.remembered().is_loaded(family) {
             return;
@@ -170,7 +157,7 @@ impl Validator {
         self.remembered().load(family, &file.unwrap_or_default(), self.context());
     }
 
-    /// Keeps what is known of a family for the next start. Without it all is read anew then.
+    /// Keeps what is known of a family for the next start. Without it all rows are read again then.
     fn save(&self, family: FamilyId) {
         let content = self.remembered().save(family, self.context());
         if let Err(error) = self.storage.store(family).keep_hashes(&content) {
@@ -179,11 +166,11 @@ impl Validator {
     }
 
     /// Follows merges of SSTables. To be called about once in a second, within a tokio runtime.
-    pub(in crate::repair) fn tidy(self: &Arc<Self>) {
+    pub(crate) fn tidy(&self) {
         if let Ok(turn) = Arc::clone(&self.scan).try_acquire_owned() {
             let changed = self.catch_up();
             if !changed.is_empty() {
-                let (this, blocking) = (Arc::clone(self), self.blocking);
+                let (this, blocking) = (self.clone(), self.blocking);
                 self.tasks.spawn(async move {
                     let save = move || changed.into_iter().for_each(|family| this.save(family));
                     // A node that stops does so itself.
@@ -207,7 +194,7 @@ impl Validator {
     }
 
     /// Keeps what is known for the next start. No job must run any more.
-    pub(in crate::repair) async fn stop(&self) {
+    pub(crate) async fn stop(&self) {
         self.tasks.close();
         self.tasks.wait().await;
         self.catch_up().into_iter().for_each(|family| self.save(family));
@@ -222,7 +209,7 @@ impl Validator {
     }
 }
 
-/// About how many rows there are in so many of the leaves.
+/// Estimates the rows in this number of the leaves.
 fn rows_within(set: &ValidationSet, leaves: &Leaves, count: usize) -> u64 {
     let (ranges, samples) = (leaves.ranges(), set.sampled_tokens());
     let is_within = |token: &&Token| leaves.contain(token);

@@ -1,10 +1,6 @@
-//! Messages about jobs.
+//! Tasks of jobs, and their status.
 //!
 //! ```text
-//! start     u64 job, TASK                      no answer but that it has come
-//! poll      u64 job, u64 from which hash on    STATUS
-//! cancel    u64 job                            no answer but that it has come
-//!
 //! TASK      u8: 0 list of WANTED ranges
 //!               1 column family, list of ADDR, list of KEY      rows, by their sources
 //!               2 SCOPE, SHAPE                                  hashes of leaves
@@ -15,7 +11,7 @@
 //! SHAPE     u8: 0 u8 depth; 1 list of tokens
 //! STATUS    u8: 0 unknown; 1 PROGRESS; 2 PROGRESS, OUTPUT; 3 text why it failed
 //! PROGRESS  u64 ranges, u64 ranges done, u64 rows, u64 expected rows, u64 bytes
-//! OUTPUT    u8: 0 collected; 1 u64 leaves, list of HASH; 2 list of ROW, option KEY after
+//! OUTPUT    u8: 0 collected; 1 list of HASH; 2 list of ROW, option KEY after
 //! ROW       KEY, HASH, u64 bytes
 //! HASH      u8 number of bytes, then these
 //! ```
@@ -24,27 +20,15 @@ use crate::base::bytes::ByteReader;
 use crate::model::key::RowKey;
 use crate::model::schema::FamilyId;
 use crate::net::bodies::{Body, BodyContext, BodyError, EncodeError};
-use crate::repair::calls::Call;
 use crate::repair::compare::{ListedRow, Shape, TreeHash};
 use crate::repair::progress::Progress;
 use crate::repair::transfer::WantedRange;
 use crate::ring::TokenRange;
 use std::net::IpAddr;
 
-/// Hashes that are sent at a time: 16 KiB, so that answers to clients do not wait for them.
-pub(super) const HASHES_PER_ANSWER: usize = 512;
-
-/// Starts a job.
-#[derive(Debug, Clone)]
-pub(in crate::repair) struct Start {
-    /// Tells the jobs of all nodes apart.
-    pub(in crate::repair) job: u64,
-    pub(in crate::repair) task: Task,
-}
-
 /// Work of a job.
 #[derive(Debug, Clone)]
-pub(in crate::repair) enum Task {
+pub(crate) enum Task {
     /// Collects ranges of which the node is about to become a replica.
     Ranges(Vec<WantedRange>),
     /// Collects rows that the node lacks.
@@ -65,28 +49,16 @@ pub(in crate::repair) enum Task {
 
 /// Rows that are hashed.
 #[derive(Debug, Clone)]
-pub(in crate::repair) struct Scope {
-    pub(in crate::repair) family: FamilyId,
+pub(crate) struct Scope {
+    pub(crate) family: FamilyId,
     /// Deletions made at or before this second do not count.
-    pub(in crate::repair) gc_before: i32,
-    pub(in crate::repair) ranges: Vec<TokenRange>,
+    pub(crate) gc_before: i32,
+    pub(crate) ranges: Vec<TokenRange>,
 }
-
-/// Asks for the status of a job.
-#[derive(Debug, Clone)]
-pub(in crate::repair) struct Poll {
-    pub(in crate::repair) job: u64,
-    /// Hashes of leaves that have come before.
-    pub(in crate::repair) from: u64,
-}
-
-/// Ends a job that nobody needs any more.
-#[derive(Debug, Clone)]
-pub(in crate::repair) struct Cancel(pub(in crate::repair) u64);
 
 /// Status of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::repair) enum JobStatus {
+pub(crate) enum JobStatus {
     /// The node was started since, or never got the job, or has forgotten it.
     Unknown,
     Running(Progress),
@@ -96,74 +68,17 @@ pub(in crate::repair) enum JobStatus {
 
 /// Output of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::repair) enum Output {
+pub(crate) enum Output {
     /// Ranges or rows are here.
     Collected,
-    /// Hashes of leaves, in order; in an answer some of them.
-    Leaves { count: u64, hashes: Vec<TreeHash> },
+    /// Hashes of leaves, in order.
+    Leaves(Vec<TreeHash>),
     /// Rows in the order of their tokens.
     Rows {
         rows: Vec<ListedRow>,
         /// Behind which key there may be more; none if these were the last.
         next: Option<RowKey>,
     },
-}
-
-impl Output {
-    /// The part of it that one answer has.
-    pub(super) fn part(&self, from: u64) -> Self {
-        let Self::Leaves { count, hashes } = self else { return self.clone() };
-        let from = usize::try_from(from).unwrap_or(usize::MAX);
-        let hashes = hashes.iter().skip(from).take(HASHES_PER_ANSWER).copied().collect();
-        Self::Leaves { count: *count, hashes }
-    }
-}
-
-impl Call for Start {
-    const NAME: &'static str = "start";
-    type Answer = ();
-}
-
-impl Call for Poll {
-    const NAME: &'static str = "poll";
-    type Answer = JobStatus;
-}
-
-impl Call for Cancel {
-    const NAME: &'static str = "cancel";
-    type Answer = ();
-}
-
-impl Body for Start {
-    fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
-        self.job.put(out, context)?;
-        self.task.put(out, context)
-    }
-
-    fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
-        Ok(Self { job: u64::read(reader, context)?, task: Task::read(reader, context)? })
-    }
-}
-
-impl Body for Poll {
-    fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
-        (self.job, self.from).put(out, context)
-    }
-
-    fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
-        let (job, from) = Body::read(reader, context)?;
-        Ok(Self { job, from })
-    }
-}
-
-impl Body for Cancel {
-    fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
-        self.0.put(out, context)
-    }
-
-    fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
-        Ok(Self(u64::read(reader, context)?))
-    }
 }
 
 impl Body for Task {
@@ -313,9 +228,8 @@ impl Body for Output {
     fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
         match self {
             Self::Collected => out.push(0),
-            Self::Leaves { count, hashes } => {
+            Self::Leaves(hashes) => {
                 out.push(1);
-                count.put(out, context)?;
                 hashes.put(out, context)?;
             }
             Self::Rows { rows, next } => {
@@ -331,10 +245,7 @@ impl Body for Output {
         let at = reader.position();
         match reader.u8()? {
             0 => Ok(Self::Collected),
-            1 => {
-                let (count, hashes) = Body::read(reader, context)?;
-                Ok(Self::Leaves { count, hashes })
-            }
+            1 => Ok(Self::Leaves(Body::read(reader, context)?)),
             2 => {
                 let (rows, next) = Body::read(reader, context)?;
                 Ok(Self::Rows { rows, next })
@@ -346,14 +257,14 @@ impl Body for Output {
 
 impl Body for ListedRow {
     fn put(&self, out: &mut Vec<u8>, context: BodyContext<'_>) -> Result<(), EncodeError> {
-        self.key.put(out, context)?;
+        self.key.key().put(out, context)?;
         self.hash.put(out, context)?;
         self.bytes.put(out, context)
     }
 
     fn read(reader: &mut ByteReader<'_>, context: BodyContext<'_>) -> Result<Self, BodyError> {
         let ((key, hash), bytes) = Body::read(reader, context)?;
-        Ok(Self { key, hash, bytes })
+        Ok(Self { key: context.partitioner.decorate(key), hash, bytes })
     }
 }
 
@@ -416,15 +327,13 @@ mod tests {
             Task::Leaves { scope: scope.clone(), shape: at },
             Task::List { scope, after: Some(key.clone()) },
         ] {
-            check(&Start { job: 1 << 40, task });
+            check(&task);
         }
-        check(&Poll { job: 1, from: 2 });
-        check(&Cancel(3));
         let progress = Progress { ranges: 1, ranges_done: 2, rows: 3, expected_rows: 4, bytes: 5 };
         let hash = TreeHash::from([7; 32]);
-        let row = ListedRow { key: key.clone(), hash, bytes: 6 };
+        let row = ListedRow { key: Partitioner::Random.decorate(key.clone()), hash, bytes: 6 };
         let rows = Output::Rows { rows: vec![row], next: Some(key) };
-        let leaves = Output::Leaves { count: 9, hashes: vec![hash, TreeHash::default()] };
+        let leaves = Output::Leaves(vec![hash, TreeHash::default()]);
         check(&JobStatus::Unknown);
         check(&JobStatus::Running(progress));
         check(&JobStatus::Failed("no".into()));

@@ -1,15 +1,15 @@
 //! Work of one node for another, which takes longer than a call may.
 //!
-//! The node that wants it starts the job, polls it, and cancels it at the end
-//! ([`remote`]). It starts it again if the other node has been started anew. A job that
-//! nobody polls any more is given up, so that a node that is gone leaves nothing behind.
+//! The node that wants it starts the job, polls it, and cancels it at the end ([`remote`]). It
+//! starts it again if the other node has been restarted. A job that is not polled any more is given
+//! up, so that a node that is gone leaves nothing here.
 
 mod messages;
 mod remote;
 
-pub(super) use messages::{Cancel, JobStatus, Output, Poll, Scope, Start, Task};
-pub(super) use remote::{JobError, RemoteJob};
+pub(super) use messages::{JobStatus, Output, Scope, Task};
 
+use super::error::Result;
 use super::progress::ProgressCounters;
 use crate::base::clock::Clock;
 use crate::base::lock::{Mutex, MutexGuard, rank};
@@ -23,14 +23,14 @@ use tokio_util::task::TaskTracker;
 /// A job that was not polled for this long is given up: the node that wanted it is gone.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(120);
 
-/// Most jobs that are kept at a time, done or not. Further ones fail; as many of these are kept.
+/// Most jobs that are kept at a time, done or not. Further ones fail; as many refusals are kept.
 const MAX_JOBS: usize = 64;
 
 /// Jobs of this node for others and for itself.
 #[derive(Debug)]
 pub(super) struct Jobs {
     clock: Arc<dyn Clock>,
-    by_number: Mutex<rank::RepairProgress, BTreeMap<u64, Job>>,
+    by_number: Arc<Mutex<rank::RepairProgress, BTreeMap<u64, Job>>>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -52,19 +52,15 @@ pub(super) struct JobControl {
 }
 
 impl Jobs {
-    pub(super) fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         let (by_number, stop, tasks) = Default::default();
-        Arc::new(Self { clock, by_number, stop, tasks })
+        Self { clock, by_number, stop, tasks }
     }
 
     /// Starts a job, unless its number is known. Must be called within a tokio runtime.
-    pub(super) fn start<F>(
-        self: &Arc<Self>,
-        number: u64,
-        from: IpAddr,
-        work: impl FnOnce(JobControl) -> F,
-    ) where
-        F: Future<Output = Result<Output, String>> + Send + 'static,
+    pub(super) fn start<F>(&self, number: u64, from: IpAddr, work: impl FnOnce(JobControl) -> F)
+    where
+        F: Future<Output = Result<Output>> + Send + 'static,
     {
         let mut jobs = self.lock();
         if jobs.contains_key(&number) || jobs.len() >= 2 * MAX_JOBS {
@@ -84,26 +80,26 @@ impl Jobs {
         if is_refused {
             return;
         }
-        let (this, work) = (Arc::clone(self), work(control));
+        let (jobs, work) = (Arc::clone(&self.by_number), work(control));
         self.tasks.spawn(async move {
-            let outcome = work.await;
-            if let Some(job) = this.lock().get_mut(&number) {
+            let outcome = work.await.map_err(|error| error.to_string());
+            if let Some(job) = jobs.lock().get_mut(&number) {
                 job.outcome = Some(outcome);
             }
         });
     }
 
-    /// Status of a job; a long output begins at the element `from`.
-    pub(super) fn status(&self, number: u64, from: u64) -> JobStatus {
+    pub(super) fn status(&self, number: u64) -> JobStatus {
         let now = self.clock.monotonic();
         let mut jobs = self.lock();
         let Some(job) = jobs.get_mut(&number) else { return JobStatus::Unknown };
         job.polled = now;
-        let progress = job.control.progress.now();
-        match &job.outcome {
-            None => JobStatus::Running(progress),
-            Some(Ok(output)) => JobStatus::Done(progress, output.part(from)),
-            Some(Err(why)) => JobStatus::Failed(why.clone()),
+        let (counters, outcome) = (Arc::clone(&job.control.progress), job.outcome.clone());
+        drop(jobs);
+        match outcome {
+            None => JobStatus::Running(counters.now()),
+            Some(Ok(output)) => JobStatus::Done(counters.now(), output),
+            Some(Err(why)) => JobStatus::Failed(why),
         }
     }
 
@@ -145,54 +141,46 @@ impl Jobs {
 mod tests {
     use super::*;
     use crate::kit::clock::ManualClock;
-    use crate::repair::compare::TreeHash;
+    use crate::repair::error::OperationError;
 
     const NODE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 
-    async fn run(jobs: &Arc<Jobs>, number: u64, outcome: Result<Output, String>) -> JobStatus {
+    async fn run(jobs: &Jobs, number: u64, outcome: Result<Output>) -> JobStatus {
         jobs.start(number, NODE, |_| async move { outcome });
-        while let JobStatus::Running(_) = jobs.status(number, 0) {
+        while let JobStatus::Running(_) = jobs.status(number) {
             tokio::task::yield_now().await;
         }
-        jobs.status(number, 0)
+        jobs.status(number)
     }
 
     #[tokio::test]
-    async fn a_job_that_nobody_polls_is_given_up() {
+    async fn a_job_that_is_not_polled_is_given_up() {
         let clock = Arc::new(ManualClock::default());
         let jobs = Jobs::new(Arc::clone(&clock) as _);
         let stopped = CancellationToken::new();
         let waits = async |control: JobControl, stopped: CancellationToken| {
             control.stop.cancelled().await;
             stopped.cancel();
-            Err(String::new())
+            Err(OperationError::GivenUp)
         };
         jobs.start(1, NODE, |control| waits(control, CancellationToken::new()));
         jobs.start(2, NODE, |control| waits(control, stopped.clone()));
         clock.advance(FORGOTTEN_AFTER / 2);
-        assert!(matches!(jobs.status(1, 0), JobStatus::Running(_)));
+        assert!(matches!(jobs.status(1), JobStatus::Running(_)));
         clock.advance(FORGOTTEN_AFTER / 2);
         jobs.tidy();
-        assert!(matches!(jobs.status(1, 0), JobStatus::Running(_)));
-        assert_eq!(jobs.status(2, 0), JobStatus::Unknown);
+        assert!(matches!(jobs.status(1), JobStatus::Running(_)));
+        assert_eq!(jobs.status(2), JobStatus::Unknown);
         stopped.cancelled().await;
         jobs.cancel(1);
-        assert_eq!(jobs.status(1, 0), JobStatus::Unknown);
+        assert_eq!(jobs.status(1), JobStatus::Unknown);
         jobs.stop().await;
     }
 
     #[tokio::test]
-    async fn there_is_a_bound_and_outputs_come_in_parts() {
+    async fn the_number_of_jobs_is_bounded() {
         let jobs = Jobs::new(Arc::new(ManualClock::default()));
-        let hashes = vec![TreeHash::from([7; 32]); messages::HASHES_PER_ANSWER + 1];
-        let count = hashes.len() as u64;
-        run(&jobs, 1, Ok(Output::Leaves { count, hashes })).await;
-        for (from, length) in [(0, messages::HASHES_PER_ANSWER), (count - 1, 1), (u64::MAX, 0)] {
-            let JobStatus::Done(_, output) = jobs.status(1, from) else { panic!() };
-            let Output::Leaves { count: all, hashes } = output else { panic!() };
-            assert_eq!((all, hashes.len()), (count, length));
-        }
-        for number in 2..=MAX_JOBS as u64 {
+        for number in 1..=MAX_JOBS as u64 {
             assert!(matches!(run(&jobs, number, Ok(Output::Collected)).await, JobStatus::Done(..)));
         }
         let refused = run(&jobs, 1000, Ok(Output::Collected)).await;

@@ -1,9 +1,10 @@
 //! Jobs that this node has others do.
 
-use super::messages::{Cancel, JobStatus, Output, Poll, Start, Task};
-use crate::repair::client::{AskError, ReplicaClient};
-use crate::repair::host::Host;
-use crate::repair::progress::Progress;
+use super::messages::{JobStatus, Output, Task};
+use crate::repair::calls::{CANCEL, POLL, START};
+use crate::repair::error::{OperationError, Result};
+use crate::repair::progress::{Progress, ProgressByNode};
+use crate::repair::service::Service;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,54 +20,40 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Most times that a node may lose a job.
 const MAX_LOSSES: u32 = 20;
 
-/// A node that does a job, which may be this one.
-#[derive(Debug, Clone)]
-pub(in crate::repair) struct RemoteJob {
-    pub(in crate::repair) client: Arc<ReplicaClient>,
-    pub(in crate::repair) host: Arc<dyn Host>,
-    pub(in crate::repair) at: IpAddr,
-    /// Longest time that the node may be down.
-    pub(in crate::repair) down_patience: Duration,
-}
-
-/// Why a job has no output.
-#[derive(Debug, thiserror::Error)]
-pub(in crate::repair) enum JobError {
-    #[error("it is down")]
-    Down,
-    #[error("it loses what it is asked for again and again")]
-    Lost,
-    #[error("{0}")]
-    Silent(AskError),
-    #[error("{0}")]
-    Failed(String),
-}
-
-impl RemoteJob {
-    /// Has the node do a task, also if it is started anew meanwhile. Returns all of the output.
-    pub(in crate::repair) async fn run(
-        &self,
+impl Service {
+    /// Has a node, which may be this one, do a task, also if it is restarted meanwhile. It may be
+    /// down for this long.
+    pub(crate) async fn run_job(
+        self: &Arc<Self>,
+        at: IpAddr,
+        down_patience: Duration,
         task: Task,
-        note: impl Fn(Progress),
-    ) -> Result<(Progress, Output), JobError> {
-        let job = self.client.number();
-        let _guard = LocalJob { client: &self.client, at: self.at, job };
-        let outcome = self.follow(&Start { job, task }, note).await;
+        progress: &ProgressByNode,
+    ) -> Result<(Progress, Output)> {
+        let job = self.node.job_number();
+        let _guard = LocalJob { service: self, at, job };
+        let outcome = self.follow_job(at, down_patience, &(job, task), progress).await;
         // Whether it hears that or forgets the job by itself makes no difference.
-        let _: Result<(), AskError> = self.client.ask(self.at, &Cancel(job), &self.host).await;
+        let _: Result<()> = self.ask(at, CANCEL, &job).await;
         outcome
     }
 
-    async fn follow(
-        &self,
-        start: &Start,
-        note: impl Fn(Progress),
-    ) -> Result<(Progress, Output), JobError> {
+    async fn follow_job(
+        self: &Arc<Self>,
+        at: IpAddr,
+        down_patience: Duration,
+        start: &(u64, Task),
+        note: &ProgressByNode,
+    ) -> Result<(Progress, Output)> {
         let (mut is_known, mut losses) = (false, 0);
         let (mut heard, mut pause) = (Instant::now(), FIRST_POLL);
-        let mut all = Vec::new();
         loop {
-            let status = self.start_or_poll(start, is_known, all.len() as u64).await;
+            let status = if is_known {
+                self.ask(at, POLL, &start.0).await
+            } else {
+                let started = self.ask(at, START, start).await;
+                started.map(|()| JobStatus::Running(Progress::default()))
+            };
             if status.is_ok() {
                 heard = Instant::now();
             }
@@ -74,70 +61,48 @@ impl RemoteJob {
                 Ok(JobStatus::Unknown) => {
                     losses += 1;
                     if losses == MAX_LOSSES {
-                        return Err(JobError::Lost);
+                        let why = "it loses what it is asked for again and again";
+                        return Err(OperationError::Failed(why.to_owned()));
                     }
                     is_known = false;
-                    all.clear();
                 }
                 Ok(JobStatus::Running(progress)) => {
                     is_known = true;
-                    note(progress);
-                }
-                Ok(JobStatus::Done(progress, Output::Leaves { count, hashes })) => {
-                    let is_last = hashes.is_empty();
-                    all.extend(hashes);
-                    if is_last || all.len() as u64 >= count {
-                        return Ok((progress, Output::Leaves { count, hashes: all }));
-                    }
-                    continue;
+                    note.note(at, progress);
                 }
                 Ok(JobStatus::Done(progress, output)) => {
-                    note(progress);
+                    note.note(at, progress);
                     return Ok((progress, output));
                 }
-                Ok(JobStatus::Failed(why)) => return Err(JobError::Failed(why)),
-                Err(error) => self.bear(heard.elapsed(), error)?,
+                Ok(JobStatus::Failed(why)) => return Err(OperationError::Failed(why)),
+                Err(error) => {
+                    let (silence, is_live) =
+                        (heard.elapsed(), self.node.look()?.live.contains(&at));
+                    if !is_live && silence >= down_patience {
+                        return Err(OperationError::Down(at));
+                    }
+                    if silence >= PATIENCE {
+                        return Err(error);
+                    }
+                }
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LAST_POLL);
         }
     }
-
-    async fn start_or_poll(
-        &self,
-        start: &Start,
-        is_known: bool,
-        from: u64,
-    ) -> Result<JobStatus, AskError> {
-        if is_known {
-            let poll = Poll { job: start.job, from };
-            return self.client.ask(self.at, &poll, &self.host).await;
-        }
-        self.client.ask(self.at, start, &self.host).await?;
-        Ok(JobStatus::Running(Progress::default()))
-    }
-
-    /// Whether to go on with a node that has not answered.
-    fn bear(&self, silence: Duration, error: AskError) -> Result<(), JobError> {
-        let is_down = !self.host.look().live.contains(&self.at);
-        if is_down && silence >= self.down_patience {
-            return Err(JobError::Down);
-        }
-        if silence >= PATIENCE { Err(JobError::Silent(error)) } else { Ok(()) }
-    }
 }
 
-/// Ends a job of this node as soon as nobody waits for it. Others notice by themselves.
+/// Ends a job of this node as soon as it is not waited for any more. Others notice by themselves.
 struct LocalJob<'a> {
-    client: &'a ReplicaClient,
+    service: &'a Service,
     at: IpAddr,
     job: u64,
 }
 
 impl Drop for LocalJob<'_> {
     fn drop(&mut self) {
-        if self.at == self.client.local {
-            self.client.service.jobs.cancel(self.job);
+        if self.at == self.service.node.local() {
+            self.service.jobs.cancel(self.job);
         }
     }
 }

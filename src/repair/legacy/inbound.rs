@@ -1,4 +1,4 @@
-//! Which files were announced, by the nodes that they come from.
+//! Files that nodes of 0.6 have announced, by the nodes that they come from.
 
 use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::model::schema::FamilyId;
@@ -8,12 +8,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Notify;
 
-/// How often a file may come in vain.
+/// Most failed transfers of a file.
 const ATTEMPTS: u32 = 3;
 
-/// A session in which nothing has happened for so long is over: its source was started anew, or
+/// A session in which nothing has happened for this long is over: its source was restarted, or
 /// has lost a message. 0.6 tries for ten minutes to connect.
 pub(super) const IDLE: Duration = Duration::from_mins(15);
 
@@ -33,7 +32,6 @@ pub(super) struct Session {
     pub(super) source: IpAddr,
     pub(super) keyspace: String,
     state: Mutex<rank::LegacySession, SessionState>,
-    changed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -47,52 +45,31 @@ struct SessionState {
 impl Session {
     fn new(source: IpAddr, keyspace: &str, now: Duration) -> Arc<Self> {
         let state = Mutex::new(SessionState { last: now, ..SessionState::default() });
-        let (keyspace, changed) = (keyspace.to_owned(), Notify::new());
-        Arc::new(Self { source, keyspace, state, changed })
-    }
-
-    fn state(&self) -> MutexGuard<'_, SessionState> {
-        self.state.lock()
+        Arc::new(Self { source, keyspace: keyspace.to_owned(), state })
     }
 
     /// Something has come.
     pub(super) fn touch(&self, now: Duration) {
-        self.state().last = now;
-    }
-
-    /// A file was taken in.
-    fn add(&self, taken: TakenIn) {
-        let sum = &mut self.state().taken;
-        (sum.rows, sum.bytes) = (sum.rows + taken.rows, sum.bytes + taken.bytes);
+        self.state.lock().last = now;
     }
 
     fn end(&self, outcome: Result<(), String>) {
-        self.state().outcome.get_or_insert(outcome);
-        self.changed.notify_waiters();
+        self.state.lock().outcome.get_or_insert(outcome);
     }
 
-    /// How long nothing has happened.
+    /// Time since something happened.
     pub(super) fn silence(&self, now: Duration) -> Duration {
-        now.saturating_sub(self.state().last)
+        now.saturating_sub(self.state.lock().last)
     }
 
     /// How it has ended, and what was taken in.
     pub(super) fn outcome(&self) -> Option<Result<TakenIn, String>> {
-        let state = self.state();
+        let state = self.state.lock();
         state.outcome.clone().map(|outcome| outcome.map(|()| state.taken))
-    }
-
-    /// Waits until it has ended, at most so long.
-    pub(super) async fn wait(&self, at_most: Duration) {
-        let changed = self.changed.notified();
-        if self.outcome().is_none() {
-            // Whether it has ended is looked at again anyway.
-            let _ = tokio::time::timeout(at_most, changed).await;
-        }
     }
 }
 
-/// What comes from one node.
+/// Sessions of one node.
 #[derive(Debug, Default)]
 struct Source {
     /// Sessions that this node has asked for, in that order, and that were not announced yet.
@@ -108,13 +85,14 @@ struct Current {
     files: VecDeque<Expected>,
     /// Whether the first of them is coming at the moment.
     is_coming: bool,
-    /// How often the first one has come in vain.
+    /// Failed transfers of the first one.
     attempts: u32,
 }
 
-/// What becomes of a file that has not arrived as it should.
+/// Consequence for a session when a file has come, as it should or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Failed {
+pub(super) enum Arrival {
+    Taken,
     /// It is to be sent again.
     Again,
     /// It was sent often enough: the session is over.
@@ -135,40 +113,24 @@ impl InboundSessions {
         session
     }
 
-    /// Nobody waits for a session any more.
-    pub(super) fn give_up(&self, session: &Arc<Session>, why: &str) {
+    /// A session is not waited for any more.
+    pub(super) fn give_up(&self, session: &Arc<Session>) {
         let mut sources = self.lock();
         if let Some(source) = sources.get_mut(&session.source) {
             source.awaited.retain(|awaited| !Arc::ptr_eq(awaited, session));
             source.current.take_if(|current| Arc::ptr_eq(&current.session, session));
         }
         drop(sources);
-        session.end(Err(why.to_owned()));
+        session.end(Err("it is not waited for any longer".to_owned()));
     }
 
-    /// Files are announced, or that there are none. A source has one session at a time: with a new
-    /// one the last is over.
+    /// Files are announced, or that there are none, or they cannot be taken. A source has one
+    /// session at a time: with a new one the last is over.
     pub(super) fn announce(
         &self,
         from: IpAddr,
         keyspace: &str,
-        files: Vec<Expected>,
-        now: Duration,
-    ) {
-        self.begin_session((from, keyspace), files, Ok(()), now);
-    }
-
-    /// What was announced cannot be taken. Whoever waits for it hears why.
-    pub(super) fn refuse(&self, from: IpAddr, keyspace: &str, why: &str, now: Duration) {
-        self.begin_session((from, keyspace), Vec::new(), Err(why.to_owned()), now);
-    }
-
-    /// Begins a session; one without files ends at once, like this.
-    fn begin_session(
-        &self,
-        (from, keyspace): (IpAddr, &str),
-        files: Vec<Expected>,
-        outcome: Result<(), String>,
+        files: Result<Vec<Expected>, String>,
         now: Duration,
     ) {
         let mut sources = self.lock();
@@ -180,11 +142,12 @@ impl InboundSessions {
         let awaited = place.and_then(|place| source.awaited.remove(place));
         let session = awaited.unwrap_or_else(|| Session::new(from, keyspace, now));
         session.touch(now);
-        if files.is_empty() {
-            session.end(outcome);
-        } else {
-            let files = files.into();
-            source.current = Some(Current { session, files, is_coming: false, attempts: 0 });
+        match files {
+            Ok(files) if !files.is_empty() => {
+                let files = files.into();
+                source.current = Some(Current { session, files, is_coming: false, attempts: 0 });
+            }
+            files => session.end(files.map(|_| ())),
         }
     }
 
@@ -208,34 +171,41 @@ impl InboundSessions {
         Some((Arc::clone(&current.session), current.files.front()?.clone()))
     }
 
-    /// The file that was coming is here, and what was in it. False if the session is over.
-    pub(super) fn done(&self, session: &Arc<Session>, taken: TakenIn, now: Duration) -> bool {
+    /// The file that was coming was taken in, or it was not.
+    pub(super) fn arrive(
+        &self,
+        session: &Arc<Session>,
+        taken: Result<TakenIn, String>,
+        now: Duration,
+    ) -> Arrival {
         let mut sources = self.lock();
-        let Some(current) = current_of(&mut sources, session) else { return false };
-        current.files.pop_front();
-        (current.is_coming, current.attempts) = (false, 0);
-        session.touch(now);
-        session.add(taken);
-        if current.files.is_empty() {
-            sources.remove_current(session.source);
-            session.end(Ok(()));
-        }
-        true
-    }
-
-    /// The file that was coming is not here.
-    pub(super) fn failed(&self, session: &Arc<Session>, why: &str, now: Duration) -> Failed {
-        let mut sources = self.lock();
-        let Some(current) = current_of(&mut sources, session) else { return Failed::Over };
+        let current = sources.get_mut(&session.source).map(|source| &mut source.current);
+        let Some(slot) = current else { return Arrival::Over };
+        let is_it = |current: &&mut Current| Arc::ptr_eq(&current.session, session);
+        let Some(current) = slot.as_mut().filter(is_it) else { return Arrival::Over };
         current.is_coming = false;
-        current.attempts += 1;
         session.touch(now);
-        if current.attempts < ATTEMPTS {
-            return Failed::Again;
+        let (arrival, outcome) = match taken {
+            Ok(taken) => {
+                current.files.pop_front();
+                current.attempts = 0;
+                let sum = &mut session.state.lock().taken;
+                (sum.rows, sum.bytes) = (sum.rows + taken.rows, sum.bytes + taken.bytes);
+                (Arrival::Taken, current.files.is_empty().then_some(Ok(())))
+            }
+            Err(why) => {
+                current.attempts += 1;
+                match current.attempts {
+                    ..ATTEMPTS => (Arrival::Again, None),
+                    _ => (Arrival::GivenUp, Some(Err(why))),
+                }
+            }
+        };
+        if let Some(outcome) = outcome {
+            *slot = None;
+            session.end(outcome);
         }
-        sources.remove_current(session.source);
-        session.end(Err(why.to_owned()));
-        Failed::GivenUp
+        arrival
     }
 
     /// Ends sessions in which nothing has happened for long. What was asked for, and not announced
@@ -244,7 +214,7 @@ impl InboundSessions {
         let mut expired = Vec::new();
         let mut sources = self.lock();
         for source in sources.values_mut() {
-            // As long as a file comes, or is made rows of, who reads it looks at the time.
+            // As long as a file comes, or is made rows of, its reader looks at the time.
             let is_over =
                 |current: &mut Current| !current.is_coming && current.session.silence(now) >= IDLE;
             expired.extend(source.current.take_if(is_over).map(|current| current.session));
@@ -260,24 +230,4 @@ impl InboundSessions {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<IpAddr, Source>> {
         self.0.lock()
     }
-}
-
-trait RemoveCurrent {
-    fn remove_current(&mut self, source: IpAddr);
-}
-
-impl RemoveCurrent for BTreeMap<IpAddr, Source> {
-    fn remove_current(&mut self, source: IpAddr) {
-        if let Some(source) = self.get_mut(&source) {
-            source.current = None;
-        }
-    }
-}
-
-fn current_of<'a>(
-    sources: &'a mut BTreeMap<IpAddr, Source>,
-    session: &Arc<Session>,
-) -> Option<&'a mut Current> {
-    let current = sources.get_mut(&session.source)?.current.as_mut()?;
-    Arc::ptr_eq(&current.session, session).then_some(current)
 }

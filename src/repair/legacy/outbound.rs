@@ -1,21 +1,21 @@
-//! Who waits for what a node of 0.6 says of the files that go to it.
+//! Sessions of files to nodes of 0.6, and what these say of them.
 
 use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::net::bodies::StreamFinished;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
-use tokio::sync::{Mutex as TurnMutex, OwnedMutexGuard, mpsc};
+use tokio::sync::{Mutex as TurnMutex, OwnedMutexGuard};
 
-/// What a target has said, and nobody has looked at yet. More it does not say in a session.
+/// Most news of a target that wait. More it does not say in a session.
 const MOST_NEWS: usize = 64;
 
-/// What a target says of a session.
+/// Messages of a target about a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum News {
     /// The files may come.
     Ready,
-    /// What became of one.
+    /// One has arrived, or has to be sent again.
     Finished(StreamFinished),
 }
 
@@ -23,7 +23,8 @@ pub(super) enum News {
 struct Target {
     /// One session at a time.
     turn: Arc<TurnMutex<()>>,
-    news: Option<mpsc::Sender<News>>,
+    /// None as long as there is no session.
+    news: Option<VecDeque<News>>,
 }
 
 /// All that goes to nodes of 0.6.
@@ -33,7 +34,7 @@ pub(super) struct OutboundSessions(Mutex<rank::LegacyPeers, BTreeMap<IpAddr, Tar
 /// The turn of a session with a target.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
-    departures: &'a OutboundSessions,
+    sessions: &'a OutboundSessions,
     target: IpAddr,
     _held: OwnedMutexGuard<()>,
 }
@@ -42,20 +43,15 @@ impl OutboundSessions {
     /// Waits until no other session with this target is under way.
     pub(super) async fn turn(&self, target: IpAddr) -> Turn<'_> {
         let turn = Arc::clone(&self.lock().entry(target).or_default().turn);
-        Turn { departures: self, target, _held: turn.lock_owned().await }
+        Turn { sessions: self, target, _held: turn.lock_owned().await }
     }
 
-    /// A target is ready for files.
-    pub(super) fn tell_ready(&self, from: IpAddr) {
-        self.tell(from, News::Ready);
-    }
-
-    /// What became of a file. What nobody waits for is forgotten.
+    /// A target says something. Without a session it is forgotten.
     pub(super) fn tell(&self, from: IpAddr, news: News) {
-        let sender = self.lock().get(&from).and_then(|target| target.news.clone());
-        if let Some(sender) = sender {
-            // One that says more than can be is not listened to.
-            let _ = sender.try_send(news);
+        let mut targets = self.lock();
+        let waiting = targets.get_mut(&from).and_then(|target| target.news.as_mut());
+        if let Some(waiting) = waiting.filter(|it| it.len() < MOST_NEWS) {
+            waiting.push_back(news);
         }
     }
 
@@ -66,19 +62,22 @@ impl OutboundSessions {
 
 impl Turn<'_> {
     /// Listens to the target from now on.
-    pub(super) fn listen(&self) -> mpsc::Receiver<News> {
-        let (sender, news) = mpsc::channel(MOST_NEWS);
-        self.departures.lock().entry(self.target).or_default().news = Some(sender);
-        news
+    pub(super) fn listen(&self) {
+        self.sessions.lock().entry(self.target).or_default().news = Some(VecDeque::new());
+    }
+
+    /// The next message of the target.
+    pub(super) fn hear(&self) -> Option<News> {
+        self.sessions.lock().get_mut(&self.target)?.news.as_mut()?.pop_front()
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let mut targets = self.departures.lock();
+        let mut targets = self.sessions.lock();
         if let Some(target) = targets.get_mut(&self.target) {
             target.news = None;
-            // This one, the map, and nobody who waits.
+            // This one and the map: no other one waits.
             if Arc::strong_count(&target.turn) <= 2 {
                 targets.remove(&self.target);
             }

@@ -1,17 +1,14 @@
 //! Files that nodes of 0.6 announce and send become rows of this node.
 
 use super::LegacyPeers;
-use super::inbound::{Expected, Failed, Session};
-use crate::net::bodies::{BodyError, StreamFile, StreamFinished};
+use super::inbound::{Arrival, Expected, Session};
+use crate::net::bodies::{StreamFile, StreamFinished};
 use crate::net::message::{Message, STREAMING_KEYSPACE};
 use crate::net::{IncomingFile, Verb};
-use crate::repair::host::Host;
-use crate::replica::Abandoned;
-use crate::storage::engine::{ExchangeError, SpooledFile, TakenIn};
-use crate::storage::error::FileError;
+use crate::repair::error::{OperationError, Result, fail};
+use crate::storage::engine::{SpooledFile, TakenIn};
 use crate::storage::files::OriginalPart;
 use log::Level;
-use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,172 +19,120 @@ const MOST_FILES: usize = 30_000;
 /// Most bytes of a filter or an index: these are read and dropped.
 const MOST_DERIVED_BYTES: u64 = 1 << 40;
 
-/// How long a connection may bring nothing.
+/// Longest silence of a connection.
 const SILENCE: Duration = Duration::from_mins(1);
 
-/// How long a source may take to close a connection behind the file.
+/// Longest wait until a source closes a connection after the file.
 const CLOSING: Duration = Duration::from_secs(10);
 
 /// Bytes that are read at a time, and those that are written at a time.
 const READ_BYTES: usize = 64 << 10;
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Why files that were announced are not taken.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Refusal {
-    #[error("it announces files in a way that cannot be read: {0}")]
-    Body(#[from] BodyError),
-    #[error("it announces {0} files at once, more than any node takes")]
-    TooMany(usize),
-    #[error("it announces files, and does not say of which keyspace")]
-    NoKeyspace,
-    #[error("it announces {0}, which is no file of an SSTable of 0.6")]
-    Name(String),
-    #[error("it announces a table of {0}.{1}, which is not configured here")]
-    NoFamily(String, String),
-    #[error("it announces {0}, which is too long")]
-    TooLong(String),
-    #[error("it is not known to be alive, and announces files")]
-    Stranger,
-}
-
-/// Why a file did not become rows.
-#[derive(Debug, thiserror::Error)]
-enum FileFailure {
-    #[error("{0}")]
-    Io(#[from] io::Error),
-    #[error("nothing has come for {} s", SILENCE.as_secs())]
-    Silent,
-    #[error("it ends after {got} of {told} bytes")]
-    Short { got: u64, told: u64 },
-    #[error("it is longer than the {0} bytes that were announced")]
-    Long(u64),
-    #[error(transparent)]
-    Spool(#[from] FileError),
-    #[error(transparent)]
-    Take(#[from] ExchangeError),
-    #[error(transparent)]
-    Abandoned(#[from] Abandoned),
-}
-
 impl LegacyPeers {
     /// Files are announced, or that there are none.
-    pub(super) fn on_initiate(&self, message: &Message<'_>, host: &dyn Host) {
-        let (from, now) = (message.from, self.clock.monotonic());
-        let keyspace = message.header(STREAMING_KEYSPACE).map(String::from_utf8_lossy);
-        let keyspace = keyspace.map(std::borrow::Cow::into_owned);
-        let announced = self.read_initiate(message, keyspace.clone(), host);
-        let (keyspace, files) = match announced {
+    pub(super) fn on_initiate(&self, message: &Message<'_>) -> Result<()> {
+        let (from, now) = (message.from, self.node.clock.monotonic());
+        let keyspace = message.header(STREAMING_KEYSPACE);
+        let keyspace = keyspace.map(|it| String::from_utf8_lossy(it).into_owned());
+        let (keyspace, files) = match self.read_initiate(message, keyspace.as_deref()) {
             Ok(announced) => announced,
-            Err(refusal) => {
-                self.complain(from, &refusal);
+            Err(error) => {
                 if let Some(keyspace) = keyspace {
-                    self.arrivals.refuse(from, &keyspace, &refusal.to_string(), now);
+                    self.inbound.announce(from, &keyspace, Err(error.to_string()), now);
                 }
-                return;
+                return Err(error);
             }
         };
         let bytes: u64 = files.iter().map(|file| file.length).sum();
         let count = files.len();
-        self.arrivals.announce(from, &keyspace, files, now);
+        self.inbound.announce(from, &keyspace, Ok(files), now);
         if count == 0 {
             log::debug!("{from} has nothing of keyspace {keyspace} to send");
-            return;
+            return Ok(());
         }
-        self.messenger.log(
-            Level::Info,
-            from,
-            format_args!("{from} sends {count} files of keyspace {keyspace}: {bytes} bytes"),
-        );
-        if let Err(error) = self.messenger.send(Verb::StreamInitiateDone, b"", from) {
-            self.complain(from, &error);
-        }
+        let line = format_args!("{from} sends {count} files of keyspace {keyspace}: {bytes} bytes");
+        self.log(Level::Info, from, line);
+        Ok(self.node.messenger.send(Verb::StreamInitiateDone, b"", from)?)
     }
 
     /// The keyspace, and which files will come.
     fn read_initiate(
         &self,
         message: &Message<'_>,
-        keyspace: Option<String>,
-        host: &dyn Host,
-    ) -> Result<(String, Vec<Expected>), Refusal> {
-        if !host.look().live.contains(&message.from) {
-            return Err(Refusal::Stranger);
+        keyspace: Option<&str>,
+    ) -> Result<(String, Vec<Expected>)> {
+        if !self.is_live(message.from)? {
+            return fail("it is not known to be alive, and announces files");
         }
-        let files = StreamFile::decode(message.body)?;
-        if files.len() > MOST_FILES {
-            return Err(Refusal::TooMany(files.len()));
+        let files = StreamFile::decode(message.body).map_err(|error| {
+            let what = "it announces files in a way that cannot be read";
+            OperationError::Failed(format!("{what}: {error}"))
+        })?;
+        let count = files.len();
+        if count > MOST_FILES {
+            return fail(format!("it announces {count} files at once, more than any node takes"));
         }
         // Nodes of 0.6 say it always. What says nothing may be what was asked for alone.
         let first = || files.first().map(|file| file.keyspace.clone());
         let only = || {
-            let mut awaited = self.arrivals.awaited(message.from);
+            let mut awaited = self.inbound.awaited(message.from);
             awaited.pop().filter(|_| awaited.is_empty())
         };
-        let keyspace = keyspace.or_else(first).or_else(only).ok_or(Refusal::NoKeyspace)?;
+        let Some(keyspace) = keyspace.map(str::to_owned).or_else(first).or_else(only) else {
+            return fail("it announces files, and does not say of which keyspace");
+        };
         let files = files.into_iter().map(|file| self.expected(file));
         Ok((keyspace, files.collect::<Result<_, _>>()?))
     }
 
-    fn expected(&self, file: StreamFile) -> Result<Expected, Refusal> {
+    fn expected(&self, file: StreamFile) -> Result<Expected> {
         let StreamFile { path, length, keyspace } = file;
         let name = path.rsplit(['/', '\\']).next().unwrap_or_default();
         let Some((family, _, part)) = OriginalPart::parse(name) else {
-            return Err(Refusal::Name(path));
+            return fail(format!("it announces {path}, which is no file of an SSTable of 0.6"));
         };
-        let Some(id) = self.storage.schema().family_id(&keyspace, family) else {
-            return Err(Refusal::NoFamily(keyspace, family.to_owned()));
+        let Some(id) = self.node.storage.schema().family_id(&keyspace, family) else {
+            return fail(format!(
+                "it announces a table of {keyspace}.{family}, which is not configured here"
+            ));
         };
         if length > MOST_DERIVED_BYTES {
-            return Err(Refusal::TooLong(path));
+            return fail(format!("it announces {path}, which is too long"));
         }
         Ok(Expected { path, length, family: id, part })
     }
 
     /// Takes the file that a connection brings, up to its end, and tells its source.
-    pub(super) async fn take_file(&self, from: IpAddr, file: IncomingFile) {
-        let Some((session, expected)) = self.arrivals.begin(from, self.clock.monotonic()) else {
+    pub(crate) async fn take_file(&self, from: IpAddr, file: IncomingFile) {
+        let Some((session, expected)) = self.inbound.begin(from, self.node.clock.monotonic())
+        else {
             let line = "closing a connection of it that brings a file which was not announced";
-            self.complain(from, &line);
-            return;
+            return self.complain(from, &line);
         };
         let taken = self.take(&session, &expected, file).await;
-        let now = self.clock.monotonic();
-        let is_received = match taken {
-            Ok(taken) => {
-                if !self.arrivals.done(&session, taken, now) {
-                    return;
-                }
-                true
-            }
-            Err(failure) => {
-                let why = format!("{} of {from} was not taken: {failure}", expected.path);
-                match self.arrivals.failed(&session, &why, now) {
-                    Failed::Over => return,
-                    Failed::Again => self.messenger.log(
-                        Level::Warn,
-                        from,
-                        format_args!("{why}. It is to be sent again"),
-                    ),
-                    Failed::GivenUp => {
-                        self.messenger.log(
-                            Level::Error,
-                            from,
-                            format_args!("{why}. It is not waited for any longer"),
-                        );
-                        return;
-                    }
-                }
-                false
-            }
-        };
         let Expected { path, length, .. } = expected;
+        let taken = taken.map_err(|why| format!("{path} of {from} was not taken: {why}"));
+        let why = taken.as_ref().err().cloned().unwrap_or_default();
+        let arrival = self.inbound.arrive(&session, taken, self.node.clock.monotonic());
+        self.changed.notify_waiters();
+        match arrival {
+            Arrival::Taken => {}
+            Arrival::Again => {
+                self.log(Level::Warn, from, format_args!("{why}. It is to be sent again"));
+            }
+            Arrival::GivenUp => {
+                let line = format_args!("{why}. It is not waited for any longer");
+                return self.log(Level::Error, from, line);
+            }
+            Arrival::Over => return,
+        }
+        let is_received = arrival == Arrival::Taken;
         let told = StreamFinished { path, length, is_received }.encode();
-        let told = told.map(|body| self.messenger.send(Verb::StreamFinished, &body, from));
-        if let Err(error) | Ok(Err(error)) = told
-            .map_err(|error| error.to_string())
-            .map(|sent| sent.map_err(|error| error.to_string()))
-        {
+        let told = told
+            .map_err(OperationError::from)
+            .and_then(|body| Ok(self.node.messenger.send(Verb::StreamFinished, &body, from)?));
+        if let Err(error) = told {
             self.complain(from, &error);
         }
     }
@@ -198,26 +143,30 @@ impl LegacyPeers {
         session: &Session,
         expected: &Expected,
         mut file: IncomingFile,
-    ) -> Result<TakenIn, FileFailure> {
+    ) -> Result<TakenIn> {
+        let node = &self.node;
+        let (family, length) = (expected.family, expected.length);
         let mut spooled = None;
         if expected.part == OriginalPart::Data {
-            let (storage, family, length) =
-                (Arc::clone(&self.storage), expected.family, expected.length);
-            spooled = Some(self.blocking.run(move || storage.spool(family, length)).await??);
+            let storage = Arc::clone(&node.storage);
+            spooled = Some(node.run(move || storage.spool(family, length)).await?);
         }
         let (mut got, mut waiting) = (0, Vec::with_capacity(READ_BYTES));
         let mut room = vec![0; READ_BYTES];
-        while got < expected.length {
-            let most = (expected.length - got).min(READ_BYTES as u64) as usize;
+        while got < length {
+            let most = (length - got).min(READ_BYTES as u64) as usize;
             let read = tokio::time::timeout(SILENCE, file.read(&mut room[..most])).await;
-            let count = read.map_err(|_| FileFailure::Silent)??;
+            let Ok(count) = read else {
+                return fail(format!("nothing has come for {} s", SILENCE.as_secs()));
+            };
+            let count = count?;
             if count == 0 {
-                return Err(FileFailure::Short { got, told: expected.length });
+                return fail(format!("it ends after {got} of {length} bytes"));
             }
             got += count as u64;
-            session.touch(self.clock.monotonic());
-            self.incoming.add(session.source, expected.family, count);
-            self.throttle.take(count).await;
+            session.touch(node.clock.monotonic());
+            node.receiving.add(session.source, family, count);
+            node.throttle.take(count).await;
             if spooled.is_some() {
                 waiting.extend_from_slice(&room[..count]);
             }
@@ -225,27 +174,24 @@ impl LegacyPeers {
                 spooled = self.append(spooled, &mut waiting).await?;
             }
         }
-        // Whoever sends more than was announced means another file.
+        // A source that sends more than was announced means another file.
         if let Ok(Ok(1..)) = tokio::time::timeout(CLOSING, file.read(&mut room[..1])).await {
-            return Err(FileFailure::Long(expected.length));
+            return fail(format!("it is longer than the {length} bytes that were announced"));
         }
         let Some(spooled) = self.append(spooled, &mut waiting).await? else {
             return Ok(TakenIn::default());
         };
-        let (storage, family) = (Arc::clone(&self.storage), expected.family);
-        let stopping = Arc::clone(&self.stopping);
-        let take_in = move || storage.take_in(family, &spooled, &stopping);
-        Ok(self.blocking.run(take_in).await??)
+        let (storage, stopping) = (Arc::clone(&node.storage), Arc::clone(&self.stopping));
+        node.run(move || storage.take_in(family, &spooled, &stopping)).await
     }
 
     async fn append(
         &self,
         spooled: Option<SpooledFile>,
         waiting: &mut Vec<u8>,
-    ) -> Result<Option<SpooledFile>, FileFailure> {
+    ) -> Result<Option<SpooledFile>> {
         let Some(mut spooled) = spooled else { return Ok(None) };
         let bytes = std::mem::take(waiting);
-        let append = move || spooled.append(&bytes).map(|()| spooled);
-        Ok(Some(self.blocking.run(append).await??))
+        self.node.run(move || spooled.append(&bytes).map(|()| Some(spooled))).await
     }
 }

@@ -1,37 +1,36 @@
 //! Whether the others agree on the ring, and nobody else changes it.
 
 use crate::gossip::{NodePlace, Plan};
-use crate::repair::calls::WhichRing;
-use crate::repair::error::OperationError;
-use crate::repair::host::{Host, RingSnapshot};
+use crate::repair::calls::WHICH_RING;
+use crate::repair::error::{OperationError, Result};
+use crate::repair::host::RingSnapshot;
 use crate::repair::operations::Operations;
 use crate::ring::Token;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long others may take to make known that they have come or gone.
+/// Longest wait until others have made known that they have come or gone.
 const SETTLING_PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long a node with a smaller address waits for others that began at the same time: they have
+/// Longest wait of a node with a smaller address for others that began at the same time: they have
 /// to hear of it, and it has to hear that they have given way.
 const RIVAL_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often that is looked at.
+/// Pause between two looks at the ring.
 const POLL: Duration = Duration::from_millis(200);
 
 impl Operations {
     /// Fails if another node changes the ring at the moment. Changes by `gone`, a dead node that
     /// this one takes out, do not count.
-    pub(in crate::repair) fn check_nobody_else(
+    pub(in crate::repair) fn check_no_rival(
         &self,
         look: &RingSnapshot,
         gone: Option<IpAddr>,
-    ) -> Result<(), OperationError> {
+    ) -> Result<()> {
         match self.rivals(look, gone).first() {
-            Some((endpoint, doing)) => Err(OperationError::Other { endpoint: *endpoint, doing }),
+            Some((endpoint, doing)) => Err(other_change(*endpoint, doing)),
             None => Ok(()),
         }
     }
@@ -40,19 +39,14 @@ impl Operations {
     /// same time, and have all heard of each other, the one with the least address goes on, and the
     /// others say that they are where they were. A node that `insists` cannot go back: it waits
     /// until the others have.
-    pub(super) async fn outlast(
-        &self,
-        gone: Option<IpAddr>,
-        insists: bool,
-        host: &Arc<dyn Host>,
-    ) -> Result<(), OperationError> {
+    pub(super) async fn outlast(&self, gone: Option<IpAddr>, insists: bool) -> Result<()> {
         let began = Instant::now();
         loop {
-            let look = host.look();
+            let look = self.node.look()?;
             let rivals = self.rivals(&look, gone);
             // A member that collects its data again cannot go back either.
             let goes_first = |rival: IpAddr| {
-                rival < self.steps.local
+                rival < self.node.local()
                     || look.incomplete.contains(&rival) && look.members.is_member(rival)
             };
             let patience = match insists {
@@ -63,7 +57,7 @@ impl Operations {
             match rivals.first() {
                 None => return Ok(()),
                 Some(_) if began.elapsed() < patience => tokio::time::sleep(POLL).await,
-                Some(_) => return self.check_nobody_else(&look, gone),
+                Some(_) => return self.check_no_rival(&look, gone),
             }
         }
     }
@@ -74,7 +68,7 @@ impl Operations {
         let joining = members.bootstrapping.keys().map(|it| (*it, "joining"));
         let leaving = members.leaving.iter().map(|it| (*it, "leaving"));
         let plans = members.plans.iter().filter_map(|(by, plan)| match plan {
-            // A plan of who is dead comes to nothing.
+            // A plan of a dead node comes to nothing.
             _ if !look.live.contains(by) => None,
             Plan::Remove(_) => Some((*by, "removing a dead node")),
             Plan::Replace(_) => Some((*by, "taking the place of a dead node")),
@@ -90,62 +84,57 @@ impl Operations {
             is_halfway.then_some((*by, "down, and had not told all that it has joined"))
         });
         let all = joining.chain(leaving).chain(plans).chain(incomplete).chain(halfway);
-        let is_other =
-            |it: IpAddr| it != self.steps.local && (Some(it) != gone || look.live.contains(&it));
+        let local = self.node.local();
+        let is_other = |it: IpAddr| it != local && (Some(it) != gone || look.live.contains(&it));
         all.filter(|(endpoint, _)| is_other(*endpoint)).collect()
     }
 
-    /// Waits until all know who has come or gone only just now, and the same members; but for one
-    /// that is dead and to be taken out, which some may have done before.
-    pub(super) async fn settled(
-        &self,
-        gone: Option<IpAddr>,
-        host: &Arc<dyn Host>,
-    ) -> Result<RingSnapshot, OperationError> {
+    /// Waits until all know the nodes that have just come or gone, and the same members; but for
+    /// one that is dead and to be taken out, which some may have done before.
+    pub(super) async fn settled(&self, gone: Option<IpAddr>) -> Result<RingSnapshot> {
         let began = Instant::now();
         loop {
-            let look = host.look();
-            let others = look.members.plans.iter().filter(|(by, _)| look.live.contains(*by));
-            let is_settling = |plan: &Plan| matches!(plan, Plan::Arrived(_) | Plan::Gone(_));
-            match others.clone().find(|(by, plan)| **by != self.steps.local && is_settling(plan)) {
-                None => match self.disagreement(gone, &look, host).await {
+            let look = self.node.look()?;
+            let is_settling = |(by, plan): &(&IpAddr, &Plan)| {
+                **by != self.node.local()
+                    && look.live.contains(*by)
+                    && matches!(plan, Plan::Arrived(_) | Plan::Gone(_))
+            };
+            let why = match look.members.plans.iter().find(is_settling) {
+                Some((by, _)) => other_change(*by, "only just joining or leaving"),
+                None => match self.disagreement(gone, &look).await? {
                     None => return Ok(look),
-                    Some((by, about)) if began.elapsed() >= SETTLING_PATIENCE => {
-                        return Err(OperationError::OtherRing { by, about });
-                    }
-                    Some(_) => tokio::time::sleep(POLL).await,
+                    Some((by, about)) => other_ring(by, &about),
                 },
-                Some((by, _)) if began.elapsed() >= SETTLING_PATIENCE => {
-                    let (endpoint, doing) = (*by, "only just joining or leaving");
-                    return Err(OperationError::Other { endpoint, doing });
-                }
-                Some(_) => tokio::time::sleep(POLL).await,
+            };
+            if began.elapsed() >= SETTLING_PATIENCE {
+                return Err(why);
             }
+            tokio::time::sleep(POLL).await;
         }
     }
 
     /// A live node that knows other members than this one, or does not say which, with those that
-    /// only one of both knows. What it knows more this node learns, if it could not: who started
-    /// when a member was dead has not heard of that one from others who have been started since.
+    /// only one of both knows. What it knows more this node learns, if it could not: a node that
+    /// started when a member was dead has not heard of that one from others that started since.
     async fn disagreement(
         &self,
         gone: Option<IpAddr>,
         look: &RingSnapshot,
-        host: &Arc<dyn Host>,
-    ) -> Option<(IpAddr, Vec<IpAddr>)> {
+    ) -> Result<Option<(IpAddr, Vec<IpAddr>)>> {
+        let (host, local) = (self.node.host()?, self.node.local());
         let ring = &look.members.ring;
         // Where this node itself is, it knows better: it may be about to join once more.
-        let counts =
-            |it: IpAddr| Some(it) != gone && (it != self.steps.local || ring.token(it).is_some());
+        let counts = |it: IpAddr| Some(it) != gone && (it != local || ring.token(it).is_some());
         let own = ring.members().filter(|(_, it)| counts(*it));
         let own: BTreeSet<(IpAddr, Token)> = own.map(|(token, it)| (it, token.clone())).collect();
         let mut disagrees = None;
         for endpoint in look.live.intersection(&look.callable) {
-            if *endpoint == self.steps.local {
+            if *endpoint == local {
                 continue;
             }
-            let answer = self.steps.client.ask(*endpoint, &WhichRing, host).await;
-            let Ok(members) = answer else { return Some((*endpoint, Vec::new())) };
+            let answer = self.service.ask::<Vec<_>>(*endpoint, WHICH_RING, &()).await;
+            let Ok(members) = answer else { return Ok(Some((*endpoint, Vec::new()))) };
             let theirs = members.into_iter().filter(|(it, _)| counts(*it));
             let theirs: BTreeSet<(IpAddr, Token)> = theirs.collect();
             let place = |(endpoint, token): &(IpAddr, Token)| NodePlace {
@@ -159,6 +148,29 @@ impl Operations {
                 disagrees = Some((*endpoint, about.collect()));
             }
         }
-        disagrees
+        Ok(disagrees)
     }
+}
+
+/// Several changes at once could each count on what the other takes away.
+fn other_change(endpoint: IpAddr, doing: &str) -> OperationError {
+    OperationError::Failed(format!(
+        "{endpoint} is {doing}: one change of the ring at a time, since what is safe for each may \
+         not be so for both. Wait until it is done"
+    ))
+}
+
+/// What is safe in one ring may not be so in another. `about` are nodes that only one of both
+/// knows, or at another token; none if `by` does not answer.
+pub(super) fn other_ring(by: IpAddr, about: &[IpAddr]) -> OperationError {
+    OperationError::Failed(match about {
+        [] => format!(
+            "{by} counts as alive, and does not say which members it knows: see that it can be \
+             reached, or wait until it counts as down, and do it again"
+        ),
+        about => format!(
+            "{by} does not agree with this node on {about:?}: do it again, and if that does not \
+             help remove who is dead of them at the node that still knows it"
+        ),
+    })
 }

@@ -1,82 +1,79 @@
-//! What all changes of the ring do: prepare what is about to be, then switch to it.
+//! Steps of all changes of the ring: prepare the new place, then switch to it.
 
+use super::audience::Audience;
+use super::handover::RangesByReceiver;
 use super::lifecycle::Lifecycle;
-use crate::repair::error::OperationError;
-use crate::repair::host::{Announced, Host};
+use crate::repair::error::{OperationError, Result};
+use crate::repair::host::Announced;
 use crate::repair::operation::OperationRun;
 use crate::repair::operations::Operations;
-use crate::repair::topology::steps::{Audience, RangesByReceiver};
 use crate::ring::{Token, TokenMetadata};
 use crate::storage::system::local_placement::SavedPlace;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often data are collected at most, before an operation is given up.
+/// Most collections of data before an operation is given up.
 const MAX_COLLECTIONS: usize = 4;
 
 /// A change of the ring that is prepared.
 pub(super) struct Change<'a> {
-    /// What this node says that is about to be.
-    pub(super) announcement: &'a Lifecycle,
-    /// What it says if that comes to nothing.
-    pub(super) back: &'a Lifecycle,
+    /// Announcement of the change.
+    pub(super) announcement: Lifecycle,
+    /// Announcement if the change is given up.
+    pub(super) back: Lifecycle,
     /// The ring that is changed.
     pub(super) before: &'a TokenMetadata,
-    /// What nodes have to collect.
-    pub(super) receivers: &'a RangesByReceiver,
+    /// Ranges that nodes have to collect.
+    pub(super) receivers: RangesByReceiver,
     /// Whether it cannot give way to a change by another node.
     pub(super) insists: bool,
 }
 
-/// How long others may take to hear that a change was given up.
+/// Longest wait until others have heard that a change was given up.
 const BACK_PATIENCE: Duration = Duration::from_secs(15);
 
 impl Operations {
     /// Announces what is about to be, and has the data handed over. If that fails this node says
     /// that it is where it was.
-    pub(super) async fn prepare(
-        &self,
-        change: Change<'_>,
-        host: &Arc<dyn Host>,
-        operation: &OperationRun,
-    ) -> Result<(), OperationError> {
+    pub(super) async fn prepare(&self, change: Change<'_>, operation: &OperationRun) -> Result<()> {
         let Change { announcement, back, before, receivers, insists } = change;
         // Before others give way to it.
-        self.steps.check(receivers, &host.look())?;
+        let host = self.node.host()?;
+        self.check_receivers(&receivers, &host.look())?;
         let prepared = async {
-            let announced = self.steps.tell(host, announcement).await;
-            let audience = self.steps.be_heard(host, announced).await?;
+            let announced = self.tell(&announcement).await?;
+            let audience = self.be_heard(announced).await?;
             // Another node may have begun something before it heard of this, or ended it.
-            let gone = match announcement {
+            let gone = match &announcement {
                 Lifecycle::Removing(_, dead) | Lifecycle::Replacing(dead) => Some(dead.endpoint),
                 _ => None,
             };
-            self.outlast(gone, insists, host).await?;
+            self.outlast(gone, insists).await?;
             if host.look().members.ring != *before {
                 return Err(OperationError::RingChanged);
             }
-            operation.enter(match announcement {
+            operation.enter(match &announcement {
                 Lifecycle::Leaving(_) => "Leaving: streaming data to other nodes",
                 Lifecycle::Removing(..) => "Removing: streaming data to other nodes",
                 _ => "Bootstrapping",
             });
-            self.collect(announced, audience, receivers, host, operation).await?;
+            self.collect(announced, audience, &receivers, operation).await?;
             let look = host.look();
             // It takes writes again. Nodes that take it for alive would not act on the removal now,
             // but later, when it is silent for a moment.
-            if let Some(endpoint) = gone.filter(|it| *it != self.steps.local)
+            if let Some(endpoint) = gone.filter(|it| *it != self.node.local())
                 && look.live.contains(&endpoint)
             {
-                return Err(OperationError::Alive(endpoint));
+                return Err(OperationError::alive(endpoint));
             }
             let is_same = look.members.ring == *before;
             if is_same { Ok(()) } else { Err(OperationError::RingChanged) }
         };
         let prepared = prepared.await;
         if prepared.is_err() {
-            host.announce(back);
+            host.announce(&back);
             // Another node may wait for that, and this process may end now.
-            let heard = self.steps.be_heard(host, host.said());
+            let heard = self.be_heard(host.said());
             if !matches!(tokio::time::timeout(BACK_PATIENCE, heard).await, Ok(Ok(_))) {
                 log::warn!("not all nodes have heard that this node is where it was");
             }
@@ -91,17 +88,19 @@ impl Operations {
         announced: Announced,
         mut audience: Audience,
         receivers: &RangesByReceiver,
-        host: &Arc<dyn Host>,
         operation: &OperationRun,
-    ) -> Result<(), OperationError> {
+    ) -> Result<()> {
         let mut times = 0;
         loop {
-            self.steps.hand_over(host, receivers, &operation.fetching).await?;
-            let later = self.steps.be_heard(host, announced).await?;
+            self.hand_over(receivers, &operation.fetching).await?;
+            let later = self.be_heard(announced).await?;
             let Some(endpoint) = audience.forgetful(&later) else { return Ok(()) };
             times += 1;
             if times == MAX_COLLECTIONS {
-                return Err(OperationError::Forgotten(endpoint));
+                return Err(OperationError::Failed(format!(
+                    "{endpoint} forgets again and again what this node is about, as they do not \
+                     hear of each other for a while: see that the network is sound, and do it again"
+                )));
             }
             log::warn!(
                 "{endpoint} did not know for a while what this node was about, since one did not \
@@ -112,63 +111,51 @@ impl Operations {
     }
 
     /// Saves a new place, tells all of it, and waits until they know.
-    pub(super) async fn switch(
-        &self,
-        place: &Lifecycle,
-        host: &Arc<dyn Host>,
-        operation: &OperationRun,
-    ) -> Result<(), OperationError> {
+    pub(super) async fn switch(&self, place: &Lifecycle, operation: &OperationRun) -> Result<()> {
+        let host = self.node.host()?;
         self.note(place).await?;
         let after = place.settled();
         operation.enter("Telling all nodes");
         if after == SavedPlace::Member {
             host.serve_reads();
         }
-        let mut announced = self.steps.tell(host, place).await;
+        let mut announced = self.tell(place).await?;
         // It is said for good. But as long as some may write by the ring of before, all others do
         // so as well.
-        while let Err(error) = self.steps.be_heard(host, announced).await {
+        while let Err(error) = self.be_heard(announced).await {
             log::warn!("not all know the new place of this node: {error}");
             operation.enter(&format!("Telling all nodes: {error}"));
-            // This node may have had to count as started anew since.
+            // This node may have had to raise its generation since.
             announced = host.said();
         }
-        self.settle(after, host).await
+        self.settle(after).await
     }
 
     /// Notes where this node is, which all know now, and tells that they do.
-    pub(super) async fn settle(
-        &self,
-        place: SavedPlace,
-        host: &Arc<dyn Host>,
-    ) -> Result<(), OperationError> {
+    pub(super) async fn settle(&self, place: SavedPlace) -> Result<()> {
+        let host = self.node.host()?;
         let goes_on = matches!(place, SavedPlace::Joining(_));
         self.save(place, None).await?;
         if goes_on {
             // It says so until it says where it goes to: no other change may begin in between.
             return Ok(());
         }
-        // Until all have heard that as well, who is stopped now would be missed.
+        // Until all have heard that as well, a node that is stopped now would be missed.
         host.settle();
-        if let Err(error) = self.steps.be_heard(host, host.said()).await {
+        if let Err(error) = self.be_heard(host.said()).await {
             log::warn!("{error}");
         }
         Ok(())
     }
 
     /// Saves what a place means for the next start, before others are told.
-    pub(super) async fn note(&self, place: &Lifecycle) -> Result<(), OperationError> {
+    pub(super) async fn note(&self, place: &Lifecycle) -> Result<()> {
         let Some((saved, token)) = place.saved() else { return Ok(()) };
         self.save(saved, token).await
     }
 
-    pub(super) async fn save(
-        &self,
-        place: SavedPlace,
-        token: Option<Token>,
-    ) -> Result<(), OperationError> {
-        let storage = Arc::clone(&self.storage);
-        let saved = self.blocking.run(move || place.save(&storage, token.as_ref())).await;
-        Ok(saved.map_err(|_| OperationError::Stopping)??)
+    pub(super) async fn save(&self, place: SavedPlace, token: Option<Token>) -> Result<()> {
+        let storage = Arc::clone(&self.node.storage);
+        self.node.run(move || place.save(&storage, token.as_ref())).await
     }
 }

@@ -1,7 +1,6 @@
 //! Data of ranges that this node is no replica of are dropped.
 
-use crate::repair::error::OperationError;
-use crate::repair::host::Host;
+use crate::repair::error::{OperationError, Result};
 use crate::repair::operation::OperationRun;
 use crate::repair::operations::Operations;
 use crate::ring::{RowRange, ranges_of};
@@ -11,15 +10,14 @@ impl Operations {
     pub(in crate::repair) async fn cleanup(
         &self,
         keyspace: Option<String>,
-        host: &Arc<dyn Host>,
         operation: &OperationRun,
-    ) -> Result<String, OperationError> {
+    ) -> Result<String> {
         operation.enter("Cleaning up: waiting until all nodes know of each other");
-        let look = self.settled(None, host).await?;
-        self.check_nobody_else(&look, None)?;
-        let (schema, local) = (Arc::clone(self.storage.schema()), self.steps.local);
+        let look = self.settled(None).await?;
+        self.check_no_rival(&look, None)?;
+        let (schema, local) = (Arc::clone(self.node.storage.schema()), self.node.local());
         let (mut before, mut after) = (0, 0);
-        for (name, placement) in &self.steps.placements {
+        for (name, placement) in &self.node.placements {
             if keyspace.as_ref().is_some_and(|only| only != name) {
                 continue;
             }
@@ -27,16 +25,16 @@ impl Operations {
             let keep: Vec<RowRange> = ranges.iter().flat_map(|it| it.row_ranges()).collect();
             for (id, family) in schema.families().filter(|(_, family)| family.keyspace == *name) {
                 operation.enter(&format!("Cleaning up {name}.{}", family.name));
-                let (storage, keep) = (Arc::clone(&self.storage), keep.clone());
-                let (host, members) = (Arc::clone(host), look.members.clone());
-                // Others change the ring without asking who cleans up. Before this node collects
-                // anything for them it knows of the change.
+                let (storage, keep) = (Arc::clone(&self.node.storage), keep.clone());
+                let (host, members) = (self.node.host()?, look.members.clone());
+                // Others change the ring without asking a node that cleans up. Before this node
+                // collects anything for them it knows of the change.
                 let is_same = move || host.look().members == members;
                 let clean = move || storage.cleanup_while(id, &keep, &is_same);
-                let cleaned = self.blocking.run(clean).await;
-                let cleaned = cleaned.map_err(|_| OperationError::Stopping)?.map_err(|source| {
-                    let family = family.to_string();
-                    OperationError::Cleanup { family, source }
+                let cleaned = self.node.run(clean).await.map_err(|error| {
+                    OperationError::Failed(format!(
+                        "the cleanup of {family} failed, what was done before stays done: {error}"
+                    ))
                 })?;
                 if cleaned.is_cut_short {
                     return Err(OperationError::RingChanged);

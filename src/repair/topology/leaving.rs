@@ -3,64 +3,51 @@
 
 use super::changes::Change;
 use super::lifecycle::Lifecycle;
-use crate::repair::error::OperationError;
-use crate::repair::host::Host;
+use crate::repair::error::{OperationError, Result};
 use crate::repair::operation::{OperationKind, OperationRun};
 use crate::repair::operations::Operations;
 use crate::repair::transfer::plan::sources;
 use crate::ring::Token;
-use std::sync::Arc;
 
 impl Operations {
-    pub(in crate::repair) async fn decommission(
-        &self,
-        host: &Arc<dyn Host>,
-        operation: &OperationRun,
-    ) -> Result<String, OperationError> {
-        self.leave(Lifecycle::Left, host, operation).await?;
+    pub(in crate::repair) async fn decommission(&self, operation: &OperationRun) -> Result<String> {
+        self.leave(Lifecycle::Left, operation).await?;
         operation.enter("Decommissioned");
         Ok("this node has left the ring, and can be stopped".to_owned())
     }
 
     /// Goes on where the last start ended that had handed all data over, and may or may not have
     /// said that it has left this token.
-    pub(super) async fn depart(
-        &self,
-        token: &Token,
-        host: &Arc<dyn Host>,
-    ) -> Result<(), OperationError> {
-        if self.who_knows_it_at(token, host).await?.is_some() {
-            return self.stay(token, host).await;
+    pub(super) async fn depart(&self, token: &Token) -> Result<()> {
+        if self.is_known_at(token).await? {
+            return self.stay(token).await;
         }
         let operation = self.enlist(OperationKind::Decommission)?;
         let left = Lifecycle::Left(token.clone());
-        let departed = self.switch(&left, host, &operation).await;
-        self.end(&operation, departed, |()| "this node has left the ring".to_owned())
+        let departed = self.switch(&left, &operation).await;
+        self.end(&operation, departed.map(|()| "this node has left the ring".to_owned()))
     }
 
     /// Hands all data over and leaves the ring, for `gone`, a state of this node without its token.
     pub(super) async fn leave(
         &self,
         gone: impl FnOnce(Token) -> Lifecycle,
-        host: &Arc<dyn Host>,
         operation: &OperationRun,
-    ) -> Result<Token, OperationError> {
+    ) -> Result<Token> {
         operation.enter("Leaving: waiting until all nodes know");
-        let ring = self.settled(None, host).await?.members.ring;
-        let own = ring.token(self.steps.local).ok_or(OperationError::NotMember)?.clone();
+        let ring = self.settled(None).await?.members.ring;
+        let own = ring.token(self.node.local()).ok_or(OperationError::NotMember)?.clone();
         let mut after = ring.clone();
-        after.remove(self.steps.local);
-        let receivers = self.steps.receivers(&ring, &after);
-        let (leaving, back) = (Lifecycle::Leaving(own.clone()), Lifecycle::Normal(own.clone()));
+        after.remove(self.node.local());
         let change = Change {
-            announcement: &leaving,
-            back: &back,
+            announcement: Lifecycle::Leaving(own.clone()),
+            back: Lifecycle::Normal(own.clone()),
             before: &ring,
-            receivers: &receivers,
+            receivers: self.receivers(&ring, &after),
             insists: false,
         };
-        self.prepare(change, host, operation).await?;
-        self.switch(&gone(own.clone()), host, operation).await?;
+        self.prepare(change, operation).await?;
+        self.switch(&gone(own.clone()), operation).await?;
         Ok(own)
     }
 
@@ -69,32 +56,35 @@ impl Operations {
     pub(in crate::repair) async fn move_to(
         &self,
         to: Option<Token>,
-        host: &Arc<dyn Host>,
         operation: &OperationRun,
-    ) -> Result<String, OperationError> {
-        let text = |token: &Token| self.steps.partitioner.display_token(token);
+    ) -> Result<String> {
+        let text = |token: &Token| self.node.display(token);
         let moving = |from| Lifecycle::Moving { from, to: to.clone() };
-        let from = self.leave(moving, host, operation).await?;
-        let joined = self.join(to, false, host, operation).await;
-        let to = joined.map_err(|error| {
-            // Others may change the ring now.
-            host.settle();
-            OperationError::HalfMoved { from: text(&from), source: Box::new(error) }
-        })?;
-        Ok(format!("moved from token {} to {}", text(&from), text(&to)))
+        let from = self.leave(moving, operation).await?;
+        match self.join(to, false, operation).await {
+            Ok(to) => Ok(format!("moved from token {} to {}", text(&from), text(&to))),
+            Err(error) => {
+                // Others may change the ring now.
+                self.node.host()?.settle();
+                Err(OperationError::Failed(format!(
+                    "this node has handed its data over and left token {}, and has not joined \
+                     again: start it anew, and it goes on. {error}",
+                    text(&from)
+                )))
+            }
+        }
     }
 
     pub(in crate::repair) async fn remove(
         &self,
         token: &Token,
         accepts_loss: bool,
-        host: &Arc<dyn Host>,
         operation: &OperationRun,
-    ) -> Result<String, OperationError> {
-        let dead = self.dead_owner(token, &host.look())?;
-        let look = self.settled(Some(dead.endpoint), host).await?;
+    ) -> Result<String> {
+        let dead = self.dead_owner(token, &self.node.look()?)?;
+        let look = self.settled(Some(dead.endpoint)).await?;
         let ring = &look.members.ring;
-        let own = ring.token(self.steps.local).ok_or(OperationError::NotMember)?.clone();
+        let own = ring.token(self.node.local()).ok_or(OperationError::NotMember)?.clone();
         if self.dead_owner(token, &look)? != dead {
             return Err(OperationError::RingChanged);
         }
@@ -102,7 +92,7 @@ impl Operations {
         let mut after = ring.clone();
         after.remove(dead.endpoint);
         let endpoint = dead.endpoint;
-        let mut receivers = self.steps.receivers(ring, &after);
+        let mut receivers = self.receivers(ring, &after);
         // Nodes of 0.6 collect their data when they hear that it is done.
         receivers
             .retain(|receiver, _| !(look.live.contains(receiver) && look.is_legacy(*receiver)));
@@ -113,23 +103,23 @@ impl Operations {
                 wanted.accepts_loss = true;
             }
         }
-        let (removing, back) =
-            (Lifecycle::Removing(own.clone(), dead), Lifecycle::Normal(own.clone()));
+        let back = Lifecycle::Normal(own.clone());
         let change = Change {
-            announcement: &removing,
-            back: &back,
+            announcement: Lifecycle::Removing(own.clone(), dead),
+            back: back.clone(),
             before: ring,
-            receivers: &receivers,
+            receivers,
             insists: false,
         };
-        self.prepare(change, host, operation).await?;
-        let removed = self.steps.tell(host, &Lifecycle::Removed(own, token.clone())).await;
+        self.prepare(change, operation).await?;
+        let host = self.node.host()?;
+        let removed = self.tell(&Lifecycle::Removed(own, token.clone())).await?;
         if host.look().members.ring.token(endpoint) == Some(token) {
             // It has come back in this very moment.
             host.announce(&back);
-            return Err(OperationError::Alive(endpoint));
+            return Err(OperationError::alive(endpoint));
         }
-        if let Err(error) = self.steps.be_heard(host, removed).await {
+        if let Err(error) = self.be_heard(removed).await {
             // They will, sooner or later: it is said until the next start.
             log::warn!("{error}");
         }

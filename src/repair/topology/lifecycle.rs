@@ -65,7 +65,7 @@ impl Lifecycle {
         }
     }
 
-    /// What a node says of it in gossip: its own place, and what else is to be known.
+    /// Its form in gossip: the own place of the node, and the plan that others have to know.
     pub fn announced(&self, node: IpAddr, was_member: bool) -> (Option<Move>, Option<Plan>) {
         let own = |token: &Token| NodePlace { endpoint: node, token: token.clone() };
         let normal = |token: &Token, removed| Some(Move::Normal { token: token.clone(), removed });

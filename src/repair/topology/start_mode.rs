@@ -62,7 +62,7 @@ impl StartOptions {
 }
 
 impl StartMode {
-    /// What follows from the identity of a node, from the place that its last start has saved, and
+    /// Chooses by the identity of a node, from the place that its last start has saved, and
     /// from the wish of its operator. A node with a token is a member, whatever is wished.
     pub fn new(identity: &Identity, place: SavedPlace, wish: StartOptions) -> Self {
         if identity.token.is_some() {

@@ -1,30 +1,25 @@
 //! Fetches rows from other nodes, page by page, and makes SSTables of them.
 //!
-//! The receiver asks for one page after the other, and says behind what the next one begins. So the
-//! source keeps nothing in mind: what was lost is asked for again, whichever side is started anew
+//! The receiver asks for one page after the other, and says after what the next one begins. So the
+//! source keeps no state: what was lost is asked for again, whichever side is restarted
 //! or stands still for a while. While one page is written the next is on its way.
 
-use super::plan::{FetchQueue, FetchTask, NoSource, WantedRange};
-use super::plan::{queue_of_rows, queues, sources, start};
-use crate::base::clock::Clock;
-use crate::base::lock::{Mutex, rank};
+use super::plan::{
+    FetchQueue, FetchTask, WantedRange, by_source, queue_of_rows, queues, sources, start,
+};
 use crate::model::key::RowKey;
 use crate::model::schema::FamilyId;
-use crate::net::bodies::{
-    Body, BodyContext, BodyError, EncodeError, PageCommand, PageReply, PageRows, RangeReply,
-};
-use crate::net::caller::{CallError, Caller};
+use crate::net::bodies::{Body, PageCommand, PageReply, PageRows, RangeReply};
+use crate::net::caller::Caller;
 use crate::repair::calls::PAGE;
-use crate::repair::host::Host;
-use crate::repair::legacy::{AskLegacyError, LegacyPeers, by_source};
+use crate::repair::error::{OperationError, Result, fail};
+use crate::repair::host::Node;
+use crate::repair::legacy::LegacyPeers;
 use crate::repair::progress::ProgressCounters;
-use crate::repair::throttle::Throttle;
-use crate::repair::traffic::Traffic;
-use crate::replica::{Abandoned, Blocking};
-use crate::ring::{DecoratedKey, Partitioner};
-use crate::storage::Storage;
+use crate::ring::DecoratedKey;
 use crate::storage::engine::{Ingest, IngestError};
-use std::collections::{BTreeMap, VecDeque};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -35,157 +30,102 @@ const FIRST_PAGE: u32 = 256 << 10;
 
 /// Most and fewest bytes of a page: it grows while the other side answers in time, and shrinks when
 /// it does not.
-pub(in crate::repair) const MAX_PAGE: u32 = 1 << 20;
+pub(crate) const MAX_PAGE: u32 = 1 << 20;
 const MIN_PAGE: u32 = 16 << 10;
 
 /// Bytes of a column family that make SSTables at a time. After a failure as much is fetched again.
 const INGEST_BYTES: u64 = 256 << 20;
 
-/// How often one page is asked for in vain of a node that seems alive.
+/// Queues that are fetched at a time, and nodes of 0.6 that are asked at a time.
+const MAX_QUEUES: usize = 2;
+const MAX_LEGACY_SOURCES: usize = 3;
+
+/// Most failed requests for one page to a node that seems alive.
 const ATTEMPTS: u32 = 20;
 
-/// How long a node is left alone that did not answer.
+/// Pause after a node did not answer.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Why rows cannot be fetched. What has come until then is kept.
-#[derive(Debug, thiserror::Error)]
-pub(in crate::repair) enum FetchError {
-    #[error(transparent)]
-    NoSource(#[from] NoSource),
-    #[error("a piece of a range was asked for {ATTEMPTS} times in vain: {0}")]
-    Call(CallError),
-    #[error("what {from} has sent cannot be read: {source}")]
-    Body { from: IpAddr, source: BodyError },
-    #[error("the range cannot be asked for: {0}")]
-    Encode(#[from] EncodeError),
-    #[error("what has come cannot be kept: {0}")]
-    Ingest(#[from] IngestError),
-    #[error("{0} sends rows that it was not asked for")]
-    Unasked(IpAddr),
-    #[error(transparent)]
-    Legacy(#[from] AskLegacyError),
-    #[error(transparent)]
-    Abandoned(#[from] Abandoned),
-}
-
 /// Fetches rows.
-#[derive(Debug)]
-pub(in crate::repair) struct Fetcher {
-    pub(in crate::repair) storage: Arc<Storage>,
-    pub(in crate::repair) caller: Caller,
-    pub(in crate::repair) blocking: Blocking,
-    pub(in crate::repair) throttle: Arc<Throttle>,
-    pub(in crate::repair) traffic: Arc<Traffic>,
+#[derive(Debug, Clone)]
+pub(crate) struct Fetcher {
+    pub(crate) node: Arc<Node>,
     /// Fetches from nodes of 0.6.
-    pub(in crate::repair) legacy: Arc<LegacyPeers>,
+    pub(crate) legacy: Arc<LegacyPeers>,
 }
 
 /// A fetch within another one.
-type Fetching<'a> = Pin<Box<dyn Future<Output = Result<(), FetchError>> + Send + 'a>>;
+type Fetching<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
 
-/// SSTables of a column family that are being written.
-#[derive(Default)]
-struct Written {
-    ingest: Option<Ingest>,
-    /// The last row that was given to it.
-    last: Option<DecoratedKey>,
-}
-
-/// Why a task did not come to its end.
-enum Failure {
-    /// Its source is dead. Others may have the rest.
-    Dead(CallError),
-    Error(FetchError),
-}
-
-impl<E: Into<FetchError>> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self::Error(error.into())
-    }
+/// Runs fetches, this many at a time, until one fails.
+async fn run_all(fetches: Vec<Fetching<'_>>, at_a_time: usize) -> Result<()> {
+    stream::iter(fetches).map(Ok).try_for_each_concurrent(at_a_time, |fetch| fetch).await
 }
 
 impl Fetcher {
-    pub(in crate::repair) fn new(
-        legacy: Arc<LegacyPeers>,
-        caller: Caller,
-        clock: Arc<dyn Clock>,
-        throttle: Arc<Throttle>,
-    ) -> Self {
-        let (storage, blocking) = (Arc::clone(&legacy.storage), legacy.blocking);
-        Self { storage, caller, blocking, throttle, traffic: Traffic::new(clock), legacy }
-    }
-
     /// Fetches all of these ranges. They are on disk, and read, when this returns.
-    pub(in crate::repair) async fn fetch(
+    pub(crate) async fn fetch(
         &self,
         wanted: &[WantedRange],
-        host: &dyn Host,
         progress: &ProgressCounters,
-    ) -> Result<(), FetchError> {
-        let (schema, partitioner) = (self.storage.schema(), self.storage.partitioner());
-        let look = host.look();
-        let queues = queues(wanted, &look, schema, partitioner)?;
+    ) -> Result<()> {
+        let look = self.node.look()?;
+        let queues = queues(wanted, &look, self.node.context())?;
         let of_legacy = by_source(wanted, &look);
         progress.expect_ranges(queues.iter().map(|queue| queue.tasks.len()).sum());
         progress.expect_ranges(of_legacy.values().map(BTreeMap::len).sum());
-        let waiting = Mutex::<rank::RepairProgress, _>::new(VecDeque::from(queues));
-        let next = || waiting.lock().pop_front();
-        let legacy = Mutex::<rank::RepairProgress, _>::new(of_legacy);
-        let next_legacy = || legacy.lock().pop_first();
-        let work = async || {
-            while let Some(queue) = next() {
-                self.fetch_queue(queue, host, progress).await?;
-            }
-            Ok::<(), FetchError>(())
-        };
-        // Each is asked for one keyspace after the other: it does no two things at once.
-        let ask_legacy = async || {
-            while let Some((source, of_source)) = next_legacy() {
-                for (keyspace, wanted) in of_source {
-                    self.fetch_from_legacy((source, &keyspace), &wanted, host, progress).await?;
-                }
-            }
-            Ok(())
-        };
-        let ask_legacy = async { tokio::try_join!(ask_legacy(), ask_legacy(), ask_legacy()) };
         // Large futures, which would make all that wait for them large.
-        tokio::try_join!(Box::pin(work()), Box::pin(work()), Box::pin(ask_legacy)).map(|_| ())
+        let by_calls = queues
+            .into_iter()
+            .map(|queue| -> Fetching<'_> { Box::pin(self.fetch_queue(queue, progress)) });
+        // Each is asked for one keyspace after the other: it does no two things at once.
+        let from_legacy = of_legacy.into_iter().map(|(source, of_source)| -> Fetching<'_> {
+            Box::pin(async move {
+                for (keyspace, wanted) in of_source {
+                    self.fetch_from_legacy(source, &keyspace, &wanted, progress).await?;
+                }
+                Ok(())
+            })
+        });
+        let by_calls = run_all(by_calls.collect(), MAX_QUEUES);
+        let from_legacy = run_all(from_legacy.collect(), MAX_LEGACY_SOURCES);
+        tokio::try_join!(by_calls, from_legacy).map(|_| ())
     }
 
     /// Fetches all that others have of some rows, whose keys are in the order of their tokens for
     /// each source. They are on disk, and read, when this returns.
-    pub(in crate::repair) async fn fetch_rows(
+    pub(crate) async fn fetch_rows(
         &self,
-        (family, sources): (FamilyId, &[(IpAddr, Vec<RowKey>)]),
-        host: &dyn Host,
+        family: FamilyId,
+        sources: &[(IpAddr, Vec<RowKey>)],
         progress: &ProgressCounters,
-    ) -> Result<(), FetchError> {
+    ) -> Result<()> {
         let queue = queue_of_rows(family, sources);
         progress.expect_ranges(queue.tasks.len());
-        Box::pin(self.fetch_queue(queue, host, progress)).await
+        Box::pin(self.fetch_queue(queue, progress)).await
     }
 
     /// Fetches ranges of a keyspace from a node of 0.6; if that one is dead, from others.
     fn fetch_from_legacy<'a>(
         &'a self,
-        (source, keyspace): (IpAddr, &'a str),
+        source: IpAddr,
+        keyspace: &'a str,
         wanted: &'a [WantedRange],
-        host: &'a dyn Host,
         progress: &'a ProgressCounters,
     ) -> Fetching<'a> {
         Box::pin(async move {
-            let fetched = self.legacy.fetch_from(source, keyspace, wanted, host).await;
+            let fetched = self.legacy.fetch_from(source, keyspace, wanted).await;
             progress.finish_range();
             match fetched {
                 Ok(taken) => {
                     progress.add(taken.bytes as usize, taken.rows as usize);
                     Ok(())
                 }
-                Err(AskLegacyError::Dead(_)) => {
+                Err(OperationError::Down(_)) => {
                     log::warn!("{source} is down, which was to send ranges of keyspace {keyspace}");
-                    self.fetch(wanted, host, progress).await
+                    self.fetch(wanted, progress).await
                 }
-                Err(error) => Err(error.into()),
+                Err(error) => Err(error),
             }
         })
     }
@@ -193,27 +133,24 @@ impl Fetcher {
     async fn fetch_queue(
         &self,
         FetchQueue { family, mut tasks }: FetchQueue,
-        host: &dyn Host,
         progress: &ProgressCounters,
-    ) -> Result<(), FetchError> {
-        let written = Written::default();
-        let mut fetch =
-            QueueFetch { fetcher: self, family, host, progress, size: FIRST_PAGE, written };
-        let partitioner = self.storage.partitioner();
+    ) -> Result<()> {
+        let (node, partitioner) = (&self.node, self.node.partitioner());
+        let mut fetch = QueueFetch { node, family, progress, size: FIRST_PAGE };
+        let mut written = Written { node, family, ingest: None, last: None };
         while let Some(mut task) = tasks.pop_front() {
-            if !fetch.written.goes_on_with(&task, partitioner) {
-                fetch.finish().await?;
+            if !written.goes_on_with(&task) {
+                written.finish().await?;
             }
-            let error = match fetch.run(&mut task).await {
-                Ok(()) => {
+            let wanted = match (fetch.run(&mut task, &mut written).await, &task.wanted) {
+                (Ok(()), _) => {
                     progress.finish_range();
                     continue;
                 }
-                Err(Failure::Error(error)) => return Err(error),
-                Err(Failure::Dead(error)) => error,
+                (Err(OperationError::Down(_)), Some(wanted)) => Arc::clone(wanted),
+                (Err(error), _) => return Err(error),
             };
-            let Some(wanted) = task.wanted.clone() else { return Err(FetchError::Call(error)) };
-            let look = host.look();
+            let look = node.look()?;
             let others = sources(&wanted, look.local, &look);
             let others = others.ok_or_else(|| wanted.without_source(partitioner))?;
             let (source, keyspace) = (task.source, &wanted.keyspace);
@@ -223,78 +160,75 @@ impl Fetcher {
             );
             progress.expect_ranges(others.len());
             progress.finish_range();
-            fetch.finish().await?;
+            written.finish().await?;
             for source in others.into_iter().rev() {
                 if look.is_legacy(source) {
                     let wanted = [(*wanted).clone()];
-                    self.fetch_from_legacy((source, keyspace), &wanted, host, progress).await?;
+                    self.fetch_from_legacy(source, keyspace, &wanted, progress).await?;
                 } else {
                     tasks.push_front(FetchTask { source, ..task.clone() });
                 }
             }
         }
-        fetch.finish().await
+        written.finish().await
     }
 }
 
 /// Fetches the rows of one queue.
 struct QueueFetch<'a> {
-    fetcher: &'a Fetcher,
+    node: &'a Arc<Node>,
     family: FamilyId,
-    host: &'a dyn Host,
     progress: &'a ProgressCounters,
     /// Bytes of the next page.
     size: u32,
-    written: Written,
 }
 
 impl QueueFetch<'_> {
     /// Does a task. If its source dies the task is what is left of it.
-    async fn run(&mut self, task: &mut FetchTask) -> Result<(), Failure> {
+    async fn run(&mut self, task: &mut FetchTask, written: &mut Written<'_>) -> Result<()> {
         self.size = FIRST_PAGE;
         let mut page = self.page(task).await?;
         loop {
             let PageReply { rows, next } = page;
             let source = task.source;
             let has_more = match next {
-                Some(next) => task.advance(next).ok_or(FetchError::Unasked(source))?,
+                Some(next) => task.advance(next).ok_or_else(|| unasked(source))?,
                 None => false,
             };
             if !has_more {
-                return Ok(self.write(rows).await?);
+                return written.write(rows).await;
             }
-            let written = std::mem::take(&mut self.written);
-            let (fetcher, family) = (self.fetcher, self.family);
-            let (asked, stored) =
-                tokio::join!(self.page(task), fetcher.write(family, rows, written));
-            self.written = stored?;
+            let (asked, stored) = tokio::join!(self.page(task), written.write(rows));
+            stored?;
             page = asked?;
         }
     }
 
-    /// Asks for the next page until it is there. Gives up when the source is dead, or alive and no
+    /// Asks for the next page until it is there. Gives up when the source is down, or alive and no
     /// use.
-    async fn page(&mut self, task: &FetchTask) -> Result<PageReply, Failure> {
-        let Fetcher { storage, caller, .. } = self.fetcher;
-        let (schema, partitioner) = (storage.schema(), storage.partitioner());
+    async fn page(&mut self, task: &FetchTask) -> Result<PageReply> {
+        let node = self.node;
+        let caller = Caller::new(Arc::clone(&node.messenger));
         let mut attempts = 0;
         loop {
             let FetchTask { rows, after, source, .. } = task.clone();
             let command = PageCommand { family: self.family, rows, after, max_bytes: self.size };
-            let body = command.encode(BodyContext { schema, partitioner })?;
+            let body = command.encode(node.context())?;
             let error = match caller.call(source, PAGE, &body).await {
                 Ok(answer) => {
                     self.size = self.size.saturating_mul(2).min(MAX_PAGE);
-                    return Ok(self.take(task, &answer).await?);
+                    return self.take(task, &answer).await;
                 }
                 Err(error) => error,
             };
             attempts += 1;
-            if !self.host.look().live.contains(&source) {
-                return Err(Failure::Dead(error));
+            if !node.look()?.live.contains(&source) {
+                return Err(OperationError::Down(source));
             }
             if attempts >= ATTEMPTS {
-                return Err(FetchError::Call(error).into());
+                return fail(format!(
+                    "a piece of a range was asked for {ATTEMPTS} times in vain: {error}"
+                ));
             }
             self.size = (self.size / 2).max(MIN_PAGE);
             tokio::time::sleep(PAUSE).await;
@@ -302,48 +236,58 @@ impl QueueFetch<'_> {
     }
 
     /// Reads a page, and waits until it may have come.
-    async fn take(&self, task: &FetchTask, answer: &[u8]) -> Result<PageReply, FetchError> {
-        let (fetcher, from) = (self.fetcher, task.source);
-        let page = PageReply::decode(answer, fetcher.storage.schema().family(self.family));
-        let page = page.map_err(|source| FetchError::Body { from, source })?;
+    async fn take(&self, task: &FetchTask, answer: &[u8]) -> Result<PageReply> {
+        let (node, from) = (self.node, task.source);
+        let page = PageReply::decode(answer, node.storage.schema().family(self.family));
+        let unreadable = |error| format!("what {from} has sent cannot be read: {error}");
+        let page = page.map_err(|error| OperationError::Failed(unreadable(error)))?;
         if let PageRows::Keys(keys) = &task.rows {
             // They come in the order in which they are asked for.
             let mut wanted = keys.iter();
             if !page.rows.rows.iter().all(|(key, _)| wanted.any(|it| it == key)) {
-                return Err(FetchError::Unasked(from));
+                return Err(unasked(from));
             }
         }
         // A row that goes on in the next page is counted there.
         let open = page.next.as_ref().filter(|next| next.cell.is_some()).map(|next| &next.key);
         let complete = page.rows.rows.iter().filter(|(key, _)| Some(key) != open).count();
         self.progress.add(answer.len(), complete);
-        fetcher.traffic.add(from, self.family, answer.len());
-        fetcher.throttle.take(answer.len()).await;
+        node.receiving.add(from, self.family, answer.len());
+        node.throttle.take(answer.len()).await;
         Ok(page)
-    }
-
-    async fn write(&mut self, rows: RangeReply) -> Result<(), FetchError> {
-        let written = std::mem::take(&mut self.written);
-        self.written = self.fetcher.write(self.family, rows, written).await?;
-        Ok(())
-    }
-
-    async fn finish(&mut self) -> Result<(), FetchError> {
-        self.fetcher.finish(std::mem::take(&mut self.written)).await
     }
 }
 
-impl Fetcher {
-    /// Gives rows to the SSTables that are being written.
-    async fn write(
-        &self,
-        family: FamilyId,
-        RangeReply { rows }: RangeReply,
-        mut written: Written,
-    ) -> Result<Written, FetchError> {
-        let Some((last, _)) = rows.last() else { return Ok(written) };
-        written.last = Some(self.storage.partitioner().decorate(last.clone()));
-        let (storage, ingest) = (Arc::clone(&self.storage), written.ingest.take());
+fn unasked(from: IpAddr) -> OperationError {
+    OperationError::Failed(format!("{from} sends rows that it was not asked for"))
+}
+
+/// SSTables of a column family that are being written.
+struct Written<'a> {
+    node: &'a Node,
+    family: FamilyId,
+    ingest: Option<Ingest>,
+    /// The last row that was given to it.
+    last: Option<DecoratedKey>,
+}
+
+impl Written<'_> {
+    /// Whether the rows of a task come after those that were written.
+    fn goes_on_with(&self, task: &FetchTask) -> bool {
+        let Some(last) = &self.last else { return true };
+        match &task.rows {
+            PageRows::Range(range) => start(range).is_some_and(|start| last.token() <= start),
+            PageRows::Keys(keys) => keys
+                .first()
+                .is_some_and(|first| *last < self.node.partitioner().decorate(first.clone())),
+        }
+    }
+
+    async fn write(&mut self, RangeReply { rows }: RangeReply) -> Result<()> {
+        let Some((last, _)) = rows.last() else { return Ok(()) };
+        self.last = Some(self.node.partitioner().decorate(last.clone()));
+        let (storage, family, ingest) =
+            (Arc::clone(&self.node.storage), self.family, self.ingest.take());
         let push = move || {
             let mut ingest = match ingest {
                 Some(ingest) => ingest,
@@ -354,33 +298,16 @@ impl Fetcher {
             }
             Ok::<_, IngestError>(ingest)
         };
-        let ingest = self.blocking.run(push).await??;
+        let ingest = self.node.run(push).await?;
         let is_full = ingest.bytes() >= INGEST_BYTES;
-        written.ingest = Some(ingest);
-        if !is_full {
-            return Ok(written);
-        }
-        self.finish(written).await?;
-        Ok(Written::default())
+        self.ingest = Some(ingest);
+        if is_full { self.finish().await } else { Ok(()) }
     }
 
     /// Makes live SSTables of what was written.
-    async fn finish(&self, written: Written) -> Result<(), FetchError> {
-        let Some(ingest) = written.ingest else { return Ok(()) };
-        self.blocking.run(move || ingest.finish()).await??;
-        Ok(())
-    }
-}
-
-impl Written {
-    /// Whether the rows of a task come behind those that were written.
-    fn goes_on_with(&self, task: &FetchTask, partitioner: Partitioner) -> bool {
-        let Some(last) = &self.last else { return true };
-        match &task.rows {
-            PageRows::Range(range) => start(range).is_some_and(|start| last.token() <= start),
-            PageRows::Keys(keys) => {
-                keys.first().is_some_and(|first| *last < partitioner.decorate(first.clone()))
-            }
-        }
+    async fn finish(&mut self) -> Result<()> {
+        self.last = None;
+        let Some(ingest) = self.ingest.take() else { return Ok(()) };
+        self.node.run(move || ingest.finish()).await.map(|_| ())
     }
 }

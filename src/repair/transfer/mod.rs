@@ -3,6 +3,5 @@
 mod fetch;
 pub(super) mod plan;
 
-pub(super) use fetch::{FetchError, Fetcher, MAX_PAGE};
-pub use plan::NoSource;
+pub(super) use fetch::{Fetcher, MAX_PAGE};
 pub(super) use plan::WantedRange;

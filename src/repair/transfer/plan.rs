@@ -1,9 +1,10 @@
-//! What data a node needs to become a replica, and from whom.
+//! Data that a node needs to become a replica, and their sources.
 
 use crate::model::key::RowKey;
 use crate::model::position::RowPosition;
-use crate::model::schema::{FamilyId, Schema};
-use crate::net::bodies::PageRows;
+use crate::model::schema::FamilyId;
+use crate::net::bodies::{BodyContext, PageRows};
+use crate::repair::error::{OperationError, Result};
 use crate::repair::host::RingSnapshot;
 use crate::ring::{
     Partitioner, ReplicaPlacement, RowRange, Token, TokenMetadata, TokenRange, range_changes,
@@ -15,50 +16,36 @@ use std::sync::Arc;
 
 /// A range that a node is about to become a replica of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::repair) struct WantedRange {
-    pub(in crate::repair) keyspace: String,
-    pub(in crate::repair) range: TokenRange,
+pub(crate) struct WantedRange {
+    pub(crate) keyspace: String,
+    pub(crate) range: TokenRange,
     /// Nodes that cease to be replicas.
-    pub(in crate::repair) lost: Vec<IpAddr>,
+    pub(crate) lost: Vec<IpAddr>,
     /// Nodes that stay replicas.
-    pub(in crate::repair) kept: Vec<IpAddr>,
+    pub(crate) kept: Vec<IpAddr>,
     /// Whether those that cease to be replicas are not enough, since the receiver may have been a
     /// replica for a while.
-    pub(in crate::repair) from_all: bool,
+    pub(crate) from_all: bool,
     /// Whether an operator gives up what only dead nodes have.
-    pub(in crate::repair) accepts_loss: bool,
+    pub(crate) accepts_loss: bool,
 }
 
 /// Rows of a column family that are to be fetched from a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::repair) struct FetchTask {
-    pub(in crate::repair) rows: PageRows,
+pub(crate) struct FetchTask {
+    pub(crate) rows: PageRows,
     /// Behind what of the rows it goes on; at their start if there is none.
-    pub(in crate::repair) after: Option<RowPosition>,
-    pub(in crate::repair) source: IpAddr,
+    pub(crate) after: Option<RowPosition>,
+    pub(crate) source: IpAddr,
     /// The range that it is a part of; none for single rows, which no other node has.
-    pub(in crate::repair) wanted: Option<Arc<WantedRange>>,
+    pub(crate) wanted: Option<Arc<WantedRange>>,
 }
 
 /// Tasks of a column family, done one after the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::repair) struct FetchQueue {
-    pub(in crate::repair) family: FamilyId,
-    pub(in crate::repair) tasks: VecDeque<FetchTask>,
-}
-
-/// So few holders of a range are alive that something may be missing which was acknowledged.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "too few live nodes have the range ({start},{end}] of keyspace {keyspace} to say what was \
-     acknowledged: it is on {holders:?}. Bring more of them up first; `nodetool removetoken \
-     --accept-loss` gives up what only dead ones have"
-)]
-pub struct NoSource {
-    keyspace: String,
-    start: String,
-    end: String,
-    holders: Vec<IpAddr>,
+pub(crate) struct FetchQueue {
+    pub(crate) family: FamilyId,
+    pub(crate) tasks: VecDeque<FetchTask>,
 }
 
 /// Most keys of one call, and most bytes of them: the greatest key is as long as that.
@@ -66,7 +53,7 @@ const MAX_KEYS: usize = 1024;
 const MAX_KEY_BYTES: usize = 64 << 10;
 
 /// Ranges that each node has to fetch when one ring becomes another.
-pub(in crate::repair) fn ranges_by_receiver(
+pub(crate) fn ranges_by_receiver(
     placements: &BTreeMap<String, ReplicaPlacement>,
     before: &TokenMetadata,
     after: &TokenMetadata,
@@ -89,7 +76,7 @@ pub(in crate::repair) fn ranges_by_receiver(
     wanted
 }
 
-/// Nodes from which a range is fetched by its receiver, with what is known of who is alive; several
+/// Nodes from which a range is fetched by its receiver, of those that are alive; several
 /// have to be read altogether. None if too few are alive.
 ///
 /// A node that ceases to be a replica hands over all that it has: what it acknowledged counts as
@@ -97,7 +84,7 @@ pub(in crate::repair) fn ranges_by_receiver(
 /// or if none ceases to be one, all others have, together, what was acknowledged at QUORUM: unless
 /// so many of them are dead that a quorum may be among these. An operator may accept that: then
 /// those that are left are the sources, or none.
-pub(in crate::repair) fn sources(
+pub(crate) fn sources(
     wanted: &WantedRange,
     receiver: Option<IpAddr>,
     look: &RingSnapshot,
@@ -116,12 +103,11 @@ pub(in crate::repair) fn sources(
 
 /// Fetches of ranges by calls, in queues of which each gets rows in the order of their tokens, as
 /// far as they come from one source. What comes from nodes of 0.6 is not among it.
-pub(in crate::repair) fn queues(
+pub(crate) fn queues(
     wanted: &[WantedRange],
     look: &RingSnapshot,
-    schema: &Schema,
-    partitioner: Partitioner,
-) -> Result<Vec<FetchQueue>, NoSource> {
+    BodyContext { schema, partitioner }: BodyContext<'_>,
+) -> Result<Vec<FetchQueue>> {
     let mut tasks: BTreeMap<FamilyId, Vec<(usize, Option<Token>, FetchTask)>> = BTreeMap::new();
     for range in wanted {
         let sources = sources(range, look.local, look);
@@ -151,11 +137,36 @@ pub(in crate::repair) fn queues(
     Ok(tasks.into_iter().map(queue).collect())
 }
 
+/// Ranges that each node of 0.6 is asked for, by keyspace.
+pub(crate) fn by_source(
+    wanted: &[WantedRange],
+    look: &RingSnapshot,
+) -> BTreeMap<IpAddr, BTreeMap<String, Vec<WantedRange>>> {
+    let mut asked: BTreeMap<IpAddr, BTreeMap<String, Vec<WantedRange>>> = BTreeMap::new();
+    for range in wanted {
+        // Where there are too few nothing is fetched at all.
+        for source in sources(range, look.local, look).unwrap_or_default() {
+            if look.is_legacy(source) {
+                let of_source = asked.entry(source).or_default();
+                of_source.entry(range.keyspace.clone()).or_default().push(range.clone());
+            }
+        }
+    }
+    asked
+}
+
+/// Whether a node of 0.6 gets all of these ranges from this one, which ceases to be a replica of
+/// them or is all that is left.
+pub(crate) fn is_pushed(receiver: IpAddr, wanted: &[WantedRange], look: &RingSnapshot) -> bool {
+    let is_local = |range: &WantedRange| {
+        let sources = sources(range, Some(receiver), look);
+        sources.is_some_and(|sources| sources.iter().all(|it| Some(*it) == look.local))
+    };
+    wanted.iter().all(is_local)
+}
+
 /// A fetch of single rows, whose keys are in the order of their tokens for each source.
-pub(in crate::repair) fn queue_of_rows(
-    family: FamilyId,
-    sources: &[(IpAddr, Vec<RowKey>)],
-) -> FetchQueue {
+pub(crate) fn queue_of_rows(family: FamilyId, sources: &[(IpAddr, Vec<RowKey>)]) -> FetchQueue {
     let mut tasks = VecDeque::new();
     for (source, keys) in sources {
         let mut left = &keys[..];
@@ -169,7 +180,7 @@ pub(in crate::repair) fn queue_of_rows(
     FetchQueue { family, tasks }
 }
 
-/// How many of these keys one call may have, at least one.
+/// The number of these keys that one call may have, at least one.
 fn fitting(keys: &[RowKey]) -> usize {
     let mut bytes = 0;
     let is_too_much = |key: &RowKey| {
@@ -180,8 +191,8 @@ fn fitting(keys: &[RowKey]) -> usize {
     fitting.unwrap_or(keys.len().min(MAX_KEYS)).max(1)
 }
 
-/// The token behind which a range begins; none at the beginning of the ring.
-pub(in crate::repair) fn start(range: &RowRange) -> Option<&Token> {
+/// The token after which a range begins; none at the beginning of the ring.
+pub(crate) fn start(range: &RowRange) -> Option<&Token> {
     match &range.start {
         Bound::Unbounded => None,
         Bound::Included(token) | Bound::Excluded(token) => Some(token),
@@ -189,21 +200,24 @@ pub(in crate::repair) fn start(range: &RowRange) -> Option<&Token> {
 }
 
 impl WantedRange {
-    /// Why the range cannot be fetched.
-    pub(in crate::repair) fn without_source(&self, partitioner: Partitioner) -> NoSource {
-        NoSource {
-            keyspace: self.keyspace.clone(),
-            start: partitioner.format_token(&self.range.start),
-            end: partitioner.format_token(&self.range.end),
-            holders: self.lost.iter().chain(&self.kept).copied().collect(),
-        }
+    /// Why the range cannot be fetched: so few holders are alive that something may be missing
+    /// which was acknowledged.
+    pub(crate) fn without_source(&self, partitioner: Partitioner) -> OperationError {
+        let Self { keyspace, range, lost, kept, .. } = self;
+        let [start, end] = [&range.start, &range.end].map(|it| partitioner.format_token(it));
+        let holders: Vec<&IpAddr> = lost.iter().chain(kept).collect();
+        OperationError::Failed(format!(
+            "too few live nodes have the range ({start},{end}] of keyspace {keyspace} to say what \
+             was acknowledged: it is on {holders:?}. Bring more of them up first; `nodetool \
+             removetoken --accept-loss` gives up what only dead ones have"
+        ))
     }
 }
 
 impl FetchTask {
-    /// Goes on behind a row or a column that has come. None if that is none of its rows; else
+    /// Goes on after a row or a column that has come. None if that is none of its rows; else
     /// whether there may be more.
-    pub(in crate::repair) fn advance(&mut self, to: RowPosition) -> Option<bool> {
+    pub(crate) fn advance(&mut self, to: RowPosition) -> Option<bool> {
         let PageRows::Keys(keys) = &mut self.rows else {
             self.after = Some(to);
             return Some(true);
@@ -244,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn who_ceases_to_be_a_replica_is_enough() {
+    fn former_replicas_are_enough() {
         assert_eq!(from(&[1], &[2, 3], &[1, 2, 3]), [node(1)]);
         assert_eq!(from(&[1], &[2, 3], &[1]), [node(1)]);
     }
@@ -258,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_a_replica_for_a_while_asks_all() {
+    fn a_node_that_was_a_replica_for_a_while_asks_all() {
         let wanted = WantedRange { from_all: true, ..wanted(&[1], &[2, 3]) };
         assert_eq!(sources_of(&wanted, &[1, 2, 3]), [node(2), node(3), node(1)]);
         assert_eq!(sources_of(&wanted, &[1, 3]), [node(3), node(1)]);
@@ -266,14 +280,14 @@ mod tests {
     }
 
     #[test]
-    fn who_has_lost_its_disk_is_no_source_for_itself() {
+    fn a_node_that_has_lost_its_disk_is_no_source_for_itself() {
         let wanted = WantedRange { from_all: true, ..wanted(&[9], &[2, 3]) };
         assert_eq!(sources_of(&wanted, &[2, 3, 9]), [node(2), node(3)]);
         assert!(sources_of(&wanted, &[2, 9]).is_empty());
     }
 
     #[test]
-    fn who_accepts_a_loss_gets_what_is_left() {
+    fn an_accepted_loss_takes_the_sources_that_are_left() {
         let wanted = WantedRange { accepts_loss: true, ..wanted(&[1], &[2, 3]) };
         assert_eq!(sources_of(&wanted, &[3]), [node(3)]);
         assert!(sources_of(&wanted, &[]).is_empty());
@@ -296,5 +310,45 @@ mod tests {
     fn a_ring_that_was_larger_may_have_data_on_any_replica() {
         assert_eq!(from(&[], &[1, 2], &[1, 2, 3]), [node(1), node(2)]);
         assert_eq!(from(&[], &[1], &[1]), [node(1)]);
+    }
+
+    /// The local node is 1, and 3 is one of 0.6; all are alive but 4.
+    fn look() -> RingSnapshot {
+        RingSnapshot {
+            live: [1, 2, 3].map(node).into(),
+            callable: [1, 2].map(node).into(),
+            local: Some(node(1)),
+            ..RingSnapshot::default()
+        }
+    }
+
+    fn of_keyspace(keyspace: &str, lost: &[u8], kept: &[u8]) -> WantedRange {
+        WantedRange { keyspace: keyspace.to_owned(), ..wanted(lost, kept) }
+    }
+
+    #[test]
+    fn each_node_of_0_6_is_asked_for_what_it_has_of_each_keyspace() {
+        let ranges = [
+            of_keyspace("A", &[3], &[2]),
+            of_keyspace("A", &[4], &[2, 3]),
+            of_keyspace("B", &[3], &[]),
+            of_keyspace("B", &[2], &[3]),
+        ];
+        let asked = by_source(&ranges, &look());
+        assert_eq!(asked.keys().collect::<Vec<_>>(), [&node(3)]);
+        let counts: Vec<_> =
+            asked[&node(3)].iter().map(|(it, ranges)| (&**it, ranges.len())).collect();
+        assert_eq!(counts, [("A", 2), ("B", 1)]);
+    }
+
+    #[test]
+    fn only_what_this_node_gives_away_is_pushed() {
+        assert!(is_pushed(node(3), &[of_keyspace("A", &[1], &[2, 3])], &look()));
+        assert!(!is_pushed(
+            node(3),
+            &[of_keyspace("A", &[1], &[]), of_keyspace("A", &[2], &[1])],
+            &look()
+        ));
+        assert!(!is_pushed(node(3), &[of_keyspace("A", &[4], &[1, 2])], &look()));
     }
 }

@@ -300,7 +300,7 @@ async fn run(world: &mut World, command: &Command) -> Said {
 /// Has a node do something, which refuses it in words of its own.
 fn want(world: &mut World, node: u8, wish: Operation) -> Result<(), String> {
     let node = world.node(node)?;
-    let begun = node.process().operations.begin(wish, &node.host);
+    let begun = node.process().operations.begin(wish);
     begun.map_err(|error| format!("Error: {error}"))
 }
 
@@ -445,7 +445,7 @@ fn change(world: &mut World, command: &Command) -> Said {
             drop(look);
             for node in world.nodes.values() {
                 let operations = &node.process().operations;
-                operations.restore(address(*by), (&before, &after), &node.host);
+                operations.restore(address(*by), &before, &after);
             }
         }
         command => {

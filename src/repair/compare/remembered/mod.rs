@@ -22,7 +22,7 @@ pub(super) use file::MAX_BYTES;
 /// Most leaves that are kept, of all column families together: some 30 MB.
 const MOST_KEPT: usize = 1 << 18;
 
-/// What is to be known: how which ranges are divided.
+/// Ranges, and how they are divided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Division {
     pub(super) ranges: Vec<TokenRange>,
@@ -45,7 +45,7 @@ pub(super) struct Tables<'a> {
     pub(super) merges: &'a [Arc<Merge>],
 }
 
-/// What is known of leaves that are asked for.
+/// Known hashes of leaves that are asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) leaves: Leaves,
@@ -57,7 +57,7 @@ pub(super) struct Known {
 struct Entry {
     family: FamilyId,
     division: Division,
-    /// Whose rows were hashed.
+    /// SSTables whose rows were hashed.
     tables: BTreeMap<u64, TableIdentity>,
     leaves: Leaves,
 }
@@ -124,7 +124,7 @@ impl Remembered {
         file::encode(&entries, family, context).unwrap_or_default()
     }
 
-    /// What is known of these leaves, if anything.
+    /// Known hashes of these leaves, if there are any.
     pub(super) fn find(
         &mut self,
         family: FamilyId,

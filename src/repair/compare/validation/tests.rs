@@ -22,7 +22,7 @@ const GRACE_SECONDS: i32 = 100;
 const GRACE: Duration = Duration::from_secs(GRACE_SECONDS as u64);
 
 /// A replica on a disk on which there may be something.
-fn open(fs: &SimFileSystem, clock: &Arc<ManualClock>) -> Arc<Validator> {
+fn open(fs: &SimFileSystem, clock: &Arc<ManualClock>) -> Validator {
     let components = Components {
         fs: Arc::new(fs.clone()),
         clock: Arc::clone(clock) as _,
@@ -46,10 +46,10 @@ fn scope() -> Scope {
 }
 
 /// Hashes of leaves, and how many rows were read for them.
-async fn leaves(validator: &Arc<Validator>, scope: Scope, shape: Shape) -> (u64, Vec<TreeHash>) {
+async fn leaves(validator: &Validator, scope: Scope, shape: Shape) -> (u64, Vec<TreeHash>) {
     let control = JobControl::default();
-    let found = Arc::clone(validator).leaves(scope, shape, control.clone()).await;
-    let Ok(Output::Leaves { hashes, .. }) = found else { panic!("{found:?}") };
+    let found = validator.leaves(scope, shape, control.clone()).await;
+    let Ok(Output::Leaves(hashes)) = found else { panic!("{found:?}") };
     (control.progress.now().rows, hashes)
 }
 

@@ -1,142 +1,155 @@
 //! Merkle trees of nodes of 0.6 and for them.
 //!
 //! ```text
-//! pairs    which trees wait for which: of this node, and of its neighbours
+//! table    trees that are wanted, or wait for others: of this node, and of its neighbours
 //! build    the tree of this node
-//! compare  in what two replicas differ, and what goes to the other one
 //! repair   an operator of this node wants replicas to be alike
+//! tree     a tree; `java` has its bytes
 //! ```
 //!
 //! A node that is asked for its tree (TREE_REQUEST) sends it to all with which it shares ranges
-//! (TREE_RESPONSE), whoever has asked. When it has its own tree and that of a neighbour, it sends
-//! the neighbour its rows of the ranges in which they differ; the neighbour does the same. A
-//! neighbour that has sent its tree unasked waits for the one of this node, for two days: it gets
-//! it.
+//! (TREE_RESPONSE), not only to the one that has asked. When it has its own tree and that of a
+//! neighbour, it sends the neighbour its rows of the ranges in which they differ; the neighbour
+//! does the same. A neighbour that has sent its tree unasked waits for the one of this node, for
+//! two days: it gets it.
 
 mod build;
-mod compare;
-pub(in crate::repair) mod java;
-mod pairs;
+pub(crate) mod java;
 mod repair;
+mod table;
 mod tree;
 
-pub(super) use build::TreeBuilds;
-pub(super) use compare::Compared;
-pub(super) use pairs::Pairs;
+pub(super) use table::TreeTable;
 
-use super::LegacyPeers;
-use crate::base::lock::{Mutex, rank};
+use super::{LegacyPeers, Load};
 use crate::model::schema::FamilyId;
 use crate::net::bodies::{TreeRequest, TreeResponse};
 use crate::net::message::Message;
-use crate::repair::host::{Host, RingSnapshot};
+use crate::repair::error::{Result, fail};
+use crate::repair::host::RingSnapshot;
 use crate::ring::TokenRange;
+use crate::storage::engine::TakenIn;
 use log::Level;
-use pairs::Side;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
-use tokio::sync::oneshot;
+use table::{Pair, Side};
 use tree::MerkleTree;
 
-/// What came of a comparison, or why nothing did.
-pub(super) type Outcome = Result<Compared, String>;
-
-/// Who waits for what comes of comparisons.
-#[derive(Debug, Default)]
-pub(super) struct Waiters(
-    Mutex<rank::LegacyPeers, BTreeMap<(FamilyId, IpAddr), oneshot::Sender<Outcome>>>,
-);
-
-impl Waiters {
-    /// Waits for the next comparison with a node.
-    fn wait(&self, family: FamilyId, other: IpAddr) -> oneshot::Receiver<Outcome> {
-        let (sender, outcome) = oneshot::channel();
-        let mut waiters = self.0.lock();
-        waiters.insert((family, other), sender);
-        outcome
-    }
-
-    fn tell(&self, family: FamilyId, other: IpAddr, outcome: Outcome) {
-        let mut waiters = self.0.lock();
-        if let Some(sender) = waiters.remove(&(family, other)) {
-            // Who has waited may have given up.
-            let _ = sender.send(outcome);
-        }
-    }
+/// Result of a comparison, and the rows that the neighbour has got because of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Compared {
+    /// Ranges that both have.
+    ranges: usize,
+    /// Ranges in which they differ.
+    differing: usize,
+    sent: TakenIn,
 }
+
+/// Result of a comparison, or why there is none.
+type Outcome = Result<Compared, String>;
 
 impl LegacyPeers {
     /// A node wants this one to send its tree to all neighbours.
-    pub(super) fn on_tree_request(self: &Arc<Self>, message: &Message<'_>, host: &Arc<dyn Host>) {
-        let request = TreeRequest::decode(message.body, self.storage.schema());
-        match request {
-            Ok(TreeRequest { family }) => {
-                let name = self.storage.schema().family(family);
-                self.messenger.log(
-                    Level::Info,
-                    message.from,
-                    format_args!("{} asks for the tree of {name}", message.from),
-                );
-                self.want_tree(family, None, host);
-            }
-            Err(error) => self.complain(message.from, &error),
-        }
+    pub(super) fn on_tree_request(self: &Arc<Self>, message: &Message<'_>) -> Result<()> {
+        let (from, schema) = (message.from, self.node.storage.schema());
+        let TreeRequest { family } = TreeRequest::decode(message.body, schema)?;
+        let name = schema.family(family);
+        self.log(Level::Info, from, format_args!("{from} asks for the tree of {name}"));
+        self.want_tree(family, None);
+        Ok(())
     }
 
     /// A neighbour sends its tree.
-    pub(super) fn on_tree_response(self: &Arc<Self>, message: &Message<'_>, host: &Arc<dyn Host>) {
+    pub(super) fn on_tree_response(self: &Arc<Self>, message: &Message<'_>) -> Result<()> {
         let from = message.from;
-        let (family, bytes) = match TreeResponse::decode(message.body, self.storage.schema()) {
-            Ok(TreeResponse { family, tree }) => (family, tree.to_vec()),
-            Err(error) => return self.complain(from, &error),
-        };
-        if self.shared_with(family, from, &host.look()).is_empty() {
-            return self.complain(from, &"it sends a tree, and shares no ranges with this node");
+        let response = TreeResponse::decode(message.body, self.node.storage.schema())?;
+        let (family, bytes) = (response.family, response.tree.to_vec());
+        if self.shared_with((family, from), &self.node.look()?).is_empty() {
+            return fail("it sends a tree, and shares no ranges with this node");
         }
-        let (this, host) = (Arc::clone(self), Arc::clone(host));
-        let partitioner = self.storage.partitioner();
+        let (this, partitioner) = (Arc::clone(self), self.node.partitioner());
         self.spawn(async move {
-            let decoded = this.blocking.run(move || java::decode(&bytes, partitioner)).await;
-            match decoded {
-                Ok(Ok(tree)) => this.take_tree(family, from, Arc::new(tree), &host).await,
-                Ok(Err(error)) => this.complain(from, &error),
-                // The node stops.
-                Err(_) => {}
+            let decoded = this.node.run(move || java::decode(&bytes, partitioner)).await;
+            let taken = match decoded {
+                Ok(tree) => this.take_tree((family, from), Arc::new(tree)).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = taken {
+                this.complain(from, &error);
             }
         });
+        Ok(())
     }
 
-    async fn take_tree(
-        self: &Arc<Self>,
-        family: FamilyId,
-        from: IpAddr,
-        theirs: Arc<MerkleTree>,
-        host: &Arc<dyn Host>,
-    ) {
-        let now = self.clock.monotonic();
-        match self.pairs.pair((family, from), Side::Theirs, Arc::clone(&theirs), now) {
-            Some(own) => self.compare(family, from, (&own, &theirs), host).await,
-            // Nobody has asked this node, which is waited for now.
-            None => self.want_tree(family, Some(from), host),
+    async fn take_tree(self: &Arc<Self>, pair: Pair, theirs: Arc<MerkleTree>) -> Result<()> {
+        let now = self.node.clock.monotonic();
+        if let Some(own) = self.trees.pair(pair, Side::Neighbour, &theirs, now) {
+            return self.compare(pair, &own, &theirs).await;
         }
+        // Nobody has asked this node, which is waited for now.
+        self.want_tree(pair.0, Some(pair.1));
+        Ok(())
     }
 
-    /// The nodes of 0.6 that have ranges of a column family in common with this node, and live.
+    /// Compares the tree of this node with that of a neighbour, and sends the neighbour all rows
+    /// of the ranges in which they differ.
+    async fn compare(&self, pair: Pair, own: &MerkleTree, theirs: &MerkleTree) -> Result<()> {
+        let (family, other) = pair;
+        let schema = self.node.storage.schema().family(family);
+        let shared = self.shared_with(pair, &self.node.look()?);
+        let ranges = own.differences(theirs, &shared);
+        let (differing, sent) = (ranges.len(), TakenIn::default());
+        let mut outcome = Ok(Compared { ranges: shared.len(), differing, sent });
+        if differing == 0 {
+            let line = format_args!("this node and {other} are consistent for {schema}");
+            self.log(Level::Info, other, line);
+        } else {
+            self.log(
+                Level::Info,
+                other,
+                format_args!(
+                    "Performing streaming repair of {differing} ranges to {other} for {schema}"
+                ),
+            );
+            let load = Load { keyspace: &schema.keyspace, ranges: &ranges, family: Some(family) };
+            let pushed = self.push(other, load).await;
+            match &pushed {
+                Ok(_) => {
+                    let line = format_args!("Finished streaming repair to {other} for {schema}");
+                    self.log(Level::Info, other, line);
+                }
+                Err(why) => {
+                    let line = format_args!("the repair of {schema} at {other} failed: {why}");
+                    self.log(Level::Error, other, line);
+                }
+            }
+            outcome = pushed
+                .map(|sent| Compared { ranges: shared.len(), differing, sent })
+                .map_err(|error| error.to_string());
+        }
+        self.end_comparison(pair, outcome);
+        Ok(())
+    }
+
+    fn end_comparison(&self, pair: Pair, outcome: Outcome) {
+        self.trees.end(pair, outcome);
+        self.changed.notify_waiters();
+    }
+
+    /// The live nodes of 0.6 that have ranges of a column family in common with this node.
     fn neighbours(&self, family: FamilyId, look: &RingSnapshot) -> BTreeSet<IpAddr> {
-        let live = look.live.iter().copied();
-        let legacy = live.filter(|it| look.is_legacy(*it));
-        legacy.filter(|it| !self.shared_with(family, *it, look).is_empty()).collect()
+        let legacy = look.live.iter().copied().filter(|it| look.is_legacy(*it));
+        legacy.filter(|it| !self.shared_with((family, *it), look).is_empty()).collect()
     }
 
     /// The ranges of which both this node and another one are replicas.
-    fn shared_with(&self, family: FamilyId, other: IpAddr, look: &RingSnapshot) -> Vec<TokenRange> {
-        let keyspace = &self.storage.schema().family(family).keyspace;
-        let Some(placement) = self.placements.get(keyspace) else { return Vec::new() };
+    fn shared_with(&self, (family, other): Pair, look: &RingSnapshot) -> Vec<TokenRange> {
+        let keyspace = &self.node.storage.schema().family(family).keyspace;
+        let Some(placement) = self.node.placements.get(keyspace) else { return Vec::new() };
         let described = placement.describe_ring(&look.members.ring).into_iter();
-        let local = self.messenger.local();
-        let shared =
-            described.filter(|it| it.endpoints.contains(&local) && it.endpoints.contains(&other));
+        let both = [self.node.local(), other];
+        let shared = described.filter(|it| both.iter().all(|both| it.endpoints.contains(both)));
         shared.map(|it| it.range).collect()
     }
 }

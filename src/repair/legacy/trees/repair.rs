@@ -1,129 +1,87 @@
 //! An operator of this node wants the replicas of a column family to be alike.
 
-use super::{Compared, LegacyPeers, Outcome};
+use super::{Compared, LegacyPeers};
 use crate::model::schema::FamilyId;
 use crate::net::Verb;
 use crate::net::bodies::TreeRequest;
 use crate::repair::compare::FamilyRepair;
-use crate::repair::error::OperationError;
-use crate::repair::host::Host;
+use crate::repair::error::{OperationError, Result, fail};
 use crate::repair::legacy::inbound::Session;
-use crate::repair::legacy::peer_timeout::PeerTimeout;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::oneshot::{Receiver, error::TryRecvError};
 
-/// How long a replica may take for its tree, which it says nothing of meanwhile, and then for its
+/// Longest wait for the tree of a replica, which it says nothing of meanwhile, and then for its
 /// rows.
 const PATIENCE: Duration = Duration::from_hours(6);
-
-const POLL: Duration = Duration::from_millis(500);
-
-/// A replica that takes part.
-struct Party {
-    replica: IpAddr,
-    compared: Receiver<Outcome>,
-    /// Its rows, which come if something differs.
-    rows: Arc<Session>,
-}
 
 impl LegacyPeers {
     /// Compares all that this node has of a column family with what its neighbours of 0.6 have, and
     /// has all get what they lack. Returns when that is done, with what was done in the report.
-    pub(in crate::repair) async fn repair(
+    pub(crate) async fn repair(
         self: &Arc<Self>,
         family: FamilyId,
-        host: &Arc<dyn Host>,
         report: &mut FamilyRepair,
-    ) -> Result<(), OperationError> {
-        let replicas = self.neighbours(family, &host.look());
+    ) -> Result<()> {
+        let replicas = self.neighbours(family, &self.node.look()?);
         if replicas.is_empty() {
             return Ok(());
         }
-        let schema = Arc::clone(self.storage.schema());
-        let keyspace = schema.family(family).keyspace.clone();
-        let failed = |replica: IpAddr, why: String| OperationError::Repair { replica, why };
-        let now = self.clock.monotonic();
+        let schema = self.node.storage.schema();
+        let keyspace = &schema.family(family).keyspace;
+        let now = self.node.clock.monotonic();
         // A tree for which an earlier repair has waited in vain would be compared with new ones.
-        self.pairs.forget(family, now);
-        let party = |replica: IpAddr| {
-            let compared = self.waiters.wait(family, replica);
-            Party { replica, compared, rows: self.arrivals.await_one(replica, &keyspace, now) }
-        };
-        let parties: Vec<Party> = replicas.into_iter().map(party).collect();
+        self.trees.forget(family);
+        let sessions = replicas.into_iter().map(|replica| {
+            self.trees.expect((family, replica));
+            // Its rows, which come if something differs.
+            (replica, self.inbound.await_one(replica, keyspace, now))
+        });
+        let sessions: Vec<(IpAddr, Arc<Session>)> = sessions.collect();
         let mut outcome = Ok(());
-        for Party { replica, .. } in &parties {
-            let sent = TreeRequest { family }.encode(&schema).map_err(|error| error.to_string());
-            let sent = sent.and_then(|body| {
-                let sent = self.messenger.send(Verb::TreeRequest, &body, *replica);
-                sent.map_err(|error| error.to_string())
-            });
-            outcome = outcome.and(sent.map_err(|why| failed(*replica, why)));
+        for (replica, _) in &sessions {
+            let body = TreeRequest { family }.encode(schema)?;
+            let sent = self.node.messenger.send(Verb::TreeRequest, &body, *replica);
+            outcome = outcome.and(sent.map_err(|why| OperationError::repair(*replica, why)));
         }
-        self.want_tree(family, None, host);
-        for mut party in parties {
+        self.want_tree(family, None);
+        for (replica, rows) in sessions {
             if outcome.is_ok() {
-                outcome = self.await_party(&mut party, host, report).await;
+                let done = self.await_replica((family, replica), &rows, report).await;
+                outcome = done.map_err(|why| OperationError::repair(replica, why));
             }
-            self.arrivals.give_up(&party.rows, "it is not waited for any longer");
+            self.inbound.give_up(&rows);
         }
         outcome
     }
 
-    async fn await_party(
+    /// Waits for what a replica does.
+    async fn await_replica(
         &self,
-        party: &mut Party,
-        host: &Arc<dyn Host>,
+        (family, replica): (FamilyId, IpAddr),
+        rows: &Session,
         report: &mut FamilyRepair,
-    ) -> Result<(), OperationError> {
-        let replica = party.replica;
-        let failed = |why: &str| OperationError::Repair { replica, why: why.to_owned() };
-        let received = &mut party.compared;
-        let compared = || match received.try_recv() {
-            Ok(outcome) => Some(outcome),
-            Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Closed) => Some(Err("another repair has begun meanwhile".into())),
+    ) -> Result<()> {
+        let late = "it has not sent its tree, or its rows";
+        let compared = || Ok(self.trees.outcome((family, replica)));
+        let Some(compared) = self.wait_for(replica, PATIENCE, compared).await? else {
+            return fail(late);
         };
-        let outcome = self.patiently(replica, host, compared).await?;
-        let compared = outcome.map_err(|why| failed(&why))?;
-        let Compared { ranges, differing, sent } = compared;
+        let Compared { ranges, differing, sent } = compared.map_err(OperationError::Failed)?;
         report.ranges += ranges;
         if differing == 0 {
             return Ok(());
         }
-        let entry = report.collected.entry(replica).or_default();
-        *entry = (entry.0 + sent.rows, entry.1 + sent.bytes);
-        let rows = Arc::clone(&party.rows);
-        let outcome = self.patiently(replica, host, || rows.outcome()).await?;
-        let taken = outcome.map_err(|why| failed(&why))?;
-        let entry = report.collected.entry(self.messenger.local()).or_default();
-        *entry = (entry.0 + taken.rows, entry.1 + taken.bytes);
+        let sum = report.collected.entry(replica).or_default();
+        *sum = (sum.0 + sent.rows, sum.1 + sent.bytes);
+        let Some(taken) = self.wait_for(replica, PATIENCE, || Ok(rows.outcome())).await? else {
+            return fail(late);
+        };
+        let taken = taken.map_err(OperationError::Failed)?;
+        let sum = report.collected.entry(self.node.local()).or_default();
+        *sum = (sum.0 + taken.rows, sum.1 + taken.bytes);
         // Of rows in ranges that differ each counts, since nobody says which are alike.
         report.rows_differed += sent.rows.max(taken.rows);
         Ok(())
-    }
-
-    /// Waits for what a replica does.
-    async fn patiently<T>(
-        &self,
-        replica: IpAddr,
-        host: &Arc<dyn Host>,
-        mut look: impl FnMut() -> Option<T>,
-    ) -> Result<T, OperationError> {
-        let failed = |why: &str| OperationError::Repair { replica, why: why.to_owned() };
-        let mut timeout = PeerTimeout::begin();
-        loop {
-            if let Some(found) = look() {
-                return Ok(found);
-            }
-            if timeout.is_lost(replica, &**host) {
-                return Err(failed("it is down"));
-            }
-            if timeout.lasts() >= PATIENCE {
-                return Err(failed("it has not sent its tree, or its rows"));
-            }
-            tokio::time::sleep(POLL).await;
-        }
     }
 }

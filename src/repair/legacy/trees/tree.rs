@@ -1,52 +1,42 @@
 //! A tree as its leaves.
 
 use crate::repair::compare::TreeHash;
+use crate::repair::compare::leaves::{Leaves, cut, halved};
 use crate::repair::compare::ranges::{merged, middle, straight};
 use crate::ring::{Partitioner, Token, TokenRange};
+use crate::storage::compaction::GcSpan;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// How often all ranges are halved at most: to a million leaves.
+/// Most halvings of all ranges: to a million leaves.
 const MOST_EVEN_DEPTH: u8 = 20;
 
-/// How often a range is halved at most, as in 0.6.
+/// Most halvings of a range, as in 0.6.
 pub(super) const MOST_DEPTH: u8 = 126;
 
 /// The ring, divided into leaves. Only these are kept: a node above them has the XOR of what is
 /// below it, and where it would divide its range follows from the partitioner.
-///
-/// The first leaf begins at the beginning of the ring, the last one ends with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::repair) struct MerkleTree {
+pub(crate) struct MerkleTree {
     partitioner: Partitioner,
-    /// Where a leaf ends and the next one begins: ascending, never the minimum.
-    splits: Vec<Token>,
-    /// One more than there are splits.
-    leaves: Vec<TreeHash>,
+    leaves: Leaves,
+}
+
+fn whole_ring() -> TokenRange {
+    TokenRange { start: Token::Minimum, end: Token::Minimum }
 }
 
 impl MerkleTree {
-    /// An empty tree in which each range is halved so many times, at most 20: for hashed tokens, or
-    /// where nothing is known of the rows. 15 times makes 32768 leaves, as many as 0.6 has.
-    pub(in crate::repair) fn even(partitioner: Partitioner, depth: u8) -> Self {
-        let mut splits = Vec::new();
-        for _ in 0..depth.min(MOST_EVEN_DEPTH) {
-            let mut halves = Vec::with_capacity(2 * splits.len() + 1);
-            let mut left = Token::Minimum;
-            for right in splits {
-                halves.extend(middle(partitioner, &left, &right));
-                halves.push(right.clone());
-                left = right;
-            }
-            halves.extend(middle(partitioner, &left, &Token::Minimum));
-            splits = halves;
-        }
-        Self::of_splits(partitioner, splits)
+    /// An empty tree in which each range is halved this often, at most 20 times: for hashed tokens,
+    /// or where nothing is known of the rows. 15 times makes 32768 leaves, as many as 0.6 has.
+    pub(crate) fn even(partitioner: Partitioner, depth: u8) -> Self {
+        let ranges = halved(partitioner, whole_ring(), depth.min(MOST_EVEN_DEPTH));
+        Self { partitioner, leaves: Leaves::of_ranges(ranges) }
     }
 
-    /// An empty tree of at most so many leaves, which are small where there are many of these
+    /// An empty tree of at most this many leaves, which are small where there are many of these
     /// tokens of rows. Without any it is even.
-    pub(in crate::repair) fn by_samples(
+    pub(crate) fn by_samples(
         partitioner: Partitioner,
         mut samples: Vec<Token>,
         most_leaves: usize,
@@ -79,53 +69,46 @@ impl MerkleTree {
             }
         }
         splits.sort_unstable();
-        Self::of_splits(partitioner, splits)
+        Self::of_splits(partitioner, &splits)
     }
 
     /// An empty tree that is divided at these tokens, which ascend.
-    fn of_splits(partitioner: Partitioner, splits: Vec<Token>) -> Self {
-        let leaves = vec![TreeHash::default(); splits.len() + 1];
-        Self { partitioner, splits, leaves }
+    fn of_splits(partitioner: Partitioner, splits: &[Token]) -> Self {
+        Self { partitioner, leaves: Leaves::of_ranges(cut(whole_ring(), splits)) }
     }
 
     /// A tree of these leaves with what lies between them. `None` unless the tokens ascend, none is
     /// the minimum, and there is one leaf more.
     pub(super) fn of_leaves(
         partitioner: Partitioner,
-        splits: Vec<Token>,
-        leaves: Vec<TreeHash>,
+        splits: &[Token],
+        hashes: Vec<TreeHash>,
     ) -> Option<Self> {
-        let ascends = splits.is_sorted_by(|a, b| a < b);
-        let is_tree = ascends
-            && splits.first().is_none_or(|first| !first.is_minimum())
-            && leaves.len() == splits.len() + 1;
-        is_tree.then_some(Self { partitioner, splits, leaves })
+        let ascends = [Token::Minimum].iter().chain(splits).is_sorted_by(|a, b| a < b);
+        let Self { leaves, .. } = Self::of_splits(partitioner, splits);
+        let leaves = leaves.with_hashes(hashes)?;
+        ascends.then_some(Self { partitioner, leaves })
     }
 
-    /// Of which partitioner the tokens are.
-    pub(in crate::repair) fn partitioner(&self) -> Partitioner {
+    /// The partitioner of the tokens.
+    pub(crate) fn partitioner(&self) -> Partitioner {
         self.partitioner
     }
 
-    /// The tokens that end leaves, in order. The last leaf ends with the ring.
-    pub(in crate::repair) fn splits(&self) -> &[Token] {
-        &self.splits
+    /// The tokens that end leaves, in order, but for the last leaf, which ends with the ring.
+    pub(crate) fn splits(&self) -> Vec<Token> {
+        let ends = self.leaves.ranges().iter().map(|range| range.end.clone());
+        ends.filter(|end| !end.is_minimum()).collect()
     }
 
     /// The hashes of the leaves, in order.
-    pub(in crate::repair) fn leaves(&self) -> &[TreeHash] {
-        &self.leaves
+    pub(crate) fn leaves(&self) -> &[TreeHash] {
+        self.leaves.hashes()
     }
 
     /// Adds a row. Each is added once; the order does not matter.
-    pub(in crate::repair) fn add(&mut self, token: &Token, hash: &TreeHash) {
-        // The row of the empty key, if there could be one, would stand at the end of the ring.
-        let leaf = if token.is_minimum() {
-            self.splits.len()
-        } else {
-            self.splits.partition_point(|split| split < token)
-        };
-        self.leaves[leaf].combine(hash);
+    pub(crate) fn add(&mut self, token: &Token, hash: &TreeHash) {
+        self.leaves.add(token, Some(hash), GcSpan::default());
     }
 
     /// Where the two trees differ, within these ranges: as narrow as the leaves of both tell it, in
@@ -134,21 +117,17 @@ impl MerkleTree {
     ///
     /// # Panics
     /// If the trees are of different partitioners.
-    pub(in crate::repair) fn differences(
-        &self,
-        other: &Self,
-        within: &[TokenRange],
-    ) -> Vec<TokenRange> {
+    pub(crate) fn differences(&self, other: &Self, within: &[TokenRange]) -> Vec<TokenRange> {
         assert_eq!(self.partitioner, other.partitioner, "the tokens of one ring are of one kind");
         let mut found = Vec::new();
         let (mut mine, mut theirs) = (self.spans().peekable(), other.spans().peekable());
         let mut start = Token::Minimum;
-        // Of what lies behind `start`, in both trees together.
+        // Of the rows after `start`, in both trees.
         let mut sum = [TreeHash::default(); 2];
         while let (Some((my_end, my_hash)), Some((their_end, their_hash))) =
             (mine.peek().copied(), theirs.peek().copied())
         {
-            // The minimum as an end is behind all others.
+            // The minimum as an end comes after all others.
             let order = |end: &Token| (end.is_minimum(), end.clone());
             let (my_order, their_order) = (order(my_end), order(their_end));
             if my_order <= their_order {
@@ -171,7 +150,7 @@ impl MerkleTree {
 
     /// The leaves with their ends, the last one with the minimum.
     fn spans(&self) -> impl Iterator<Item = (&Token, &TreeHash)> {
-        self.splits.iter().chain([&Token::Minimum]).zip(&self.leaves)
+        self.leaves.ranges().iter().map(|range| &range.end).zip(self.leaves.hashes())
     }
 }
 
@@ -179,7 +158,7 @@ fn lesser_end(a: &Token, b: &Token) -> Token {
     if b.is_minimum() || !a.is_minimum() && a < b { a.clone() } else { b.clone() }
 }
 
-/// What lies in both. Both are straight and in order.
+/// The common part of both, which are straight and in order.
 fn intersect(a: &[TokenRange], b: &[TokenRange]) -> Vec<TokenRange> {
     let mut found = Vec::new();
     let (mut left, mut right) = (a.iter().peekable(), b.iter().peekable());
@@ -248,7 +227,8 @@ mod tests {
         let samples: Vec<Token> = (0..100).map(|i| ordered.token(&[b'a' + i % 26])).collect();
         let tree = MerkleTree::by_samples(ordered, samples.clone(), 64);
         assert_eq!(tree.leaves().len(), 64);
-        let leaves = |token: &Token| tree.splits().partition_point(|split| split < token);
+        let splits = tree.splits();
+        let leaves = |token: &Token| splits.partition_point(|split| split < token);
         let mut used: Vec<usize> = samples.iter().map(leaves).collect();
         used.sort_unstable();
         used.dedup();
@@ -284,8 +264,9 @@ mod tests {
     fn tree() -> impl Strategy<Value = (MerkleTree, BTreeMap<u8, u8>)> {
         let splits = proptest::collection::btree_set(0u8..16, 0..8);
         (splits, btree_map(0u8..16, 0u8..3, 0..12)).prop_map(|(splits, rows)| {
-            let splits = splits.into_iter().map(|at| Token::Random(at.into())).collect();
-            let mut tree = MerkleTree::of_splits(RANDOM, splits);
+            let splits: Vec<Token> =
+                splits.into_iter().map(|at| Token::Random(at.into())).collect();
+            let mut tree = MerkleTree::of_splits(RANDOM, &splits);
             for (at, row) in &rows {
                 tree.add(&Token::Random((*at).into()), &hash(1 << row));
             }

@@ -369,8 +369,6 @@ impl Original {
         let (network, asking) = (Arc::<Network>::default(), address(1));
         let mut answers = network.messages_to(&[asking]);
         let local = address(self.node);
-        let process = world.process(&SimFileSystem::new(9), &world.messenger(self.node, &network));
-        fill(&process.storage, rows);
         let mut ring = TokenMetadata::default();
         ring.insert(World::token(self.partitioner, "1/4"), asking);
         ring.insert(World::token(self.partitioner, "1/2"), local);
@@ -381,10 +379,13 @@ impl Original {
         };
         let board = Board::new(self.partitioner, &Story::default(), look);
         let host: Arc<dyn Host> = Arc::new(Seat { local, board });
+        let messenger = world.messenger(self.node, &network);
+        let process = world.process(&SimFileSystem::new(9), &messenger, &host);
+        fill(&process.storage, rows);
         let family = families(&self.storage, Some("Authors")).unwrap()[0];
         let body = TreeRequest { family }.encode(self.storage.schema()).unwrap();
         let request = Message::new(1.into(), asking, Verb::TreeRequest, &body);
-        assert!(process.operations.receive(&request, &host));
+        assert!(process.operations.receive(&request));
         let answer = answers.recv().await.unwrap();
         let answer = Message::decode(&answer).unwrap();
         TreeResponse::decode(answer.body, process.storage.schema()).unwrap().tree.to_vec()

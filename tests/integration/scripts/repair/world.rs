@@ -155,16 +155,21 @@ impl World {
         let fs = SimFileSystem::new(node.into());
         let messenger = self.messenger(node, &self.network);
         let seat = Seat { local: address(node), board: Arc::clone(&self.board) };
-        let process = self.process(&fs, &messenger);
-        let process = Arc::new(Mutex::new(Some(Arc::new(process))));
         let host: Arc<dyn Host> = Arc::new(seat);
+        let process = self.process(&fs, &messenger, &host);
+        let process = Arc::new(Mutex::new(Some(Arc::new(process))));
         let node = Node { fs, messenger, host, process, start: None };
         tokio::spawn(node.receive(&self.network));
         node
     }
 
     /// A node as it is started.
-    pub(super) fn process(&self, fs: &SimFileSystem, messenger: &Arc<Messenger>) -> Process {
+    pub(super) fn process(
+        &self,
+        fs: &SimFileSystem,
+        messenger: &Arc<Messenger>,
+        host: &Arc<dyn Host>,
+    ) -> Process {
         let storage = self.open(fs);
         let placement = || ReplicaPlacement {
             strategy: ReplicationStrategy::RackUnaware,
@@ -172,11 +177,11 @@ impl World {
             snitch: Snitch::EndPoint,
         };
         let operations = Operations::new(OperationsOptions {
-            local: messenger.local(),
             storage: Arc::clone(&storage),
             messenger: Arc::clone(messenger),
             placements: [BLOG, SHOP].map(|it| (it.to_owned(), placement())).into(),
             clock: Arc::clone(&self.clock),
+            host: Arc::downgrade(host),
             blocking: Blocking::Inline,
             bytes_per_second: None,
             seed: number(messenger.local()).into(),
@@ -237,10 +242,10 @@ impl World {
         before.operations.stop().await;
         before.storage.close();
         drop(before);
-        let Node { fs, messenger, process, .. } = &self.nodes[&node];
+        let Node { fs, messenger, host, process, .. } = &self.nodes[&node];
         // Its disk is locked as long as it runs.
         *process.lock().unwrap() = None;
-        *process.lock().unwrap() = Some(Arc::new(self.process(fs, messenger)));
+        *process.lock().unwrap() = Some(Arc::new(self.process(fs, messenger, host)));
         Ok(())
     }
 
@@ -268,7 +273,6 @@ impl Node {
     fn receive(&self, network: &Network) -> impl Future<Output = ()> + Send + 'static {
         let mut arrivals = network.messages_to(&[self.messenger.local()]);
         let (messenger, process) = (Arc::clone(&self.messenger), Arc::clone(&self.process));
-        let host = Arc::clone(&self.host);
         let mut ticks = tokio::time::interval(Duration::from_secs(1));
         async move {
             loop {
@@ -289,7 +293,7 @@ impl Node {
                     messenger.on_response(&message);
                 } else {
                     let now = process.lock().unwrap().clone();
-                    assert!(now.unwrap().operations.receive(&message, &host), "{message:?}");
+                    assert!(now.unwrap().operations.receive(&message), "{message:?}");
                 }
             }
         }
@@ -297,8 +301,8 @@ impl Node {
 
     /// Begins to become a member.
     pub(super) fn start(&mut self, beginning: StartMode) {
-        let (process, host) = (self.process(), Arc::clone(&self.host));
-        let start = async move { process.operations.become_member(&beginning, &host).await };
+        let process = self.process();
+        let start = async move { process.operations.become_member(&beginning).await };
         self.start = Some(tokio::spawn(start));
     }
 

@@ -21,13 +21,11 @@
 
 mod reader;
 #[cfg(test)]
-pub(in crate::repair) mod tests;
+pub(crate) mod tests;
 mod writer;
 
-#[cfg(test)]
-use reader::TreeError;
-pub(in crate::repair) use reader::decode;
-pub(in crate::repair) use writer::encode;
+pub(crate) use reader::{TreeError, decode};
+pub(crate) use writer::encode;
 
 use crate::ring::Partitioner;
 
@@ -117,21 +115,6 @@ static BIG_INTEGER: Class = Class {
     ],
     parent: Some(&NUMBER),
 };
-
-/// All classes of a stream. There may be others in none.
-static CLASSES: [&Class; 11] = [
-    &TREE,
-    &NODE,
-    &INNER,
-    &LEAF,
-    &BYTES,
-    &TOKEN,
-    &BIG_INTEGER_TOKEN,
-    &STRING_TOKEN,
-    &BYTES_TOKEN,
-    &NUMBER,
-    &BIG_INTEGER,
-];
 
 fn token_class(partitioner: Partitioner) -> &'static Class {
     match partitioner {

@@ -1,7 +1,7 @@
 //! Bytes to trees.
 
 use super::{
-    ARRAY, BIG_INTEGER, BYTES, CLASS, CLASSES, Class, END, FIRST_NUMBER, INNER, LEAF, NULL, OBJECT,
+    ARRAY, BIG_INTEGER, BYTES, CLASS, Class, END, FIRST_NUMBER, INNER, LEAF, NULL, OBJECT,
     REFERENCE, STREAM_HEAD, TEXT, TREE, token_class,
 };
 use crate::base::bytes::{ByteReader, Malformed};
@@ -18,7 +18,7 @@ const MOST_NODES_ABOVE: usize = MOST_DEPTH as usize + 2;
 
 /// Why bytes are no tree.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(in crate::repair) enum TreeError {
+pub(crate) enum TreeError {
     /// They are no such stream, or there is something else in it.
     #[error("byte {0} does not fit the format of a Merkle tree")]
     Malformed(usize),
@@ -38,21 +38,15 @@ impl From<Malformed> for TreeError {
 
 /// Reads a tree of any shape. Where its peer has divided a range at what is no token here (strings
 /// with half a character, as halving in Java makes them) two leaves become one.
-pub(in crate::repair) fn decode(
-    bytes: &[u8],
-    partitioner: Partitioner,
-) -> Result<MerkleTree, TreeError> {
+pub(crate) fn decode(bytes: &[u8], partitioner: Partitioner) -> Result<MerkleTree, TreeError> {
     let mut reader = Reader { reader: ByteReader::new(bytes), known: Vec::new() };
-    if reader.reader.u32()? != STREAM_HEAD {
-        return Err(TreeError::Malformed(0));
-    }
-    reader.object(&TREE)?;
+    let head = reader.reader.u32()?;
+    reader.check(head == STREAM_HEAD)?;
+    reader.object(&[&TREE])?;
     // Depth, most leaves and leaves: what these are shows.
     reader.reader.take(1 + 8 + 8)?;
     let leaves = reader.leaves(partitioner)?;
-    if !reader.reader.is_empty() {
-        return Err(TreeError::Malformed(reader.reader.position()));
-    }
+    reader.check(reader.reader.is_empty())?;
     let (mut splits, mut hashes) = (Vec::new(), Vec::new());
     let mut begun = TreeHash::default();
     for (hash, end) in leaves {
@@ -63,15 +57,15 @@ pub(in crate::repair) fn decode(
         }
     }
     hashes.push(begun);
-    MerkleTree::of_leaves(partitioner, splits, hashes).ok_or(TreeError::Order)
+    MerkleTree::of_leaves(partitioner, &splits, hashes).ok_or(TreeError::Order)
 }
 
-/// What has a number.
+/// A numbered part of the stream.
 #[derive(Clone, Copy)]
 enum Known<'a> {
     Class(&'static Class),
-    Text(&'a [u8]),
-    Array(&'a [u8]),
+    /// A text as its field, or an array: by its first byte.
+    Bytes(u8, &'a [u8]),
     Object,
 }
 
@@ -84,129 +78,102 @@ struct Reader<'a> {
 enum Begun {
     /// Its left child is being read.
     Left,
-    /// Its right child is being read, behind this leaf.
+    /// Its right child is being read, after this leaf.
     Right(usize),
 }
 
 impl<'a> Reader<'a> {
-    fn malformed<T>(&self) -> Result<T, TreeError> {
-        Err(TreeError::Malformed(self.reader.position()))
+    fn check(&self, fits: bool) -> Result<(), TreeError> {
+        if fits { Ok(()) } else { Err(TreeError::Malformed(self.reader.position())) }
     }
 
-    /// Reads what a reference goes to, behind its first byte.
+    fn expect(&mut self, byte: u8) -> Result<(), TreeError> {
+        let fits = self.reader.u8()? == byte;
+        self.check(fits)
+    }
+
+    /// Reads what a reference goes to, after its first byte.
     fn reference(&mut self) -> Result<Known<'a>, TreeError> {
-        let at = self.reader.position();
         let place = self.reader.u32()?.checked_sub(FIRST_NUMBER).map(|place| place as usize);
         let known = place.and_then(|place| self.known.get(place));
-        known.copied().ok_or(TreeError::Malformed(at))
+        known.copied().ok_or(TreeError::Malformed(self.reader.position()))
     }
 
-    /// Reads a class and those it is one of.
-    fn class(&mut self) -> Result<&'static Class, TreeError> {
-        let (mut first, mut child): (Option<&Class>, Option<&Class>) = (None, None);
-        loop {
-            let at = self.reader.position();
-            let (class, is_known) = match self.reader.u8()? {
-                NULL => (None, true),
-                REFERENCE => match self.reference()? {
-                    Known::Class(class) => (Some(class), true),
-                    _ => return Err(TreeError::Malformed(at)),
-                },
-                CLASS => (Some(self.new_class()?), false),
-                _ => return Err(TreeError::Malformed(at)),
-            };
-            let fits = child.map_or(class.is_some(), |child| child.parent == class);
-            if !fits {
-                return Err(TreeError::Malformed(at));
+    /// Reads one of these classes.
+    fn class(&mut self, allowed: &[&'static Class]) -> Result<&'static Class, TreeError> {
+        let class = match self.reader.u8()? {
+            REFERENCE => match self.reference()? {
+                Known::Class(class) => Some(class),
+                _ => None,
+            },
+            CLASS => {
+                let name = self.reader.utf()?;
+                let class = allowed.iter().copied().find(|class| class.name == name);
+                if let Some(class) = class {
+                    self.new_class(class)?;
+                }
+                class
             }
-            first = first.or(class);
-            child = class;
-            if let (true, Some(first)) = (is_known, first) {
-                return Ok(first);
-            }
-        }
+            _ => None,
+        };
+        let class = class.filter(|class| allowed.contains(class));
+        class.ok_or(TreeError::Malformed(self.reader.position()))
     }
 
-    /// Reads a class that comes for the first time, up to that of which it is one. Its number of a
-    /// version does not count, but its fields do.
-    fn new_class(&mut self) -> Result<&'static Class, TreeError> {
-        let at = self.reader.position();
-        let name = self.reader.utf()?;
-        let class = CLASSES.into_iter().find(|class| class.name == name);
-        let class = class.ok_or(TreeError::Malformed(at))?;
+    /// Reads a class that comes for the first time, after its name, and those of which it is one.
+    /// Its version does not count, but its fields do.
+    fn new_class(&mut self, class: &'static Class) -> Result<(), TreeError> {
         self.reader.u64()?;
         self.known.push(Known::Class(class));
-        let is_alike = self.reader.u8()? == class.flags
-            && usize::from(self.reader.u16()?) == class.fields.len();
-        if !is_alike {
-            return Err(TreeError::Malformed(at));
-        }
+        self.expect(class.flags)?;
+        let is_alike = usize::from(self.reader.u16()?) == class.fields.len();
+        self.check(is_alike)?;
         for (kind, name, signature) in class.fields {
-            let at = self.reader.position();
-            if self.reader.u8()? != *kind || self.reader.utf()? != *name {
-                return Err(TreeError::Malformed(at));
-            }
+            self.expect(*kind)?;
+            let is_alike = self.reader.utf()? == *name;
+            self.check(is_alike)?;
             if signature.is_some() {
-                self.text()?;
+                self.bytes(TEXT)?;
             }
         }
-        if self.reader.u8()? != END {
-            return self.malformed();
-        }
-        Ok(class)
-    }
-
-    /// A text, as its field.
-    fn text(&mut self) -> Result<&'a [u8], TreeError> {
-        let at = self.reader.position();
-        match self.reader.u8()? {
-            TEXT => {
-                let field = self.reader.rest();
-                let length = self.reader.prefixed()?.len();
-                let field = field.get(..2 + length).unwrap_or_default();
-                self.known.push(Known::Text(field));
-                Ok(field)
-            }
-            REFERENCE => match self.reference()? {
-                Known::Text(field) => Ok(field),
-                _ => Err(TreeError::Malformed(at)),
-            },
-            _ => Err(TreeError::Malformed(at)),
+        self.expect(END)?;
+        match class.parent {
+            Some(parent) => self.class(&[parent]).map(|_| ()),
+            None => self.expect(NULL),
         }
     }
 
-    /// Reads what stands before the values of an object of this class.
-    fn object(&mut self, class: &'static Class) -> Result<(), TreeError> {
-        let at = self.reader.position();
-        if self.any_object()? == class { Ok(()) } else { Err(TreeError::Malformed(at)) }
+    /// Reads a text, as its field, or an array.
+    fn bytes(&mut self, kind: u8) -> Result<&'a [u8], TreeError> {
+        let tag = self.reader.u8()?;
+        if tag == REFERENCE {
+            return match self.reference()? {
+                Known::Bytes(known, bytes) if known == kind => Ok(bytes),
+                _ => Err(TreeError::Malformed(self.reader.position())),
+            };
+        }
+        self.check(tag == kind)?;
+        let bytes = if kind == ARRAY {
+            self.class(&[&BYTES])?;
+            self.reader.bytes()?
+        } else {
+            let field = self.reader.rest();
+            let length = self.reader.prefixed()?.len();
+            field.get(..2 + length).unwrap_or_default()
+        };
+        self.known.push(Known::Bytes(kind, bytes));
+        Ok(bytes)
     }
 
-    fn any_object(&mut self) -> Result<&'static Class, TreeError> {
-        if self.reader.u8()? != OBJECT {
-            return self.malformed();
-        }
-        let class = self.class()?;
+    /// Reads what stands before the values of an object of one of these classes.
+    fn object(&mut self, classes: &[&'static Class]) -> Result<&'static Class, TreeError> {
+        self.expect(OBJECT)?;
+        let class = self.class(classes)?;
         self.known.push(Known::Object);
         Ok(class)
     }
 
-    fn array(&mut self) -> Result<&'a [u8], TreeError> {
-        let at = self.reader.position();
-        match self.reader.u8()? {
-            ARRAY if self.class()? == &BYTES => {
-                let bytes = self.reader.bytes()?;
-                self.known.push(Known::Array(bytes));
-                Ok(bytes)
-            }
-            REFERENCE => match self.reference()? {
-                Known::Array(bytes) => Ok(bytes),
-                _ => Err(TreeError::Malformed(at)),
-            },
-            _ => Err(TreeError::Malformed(at)),
-        }
-    }
-
-    /// The leaves with the tokens behind them: none behind the last one, nor where it is no token
+    /// The leaves with the tokens after them: none after the last one, nor where it is no token
     /// of ours.
     fn leaves(
         &mut self,
@@ -215,13 +182,11 @@ impl<'a> Reader<'a> {
         let mut leaves: Vec<(TreeHash, Option<Token>)> = Vec::new();
         let mut begun: Vec<Begun> = Vec::new();
         loop {
-            let at = self.reader.position();
-            let class = self.any_object()?;
-            if *class == INNER {
+            if *self.object(&[&INNER, &LEAF])? == INNER {
                 if self.reader.rest().first() == Some(&NULL) {
                     self.reader.u8()?;
                 } else {
-                    self.array()?;
+                    self.bytes(ARRAY)?;
                 }
                 begun.push(Begun::Left);
                 if begun.len() > MOST_NODES_ABOVE {
@@ -229,10 +194,8 @@ impl<'a> Reader<'a> {
                 }
                 continue;
             }
-            if *class != LEAF {
-                return Err(TreeError::Malformed(at));
-            }
-            let hash = TreeHash::new(self.array()?).ok_or(TreeError::Malformed(at))?;
+            let at = self.reader.position();
+            let hash = TreeHash::new(self.bytes(ARRAY)?).ok_or(TreeError::Malformed(at))?;
             leaves.push((hash, None));
             if leaves.len() > MOST_LEAVES {
                 return Err(TreeError::TooLarge);
@@ -252,32 +215,29 @@ impl<'a> Reader<'a> {
     }
 
     fn token(&mut self, partitioner: Partitioner) -> Result<Option<Token>, TreeError> {
-        let at = self.reader.position();
-        self.object(token_class(partitioner))?;
+        self.object(&[token_class(partitioner)])?;
         let token = match partitioner {
             Partitioner::Random => self.big_integer()?,
             Partitioner::OrderPreserving => {
-                let text = ByteReader::new(self.text()?).sound_utf();
+                let text = ByteReader::new(self.bytes(TEXT)?).sound_utf();
+                let at = self.reader.position();
                 match text.map_err(|_| TreeError::Malformed(at))? {
                     Some(text) => Token::ordered(text.as_bytes().into()),
                     None => return Ok(None),
                 }
             }
-            Partitioner::CollatingOrderPreserving => Token::collated(self.array()?.into()),
+            Partitioner::CollatingOrderPreserving => Token::collated(self.bytes(ARRAY)?.into()),
         };
         Ok(Some(token))
     }
 
     fn big_integer(&mut self) -> Result<Token, TreeError> {
-        let at = self.reader.position();
-        self.object(&BIG_INTEGER)?;
+        self.object(&[&BIG_INTEGER])?;
         self.reader.take(4 * 4)?;
         let sign = self.reader.i32()?;
-        let magnitude = self.array()?;
-        let fits = magnitude.len() <= 16 && sign == i32::from(!magnitude.is_empty());
-        if !fits || self.reader.u8()? != END {
-            return Err(TreeError::Malformed(at));
-        }
+        let magnitude = self.bytes(ARRAY)?;
+        self.check(magnitude.len() <= 16 && sign == i32::from(!magnitude.is_empty()))?;
+        self.expect(END)?;
         let number = magnitude.iter().fold(0, |number, &byte| number << 8 | u128::from(byte));
         Ok(Token::Random(number))
     }

@@ -11,11 +11,11 @@ use crate::repair::legacy::trees::tree::{MOST_DEPTH, MerkleTree};
 use crate::ring::{Partitioner, Token};
 use std::collections::HashMap;
 
-/// What 0.6 says of all its trees.
+/// Size that 0.6 states for all its trees.
 const MOST_SIZE: u64 = 32768;
 
 /// Writes a tree byte for byte as Java does. Fails only for tokens that no halving makes.
-pub(in crate::repair) fn encode(tree: &MerkleTree) -> Result<Vec<u8>, TooLong> {
+pub(crate) fn encode(tree: &MerkleTree) -> Result<Vec<u8>, TooLong> {
     let bytes = Vec::with_capacity(1024 + 120 * tree.leaves().len());
     let mut out = Writer { bytes, next: FIRST_NUMBER, known: HashMap::new(), empty_hash: None };
     out.bytes.extend_from_slice(&STREAM_HEAD.to_be_bytes());
@@ -27,11 +27,11 @@ pub(in crate::repair) fn encode(tree: &MerkleTree) -> Result<Vec<u8>, TooLong> {
     Ok(out.bytes)
 }
 
-/// What is still to be written.
+/// A part that is still to be written.
 enum Task<'a> {
     /// The node that has these splits below it, and covers the range between two tokens.
     Node { from: usize, to: usize, left: &'a Token, right: &'a Token },
-    /// Where a node divides its range: behind its children.
+    /// The token at which a node divides its range: after its children.
     Token(&'a Token),
 }
 
@@ -58,7 +58,7 @@ impl Writer {
 
     fn class(&mut self, class: &'static Class) -> Result<(), TooLong> {
         let mut next = Some(class);
-        // A class stands within the one that is one of it, behind its fields.
+        // A class stands within its subclass, after the fields.
         while let Some(class) = next {
             if let Some(number) = self.known.get(class_key(class)) {
                 let number = *number;
@@ -127,7 +127,7 @@ impl Writer {
     }
 
     fn nodes(&mut self, tree: &MerkleTree) -> Result<(), TooLong> {
-        let (splits, partitioner) = (tree.splits(), tree.partitioner());
+        let (splits, partitioner) = (&tree.splits(), tree.partitioner());
         let minimum = &Token::Minimum;
         let mut tasks =
             vec![Task::Node { from: 0, to: splits.len(), left: minimum, right: minimum }];
@@ -176,7 +176,7 @@ impl Writer {
             bytes => bytes,
         };
         self.begin_object(&BIG_INTEGER)?;
-        // What Java keeps in these is not known anew to who reads them.
+        // Java keeps caches in these, and computes them again when they are read.
         for unknown in [-1i32, -1, -2, -2, i32::from(!magnitude.is_empty())] {
             self.bytes.extend_from_slice(&unknown.to_be_bytes());
         }
