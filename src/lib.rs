@@ -8,7 +8,7 @@
 //!      client                                                               operator
 //!        | Thrift                                                             | HTTP
 //!    +---v----+   +-----+   +-------------+   +---------+   +---------+   +---v---+
-//!    |  wire  |-->| api |-->| coordinator |-->| replica |-->| storage |<--| admin |
+//!    | thrift |-->| api |-->| coordinator |-->| replica |-->| storage |<--| admin |
 //!    +--------+   +-----+   +-------------+   +---------+   +---------+   +-------+
 //!
 //!    repair                             moves data between nodes: changes of the ring, repair
@@ -19,7 +19,8 @@
 //! - [`commands`]: the subcommands of the binary
 //! - [`node`]: builds a node from its parts, and takes it down in order
 //! - [`admin`]: what operators see and steer, over HTTP
-//! - [`wire`]: the Thrift protocol, connections, the messages of the interface definition
+//! - [`server`]: connections, limits and drain, for any protocol
+//! - [`thrift`]: the Thrift protocol, the messages of the interface definition
 //! - [`api`]: one function for each Thrift method: validates, translates, calls the coordinator
 //! - [`coordinator`]: which replicas a request needs, and how many of them at its consistency level
 //! - [`ring`]: tokens, partitioners, placement of replicas
@@ -30,7 +31,7 @@
 //! - [`storage`]: commit log, memtables, SSTables, compaction
 //! - [`config`]: `storage-conf.xml` as typed settings
 //! - [`model`]: rows, columns, comparators, slices, mutations: the vocabulary of all layers but
-//!   `wire`
+//!   `server`
 //! - [`base`]: what knows nothing of a database: clock, file system, events, byte readers
 
 #![cfg_attr(not(test), deny(clippy::disallowed_types))]
@@ -56,5 +57,6 @@ pub mod node;
 pub mod repair;
 pub mod replica;
 pub mod ring;
+pub mod server;
 pub mod storage;
-pub mod wire;
+pub mod thrift;

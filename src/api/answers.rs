@@ -7,9 +7,9 @@ use crate::model::cell::Cell;
 use crate::model::comparator::Comparator;
 use crate::model::key::RowKey;
 use crate::model::slice::RowSlice;
-use crate::wire::codec::WireType;
-use crate::wire::types::{Column, ColumnOrSuperColumn, SuperColumn};
-use crate::wire::{Each, Encode, Failure, List, Text};
+use crate::thrift::codec::WireType;
+use crate::thrift::idl::{Column, ColumnOrSuperColumn, SuperColumn};
+use crate::thrift::{Each, Encode, Failure, List, Text};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 

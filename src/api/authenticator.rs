@@ -3,7 +3,7 @@
 use crate::config::java_properties::{self, JavaPropertiesError, MAX_FILE_BYTES};
 use crate::config::properties::{PasswordMode, UnknownPasswordMode};
 use crate::model::comparator::hex;
-use crate::wire::{Failure, Map, Text};
+use crate::thrift::{Failure, Map, Text};
 use md5::{Digest, Md5};
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -2,15 +2,16 @@
 
 use super::invalid_request::InvalidRequest;
 use super::{Api, schema_text};
+use crate::config::settings::Release;
 use crate::config::settings::SYSTEM_KEYSPACE;
 use crate::ring;
-use crate::wire::service::{
+use crate::thrift::idl::{
     DescribeClusterNameArgs, DescribeKeyspaceArgs, DescribeKeyspacesArgs, DescribePartitionerArgs,
     DescribeRingArgs, DescribeSplitsArgs, DescribeVersionArgs, GetStringListPropertyArgs,
     GetStringPropertyArgs,
 };
-use crate::wire::types::{TokenRange, VERSION};
-use crate::wire::{ApiVersion, Each, Encode, Failure, List, Map, Set, Text};
+use crate::thrift::idl::{TokenRange, VERSION};
+use crate::thrift::{Each, Encode, Failure, List, Map, Set, Text};
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::num::NonZero;
@@ -105,9 +106,9 @@ pub(super) async fn describe_splits(
 /// The version as the generation of the clients knows it.
 fn version(api: &Api) -> &'static str {
     match api.version {
-        ApiVersion::V04 => "0.4.2",
-        ApiVersion::V05 => "0.5.1",
-        ApiVersion::V06 => VERSION,
+        Release::V04 => "0.4.2",
+        Release::V05 => "0.5.1",
+        Release::V06 => VERSION,
     }
 }
 
@@ -119,8 +120,7 @@ fn token_map(api: &Api) -> String {
     let member = |(token, endpoint)| {
         format!("{}:\"{endpoint}\"", json_string(&partitioner.display_token(token)))
     };
-    let is_told =
-        |endpoint| api.version != ApiVersion::V04 || api.coordinator.seems_alive(endpoint);
+    let is_told = |endpoint| api.version != Release::V04 || api.coordinator.seems_alive(endpoint);
     let told = ring.members().filter(|(_, endpoint)| is_told(*endpoint));
     let members: Vec<String> = told.map(member).collect();
     format!("{{{}}}", members.join(","))

@@ -2,7 +2,7 @@
 
 use crate::model::comparator::InvalidName;
 use crate::ring::TokenError;
-use crate::wire::Failure;
+use crate::thrift::Failure;
 
 /// Why a request makes no sense. Displays as the text of 0.6, where 0.6 has one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

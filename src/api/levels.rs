@@ -2,7 +2,7 @@
 
 use super::invalid_request::InvalidRequest;
 use crate::coordinator::ConsistencyLevel;
-use crate::wire::types::ConsistencyLevel as WireLevel;
+use crate::thrift::idl::ConsistencyLevel as WireLevel;
 
 /// The level of a write; all are allowed.
 pub(super) fn write_level(level: WireLevel) -> ConsistencyLevel {

@@ -1,8 +1,9 @@
 //! Logging in.
 
 use super::{Api, Authenticator, LoginError, Session};
-use crate::wire::Failure;
-use crate::wire::service::LoginArgs;
+use crate::thrift::Failure;
+use crate::thrift::idl::LoginArgs;
+use std::sync::atomic::Ordering;
 
 /// The most characters of a client's text in a log line.
 const LONGEST_SHOWN: usize = 200;
@@ -11,7 +12,7 @@ const LONGEST_SHOWN: usize = 200;
 /// keyspaces, as in 0.6. A login that fails is logged, and the next one of its address waits.
 pub(super) async fn login(
     api: &Api,
-    session: &mut Session,
+    session: &Session,
     args: LoginArgs<'_>,
 ) -> Result<(), Failure> {
     if let Authenticator::Simple(simple) = &api.authenticator {
@@ -28,7 +29,7 @@ pub(super) async fn login(
         }
         turn.end();
     }
-    session.logged_in = true;
+    session.logged_in.store(true, Ordering::Relaxed);
     Ok(())
 }
 

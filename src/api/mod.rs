@@ -37,21 +37,23 @@ pub use authenticator::{Authenticator, LoginError, SimpleAuthenticator};
 pub use invalid_request::InvalidRequest;
 
 use crate::base::clock::Clock;
+use crate::config::settings::Release;
 use crate::config::settings::{ColumnFamilySettings, KeyspaceSettings};
 use crate::coordinator::Coordinator;
 use crate::model::schema::{ColumnFamilySchema, Schema};
-use crate::wire::{ApiVersion, Failure};
+use crate::thrift::Failure;
 use login_turns::LoginTurns;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What the API needs to know.
 #[derive(Debug)]
 pub struct ApiOptions {
     /// `ClusterName`.
     pub cluster_name: String,
-    /// Whose answers are given where generations differ (`ThriftApiVersion`).
-    pub version: ApiVersion,
+    /// Whose answers are given where generations differ (`ThriftRelease`).
+    pub version: Release,
     /// All keyspaces and column families, `system` among them.
     pub schema: Arc<Schema>,
     /// The keyspaces as configured: what only `describe_keyspace` of 0.4 tells.
@@ -70,7 +72,7 @@ pub struct ApiOptions {
 #[derive(Debug, Clone)]
 pub struct Api {
     cluster_name: String,
-    version: ApiVersion,
+    version: Release,
     schema: Arc<Schema>,
     keyspaces: Vec<KeyspaceSettings>,
     config_text: String,
@@ -84,12 +86,12 @@ pub struct Api {
 #[derive(Debug)]
 pub struct Session {
     client: IpAddr,
-    logged_in: bool,
+    logged_in: AtomicBool,
 }
 
 impl From<SocketAddr> for Session {
     fn from(client: SocketAddr) -> Self {
-        Self { client: client.ip(), logged_in: false }
+        Self { client: client.ip(), logged_in: AtomicBool::new(false) }
     }
 }
 
@@ -112,7 +114,7 @@ impl Api {
     }
 
     /// The same for clients of a generation.
-    pub fn of(self: &Arc<Self>, version: ApiVersion) -> Arc<Self> {
+    pub fn of(self: &Arc<Self>, version: Release) -> Arc<Self> {
         if version == self.version {
             return Arc::clone(self);
         }
@@ -133,7 +135,7 @@ impl Api {
 impl Session {
     /// Whether the connection may call methods that touch data.
     fn check(&self, api: &Api) -> Result<(), Failure> {
-        if self.logged_in || !api.authenticator.requires_login() {
+        if self.logged_in.load(Ordering::Relaxed) || !api.authenticator.requires_login() {
             return Ok(());
         }
         Err(InvalidRequest::LoginRequired.into())

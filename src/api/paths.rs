@@ -5,7 +5,7 @@ use super::invalid_request::InvalidRequest;
 use super::names::check_names;
 use crate::model::schema::Schema;
 use crate::model::slice::Slice;
-use crate::wire::types::{ColumnParent, ColumnPath};
+use crate::thrift::idl::{ColumnParent, ColumnPath};
 
 /// What a column path points at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,21 +3,21 @@
 use super::family::Family;
 use super::invalid_request::InvalidRequest;
 use super::names::check_names;
+use crate::config::settings::Release;
 use crate::model::slice::Slice;
-use crate::wire::ApiVersion;
-use crate::wire::types::{SlicePredicate, SliceRange};
+use crate::thrift::idl::{SlicePredicate, SliceRange};
 use std::cmp::Ordering;
 
 /// The predicate of a read, as the slice that it means below its parent. To 0.4 the range counted
 /// for nothing beside names.
 pub(super) fn check_predicate(
-    version: ApiVersion,
+    version: Release,
     family: Family<'_>,
     super_name: Option<&[u8]>,
     predicate: &SlicePredicate<'_>,
 ) -> Result<Slice, InvalidRequest> {
     let range = match version {
-        ApiVersion::V04 if predicate.column_names.is_some() => &None,
+        Release::V04 if predicate.column_names.is_some() => &None,
         _ => &predicate.slice_range,
     };
     match (&predicate.column_names, range) {

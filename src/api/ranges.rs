@@ -9,13 +9,14 @@ use super::paths::check_parent;
 use super::predicates::check_predicate;
 use super::reads::grouped_by;
 use crate::base::context::RequestContext;
+use crate::config::settings::Release;
 use crate::coordinator::{ConsistencyLevel, CoordinatorError, ScanQuery, take_key};
 use crate::model::slice::Slice;
 use crate::ring::{KeyBounds, Partitioner, RowRange, TokenRange};
-use crate::wire::codec::WireType;
-use crate::wire::service::{GetKeyRangeArgs, GetRangeSliceArgs, GetRangeSlicesArgs};
-use crate::wire::types::{ColumnParent, KeyRange, KeySlice, SlicePredicate};
-use crate::wire::{ApiVersion, Each, Encode, Failure};
+use crate::thrift::codec::WireType;
+use crate::thrift::idl::{ColumnParent, KeyRange, KeySlice, SlicePredicate};
+use crate::thrift::idl::{GetKeyRangeArgs, GetRangeSliceArgs, GetRangeSlicesArgs};
+use crate::thrift::{Each, Encode, Failure};
 
 /// Rows that `get_key_range` reads at a time while it looks for rows that are not empty.
 const KEY_RANGE_PAGE: usize = 256;
@@ -46,7 +47,7 @@ pub(super) async fn get_range_slice<'a>(
     };
     let rows = check_key_range(api.coordinator.partitioner(), &range);
     let rows = rows.map_err(|invalid| match invalid {
-        InvalidRequest::NoRows if api.version < ApiVersion::V06 => InvalidRequest::NoRowCount,
+        InvalidRequest::NoRows if api.version < Release::V06 => InvalidRequest::NoRowCount,
         other => other,
     })?;
     let level = range_level(args.consistency_level)?;

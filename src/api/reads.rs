@@ -14,10 +14,10 @@ use crate::model::comparator::Comparator;
 use crate::model::key::RowKey;
 use crate::model::schema::FamilyId;
 use crate::model::slice::{RowSlice, Slice};
-use crate::wire::codec::WireType;
-use crate::wire::service::{GetArgs, GetCountArgs, GetSliceArgs, MultigetArgs, MultigetSliceArgs};
-use crate::wire::types::ColumnOrSuperColumn;
-use crate::wire::{Encode, Failure, List, Text};
+use crate::thrift::codec::WireType;
+use crate::thrift::idl::ColumnOrSuperColumn;
+use crate::thrift::idl::{GetArgs, GetCountArgs, GetSliceArgs, MultigetArgs, MultigetSliceArgs};
+use crate::thrift::{Encode, Failure, List, Text};
 use std::collections::HashSet;
 
 pub(super) async fn get(

@@ -10,7 +10,7 @@ use crate::model::cell::MAX_NAME_LENGTH;
 use crate::model::deletion::Deletion;
 use crate::model::mutation::{MutationBuilder, RowMutation};
 use crate::model::schema::Schema;
-use crate::wire::types::{
+use crate::thrift::idl::{
     Column, ColumnOrSuperColumn, Deletion as WireDeletion, Mutation, SlicePredicate, SuperColumn,
 };
 use std::fmt::Write;

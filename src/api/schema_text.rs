@@ -2,8 +2,8 @@
 
 use super::Api;
 use crate::config::settings::ColumnFamilySettings;
+use crate::config::settings::Release;
 use crate::model::schema::ColumnFamilySchema;
-use crate::wire::ApiVersion;
 
 /// Names and values. Clients instantiate the classes that they find here by their last name.
 pub(super) fn properties(api: &Api, family: &ColumnFamilySchema) -> Vec<(&'static str, String)> {
@@ -12,7 +12,7 @@ pub(super) fn properties(api: &Api, family: &ColumnFamilySchema) -> Vec<(&'stati
     if let Some(subcolumns) = family.subcolumn_comparator() {
         properties.push(("CompareSubcolumnsWith", subcolumns.class_name()));
     }
-    if api.version == ApiVersion::V04 {
+    if api.version == Release::V04 {
         let settings = api.family_settings(family);
         let minutes = settings.and_then(|s| s.flush_period).map_or(0, |p| p.as_secs() / 60);
         properties.push(("Desc", description_of_04(family, settings)));

@@ -1,163 +1,236 @@
-//! The methods of the service: each is a function of this layer, called with the arguments as they
-//! came, whose result or failure is the reply.
+//! The methods of the service: checks of the login, and the time that a call may take.
 
 use super::{Api, Session, describe, login, ranges, reads, writes};
+use crate::base::context::RequestContext;
 use crate::coordinator::CoordinatorError;
-use crate::wire::service::{
-    BatchInsertArgs, BatchMutateArgs, DescribeClusterNameArgs, DescribeKeyspaceArgs,
-    DescribeKeyspacesArgs, DescribePartitionerArgs, DescribeRingArgs, DescribeSplitsArgs,
-    DescribeVersionArgs, GetArgs, GetCountArgs, GetKeyRangeArgs, GetRangeSliceArgs,
-    GetRangeSlicesArgs, GetSliceArgs, GetStringListPropertyArgs, GetStringPropertyArgs, InsertArgs,
-    LoginArgs, MultigetArgs, MultigetSliceArgs, RemoveArgs,
+use crate::thrift::codec::WireType;
+use crate::thrift::idl::{
+    BatchInsertArgs, BatchMutateArgs, Cassandra, ColumnOrSuperColumn, DescribeClusterNameArgs,
+    DescribeKeyspaceArgs, DescribeKeyspacesArgs, DescribePartitionerArgs, DescribeRingArgs,
+    DescribeSplitsArgs, DescribeVersionArgs, GetArgs, GetCountArgs, GetKeyRangeArgs,
+    GetRangeSliceArgs, GetRangeSlicesArgs, GetSliceArgs, GetStringListPropertyArgs,
+    GetStringPropertyArgs, InsertArgs, KeySlice, LoginArgs, MultigetArgs, MultigetSliceArgs,
+    RemoveArgs, TokenRange,
 };
-use crate::wire::types::{ColumnOrSuperColumn, KeySlice, TokenRange};
-use crate::wire::{Cassandra, Failure, List, Map, Replied, Reply, Set, Text};
+use crate::thrift::{Encode, Failure, List, Map, Set, Text};
 
-/// Methods that read data: the connection has to be logged in, where logins are needed. All that
-/// they do ends when the time for a request is over. The answer has its memory until it is
-/// written.
-macro_rules! read_methods {
-    ($($method:ident($args:ident) -> $result:ty = $function:path;)*) => { $(
-        async fn $method<'a>(
-            &'a self,
-            session: &'a mut Session,
-            args: $args<'a>,
-            reply: Reply<'a, $result>,
-        ) -> Replied {
-            if let Err(failure) = session.check(self) {
-                return reply.fail(failure);
-            }
-            let mut context = self.coordinator.request();
-            match self.coordinator.in_time($function(self, args, &mut context)).await {
-                Ok(result) => reply.ok(result),
-                Err(failure) => reply.fail(failure),
-            }
-        }
-    )* };
+/// An answer with its memory, which is held until it is written.
+struct Held<E> {
+    answer: E,
+    _context: RequestContext,
 }
 
-/// Methods that write data, which need a login as well.
-macro_rules! write_methods {
-    ($($method:ident($args:ident) -> $result:ty = $function:path;)*) => { $(
-        async fn $method<'a>(
-            &'a self,
-            session: &'a mut Session,
-            args: $args<'a>,
-            reply: Reply<'a, $result>,
-        ) -> Replied {
-            if let Err(failure) = session.check(self) {
-                return reply.fail(failure);
-            }
-            match $function(self, args).await {
-                Ok(result) => reply.ok(result),
-                Err(failure) => reply.fail(failure),
-            }
-        }
-    )* };
+impl<R: WireType, E: Encode<R>> Encode<R> for Held<E> {
+    fn encode(self, out: &mut Vec<u8>) {
+        self.answer.encode(out);
+    }
 }
 
-/// Methods that tell of the cluster and cannot fail: open to all, and answered on the spot.
-macro_rules! open_methods {
-    ($($method:ident($args:ident) -> $result:ty = $function:path;)*) => { $(
-        async fn $method<'a>(
-            &'a self,
-            _session: &'a mut Session,
-            args: $args<'a>,
-            reply: Reply<'a, $result>,
-        ) -> Replied {
-            reply.ok($function(self, &args))
-        }
-    )* };
+impl Api {
+    /// The context of a call that reads data, for which the connection has to be logged in where
+    /// logins are needed.
+    fn begin_read(&self, session: &Session) -> Result<RequestContext, Failure> {
+        session.check(self)?;
+        Ok(self.coordinator.request())
+    }
 }
 
-/// The same for methods that can fail.
-macro_rules! checked_open_methods {
-    ($($method:ident($args:ident) -> $result:ty = $function:path;)*) => { $(
-        async fn $method<'a>(
-            &'a self,
-            _session: &'a mut Session,
-            args: $args<'a>,
-            reply: Reply<'a, $result>,
-        ) -> Replied {
-            match $function(self, &args) {
-                Ok(result) => reply.ok(result),
-                Err(failure) => reply.fail(failure),
-            }
-        }
-    )* };
-}
-
+#[expect(refining_impl_trait, reason = "what is not encoded as it is needs no name")]
 impl Cassandra for Api {
     type Session = Session;
 
-    async fn login<'a>(
-        &'a self,
-        session: &'a mut Session,
-        args: LoginArgs<'a>,
-        reply: Reply<'a, ()>,
-    ) -> Replied {
-        match login::login(self, session, args).await {
-            Ok(()) => reply.ok(()),
-            Err(failure) => reply.fail(failure),
-        }
+    async fn login(&self, session: &Session, args: LoginArgs<'_>) -> Result<(), Failure> {
+        login::login(self, session, args).await
     }
 
-    read_methods! {
-        get(GetArgs) -> ColumnOrSuperColumn<'static> = reads::get;
-        get_slice(GetSliceArgs) -> List<ColumnOrSuperColumn<'static>> = reads::get_slice;
-        multiget(MultigetArgs)
-            -> Map<Text<'static>, ColumnOrSuperColumn<'static>> = reads::multiget;
-        multiget_slice(MultigetSliceArgs)
-            -> Map<Text<'static>, List<ColumnOrSuperColumn<'static>>> = reads::multiget_slice;
-        get_count(GetCountArgs) -> i32 = reads::get_count;
-        get_key_range(GetKeyRangeArgs) -> List<Text<'static>> = ranges::get_key_range;
-        get_range_slice(GetRangeSliceArgs) -> List<KeySlice<'static>> = ranges::get_range_slice;
-        get_range_slices(GetRangeSlicesArgs)
-            -> List<KeySlice<'static>> = ranges::get_range_slices;
+    async fn get(
+        &self,
+        session: &Session,
+        args: GetArgs<'_>,
+    ) -> Result<impl Encode<ColumnOrSuperColumn<'static>>, Failure> {
+        let mut context = self.begin_read(session)?;
+        let read = reads::get(self, args, &mut context);
+        let answer = self.coordinator.in_time(read).await?;
+        Ok(Held { answer, _context: context })
     }
 
-    write_methods! {
-        insert(InsertArgs) -> () = writes::insert;
-        batch_insert(BatchInsertArgs) -> () = writes::batch_insert;
-        remove(RemoveArgs) -> () = writes::remove;
-        batch_mutate(BatchMutateArgs) -> () = writes::batch_mutate;
+    async fn get_slice(
+        &self,
+        session: &Session,
+        args: GetSliceArgs<'_>,
+    ) -> Result<impl Encode<List<ColumnOrSuperColumn<'static>>>, Failure> {
+        let mut context = self.begin_read(session)?;
+        let read = reads::get_slice(self, args, &mut context);
+        let answer = self.coordinator.in_time(read).await?;
+        Ok(Held { answer, _context: context })
     }
 
-    open_methods! {
-        get_string_property(GetStringPropertyArgs)
-            -> Text<'static> = describe::get_string_property;
-        get_string_list_property(GetStringListPropertyArgs)
-            -> List<Text<'static>> = describe::get_string_list_property;
-        describe_keyspaces(DescribeKeyspacesArgs)
-            -> Set<Text<'static>> = describe::describe_keyspaces;
-        describe_cluster_name(DescribeClusterNameArgs)
-            -> Text<'static> = describe::describe_cluster_name;
-        describe_version(DescribeVersionArgs) -> Text<'static> = describe::describe_version;
-        describe_partitioner(DescribePartitionerArgs)
-            -> Text<'static> = describe::describe_partitioner;
+    async fn multiget(
+        &self,
+        session: &Session,
+        args: MultigetArgs<'_>,
+    ) -> Result<impl Encode<Map<Text<'static>, ColumnOrSuperColumn<'static>>>, Failure> {
+        let mut context = self.begin_read(session)?;
+        let read = reads::multiget(self, args, &mut context);
+        let answer = self.coordinator.in_time(read).await?;
+        Ok(Held { answer, _context: context })
     }
 
-    checked_open_methods! {
-        describe_ring(DescribeRingArgs)
-            -> List<TokenRange<'static>> = describe::describe_ring;
-        describe_keyspace(DescribeKeyspaceArgs)
-            -> Map<Text<'static>, Map<Text<'static>, Text<'static>>> = describe::describe_keyspace;
+    async fn multiget_slice(
+        &self,
+        session: &Session,
+        args: MultigetSliceArgs<'_>,
+    ) -> Result<impl Encode<Map<Text<'static>, List<ColumnOrSuperColumn<'static>>>>, Failure> {
+        let mut context = self.begin_read(session)?;
+        let read = reads::multiget_slice(self, args, &mut context);
+        let answer = self.coordinator.in_time(read).await?;
+        Ok(Held { answer, _context: context })
     }
 
-    async fn describe_splits<'a>(
-        &'a self,
-        session: &'a mut Session,
-        args: DescribeSplitsArgs<'a>,
-        reply: Reply<'a, List<Text<'static>>>,
-    ) -> Replied {
+    async fn get_count(
+        &self,
+        session: &Session,
+        args: GetCountArgs<'_>,
+    ) -> Result<impl Encode<i32>, Failure> {
+        let mut context = self.begin_read(session)?;
+        let read = reads::get_count(self, args, &mut context);
+        let answer = self.coordinator.in_time(read).await?;
+        Ok(Held { answer, _context: context })
+    }
+
+    async fn get_key_range(
+        &self,
+        session: &Session,
+        args: GetKeyRangeArgs<'_>,
+    ) -> Result<impl Encode<List<Text<'static>>>, Failure> {
+        let mut context = self.begin_read(session)?;
+        let read = ranges::get_key_range(self, args, &mut context);
+        let answer = self.coordinator.in_time(read).await?;
+        Ok(Held { answer, _context: context })
+    }
+
+    async fn get_range_slice(
+        &self,
+        session: &Session,
+        args: GetRangeSliceArgs<'_>,
+    ) -> Result<impl Encode<List<KeySlice<'static>>>, Failure> {
+        let mut context = self.begin_read(session)?;
+        let read = ranges::get_range_slice(self, args, &mut context);
+        let answer = self.coordinator.in_time(read).await?;
+        Ok(Held { answer, _context: context })
+    }
+
+    async fn get_range_slices(
+        &self,
+        session: &Session,
+        args: GetRangeSlicesArgs<'_>,
+    ) -> Result<impl Encode<List<KeySlice<'static>>>, Failure> {
+        let mut context = self.begin_read(session)?;
+        let read = ranges::get_range_slices(self, args, &mut context);
+        let answer = self.coordinator.in_time(read).await?;
+        Ok(Held { answer, _context: context })
+    }
+
+    async fn insert(&self, session: &Session, args: InsertArgs<'_>) -> Result<(), Failure> {
+        session.check(self)?;
+        writes::insert(self, args).await
+    }
+
+    async fn batch_insert(
+        &self,
+        session: &Session,
+        args: BatchInsertArgs<'_>,
+    ) -> Result<(), Failure> {
+        session.check(self)?;
+        writes::batch_insert(self, args).await
+    }
+
+    async fn remove(&self, session: &Session, args: RemoveArgs<'_>) -> Result<(), Failure> {
+        session.check(self)?;
+        writes::remove(self, args).await
+    }
+
+    async fn batch_mutate(
+        &self,
+        session: &Session,
+        args: BatchMutateArgs<'_>,
+    ) -> Result<(), Failure> {
+        session.check(self)?;
+        writes::batch_mutate(self, args).await
+    }
+
+    async fn get_string_property(
+        &self,
+        _: &Session,
+        args: GetStringPropertyArgs<'_>,
+    ) -> Result<String, Failure> {
+        Ok(describe::get_string_property(self, &args))
+    }
+
+    async fn get_string_list_property(
+        &self,
+        _: &Session,
+        args: GetStringListPropertyArgs<'_>,
+    ) -> Result<impl Encode<List<Text<'static>>>, Failure> {
+        Ok(describe::get_string_list_property(self, &args))
+    }
+
+    async fn describe_keyspaces(
+        &self,
+        _: &Session,
+        args: DescribeKeyspacesArgs<'_>,
+    ) -> Result<impl Encode<Set<Text<'static>>>, Failure> {
+        Ok(describe::describe_keyspaces(self, &args))
+    }
+
+    async fn describe_cluster_name(
+        &self,
+        _: &Session,
+        args: DescribeClusterNameArgs<'_>,
+    ) -> Result<String, Failure> {
+        Ok(describe::describe_cluster_name(self, &args))
+    }
+
+    async fn describe_version(
+        &self,
+        _: &Session,
+        args: DescribeVersionArgs<'_>,
+    ) -> Result<&'static str, Failure> {
+        Ok(describe::describe_version(self, &args))
+    }
+
+    async fn describe_partitioner(
+        &self,
+        _: &Session,
+        args: DescribePartitionerArgs<'_>,
+    ) -> Result<&'static str, Failure> {
+        Ok(describe::describe_partitioner(self, &args))
+    }
+
+    async fn describe_ring(
+        &self,
+        _: &Session,
+        args: DescribeRingArgs<'_>,
+    ) -> Result<impl Encode<List<TokenRange<'static>>>, Failure> {
+        describe::describe_ring(self, &args)
+    }
+
+    async fn describe_keyspace(
+        &self,
+        _: &Session,
+        args: DescribeKeyspaceArgs<'_>,
+    ) -> Result<impl Encode<Map<Text<'static>, Map<Text<'static>, Text<'static>>>>, Failure> {
+        describe::describe_keyspace(self, &args)
+    }
+
+    async fn describe_splits(
+        &self,
+        session: &Session,
+        args: DescribeSplitsArgs<'_>,
+    ) -> Result<impl Encode<List<Text<'static>>>, Failure> {
         // The tokens of an order-preserving partitioner are row keys.
-        if let Err(failure) = session.check(self) {
-            return reply.fail(failure);
-        }
-        match describe::describe_splits(self, args).await {
-            Ok(tokens) => reply.ok(tokens),
-            Err(failure) => reply.fail(failure),
-        }
+        session.check(self)?;
+        describe::describe_splits(self, args).await
     }
 }
 

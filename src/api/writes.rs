@@ -8,9 +8,9 @@ use super::paths::{Target, check_path, check_removal};
 use super::row_batch::{RowBatch, check_modifiable};
 use crate::model::deletion::Deletion;
 use crate::model::mutation::{MutationBuilder, RowMutation};
-use crate::wire::Failure;
-use crate::wire::service::{BatchInsertArgs, BatchMutateArgs, InsertArgs, RemoveArgs};
-use crate::wire::types::ConsistencyLevel;
+use crate::thrift::Failure;
+use crate::thrift::idl::ConsistencyLevel;
+use crate::thrift::idl::{BatchInsertArgs, BatchMutateArgs, InsertArgs, RemoveArgs};
 
 pub(super) async fn insert(api: &Api, args: InsertArgs<'_>) -> Result<(), Failure> {
     check_key(&args.key)?;

@@ -43,22 +43,23 @@ use crate::repair::OperationError;
 use crate::repair::StartMode;
 use crate::replica::{HINT_SEGMENT_BYTES, HintOptions, HintStore, Replica, ReplicaOptions};
 use crate::ring::{DynamicSnitch, ReplicaPlacement, TokenError};
+use crate::server::Server;
 use crate::storage::Storage;
 use crate::storage::engine::{Components, StorageError};
 use crate::storage::error::{FileError, ReadError};
 use crate::storage::own_place::SavedPlace;
 use crate::storage::store::OpenError;
 use crate::storage::system::{Identity, IdentityError};
-use crate::wire::Server;
 use drain::DrainOptions;
 use fingerprint::fingerprint;
-use ports::{ClientPorts, api_version};
+use ports::ClientPorts;
 use setup::{lendable_blocks, request_memory};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::net::TcpListener;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
@@ -165,7 +166,7 @@ impl NodeError {
 #[derive(Debug)]
 pub struct Node {
     /// None as long as the node is to join first.
-    server: Option<Server>,
+    listeners: Option<Vec<TcpListener>>,
     client_ports: ClientPorts,
     address: SocketAddr,
     start_mode: StartMode,
@@ -195,16 +196,16 @@ impl Node {
         // The ports first: whoever finds one taken has not touched any data.
         let memory = request_memory(&settings);
         let client_ports = ClientPorts::new(&settings, &clock, &memory);
-        let server = client_ports.bind()?;
+        let listeners = client_ports.bind()?;
         let admin = bind_admin(&settings)?;
         let admin_address = admin.as_ref().map(AdminServer::local_addr);
         let transport = Arc::new(bind_transport(&settings, &clock, &memory)?);
         let fs = Arc::clone(&components.fs);
         let storage = Arc::new(StorageSetup::new(&settings, options)?.open(components)?);
         let (identity, start_mode) = start_mode::begin(&settings, options, &storage, &*clock)?;
-        let address = server.local_addr().map_err(NodeError::Serving)?;
+        let address = local_address(&listeners).map_err(NodeError::Serving)?;
         // Clients are refused until there is something to serve.
-        let server = start_mode.takes_connections().then_some(server);
+        let listeners = start_mode.takes_connections().then_some(listeners);
         let replica = start_replica(&settings, &storage, &memory)?;
         let hints = open_hints(&settings, options, &storage, fs, &clock)?;
         let parts = Parts {
@@ -237,7 +238,7 @@ impl Node {
         }
         let api = api(settings, options, &storage, &member, clock);
         Ok(Self {
-            server,
+            listeners,
             client_ports,
             address,
             start_mode,
@@ -281,12 +282,12 @@ impl Node {
             return Err(NodeError::Decommissioned);
         }
         self.start_mode = StartMode::Member;
-        if self.server.is_none() {
-            self.server = Some(self.client_ports.bind()?);
+        if self.listeners.is_none() {
+            self.listeners = Some(self.client_ports.bind()?);
         }
         // Before anybody is told that the node is ready: who waits for that knows all of its ports.
-        let server = self.server.as_ref().filter(|_| is_first);
-        for (address, clients) in server.into_iter().flat_map(Server::further_ports) {
+        let listeners = self.listeners.as_deref().filter(|_| is_first).unwrap_or_default();
+        for (address, clients) in self.client_ports.further(listeners) {
             log::info!("listening for Thrift clients of {} on {address}", clients.version);
         }
         Ok(())
@@ -313,10 +314,10 @@ impl Node {
             () = stop.cancelled() => Ok(()),
             joined = self.join() => joined,
         };
-        let listening = self.server.take().filter(|_| joined.is_ok());
-        let Self { api, replica, storage, admin, drain, hints, member, .. } = self;
+        let listening = self.listeners.take().filter(|_| joined.is_ok());
+        let Self { api, client_ports, replica, storage, admin, drain, hints, member, .. } = self;
         let served = match listening {
-            Some(server) => serve(server, &api, &member, stop).await,
+            Some(listeners) => serve(client_ports.server(listeners, &api), &member, stop).await,
             None => joined,
         };
         drain.leave().await;
@@ -335,12 +336,11 @@ impl Node {
 /// that it does not have.
 async fn serve(
     server: Server,
-    api: &Arc<Api>,
     member: &Arc<Member>,
     stop: CancellationToken,
 ) -> Result<(), NodeError> {
     let ends = stop.child_token();
-    let serving = server.run_by(|version| api.of(version), ends.clone());
+    let serving = server.run(ends.clone());
     tokio::pin!(serving);
     let (operations, host) = (member.operations(), Arc::clone(member) as _);
     let refused = tokio::select! {
@@ -350,6 +350,14 @@ async fn serve(
     ends.cancel();
     serving.await.map_err(NodeError::Serving)?;
     Err(refused.into())
+}
+
+/// Address of the first port, as the system chose it.
+fn local_address(listeners: &[TcpListener]) -> io::Result<SocketAddr> {
+    match listeners.first() {
+        Some(listener) => listener.local_addr(),
+        None => Err(io::ErrorKind::NotConnected.into()),
+    }
 }
 
 /// Work that is given up at the end.
@@ -447,7 +455,7 @@ fn api(
 ) -> Arc<Api> {
     Arc::new(Api::new(ApiOptions {
         cluster_name: settings.cluster_name,
-        version: api_version(settings.thrift.api_version),
+        version: settings.thrift.api_version,
         schema: Arc::clone(storage.schema()),
         keyspaces: settings.keyspaces,
         config_text: settings.text,

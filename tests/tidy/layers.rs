@@ -3,7 +3,7 @@
 use super::source::{File, Tree, Violation, identifier};
 
 /// What each layer may use besides itself and `base`.
-const LAYERS: [(&str, &[&str]); 12] = [
+const LAYERS: [(&str, &[&str]); 13] = [
     ("base", &[]),
     ("model", &[]),
     ("ring", &["model"]),
@@ -13,8 +13,9 @@ const LAYERS: [(&str, &[&str]); 12] = [
     ("net", &["model", "ring", "config"]),
     ("replica", &["storage", "net", "model", "ring"]),
     ("coordinator", &["replica", "net", "ring", "gossip", "model"]),
-    ("wire", &[]),
-    ("api", &["coordinator", "model", "ring", "config", "wire"]),
+    ("server", &[]),
+    ("thrift", &["server", "config", "model"]),
+    ("api", &["coordinator", "model", "ring", "config", "thrift", "server"]),
     ("repair", &["replica", "storage", "net", "model", "ring", "gossip", "config"]),
 ];
 
@@ -151,7 +152,7 @@ mod tests {
     fn lower_layers_do_not_use_higher_ones() {
         breaks("src/model/row.rs", "\nuse crate::storage::Store;", 2);
         breaks("src/storage/mod.rs", "fn f() { crate::net::send() }", 1);
-        breaks("src/wire.rs", "use crate::model::row;", 1);
+        breaks("src/server.rs", "use crate::model::row;", 1);
         breaks("src/ring/a.rs", "use crate::{\n    base::fs,\n    config::{a, model},\n};", 1);
         breaks("src/ring/a.rs", "use crate :: config;", 1);
         breaks("src/base/a.rs", "#[cfg(test)]\nmod tests {\n use crate::model::Row;\n}", 3);
@@ -162,7 +163,7 @@ mod tests {
     #[test]
     fn higher_layers_use_lower_ones() {
         keeps("src/storage/a.rs", "use crate::model::Row;\nuse crate::{base::fs, ring::Token};");
-        keeps("src/api/a.rs", "use crate::wire::{storage, admin};");
+        keeps("src/thrift/a.rs", "use crate::server::{storage, admin};");
         keeps("src/admin/a.rs", "use crate::storage::Store;");
         keeps("src/main.rs", "use crate::commands;");
         keeps("src/model/a.rs", "//! See [`crate::storage`].\nconst A: &str = \"crate::net\";");

@@ -2,13 +2,14 @@
 
 use super::fixture::*;
 use crate::api::{Api, describe, schema_text};
+use crate::config::settings::Release;
 use crate::ring::{Partitioner, Token};
-use crate::wire::service::{
+use crate::thrift::idl::TokenRange;
+use crate::thrift::idl::{
     DescribeKeyspaceArgs, DescribeRingArgs, DescribeSplitsArgs, GetStringListPropertyArgs,
     GetStringPropertyArgs,
 };
-use crate::wire::types::TokenRange;
-use crate::wire::{ApiVersion, Failure, List, Map, Text};
+use crate::thrift::{Failure, List, Map, Text};
 
 fn property(api: &Api, name: &'static str) -> String {
     describe::get_string_property(api, &GetStringPropertyArgs { property: name.into() })
@@ -29,7 +30,7 @@ fn properties() {
     };
     assert_eq!(list("keyspaces"), ["Blog", "system"]);
     assert_eq!(list("version"), [] as [&str; 0]);
-    for (version, text) in [(ApiVersion::V04, "0.4.2"), (ApiVersion::V05, "0.5.1")] {
+    for (version, text) in [(Release::V04, "0.4.2"), (Release::V05, "0.5.1")] {
         assert_eq!(property(&Node { version, ..Node::default() }.api(), "version"), text);
     }
     let token = Token::collated([1, 255].as_slice().into());
@@ -71,7 +72,7 @@ fn keyspaces_are_described_by_their_families() {
 
 #[test]
 fn families_are_described_in_the_words_of_0_4() {
-    let api = Node { version: ApiVersion::V04, ..Node::default() }.api();
+    let api = Node { version: Release::V04, ..Node::default() }.api();
     let described = |family: &str| {
         let id = api.schema.family_id("Blog", family).unwrap();
         schema_text::properties(&api, api.schema.family(id))

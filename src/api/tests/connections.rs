@@ -4,7 +4,9 @@ use super::fixture::*;
 use crate::api::authenticator::{Authenticator, LoginError, SimpleAuthenticator};
 use crate::base::clock::SystemClock;
 use crate::config::properties::{PasswordMode, UnknownPasswordMode};
-use crate::wire::{Server, ServerOptions};
+use crate::config::settings::Release;
+use crate::server::{Server, ServerOptions, listen};
+use crate::thrift::{Clients, Thrift};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -126,10 +128,14 @@ async fn a_connection_stays_logged_in_and_others_do_not() {
     let api = Arc::new(Node { authenticator, ..Node::default() }.api());
     let clock = Arc::new(SystemClock::new());
     let options = ServerOptions { workers: 1, ..ServerOptions::new(clock) };
-    let server = Server::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), options).unwrap();
-    let address = server.local_addr().unwrap();
+    let listener = listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let address = listener.local_addr().unwrap();
+    let clients = Clients { version: Release::V06, prefer_framed: false };
+    let thrift = Thrift::new(api, clients, Arc::clone(&options.clock));
+    let mut server = Server::new(options);
+    server.add(listener, Arc::new(thrift));
     let stop = CancellationToken::new();
-    let serving = tokio::spawn(server.run(api, stop.clone()));
+    let serving = tokio::spawn(server.run(stop.clone()));
 
     // An empty batch, so that only the login can be wanting: map<string, map>, level ONE.
     let level = [8, 0, 3, 0, 0, 0, 1, 0];

@@ -1,18 +1,19 @@
 //! A node with its API; requests in few words, and answers as text.
 
 use crate::api::{Api, ApiOptions, Authenticator, reads, writes};
+use crate::config::settings::Release;
 use crate::kit::clock::ManualClock;
 use crate::kit::lone_node::LoneNode;
 use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
 use crate::ring::{Partitioner, Token};
-use crate::wire::codec::{Decode, Reader};
-use crate::wire::service::{BatchMutateArgs, GetSliceArgs};
-use crate::wire::types::{
+use crate::thrift::codec::{Decode, Reader};
+use crate::thrift::idl::{BatchMutateArgs, GetSliceArgs};
+use crate::thrift::idl::{
     Column, ColumnOrSuperColumn, ColumnParent, ColumnPath, ConsistencyLevel, Deletion, Mutation,
     SlicePredicate, SliceRange, SuperColumn,
 };
-use crate::wire::{ApiVersion, Each, Encode, Failure, List, Map, Text};
+use crate::thrift::{Each, Encode, Failure, List, Map, Text};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ pub(super) const ONE: ConsistencyLevel = ConsistencyLevel::One;
 
 /// What a test node is like.
 pub(super) struct Node {
-    pub(super) version: ApiVersion,
+    pub(super) version: Release,
     pub(super) partitioner: Partitioner,
     pub(super) token: Token,
     pub(super) authenticator: Authenticator,
@@ -30,7 +31,7 @@ pub(super) struct Node {
 impl Default for Node {
     fn default() -> Self {
         Self {
-            version: ApiVersion::V06,
+            version: Release::V06,
             partitioner: Partitioner::OrderPreserving,
             token: Token::ordered(b"m".as_slice().into()),
             authenticator: Authenticator::AllowAll,

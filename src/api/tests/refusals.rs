@@ -2,15 +2,16 @@
 
 use super::fixture::*;
 use crate::api::{Api, ranges, reads, writes};
-use crate::wire::service::{
+use crate::config::settings::Release;
+use crate::thrift::Failure;
+use crate::thrift::idl::{
     BatchInsertArgs, GetArgs, GetCountArgs, GetRangeSlicesArgs, InsertArgs, MultigetArgs,
     MultigetSliceArgs, RemoveArgs,
 };
-use crate::wire::types::{
+use crate::thrift::idl::{
     ColumnOrSuperColumn, ColumnParent, ColumnPath, ConsistencyLevel, KeyRange, Mutation,
     SlicePredicate,
 };
-use crate::wire::{ApiVersion, Failure};
 
 /// The text of the refusal; a success is shown as such.
 fn why<T>(result: Result<T, Failure>) -> String {
@@ -211,7 +212,7 @@ async fn reads_have_levels_that_promise_an_answer() {
 
 #[tokio::test]
 async fn every_generation_may_read_at_all() {
-    for version in [ApiVersion::V04, ApiVersion::V05, ApiVersion::V06] {
+    for version in [Release::V04, Release::V05, Release::V06] {
         let api = Node { version, ..Node::default() }.api();
         let (keyspace, key) = ("Blog".into(), "k".into());
         let column_parent = parent("Bytes", None);
@@ -288,8 +289,8 @@ async fn key_ranges() {
 
 #[tokio::test]
 async fn the_count_of_rows_has_its_name_of_0_5() {
-    let api = Node { version: ApiVersion::V05, ..Node::default() }.api();
-    let args = crate::wire::service::GetRangeSliceArgs {
+    let api = Node { version: Release::V05, ..Node::default() }.api();
+    let args = crate::thrift::idl::GetRangeSliceArgs {
         keyspace: "Blog".into(),
         column_parent: parent("Bytes", None),
         predicate: all(),

@@ -2,12 +2,13 @@
 
 use super::fixture::*;
 use crate::api::{Api, ranges, reads};
+use crate::config::settings::Release;
 use crate::ring::Partitioner;
-use crate::wire::service::{
+use crate::thrift::idl::{ColumnOrSuperColumn, ColumnPath, KeyRange, KeySlice, SlicePredicate};
+use crate::thrift::idl::{
     GetArgs, GetCountArgs, GetKeyRangeArgs, GetRangeSlicesArgs, MultigetArgs, MultigetSliceArgs,
 };
-use crate::wire::types::{ColumnOrSuperColumn, ColumnPath, KeyRange, KeySlice, SlicePredicate};
-use crate::wire::{ApiVersion, Failure, List, Map, Text};
+use crate::thrift::{Failure, List, Map, Text};
 use std::time::Duration;
 
 /// A node with two rows of super columns, one of them deleted in part.
@@ -96,7 +97,7 @@ async fn several_keys_answer_in_their_order_and_once() {
 
 /// A node with rows `a` to `e`, of which `b` is deleted and `d` in another family.
 async fn with_rows() -> Api {
-    let api = Node { version: ApiVersion::V05, ..Node::default() }.api();
+    let api = Node { version: Release::V05, ..Node::default() }.api();
     let batch = [
         ("a", "Bytes", vec![set("x", 1), set("y", 1)]),
         ("b", "Bytes", vec![delete(1, None, None)]),
@@ -175,7 +176,7 @@ async fn key_ranges_leave_ghosts_out() {
 
 #[tokio::test]
 async fn key_ranges_go_on_behind_a_page_of_ghosts() {
-    let api = Node { version: ApiVersion::V05, ..Node::default() }.api();
+    let api = Node { version: Release::V05, ..Node::default() }.api();
     for number in 0..600 {
         let key = format!("k{number:03}");
         let mutation = if number % 300 == 299 { set("x", 1) } else { delete(1, None, None) };
@@ -198,7 +199,7 @@ async fn key_ranges_go_on_behind_a_page_of_ghosts() {
 async fn key_ranges_go_on_inside_of_a_token() {
     let partitioner = Partitioner::CollatingOrderPreserving;
     let token = partitioner.token(b"k");
-    let api = Node { partitioner, token, version: ApiVersion::V05, ..Node::default() }.api();
+    let api = Node { partitioner, token, version: Release::V05, ..Node::default() }.api();
     let mut expected = Vec::new();
     for number in 0..600 {
         // Control characters count for nothing in the order.

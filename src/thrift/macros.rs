@@ -13,7 +13,7 @@ macro_rules! thrift_enum {
 
         impl $name {
             /// Names and numbers, to compare with the IDL.
-            pub const SCHEMA: $crate::wire::schema::Enum = $crate::wire::schema::Enum {
+            pub const SCHEMA: $crate::thrift::schema::Enum = $crate::thrift::schema::Enum {
                 name: stringify!($name),
                 values: &[$(($text, $number)),*],
             };
@@ -29,38 +29,38 @@ macro_rules! thrift_enum {
             }
         }
 
-        impl $crate::wire::codec::WireType for $name {
-            const TYPE: u8 = $crate::wire::schema::wire_type::I32;
-            const KIND: $crate::wire::schema::Kind =
-                $crate::wire::schema::Kind::Enum(stringify!($name));
+        impl $crate::thrift::codec::WireType for $name {
+            const TYPE: u8 = $crate::thrift::schema::wire_type::I32;
+            const KIND: $crate::thrift::schema::Kind =
+                $crate::thrift::schema::Kind::Enum(stringify!($name));
 
             /// To the libraries of 0.4 and 0.5 an enum was a number.
-            fn may_be_left_out(version: $crate::wire::ApiVersion) -> bool {
-                version >= $crate::wire::ApiVersion::V06
+            fn may_be_left_out(version: $crate::config::settings::Release) -> bool {
+                version >= $crate::config::settings::Release::V06
             }
         }
 
-        impl<'a> $crate::wire::codec::Decode<'a> for $name {
+        impl<'a> $crate::thrift::codec::Decode<'a> for $name {
             fn decode(
-                reader: &mut $crate::wire::codec::Reader<'a>,
-            ) -> Result<Self, $crate::wire::codec::DecodeError> {
-                let unknown = || $crate::wire::codec::Malformed::EnumNumber.into();
+                reader: &mut $crate::thrift::codec::Reader<'a>,
+            ) -> Result<Self, $crate::thrift::codec::DecodeError> {
+                let unknown = || $crate::thrift::codec::Malformed::EnumNumber.into();
                 Self::decode_field(reader)?.ok_or_else(unknown)
             }
 
             fn decode_field(
-                reader: &mut $crate::wire::codec::Reader<'a>,
-            ) -> Result<Option<Self>, $crate::wire::codec::DecodeError> {
+                reader: &mut $crate::thrift::codec::Reader<'a>,
+            ) -> Result<Option<Self>, $crate::thrift::codec::DecodeError> {
                 let version = reader.version();
                 reader.i32().map(|number| Self::meant_by(number, version))
             }
 
-            fn dump(&self, dump: &mut $crate::wire::dump::Dump) {
+            fn dump(&self, dump: &mut $crate::thrift::dump::Dump) {
                 dump.text(self.name());
             }
         }
 
-        impl $crate::wire::encode::Encode<$name> for &$name {
+        impl $crate::thrift::encode::Encode<$name> for &$name {
             fn encode(self, out: &mut Vec<u8>) {
                 out.extend_from_slice(&(*self as i32).to_be_bytes());
             }
@@ -85,14 +85,14 @@ macro_rules! thrift_exception {
             pub const ALL: &'static [Self] = &[$(Self::$case),*];
 
             /// Name and fields in the IDL.
-            pub const fn schema(self) -> $crate::wire::schema::Struct {
-                match self { $(Self::$case => $crate::wire::schema::Struct {
+            pub const fn schema(self) -> $crate::thrift::schema::Struct {
+                match self { $(Self::$case => $crate::thrift::schema::Struct {
                     name: stringify!($idl),
-                    fields: &[$($crate::wire::schema::Field {
+                    fields: &[$($crate::thrift::schema::Field {
                         id: $id,
                         name: stringify!($field),
-                        kind: $crate::wire::schema::Kind::String,
-                        requiredness: $crate::wire::macros::requiredness!($requiredness),
+                        kind: $crate::thrift::schema::Kind::String,
+                        requiredness: $crate::thrift::macros::requiredness!($requiredness),
                         default: None,
                     })?],
                 },)* }
@@ -107,7 +107,7 @@ macro_rules! thrift_struct {
         $($(#[$field_meta:meta])*
         $id:literal: $requiredness:ident $field:ident: $type:ty $(= $default:expr)?,)*
     }) => {
-        $crate::wire::macros::decoded_struct! {
+        $crate::thrift::macros::decoded_struct! {
             $(#[$meta])* pub struct $name<$life> as (stringify!($name)) {
                 $($(#[$field_meta])* $id: $requiredness $field: $type $(= $default)?,)*
             }
@@ -118,28 +118,28 @@ macro_rules! thrift_struct {
             #[allow(non_camel_case_types, reason = "a type for each field, named after it")]
             #[allow(clippy::too_many_arguments, reason = "one per field of the IDL")]
             pub fn fields<$($field),*>(
-                $($field: $crate::wire::macros::presence!($requiredness $field)),*
-            ) -> $crate::wire::encode::Fields<
+                $($field: $crate::thrift::macros::presence!($requiredness $field)),*
+            ) -> $crate::thrift::encode::Fields<
                 $name<'static>,
-                ($($crate::wire::macros::presence!($requiredness $field),)*),
+                ($($crate::thrift::macros::presence!($requiredness $field),)*),
             > {
                 let of = std::marker::PhantomData;
-                $crate::wire::encode::Fields { values: ($($field,)*), of }
+                $crate::thrift::encode::Fields { values: ($($field,)*), of }
             }
         }
 
         #[allow(non_camel_case_types, reason = "a type for each field, named after it")]
-        impl<$life, $($field: $crate::wire::encode::Encode<$type>),*>
-            $crate::wire::encode::Encode<$name<$life>>
-            for $crate::wire::encode::Fields<
+        impl<$life, $($field: $crate::thrift::encode::Encode<$type>),*>
+            $crate::thrift::encode::Encode<$name<$life>>
+            for $crate::thrift::encode::Fields<
                 $name<'static>,
-                ($($crate::wire::macros::presence!($requiredness $field),)*),
+                ($($crate::thrift::macros::presence!($requiredness $field),)*),
             >
         {
             fn encode(self, out: &mut Vec<u8>) {
                 let ($($field,)*) = self.values;
-                $($crate::wire::macros::encode_value!($requiredness $id, $field, $type, out);)*
-                out.push($crate::wire::schema::wire_type::STOP);
+                $($crate::thrift::macros::encode_value!($requiredness $id, $field, $type, out);)*
+                out.push($crate::thrift::schema::wire_type::STOP);
             }
         }
     };
@@ -154,26 +154,26 @@ macro_rules! decoded_struct {
 
         impl $name<'_> {
             /// Names, numbers and types, to compare with the IDL.
-            pub const SCHEMA: $crate::wire::schema::Struct =
-                $crate::wire::schema::Struct { name: $idl, fields: &[] };
+            pub const SCHEMA: $crate::thrift::schema::Struct =
+                $crate::thrift::schema::Struct { name: $idl, fields: &[] };
         }
 
-        impl $crate::wire::codec::WireType for $name<'_> {
-            const TYPE: u8 = $crate::wire::schema::wire_type::STRUCT;
-            const KIND: $crate::wire::schema::Kind = $crate::wire::schema::Kind::Struct($idl);
+        impl $crate::thrift::codec::WireType for $name<'_> {
+            const TYPE: u8 = $crate::thrift::schema::wire_type::STRUCT;
+            const KIND: $crate::thrift::schema::Kind = $crate::thrift::schema::Kind::Struct($idl);
         }
 
-        impl<$life> $crate::wire::codec::Decode<$life> for $name<$life> {
+        impl<$life> $crate::thrift::codec::Decode<$life> for $name<$life> {
             fn decode(
-                reader: &mut $crate::wire::codec::Reader<$life>,
-            ) -> Result<Self, $crate::wire::codec::DecodeError> {
+                reader: &mut $crate::thrift::codec::Reader<$life>,
+            ) -> Result<Self, $crate::thrift::codec::DecodeError> {
                 while let Some((field_type, _)) = reader.field()? {
                     reader.skip(field_type)?;
                 }
                 Ok(Self(std::marker::PhantomData))
             }
 
-            fn dump(&self, dump: &mut $crate::wire::dump::Dump) {
+            fn dump(&self, dump: &mut $crate::thrift::dump::Dump) {
                 dump.begin($idl);
                 dump.end();
             }
@@ -187,49 +187,49 @@ macro_rules! decoded_struct {
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub struct $name<$life> {
             $($(#[$field_meta])*
-            pub $field: $crate::wire::macros::presence!($requiredness $type),)*
+            pub $field: $crate::thrift::macros::presence!($requiredness $type),)*
         }
 
         impl<$life> $name<$life> {
             /// Names, numbers and types, to compare with the IDL.
-            pub const SCHEMA: $crate::wire::schema::Struct = $crate::wire::schema::Struct {
+            pub const SCHEMA: $crate::thrift::schema::Struct = $crate::thrift::schema::Struct {
                 name: $idl,
-                fields: &[$($crate::wire::schema::Field {
+                fields: &[$($crate::thrift::schema::Field {
                     id: $id,
                     name: stringify!($field),
-                    kind: <$type as $crate::wire::codec::WireType>::KIND,
-                    requiredness: $crate::wire::macros::requiredness!($requiredness),
-                    default: $crate::wire::macros::default_text!($($default)?),
+                    kind: <$type as $crate::thrift::codec::WireType>::KIND,
+                    requiredness: $crate::thrift::macros::requiredness!($requiredness),
+                    default: $crate::thrift::macros::default_text!($($default)?),
                 }),*],
             };
         }
 
-        impl $crate::wire::codec::WireType for $name<'_> {
-            const TYPE: u8 = $crate::wire::schema::wire_type::STRUCT;
-            const KIND: $crate::wire::schema::Kind = $crate::wire::schema::Kind::Struct($idl);
+        impl $crate::thrift::codec::WireType for $name<'_> {
+            const TYPE: u8 = $crate::thrift::schema::wire_type::STRUCT;
+            const KIND: $crate::thrift::schema::Kind = $crate::thrift::schema::Kind::Struct($idl);
         }
 
-        impl<$life> $crate::wire::codec::Decode<$life> for $name<$life> {
+        impl<$life> $crate::thrift::codec::Decode<$life> for $name<$life> {
             fn decode(
-                reader: &mut $crate::wire::codec::Reader<$life>,
-            ) -> Result<Self, $crate::wire::codec::DecodeError> {
-                use $crate::wire::codec::WireType;
+                reader: &mut $crate::thrift::codec::Reader<$life>,
+            ) -> Result<Self, $crate::thrift::codec::DecodeError> {
+                use $crate::thrift::codec::WireType;
                 $(let mut $field: Option<$type> =
-                    $crate::wire::macros::initial!($requiredness reader $type $(, $default)?);)*
+                    $crate::thrift::macros::initial!($requiredness reader $type $(, $default)?);)*
                 while let Some((field_type, id)) = reader.field()? {
                     match id {
                         $($id if field_type == <$type>::TYPE => {
-                            $field = $crate::wire::codec::Decode::decode_field(reader)?;
+                            $field = $crate::thrift::codec::Decode::decode_field(reader)?;
                         })*
                         _ => reader.skip(field_type)?,
                     }
                 }
-                if $($crate::wire::macros::is_due!($requiredness) && $field.is_none() ||)* false {
-                    let mut dump = $crate::wire::dump::Dump::default();
+                if $($crate::thrift::macros::is_due!($requiredness) && $field.is_none() ||)* false {
+                    let mut dump = $crate::thrift::dump::Dump::default();
                     dump.begin($idl);
                     $(
-                        let optional = !$crate::wire::macros::is_due!($requiredness);
-                        let default = $crate::wire::macros::printed!($type $(, $default)?);
+                        let optional = !$crate::thrift::macros::is_due!($requiredness);
+                        let default = $crate::thrift::macros::printed!($type $(, $default)?);
                         let value = $field.as_ref().or(default.as_ref());
                         dump.field(stringify!($field), optional, value);
                     )*
@@ -237,35 +237,35 @@ macro_rules! decoded_struct {
                     let fields = [$((
                         stringify!($field),
                         <$type>::NUMERIC,
-                        $crate::wire::macros::is_due!($requiredness) && $field.is_none(),
+                        $crate::thrift::macros::is_due!($requiredness) && $field.is_none(),
                     )),*];
-                    return Err($crate::wire::codec::DecodeError::missing(dump, &fields));
+                    return Err($crate::thrift::codec::DecodeError::missing(dump, &fields));
                 }
-                Ok(Self { $($field: $crate::wire::macros::present!($requiredness $field)),* })
+                Ok(Self { $($field: $crate::thrift::macros::present!($requiredness $field)),* })
             }
 
-            fn dump(&self, dump: &mut $crate::wire::dump::Dump) {
+            fn dump(&self, dump: &mut $crate::thrift::dump::Dump) {
                 dump.begin($idl);
-                $($crate::wire::macros::dump_value!($requiredness self.$field, dump);)*
+                $($crate::thrift::macros::dump_value!($requiredness self.$field, dump);)*
                 dump.end();
             }
         }
 
-        impl<'target> $crate::wire::encode::Encode<$name<'target>> for &$name<'_> {
+        impl<'target> $crate::thrift::encode::Encode<$name<'target>> for &$name<'_> {
             fn encode(self, out: &mut Vec<u8>) {
                 #[allow(clippy::allow_attributes, unused_variables)]
                 fn encode<$life>(value: &$name<$life>, out: &mut Vec<u8>) {
                     let $name { $($field),* } = value;
-                    $($crate::wire::macros::encode_value!($requiredness $id, $field, $type, out);)*
+                    $($crate::thrift::macros::encode_value!($requiredness $id, $field, $type, out);)*
                 }
                 encode(self, out);
-                out.push($crate::wire::schema::wire_type::STOP);
+                out.push($crate::thrift::schema::wire_type::STOP);
             }
         }
 
-        impl<'target> $crate::wire::encode::Encode<$name<'target>> for $name<'_> {
+        impl<'target> $crate::thrift::encode::Encode<$name<'target>> for $name<'_> {
             fn encode(self, out: &mut Vec<u8>) {
-                $crate::wire::encode::Encode::<$name<'target>>::encode(&self, out);
+                $crate::thrift::encode::Encode::<$name<'target>>::encode(&self, out);
             }
         }
     };
@@ -282,7 +282,7 @@ macro_rules! thrift_service {
             $($id:literal: $requiredness:ident $field:ident: $type:ty $(= $default:expr)?,)*
         }) -> $result:ty $(, throws ($($throw_id:literal: $exception:ident),*))?;)*
     }) => {
-        $($crate::wire::macros::decoded_struct! {
+        $($crate::thrift::macros::decoded_struct! {
             #[doc = concat!("Arguments of `", stringify!($method), "`.")]
             pub struct $args<$life> as (concat!(stringify!($method), "_args")) {
                 $(#[doc = concat!("Field ", stringify!($id), " of the arguments.")]
@@ -293,66 +293,61 @@ macro_rules! thrift_service {
         $(#[$meta])*
         pub trait $service: Send + Sync + 'static {
             /// The state of one connection, such as its login. Made from the client's address.
-            type Session: From<std::net::SocketAddr> + Send + 'static;
+            type Session: From<std::net::SocketAddr> + Send + Sync + 'static;
 
             $($(#[$method_meta])*
-            fn $method<'a>(
-                &'a self,
-                session: &'a mut Self::Session,
-                args: $args<'a>,
-                reply: $crate::wire::reply::Reply<'a, $result>,
-            ) -> impl Future<Output = $crate::wire::reply::Replied> + Send + 'a;)*
+            fn $method(
+                &self,
+                session: &Self::Session,
+                args: $args<'_>,
+            ) -> impl Future<
+                Output = Result<impl $crate::thrift::encode::Encode<$result>, $crate::thrift::Failure>,
+            > + Send;)*
         }
 
+        /// The decoded arguments of a call.
+        #[allow(non_camel_case_types, clippy::allow_attributes)]
+        #[allow(clippy::large_enum_variant, reason = "a box would cost more than a copy")]
+        pub(super) enum Arguments<'a> { $($method($args<'a>)),* }
+
         /// Every method that some generation has.
-        pub static METHODS: &[$crate::wire::reply::Method] = &[
-            $($crate::wire::schema::Method {
+        pub static METHODS: &[$crate::thrift::reply::Method] = &[
+            $($crate::thrift::reply::Method {
                 name: stringify!($method),
-                versions: ($crate::wire::ApiVersion::$since, $crate::wire::ApiVersion::$until),
+                versions: (
+                    $crate::config::settings::Release::$since,
+                    $crate::config::settings::Release::$until,
+                ),
                 args: $args::SCHEMA,
-                result: <$result as $crate::wire::codec::WireType>::KIND,
-                throws: &[$($($crate::wire::schema::Throws {
+                result: <$result as $crate::thrift::codec::WireType>::KIND,
+                throws: &[$($($crate::thrift::schema::Throws {
                     id: $throw_id,
-                    exception: $crate::wire::reply::Exception::$exception,
+                    exception: Exception::$exception,
                 }),*)?],
+                decode: |reader| {
+                    $crate::thrift::codec::Decode::decode(reader).map(Arguments::$method)
+                },
             }),*
         ];
 
-        #[allow(non_camel_case_types, clippy::allow_attributes)]
-        enum MethodIndex { $($method),* }
-
         /// The table entry of a method. All generations have all of them: an application that
         /// changes only its address, or its library, finds the calls that it knows.
-        pub fn method_named(name: &[u8]) -> Option<&'static $crate::wire::reply::Method> {
-            let index = $(if name == stringify!($method).as_bytes() {
-                MethodIndex::$method as usize
-            } else)* {
-                return None;
-            };
-            METHODS.get(index)
+        pub fn method_named(name: &[u8]) -> Option<&'static $crate::thrift::reply::Method> {
+            METHODS.iter().find(|method| method.name.as_bytes() == name)
         }
 
-        /// Decodes the arguments of a call, lets the service answer, and says how many bytes the
-        /// arguments took. Nothing is executed unless the arguments are whole and valid.
+        /// Has the service answer a call, and writes what it says.
         pub(super) async fn dispatch<S: $service>(
             service: &S,
-            session: &mut S::Session,
-            call: $crate::wire::reply::Call<'_>,
-        ) -> Result<$crate::wire::reply::Answered, $crate::wire::codec::DecodeError> {
-            let version = call.head.version;
-            let mut reader = $crate::wire::codec::Reader::new(call.args).of(version);
-            reader = reader.within(call.memory);
-            $(if std::ptr::eq(call.method, &raw const METHODS[MethodIndex::$method as usize]) {
-                let args = <$args as $crate::wire::codec::Decode>::decode(&mut reader)?;
-                let length = reader.position();
-                // As long as the arguments are there.
-                let _charge = reader.into_charge()?;
-                let reply = $crate::wire::reply::Reply::new(call);
-                let mut answer = std::pin::pin!(service.$method(session, args, reply));
-                let sound = $crate::wire::reply::catch_panic(answer.as_mut()).await;
-                return Ok($crate::wire::reply::Answered { length, sound });
-            })*
-            unreachable!("a method that was looked up is in the table")
+            session: &S::Session,
+            args: Arguments<'_>,
+            reply: $crate::thrift::reply::Reply<'_>,
+        ) {
+            match args {
+                $(Arguments::$method(args) => {
+                    reply.write::<$result>(service.$method(session, args).await);
+                })*
+            }
         }
     };
 }
@@ -365,13 +360,13 @@ macro_rules! presence {
 
 macro_rules! requiredness {
     (required) => {
-        $crate::wire::schema::Requiredness::Required
+        $crate::thrift::schema::Requiredness::Required
     };
     (optional) => {
-        $crate::wire::schema::Requiredness::Optional
+        $crate::thrift::schema::Requiredness::Optional
     };
     (default) => {
-        $crate::wire::schema::Requiredness::Default
+        $crate::thrift::schema::Requiredness::Default
     };
 }
 
@@ -440,11 +435,11 @@ macro_rules! dump_value {
 macro_rules! encode_value {
     (optional $id:literal, $field:ident, $type:ty, $out:ident) => {
         if let Some(value) = $field {
-            $crate::wire::encode::encode_field::<$type>($id, value, $out);
+            $crate::thrift::encode::encode_field::<$type>($id, value, $out);
         }
     };
     ($requiredness:ident $id:literal, $field:ident, $type:ty, $out:ident) => {
-        $crate::wire::encode::encode_field::<$type>($id, $field, $out);
+        $crate::thrift::encode::encode_field::<$type>($id, $field, $out);
     };
 }
 

@@ -1,17 +1,5 @@
 //! Recognises clients of other protocols, to turn them away in their own.
 
-use std::fmt;
-use std::time::Duration;
-
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-
-/// How long a client that was turned away may take to read its answer.
-const FAREWELL: Duration = Duration::from_secs(2);
-
-/// Most bytes of such a client that are read and dropped, so that its answer is not lost.
-const MAX_DROPPED_BYTES: u64 = 1 << 20;
-
 /// First bytes of HTTP requests: methods of HTTP/1, and the preface of HTTP/2.
 const HTTP_METHODS: [&[u8; 4]; 10] =
     [b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"TRAC", b"CONN", b"PRI "];
@@ -54,8 +42,8 @@ pub(super) enum Foreign {
 }
 
 impl Foreign {
-    /// What says no in this protocol.
-    fn answer(self) -> Vec<u8> {
+    /// A refusal in this protocol.
+    pub(super) fn answer(self) -> Vec<u8> {
         match self {
             Self::Http => format!(
                 "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\
@@ -67,11 +55,10 @@ impl Foreign {
             Self::Cql { version, stream } => cql_error(version, stream),
         }
     }
-}
 
-impl fmt::Display for Foreign {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+    /// A line for the operator.
+    pub(super) fn why(self) -> &'static str {
+        match self {
             Self::Http => {
                 "it speaks HTTP to a Thrift port: JSON, metrics and nodetool are at AdminPort"
             }
@@ -83,7 +70,7 @@ impl fmt::Display for Foreign {
                 "it speaks CQL, which this server does not have: use a Thrift client for \
                  Cassandra 0.4 to 0.6"
             }
-        })
+        }
     }
 }
 
@@ -99,18 +86,6 @@ fn cql_error(version: u8, stream: [u8; 2]) -> Vec<u8> {
     frame.extend_from_slice(&(body.len() as u32).to_be_bytes());
     frame.extend(body);
     frame
-}
-
-/// Answers a client of another protocol, and waits for a moment until it has read that: closing
-/// while it still sends would take the answer from it.
-pub(super) async fn turn_away(stream: &mut TcpStream, foreign: Foreign) {
-    let farewell = async {
-        stream.write_all(&foreign.answer()).await?;
-        stream.shutdown().await?;
-        tokio::io::copy(&mut stream.take(MAX_DROPPED_BYTES), &mut tokio::io::sink()).await
-    };
-    // A client that is gone, or does not end, misses nothing.
-    let _ = tokio::time::timeout(FAREWELL, farewell).await;
 }
 
 /// Which protocol the first bytes of a connection are of.

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::ApiVersion;
 use super::dump::Dump;
 use super::scan::{Scanner, Step};
 use super::schema::{Kind, wire_type};
 use super::text::decode_lossy;
 use crate::base::budget::{Budget, Charge};
+use crate::config::settings::Release;
 
 /// Thrift `binary`: borrowed from the request.
 pub type Binary<'a> = &'a [u8];
@@ -110,7 +110,7 @@ pub trait WireType {
     const ABSENT: &'static str = "null";
 
     /// Whether clients of a generation may leave out a required field that has a default value.
-    fn may_be_left_out(_version: ApiVersion) -> bool {
+    fn may_be_left_out(_version: Release) -> bool {
         !Self::NUMERIC
     }
 }
@@ -135,7 +135,7 @@ pub trait Decode<'a>: WireType + Sized {
 pub struct Reader<'a> {
     rest: &'a [u8],
     total: usize,
-    version: ApiVersion,
+    version: Release,
     /// What the memory of the values is taken from.
     budget: Option<&'a Arc<Budget>>,
     /// Bytes of memory that the values take.
@@ -147,13 +147,13 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// A reader at the start of these bytes.
     pub fn new(bytes: &'a [u8]) -> Self {
-        let (total, version) = (bytes.len(), ApiVersion::default());
+        let (total, version) = (bytes.len(), Release::V06);
         Self { rest: bytes, total, version, budget: None, held: 0, charge: None }
     }
 
     /// The same for what a client of a generation has sent.
     #[must_use]
-    pub fn of(self, version: ApiVersion) -> Self {
+    pub fn of(self, version: Release) -> Self {
         Self { version, ..self }
     }
 
@@ -171,7 +171,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Whose client has sent it.
-    pub fn version(&self) -> ApiVersion {
+    pub fn version(&self) -> Release {
         self.version
     }
 

@@ -3,13 +3,13 @@
 use std::io::Read;
 
 use super::codec::{Decode, DecodeError, Malformed, Reader};
+use super::idl::*;
 use super::message::Header;
 use super::scan::{MAX_DEPTH, Scanner, Step};
 use super::schema::wire_type as t;
-use super::service::*;
-use super::types::*;
-use super::{ApiVersion, Each, Encode};
+use super::{Each, Encode};
 use crate::base::budget::Budget;
+use crate::config::settings::Release;
 
 /// Bytes of a struct, written by hand.
 #[derive(Default, Clone)]
@@ -168,21 +168,21 @@ fn consistency_levels_known_unknown_and_absent() {
 #[test]
 fn a_number_means_the_level_of_its_generation() {
     use ConsistencyLevel::{All, Any, DcQuorum, DcQuorumSync, One, Quorum, Zero};
-    let meant = |version: ApiVersion| {
+    let meant = |version: Release| {
         (-1..8).map(|number| ConsistencyLevel::meant_by(number, version)).collect::<Vec<_>>()
     };
     let [zero, one, quorum, all] = [Zero, One, Quorum, All].map(Some);
     let (dc, sync, any) = (Some(DcQuorum), Some(DcQuorumSync), Some(Any));
     let common = [None, zero, one, quorum];
-    assert_eq!(meant(ApiVersion::V04), [&common[..], &[all, sync, all, None, None]].concat());
-    assert_eq!(meant(ApiVersion::V05), [&common[..], &[dc, sync, all, None, None]].concat());
-    assert_eq!(meant(ApiVersion::V06), [&common[..], &[dc, sync, all, any, None]].concat());
+    assert_eq!(meant(Release::V04), [&common[..], &[all, sync, all, None, None]].concat());
+    assert_eq!(meant(Release::V05), [&common[..], &[dc, sync, all, None, None]].concat());
+    assert_eq!(meant(Release::V06), [&common[..], &[dc, sync, all, any, None]].concat());
 }
 
 /// The level in the arguments of a client of a generation.
 fn level_in<'a, T: Decode<'a>>(
     bytes: &'a [u8],
-    version: ApiVersion,
+    version: Release,
     level: impl FnOnce(T) -> ConsistencyLevel,
 ) -> Result<ConsistencyLevel, DecodeError> {
     T::decode(&mut Reader::new(bytes).of(version)).map(level)
@@ -203,9 +203,9 @@ fn before_0_6_a_level_had_to_be_sent() {
         |bytes: &[u8], version| level_in(bytes, version, |it: RemoveArgs<'_>| it.consistency_level);
     let (absent, sent) = (with(None), with(Some(3)));
     for (version, meant) in [
-        (ApiVersion::V04, ConsistencyLevel::All),
-        (ApiVersion::V05, ConsistencyLevel::DcQuorum),
-        (ApiVersion::V06, ConsistencyLevel::DcQuorum),
+        (Release::V04, ConsistencyLevel::All),
+        (Release::V05, ConsistencyLevel::DcQuorum),
+        (Release::V06, ConsistencyLevel::DcQuorum),
     ] {
         assert_eq!(get(&sent, version), Ok(meant));
         assert_eq!(remove(&sent, version), Ok(meant));
@@ -213,7 +213,7 @@ fn before_0_6_a_level_had_to_be_sent() {
         assert_eq!(remove(&absent, version), Ok(ConsistencyLevel::One));
         let left_out = get(&absent, version);
         match version {
-            ApiVersion::V06 => assert_eq!(left_out, Ok(ConsistencyLevel::One)),
+            Release::V06 => assert_eq!(left_out, Ok(ConsistencyLevel::One)),
             _ => assert!(matches!(left_out, Err(DecodeError::Missing(_))), "{left_out:?}"),
         }
     }

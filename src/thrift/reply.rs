@@ -1,21 +1,51 @@
 //! How a call is answered: result, declared exception, or an error of the protocol.
 
-use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::Poll;
-
-use super::ApiVersion;
-use super::codec::{Text, WireType};
+use super::codec::{DecodeError, Reader, Text, WireType};
 use super::encode::{Encode, encode_field};
-use super::report::{Reason, Reporter};
-use super::schema::{self, wire_type};
-pub use super::types::Exception;
-use crate::base::budget::Budget;
+use super::idl::{Arguments, Exception};
+use super::schema::{Kind, Struct, Throws, wire_type};
+use crate::base::limited_log::LimitedLog;
+use crate::config::settings::Release;
 
-/// A method with the exceptions of this IDL.
-pub type Method = schema::Method<Exception>;
+/// A method of the service.
+#[derive(Debug, Clone, Copy)]
+pub struct Method {
+    /// Name on the wire.
+    pub name: &'static str,
+    /// The first and the last generation that has it.
+    pub versions: (Release, Release),
+    /// What it takes.
+    pub args: Struct,
+    /// What it answers, as field 0 of the result.
+    pub result: Kind,
+    /// What it may answer instead.
+    pub throws: &'static [Throws],
+    /// Reads its arguments.
+    pub(super) decode: for<'a> fn(&mut Reader<'a>) -> Result<Arguments<'a>, DecodeError>,
+}
+
+impl Method {
+    /// Whether a call only reads: methods that change something answer nothing.
+    pub fn only_reads(&self) -> bool {
+        self.result != Kind::Void
+    }
+}
+
+/// Log of calls that are not answered as their clients expect.
+pub(super) type Reporter = LimitedLog<Reason>;
+
+/// Subject of a log line. Each one has its own interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Reason {
+    /// A call that came after the generation of the port.
+    LaterCall,
+    /// A call that failed for a reason that its client is not told.
+    Internal,
+    /// A call that panicked.
+    Panic,
+    /// A result that no message can hold.
+    ResultTooLong,
+}
 
 /// Message types of the protocol. The numbers are part of the protocol: never change them.
 const REPLY: u8 = 2;
@@ -68,7 +98,7 @@ impl Failure {
 
 /// What an answer repeats of the request, and how it travels.
 #[derive(Debug, Clone, Copy)]
-pub struct Head<'a> {
+pub(super) struct Head<'a> {
     /// Method as the client wrote it.
     pub name: &'a [u8],
     /// Any number.
@@ -76,7 +106,7 @@ pub struct Head<'a> {
     /// Whether a length goes before each message.
     pub framed: bool,
     /// Whose numbers of exceptions apply.
-    pub version: ApiVersion,
+    pub version: Release,
 }
 
 impl Head<'_> {
@@ -115,49 +145,42 @@ impl Head<'_> {
     }
 
     /// Answers a call of a method that does not exist.
-    pub fn unknown_method(&self, out: &mut Vec<u8>) {
+    pub(super) fn unknown_method(&self, out: &mut Vec<u8>) {
         let name = super::text::decode_lossy(self.name);
         self.application_exception(&format!("Invalid method name: '{name}'"), UNKNOWN_METHOD, out);
     }
 
     /// Answers a call whose arguments lack something.
-    pub fn protocol_error(&self, why: &str, out: &mut Vec<u8>) {
+    pub(super) fn protocol_error(&self, why: &str, out: &mut Vec<u8>) {
         self.application_exception(why, PROTOCOL_ERROR, out);
     }
 
     /// Answers a call that failed for a reason that the client is not told.
-    pub fn internal_error(&self, out: &mut Vec<u8>) {
+    pub(super) fn internal_error(&self, out: &mut Vec<u8>) {
         let name = super::text::decode_lossy(self.name);
         let message = format!("Internal error processing {name}");
         self.application_exception(&message, INTERNAL_ERROR, out);
     }
 }
 
-/// Proof that a call has been answered.
-#[derive(Debug)]
-#[must_use = "the service hands it back"]
-pub struct Replied(());
-
 /// The place for the answer to one call, in the output buffer of its connection.
-///
-/// Answering encodes at once, so that the value may borrow from whatever is at hand.
-#[derive(Debug)]
-pub struct Reply<'a, R> {
-    method: &'static Method,
-    head: Head<'a>,
-    out: &'a mut Vec<u8>,
-    reporter: &'a Reporter,
-    result: PhantomData<fn(R)>,
+pub(super) struct Reply<'a> {
+    pub(super) method: &'static Method,
+    pub(super) head: Head<'a>,
+    pub(super) out: &'a mut Vec<u8>,
+    pub(super) reporter: &'a Reporter,
 }
 
-impl<'a, R: WireType> Reply<'a, R> {
-    pub(super) fn new(call: Call<'a>) -> Self {
-        let Call { method, head, out, reporter, .. } = call;
-        Self { method, head, out, reporter, result: PhantomData }
+impl Reply<'_> {
+    /// Answers a call. The value may borrow from whatever is at hand.
+    pub(super) fn write<R: WireType>(self, answer: Result<impl Encode<R>, Failure>) {
+        match answer {
+            Ok(value) => self.ok::<R>(value),
+            Err(failure) => self.fail(&failure),
+        }
     }
 
-    /// Answers with a result.
-    pub fn ok(self, value: impl Encode<R>) -> Replied {
+    fn ok<R: WireType>(self, value: impl Encode<R>) {
         let sent = self.head.message(REPLY, self.out, |out| {
             if R::TYPE != wire_type::STOP {
                 encode_field::<R>(0, value, out);
@@ -171,15 +194,15 @@ impl<'a, R: WireType> Reply<'a, R> {
             );
             self.head.internal_error(self.out);
         }
-        Replied(())
     }
 
     /// Answers with an exception; one that the method does not declare becomes an internal error,
     /// and its cause goes to the log. When every call fails, as on a full disk, a few lines do.
-    #[allow(clippy::needless_pass_by_value, reason = "callers hand over what they just made")]
-    pub fn fail(self, failure: Failure) -> Replied {
-        let declared =
-            failure.declared().and_then(|(exception, why)| Some((self.field_of(exception)?, why)));
+    pub(super) fn fail(self, failure: &Failure) {
+        let version = self.head.version;
+        let declared = failure
+            .declared()
+            .and_then(|(exception, why)| Some((field_of(self.method, version, exception)?, why)));
         if let Some((id, why)) = declared {
             self.head.message(REPLY, self.out, |out| {
                 let [high, low] = id.to_be_bytes();
@@ -197,11 +220,6 @@ impl<'a, R: WireType> Reply<'a, R> {
             );
             self.head.internal_error(self.out);
         }
-        Replied(())
-    }
-
-    fn field_of(&self, exception: Exception) -> Option<i16> {
-        field_of(self.method, self.head.version, exception)
     }
 }
 
@@ -209,60 +227,25 @@ impl<'a, R: WireType> Reply<'a, R> {
 ///
 /// 0.4 knew no timeout: its clients take a void result with a field that they do not know for
 /// success, so they are told `Unavailable`. Its `get_slice` had that one at another number.
-fn field_of(method: &Method, version: ApiVersion, exception: Exception) -> Option<i16> {
+fn field_of(method: &Method, version: Release, exception: Exception) -> Option<i16> {
     let exception = match (version, exception) {
-        (ApiVersion::V04, Exception::TimedOut) => Exception::Unavailable,
+        (Release::V04, Exception::TimedOut) => Exception::Unavailable,
         _ => exception,
     };
     let throws = method.throws.iter().find(|throws| throws.exception == exception)?;
-    let moved = version == ApiVersion::V04
+    let moved = version == Release::V04
         && exception == Exception::Unavailable
         && method.name == "get_slice";
     Some(if moved { 3 } else { throws.id })
 }
 
-/// A call whose arguments have not been decoded yet.
-#[derive(Debug)]
-pub(super) struct Call<'a> {
-    pub(super) method: &'static Method,
-    pub(super) head: Head<'a>,
-    /// Begins with the arguments; whatever follows them belongs to later messages.
-    pub(super) args: &'a [u8],
-    pub(super) out: &'a mut Vec<u8>,
-    /// What the decoded arguments take their memory from.
-    pub(super) memory: &'a Arc<Budget>,
-    /// Hears of failures that the client is not told.
-    pub(super) reporter: &'a Reporter,
-}
-
-/// What became of a call that was executed.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Answered {
-    /// Bytes that the arguments took.
-    pub(super) length: usize,
-    /// False if the service panicked: the answer is missing or half written.
-    pub(super) sound: bool,
-}
-
-/// Drives a call to its end; false if it panicked. The future may not be polled again then.
-pub(super) async fn catch_panic<F: Future<Output = Replied>>(mut call: Pin<&mut F>) -> bool {
-    std::future::poll_fn(|context| {
-        match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(context))) {
-            Ok(Poll::Ready(Replied(()))) => Poll::Ready(true),
-            Ok(Poll::Pending) => Poll::Pending,
-            Err(_) => Poll::Ready(false),
-        }
-    })
-    .await
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::service::method_named;
+    use crate::thrift::idl::method_named;
 
     /// Fields of InvalidRequest, NotFound, Unavailable and TimedOut in the results of a method.
-    fn fields(name: &str, version: ApiVersion) -> [Option<i16>; 4] {
+    fn fields(name: &str, version: Release) -> [Option<i16>; 4] {
         let method = method_named(name.as_bytes()).unwrap();
         [
             Exception::InvalidRequest,
@@ -279,19 +262,19 @@ mod tests {
         const WRITES: [&str; 3] = ["insert", "batch_insert", "remove"];
         for name in READS.into_iter().chain(WRITES).chain(["get_key_range"]) {
             let of = |version| fields(name, version);
-            assert_eq!(of(ApiVersion::V04), [Some(1), None, Some(2), Some(2)], "{name}");
-            assert_eq!(of(ApiVersion::V05), [Some(1), None, Some(2), Some(3)], "{name}");
-            assert_eq!(of(ApiVersion::V06), of(ApiVersion::V05), "{name}");
+            assert_eq!(of(Release::V04), [Some(1), None, Some(2), Some(2)], "{name}");
+            assert_eq!(of(Release::V05), [Some(1), None, Some(2), Some(3)], "{name}");
+            assert_eq!(of(Release::V06), of(Release::V05), "{name}");
         }
         let slice = |version| fields("get_slice", version);
-        assert_eq!(slice(ApiVersion::V04), [Some(1), None, Some(3), Some(3)]);
-        assert_eq!(slice(ApiVersion::V05), [Some(1), None, Some(2), Some(3)]);
-        assert_eq!(slice(ApiVersion::V06), slice(ApiVersion::V05));
+        assert_eq!(slice(Release::V04), [Some(1), None, Some(3), Some(3)]);
+        assert_eq!(slice(Release::V05), [Some(1), None, Some(2), Some(3)]);
+        assert_eq!(slice(Release::V06), slice(Release::V05));
         let get = |version| fields("get", version);
-        assert_eq!(get(ApiVersion::V04), [Some(1), Some(2), Some(3), Some(3)]);
-        assert_eq!(get(ApiVersion::V05), [Some(1), Some(2), Some(3), Some(4)]);
-        assert_eq!(get(ApiVersion::V06), get(ApiVersion::V05));
-        for version in [ApiVersion::V04, ApiVersion::V05, ApiVersion::V06] {
+        assert_eq!(get(Release::V04), [Some(1), Some(2), Some(3), Some(3)]);
+        assert_eq!(get(Release::V05), [Some(1), Some(2), Some(3), Some(4)]);
+        assert_eq!(get(Release::V06), get(Release::V05));
+        for version in [Release::V04, Release::V05, Release::V06] {
             assert_eq!(fields("describe_keyspace", version), [None, Some(1), None, None]);
         }
     }

@@ -1,7 +1,7 @@
 //! What the macros know about the IDL, as data: the test that reads `cassandra.thrift` compares
 //! itself with these tables.
 
-use super::ApiVersion;
+use super::idl::Exception;
 
 /// Wire type bytes of the binary protocol. The numbers are part of the protocol: never change them.
 pub mod wire_type {
@@ -104,31 +104,9 @@ pub struct Enum {
 
 /// An exception that a method declares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Throws<E> {
+pub struct Throws {
     /// Field of the result struct.
     pub id: i16,
     /// Which one.
-    pub exception: E,
-}
-
-impl<E> Method<E> {
-    /// Whether a call only asks for something: methods that change something answer nothing.
-    pub fn only_asks(&self) -> bool {
-        self.result != Kind::Void
-    }
-}
-
-/// A method of the service.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Method<E: 'static> {
-    /// Name on the wire.
-    pub name: &'static str,
-    /// The first and the last generation that has it.
-    pub versions: (ApiVersion, ApiVersion),
-    /// What it takes.
-    pub args: Struct,
-    /// What it answers, as field 0 of the result.
-    pub result: Kind,
-    /// What it may answer instead.
-    pub throws: &'static [Throws<E>],
+    pub exception: Exception,
 }

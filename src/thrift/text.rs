@@ -9,7 +9,7 @@ const REPLACEMENT: &str = "\u{FFFD}";
 /// An encoded surrogate (`ED A0 80` to `ED BF BF`, also cut short after two bytes) is one such
 /// sequence. The standard library takes each of its bytes for one, and row keys would then differ
 /// from those that the original stored.
-pub fn decode_lossy(bytes: &[u8]) -> Cow<'_, str> {
+pub(super) fn decode_lossy(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),
         Err(_) => Cow::Owned(replace_malformed(bytes)),

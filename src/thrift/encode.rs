@@ -82,7 +82,7 @@ macro_rules! encode_bytes_as {
 }
 
 encode_bytes_as! {
-    &'t [u8]: &[u8], &&[u8], &Vec<u8>;
+    &'t [u8]: &[u8], &&[u8], &Vec<u8>, Vec<u8>;
     Cow<'t, str>: &str, &&str, &String, String;
 }
 
