@@ -11,6 +11,7 @@ use std::sync::Arc;
 use alexandra::base::clock::SystemClock;
 use alexandra::config::settings::Release;
 use alexandra::server::{Server, ServerOptions, listen};
+use alexandra::service::ServiceError;
 use alexandra::thrift::codec::WireType;
 use alexandra::thrift::idl::{
     BatchInsertArgs, BatchMutateArgs, Column, ColumnOrSuperColumn, DescribeClusterNameArgs,
@@ -20,7 +21,7 @@ use alexandra::thrift::idl::{
     GetStringPropertyArgs, InsertArgs, KeySlice, LoginArgs, MultigetArgs, MultigetSliceArgs,
     RemoveArgs, TokenRange, VERSION,
 };
-use alexandra::thrift::{Cassandra, Clients, Each, Encode, Failure, List, Map, Set, Text, Thrift};
+use alexandra::thrift::{Cassandra, Clients, Each, Encode, List, Map, Set, Text, Thrift};
 use tokio_util::sync::CancellationToken;
 
 /// Answers writes and describe calls at once, slices with five columns, and nothing else.
@@ -32,8 +33,8 @@ macro_rules! refuse {
             &self,
             _session: &SocketAddr,
             _args: $args<'_>,
-        ) -> Result<impl Encode<$result>, Failure> {
-            Err::<NoAnswer, _>(Failure::NotFound)
+        ) -> Result<impl Encode<$result>, ServiceError> {
+            Err::<NoAnswer, _>(ServiceError::NotFound)
         }
     )* };
 }
@@ -44,7 +45,7 @@ macro_rules! succeed {
             &self,
             _session: &SocketAddr,
             _args: $args<'_>,
-        ) -> Result<impl Encode<()>, Failure> {
+        ) -> Result<impl Encode<()>, ServiceError> {
             Ok(())
         }
     )* };
@@ -66,7 +67,7 @@ impl Cassandra for Constant {
         &self,
         _session: &SocketAddr,
         _args: DescribeVersionArgs<'_>,
-    ) -> Result<impl Encode<Text<'static>>, Failure> {
+    ) -> Result<impl Encode<Text<'static>>, ServiceError> {
         Ok(VERSION)
     }
 
@@ -74,7 +75,7 @@ impl Cassandra for Constant {
         &self,
         _session: &SocketAddr,
         _args: GetSliceArgs<'_>,
-    ) -> Result<impl Encode<List<ColumnOrSuperColumn<'static>>>, Failure> {
+    ) -> Result<impl Encode<List<ColumnOrSuperColumn<'static>>>, ServiceError> {
         let column = Column { name: b"C0", value: &[b'v'; 34], timestamp: 1 };
         let columns = std::iter::repeat_n(column, 5);
         Ok(Each(columns.map(ColumnOrSuperColumn::from)))

@@ -1,8 +1,8 @@
-//! A node, put together from its parts: the only place that knows every one of them. Several nodes
+//! A node, put together from its parts: the place that knows all of them but the front ends. Several nodes
 //! may live in one process.
 //!
 //! ```text
-//!   Node        the whole: ports, data, API, operators
+//!   Node        the whole: ports, data, service, operators
 //!     setup     what the settings mean for the storage core
 //!     start_mode as what it starts: a member, or one that joins or replaces one
 //!     fingerprint    what of them all nodes have to agree on
@@ -23,11 +23,11 @@ mod start_mode;
 pub use drain::{Drain, Drained};
 pub use handoff::{Handoff, HandoffOptions, HandoffState};
 pub use member::{Member, MemberOptions, Receiver};
+pub use ports::{FrontEnd, PortClients};
 pub use setup::StorageSetup;
 pub(crate) use setup::family_options;
 
 use crate::admin::{Access, AdminContext, AdminOptions, AdminServer, RunningAdmin};
-use crate::api::{Api, ApiOptions, Authenticator, LoginError, SimpleAuthenticator};
 use crate::base::budget::Budget;
 use crate::base::clock::Clock;
 use crate::base::fs::FileSystem;
@@ -44,6 +44,7 @@ use crate::repair::StartMode;
 use crate::replica::{HINT_SEGMENT_BYTES, HintOptions, HintStore, Replica, ReplicaOptions};
 use crate::ring::{DynamicSnitch, ReplicaPlacement, TokenError};
 use crate::server::Server;
+use crate::service::{Authenticator, Service, ServiceOptions, SimpleAuthenticator};
 use crate::storage::Storage;
 use crate::storage::engine::{Components, StorageError};
 use crate::storage::error::{FileError, ReadError};
@@ -170,7 +171,7 @@ pub struct Node {
     client_ports: ClientPorts,
     address: SocketAddr,
     start_mode: StartMode,
-    api: Arc<Api>,
+    service: Arc<Service>,
     replica: Arc<Replica>,
     storage: Arc<Storage>,
     admin: Option<RunningAdmin>,
@@ -185,17 +186,18 @@ pub struct Node {
 }
 
 impl Node {
-    /// Opens the data and binds the port. Must be called within a tokio runtime.
+    /// Opens the data and binds the ports, whose clients the front end serves. Must be called within a tokio runtime.
     pub fn start(
         settings: Settings,
         options: &NodeOptions,
         components: Components,
+        front_end: FrontEnd,
     ) -> Result<Self, NodeError> {
         let placements = checked_placements(&settings, &options.properties)?;
         let clock = Arc::clone(&components.clock);
         // The ports first: whoever finds one taken has not touched any data.
         let memory = request_memory(&settings);
-        let client_ports = ClientPorts::new(&settings, &clock, &memory);
+        let client_ports = ClientPorts::new(&settings, &clock, &memory, front_end);
         let listeners = client_ports.bind()?;
         let admin = bind_admin(&settings)?;
         let admin_address = admin.as_ref().map(AdminServer::local_addr);
@@ -236,13 +238,13 @@ impl Node {
         for fault in login_faults(&settings, &options.properties) {
             log::error!("Authenticator: every login will be refused: {fault}");
         }
-        let api = api(settings, options, &storage, &member, clock);
+        let service = service(settings, options, &storage, &member, clock);
         Ok(Self {
             listeners,
             client_ports,
             address,
             start_mode,
-            api,
+            service,
             replica,
             storage,
             admin,
@@ -287,8 +289,8 @@ impl Node {
         }
         // Before anybody is told that the node is ready: who waits for that knows all of its ports.
         let listeners = self.listeners.as_deref().filter(|_| is_first).unwrap_or_default();
-        for (address, clients) in self.client_ports.further(listeners) {
-            log::info!("listening for Thrift clients of {} on {address}", clients.version);
+        for (address, version) in self.client_ports.further(listeners) {
+            log::info!("listening for Thrift clients of {version} on {address}");
         }
         Ok(())
     }
@@ -315,9 +317,10 @@ impl Node {
             joined = self.join() => joined,
         };
         let listening = self.listeners.take().filter(|_| joined.is_ok());
-        let Self { api, client_ports, replica, storage, admin, drain, hints, member, .. } = self;
+        let Self { service, client_ports, replica, storage, admin, drain, hints, member, .. } =
+            self;
         let served = match listening {
-            Some(listeners) => serve(client_ports.server(listeners, &api), &member, stop).await,
+            Some(listeners) => serve(client_ports.server(listeners, &service), &member, stop).await,
             None => joined,
         };
         drain.leave().await;
@@ -445,17 +448,16 @@ fn hint_sync_interval(sync: CommitLogSync) -> Duration {
     }
 }
 
-/// What serves clients.
-fn api(
+/// Operations for clients.
+fn service(
     settings: Settings,
     options: &NodeOptions,
     storage: &Arc<Storage>,
     member: &Member,
     clock: Arc<dyn Clock>,
-) -> Arc<Api> {
-    Arc::new(Api::new(ApiOptions {
+) -> Arc<Service> {
+    Arc::new(Service::new(ServiceOptions {
         cluster_name: settings.cluster_name,
-        version: settings.thrift.api_version,
         schema: Arc::clone(storage.schema()),
         keyspaces: settings.keyspaces,
         config_text: settings.text,
@@ -625,7 +627,7 @@ pub(crate) fn property_faults(settings: &Settings, properties: &Properties) -> V
 
 /// Reasons for which every login to a server with these settings would be refused. Its files are
 /// read at each login, so that they may be mended while it runs.
-pub(crate) fn login_faults(settings: &Settings, properties: &Properties) -> Vec<LoginError> {
+pub(crate) fn login_faults(settings: &Settings, properties: &Properties) -> Vec<String> {
     match authenticator(settings.authenticator, properties) {
         Authenticator::AllowAll => Vec::new(),
         Authenticator::Simple(simple) => simple.faults(),

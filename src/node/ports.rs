@@ -1,30 +1,48 @@
 //! Where clients are served.
 
 use super::NodeError;
-use crate::api::Api;
 use crate::base::budget::Budget;
 use crate::base::clock::Clock;
 use crate::config::Settings;
-use crate::config::settings::ListenerSettings;
+use crate::config::settings::{ListenerSettings, Release};
 use crate::server::{Limits, Server, ServerOptions, listen};
-use crate::thrift::{Clients, Thrift};
+use crate::service::Service;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
+/// What the clients of a port are like.
+#[derive(Debug, Clone, Copy)]
+pub struct PortClients {
+    /// Their generation.
+    pub version: Release,
+    /// `ThriftFramedTransport`.
+    pub framed: bool,
+}
+
+/// Adds a port to a server, with a protocol that offers the service. So a node needs to know no
+/// protocol.
+pub type FrontEnd = fn(&mut Server, TcpListener, PortClients, &Arc<Service>, &Arc<dyn Clock>);
+
 /// The port of the configuration, and then the further ones.
 #[derive(Debug)]
 pub(super) struct ClientPorts {
-    addresses: Vec<(SocketAddr, Clients)>,
+    addresses: Vec<(SocketAddr, PortClients)>,
     options: ServerOptions,
+    front_end: FrontEnd,
 }
 
 impl ClientPorts {
-    pub(super) fn new(settings: &Settings, clock: &Arc<dyn Clock>, memory: &Arc<Budget>) -> Self {
+    pub(super) fn new(
+        settings: &Settings,
+        clock: &Arc<dyn Clock>,
+        memory: &Arc<Budget>,
+        front_end: FrontEnd,
+    ) -> Self {
         let thrift = &settings.thrift;
-        let first = Clients { version: thrift.api_version, prefer_framed: thrift.framed };
+        let first = PortClients { version: thrift.api_version, framed: thrift.framed };
         let further = |it: &ListenerSettings| {
-            let clients = Clients { version: it.api_version, prefer_framed: it.framed };
+            let clients = PortClients { version: it.api_version, framed: it.framed };
             (SocketAddr::new(it.address, it.port), clients)
         };
         let mut addresses = vec![(SocketAddr::new(thrift.address, thrift.port), first)];
@@ -41,12 +59,12 @@ impl ClientPorts {
             memory: Arc::clone(memory),
             ..ServerOptions::new(Arc::clone(clock))
         };
-        Self { addresses, options }
+        Self { addresses, options, front_end }
     }
 
     /// Binds all of them.
     pub(super) fn bind(&self) -> Result<Vec<TcpListener>, NodeError> {
-        let bind = |(address, _): &(SocketAddr, Clients)| {
+        let bind = |(address, _): &(SocketAddr, PortClients)| {
             listen(*address).map_err(|source| NodeError::Bind { address: *address, source })
         };
         self.addresses.iter().map(bind).collect()
@@ -56,18 +74,18 @@ impl ClientPorts {
     pub(super) fn further<'a>(
         &'a self,
         listeners: &'a [TcpListener],
-    ) -> impl Iterator<Item = (SocketAddr, Clients)> {
+    ) -> impl Iterator<Item = (SocketAddr, Release)> {
         let further = listeners.iter().zip(&self.addresses).skip(1);
-        further.filter_map(|(listener, (_, clients))| Some((listener.local_addr().ok()?, *clients)))
+        further.filter_map(|(it, (_, clients))| Some((it.local_addr().ok()?, clients.version)))
     }
 
-    /// A server whose calls the API answers, as each port's clients expect.
-    pub(super) fn server(self, listeners: Vec<TcpListener>, api: &Arc<Api>) -> Server {
-        let clock = Arc::clone(&self.options.clock);
-        let mut server = Server::new(self.options);
-        for (listener, (_, clients)) in listeners.into_iter().zip(self.addresses) {
-            let thrift = Thrift::new(api.of(clients.version), clients, Arc::clone(&clock));
-            server.add(listener, Arc::new(thrift));
+    /// A server that answers as each port's clients expect.
+    pub(super) fn server(self, listeners: Vec<TcpListener>, service: &Arc<Service>) -> Server {
+        let Self { addresses, options, front_end } = self;
+        let clock = Arc::clone(&options.clock);
+        let mut server = Server::new(options);
+        for (listener, (_, clients)) in listeners.into_iter().zip(addresses) {
+            front_end(&mut server, listener, clients, service, &clock);
         }
         server
     }

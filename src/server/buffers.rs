@@ -1,5 +1,6 @@
 //! Memory for bytes under way. Connections hold it only while there are any.
 
+use super::Close;
 use std::sync::Arc;
 
 use crate::base::intake::{Intake, Unfinished};
@@ -43,11 +44,6 @@ impl Pool {
     }
 }
 
-/// Memory for an unfinished request did not come in time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the receive budget of the server is used up")]
-pub(super) struct OverBudget;
-
 /// What a connection has received and not yet executed.
 ///
 /// At rest it holds nothing, or the beginning of a request in memory of about that size, which is
@@ -79,7 +75,7 @@ impl Input {
         &mut self,
         pool: &Pool,
         max_message_bytes: usize,
-    ) -> Result<(), OverBudget> {
+    ) -> Result<(), Close> {
         if self.bytes.capacity() < BUFFER_BYTES {
             let mut buffer = pool.take();
             buffer.extend_from_slice(&self.bytes);
@@ -94,7 +90,7 @@ impl Input {
     }
 
     /// Forgets the first bytes, which have been executed, and keeps the rest in memory of its size.
-    pub(super) async fn consume(&mut self, count: usize, pool: &Pool) -> Result<(), OverBudget> {
+    pub(super) async fn consume(&mut self, count: usize, pool: &Pool) -> Result<(), Close> {
         let rest = self.bytes.get(count..).unwrap_or_default();
         if rest.len() <= SMALL_BYTES {
             let small = rest.to_vec();
@@ -108,8 +104,8 @@ impl Input {
         self.hold(self.bytes.capacity()).await
     }
 
-    async fn hold(&mut self, bytes: usize) -> Result<(), OverBudget> {
-        if self.held.hold(bytes).await { Ok(()) } else { Err(OverBudget) }
+    async fn hold(&mut self, bytes: usize) -> Result<(), Close> {
+        if self.held.hold(bytes).await { Ok(()) } else { Err(Close::OverBudget) }
     }
 }
 
@@ -164,7 +160,7 @@ mod tests {
             input.consume(0, &pool).await.unwrap();
             assert_eq!(budget.used(), expected << 10);
         }
-        assert_eq!(input.make_room(&pool, MAX).await, Err(OverBudget));
+        assert!(matches!(input.make_room(&pool, MAX).await, Err(Close::OverBudget)));
         input.make_room(&pool, 70 << 10).await.unwrap();
         assert_eq!(input.bytes.capacity(), 80 << 10, "a little more than the longest message");
         input.consume((64 << 10) - (8 << 10), &pool).await.unwrap();

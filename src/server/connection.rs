@@ -1,7 +1,7 @@
 //! One client: reads requests, has them answered, writes the replies.
 
 use super::beside::{Beside, Reply};
-use super::buffers::{Input, OverBudget};
+use super::buffers::Input;
 use super::limits::{Limits, Reason, Reporter};
 use super::worker::Local;
 use super::{Decoded, Protocol, Room, Whole};
@@ -90,12 +90,6 @@ pub enum Close {
     /// The socket failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-}
-
-impl From<OverBudget> for Close {
-    fn from(_: OverBudget) -> Self {
-        Self::OverBudget
-    }
 }
 
 /// What a connection at rest was woken by.

@@ -301,7 +301,7 @@ macro_rules! thrift_service {
                 session: &Self::Session,
                 args: $args<'_>,
             ) -> impl Future<
-                Output = Result<impl $crate::thrift::encode::Encode<$result>, $crate::thrift::Failure>,
+                Output = Result<impl $crate::thrift::encode::Encode<$result>, $crate::service::ServiceError>,
             > + Send;)*
         }
 

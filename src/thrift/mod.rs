@@ -1,7 +1,9 @@
 //! The Thrift border: binary protocol, framed and unframed connections, the types of the IDL and
-//! the dispatch to an implementation of [`Cassandra`]. All knowledge of Thrift ends here.
+//! the methods, which are translated to the model and the service. All knowledge of Thrift ends
+//! here.
 //!
 //! ```text
+//!   calls         the methods: checks of arguments, calls of the service, answers
 //!   protocol      messages of a connection: decode -> Cassandra -> reply
 //!     foreign     clients of other protocols
 //!     message     the four forms in which a message may begin
@@ -11,6 +13,7 @@
 //!     codec, encode, scan, text, dump    the binary protocol itself
 //! ```
 
+mod calls;
 pub mod codec;
 pub mod dump;
 pub mod encode;
@@ -26,8 +29,9 @@ pub mod schema;
 mod tests;
 mod text;
 
+pub use calls::Calls;
 pub use codec::{Binary, List, Map, Set, Text};
 pub use encode::{Each, Encode, Fields};
 pub use idl::{Cassandra, METHODS};
 pub use protocol::{Clients, Thrift};
-pub use reply::{Failure, Method};
+pub use reply::Method;

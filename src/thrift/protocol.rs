@@ -4,13 +4,14 @@ use super::codec::{DecodeError, Malformed, Reader};
 use super::foreign::Guess;
 use super::idl::{Arguments, Cassandra, dispatch, method_named};
 use super::message::{Form, Header};
-use super::reply::{Failure, Head, Method, Reason, Reply, Reporter};
+use super::reply::{Head, Method, Reason, Reply, Reporter};
 use super::scan::{Scanner, Step};
 use super::schema::wire_type;
 use crate::base::budget::Charge;
 use crate::base::clock::Clock;
 use crate::config::settings::Release;
 use crate::server::{Close, Decoded, Protocol, Room, Whole, catch_panic};
+use crate::service::ServiceError;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -172,8 +173,8 @@ impl<S: Cassandra> Protocol for Thrift<S> {
             head.unknown_method(reply);
             return Ok("an unknown method");
         };
-        let failure = Failure::InvalidRequest(why.to_owned());
-        Reply { method, head, out: reply, reporter: &self.reporter }.fail(&failure);
+        let refusal = ServiceError::invalid(why.to_owned());
+        Reply { method, head, out: reply, reporter: &self.reporter }.fail(&refusal);
         Ok(method.name)
     }
 

@@ -6,6 +6,7 @@ use super::idl::{Arguments, Exception};
 use super::schema::{Kind, Struct, Throws, wire_type};
 use crate::base::limited_log::LimitedLog;
 use crate::config::settings::Release;
+use crate::service::ServiceError;
 
 /// A method of the service.
 #[derive(Debug, Clone, Copy)]
@@ -56,44 +57,18 @@ const UNKNOWN_METHOD: i32 = 1;
 const INTERNAL_ERROR: i32 = 6;
 const PROTOCOL_ERROR: i32 = 7;
 
-/// Why a call has no result.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
-    /// The request makes no sense; the client reads why.
-    #[error("invalid request: {0}")]
-    InvalidRequest(String),
-    /// The column that was asked for does not exist.
-    #[error("not found")]
-    NotFound,
-    /// Too few replicas are alive.
-    #[error("unavailable")]
-    Unavailable,
-    /// Too few replicas answered in time.
-    #[error("timed out")]
-    TimedOut,
-    /// The login was refused; the client reads why.
-    #[error("authentication failed: {0}")]
-    Authentication(String),
-    /// The caller may not do this; the client reads why.
-    #[error("not authorized: {0}")]
-    Authorization(String),
-    /// Something of ours failed. The text goes to the log, not to the client.
-    #[error("internal error: {0}")]
-    Internal(String),
-}
-
-impl Failure {
-    fn declared(&self) -> Option<(Exception, Option<&str>)> {
-        match self {
-            Self::InvalidRequest(why) => Some((Exception::InvalidRequest, Some(why))),
-            Self::NotFound => Some((Exception::NotFound, None)),
-            Self::Unavailable => Some((Exception::Unavailable, None)),
-            Self::TimedOut => Some((Exception::TimedOut, None)),
-            Self::Authentication(why) => Some((Exception::Authentication, Some(why))),
-            Self::Authorization(why) => Some((Exception::Authorization, Some(why))),
-            Self::Internal(_) => None,
-        }
-    }
+/// The exception that tells a client of a failure, and its text; `None` for one of ours.
+fn exception_of(failure: &ServiceError) -> Option<(Exception, Option<&str>)> {
+    let exception = match failure {
+        ServiceError::Invalid(_) | ServiceError::TooLarge(_) => Exception::InvalidRequest,
+        ServiceError::NotFound => return Some((Exception::NotFound, None)),
+        ServiceError::Unavailable => return Some((Exception::Unavailable, None)),
+        ServiceError::TimedOut => return Some((Exception::TimedOut, None)),
+        ServiceError::Unauthenticated(_) => Exception::Authentication,
+        ServiceError::Unauthorized(_) => Exception::Authorization,
+        ServiceError::Internal(_) => return None,
+    };
+    Some((exception, Some(failure.text())))
 }
 
 /// What an answer repeats of the request, and how it travels.
@@ -173,7 +148,7 @@ pub(super) struct Reply<'a> {
 
 impl Reply<'_> {
     /// Answers a call. The value may borrow from whatever is at hand.
-    pub(super) fn write<R: WireType>(self, answer: Result<impl Encode<R>, Failure>) {
+    pub(super) fn write<R: WireType>(self, answer: Result<impl Encode<R>, ServiceError>) {
         match answer {
             Ok(value) => self.ok::<R>(value),
             Err(failure) => self.fail(&failure),
@@ -198,10 +173,9 @@ impl Reply<'_> {
 
     /// Answers with an exception; one that the method does not declare becomes an internal error,
     /// and its cause goes to the log. When every call fails, as on a full disk, a few lines do.
-    pub(super) fn fail(self, failure: &Failure) {
+    pub(super) fn fail(self, failure: &ServiceError) {
         let version = self.head.version;
-        let declared = failure
-            .declared()
+        let declared = exception_of(failure)
             .and_then(|(exception, why)| Some((field_of(self.method, version, exception)?, why)));
         if let Some((id, why)) = declared {
             self.head.message(REPLY, self.out, |out| {

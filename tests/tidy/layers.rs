@@ -3,7 +3,7 @@
 use super::source::{File, Tree, Violation, identifier};
 
 /// What each layer may use besides itself and `base`.
-const LAYERS: [(&str, &[&str]); 13] = [
+const LAYERS: [(&str, &[&str]); 14] = [
     ("base", &[]),
     ("model", &[]),
     ("ring", &["model"]),
@@ -14,13 +14,31 @@ const LAYERS: [(&str, &[&str]); 13] = [
     ("replica", &["storage", "net", "model", "ring"]),
     ("coordinator", &["replica", "net", "ring", "gossip", "model"]),
     ("server", &[]),
-    ("thrift", &["server", "config", "model"]),
-    ("api", &["coordinator", "model", "ring", "config", "thrift", "server"]),
+    ("service", &["coordinator", "model", "ring", "config"]),
+    ("thrift", &["server", "service", "config", "model"]),
     ("repair", &["replica", "storage", "net", "model", "ring", "gossip", "config"]),
+    (
+        "node",
+        &[
+            "admin",
+            "service",
+            "server",
+            "repair",
+            "coordinator",
+            "replica",
+            "storage",
+            "net",
+            "gossip",
+            "ring",
+            "config",
+            "model",
+        ],
+    ),
 ];
 
-/// What puts the layers together, and may use them all. No layer may use these.
-const ABOVE: [&str; 5] = ["admin", "commands", "lib", "main", "node"];
+/// What reports on the layers or puts them together, and may use them all. No layer may use these,
+/// except that a node starts its admin side.
+const ABOVE: [&str; 5] = ["admin", "assembly", "commands", "lib", "main"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Violation> {
     let in_src = tree.rust().filter_map(|file| Some((file, file.path.strip_prefix("src/")?)));

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
+use alexandra::service::ServiceError;
 use alexandra::thrift::idl::*;
-use alexandra::thrift::{Cassandra, Each, Encode, Failure, List, Map, Set, Text};
+use alexandra::thrift::{Cassandra, Each, Encode, List, Map, Set, Text};
 use tokio::sync::Semaphore;
 
 /// Answers by what the key of a call says.
@@ -49,16 +50,16 @@ impl From<SocketAddr> for Session {
     }
 }
 
-fn failure_of(key: &str) -> Option<Failure> {
+fn failure_of(key: &str) -> Option<ServiceError> {
     Some(match key {
-        "invalid" => Failure::InvalidRequest("because".into()),
-        "not found" => Failure::NotFound,
-        "unavailable" => Failure::Unavailable,
-        "timed out" => Failure::TimedOut,
-        "authentication" => Failure::Authentication("who?".into()),
-        "authorization" => Failure::Authorization("no".into()),
-        "internal" => Failure::Internal("a secret".into()),
-        "disk full" => Failure::Internal("the disk is full".into()),
+        "invalid" => ServiceError::Invalid("because".into()),
+        "not found" => ServiceError::NotFound,
+        "unavailable" => ServiceError::Unavailable,
+        "timed out" => ServiceError::TimedOut,
+        "authentication" => ServiceError::Unauthenticated("who?".into()),
+        "authorization" => ServiceError::Unauthorized("no".into()),
+        "internal" => ServiceError::Internal("a secret".into()),
+        "disk full" => ServiceError::Internal("the disk is full".into()),
         _ => return None,
     })
 }
@@ -92,7 +93,7 @@ macro_rules! answer {
             &self,
             _session: &Session,
             $a: $args<'_>,
-        ) -> Result<impl Encode<$result>, Failure> {
+        ) -> Result<impl Encode<$result>, ServiceError> {
             $answer
         }
     )* };
@@ -115,7 +116,7 @@ impl Cassandra for Scripted {
         &self,
         session: &Session,
         args: InsertArgs<'_>,
-    ) -> Result<impl Encode<()>, Failure> {
+    ) -> Result<impl Encode<()>, ServiceError> {
         session.writes.fetch_add(1, Ordering::SeqCst);
         self.inserts.fetch_add(1, Ordering::SeqCst);
         match &*args.key {
@@ -140,7 +141,7 @@ impl Cassandra for Scripted {
         &self,
         _session: &Session,
         args: GetArgs<'_>,
-    ) -> Result<impl Encode<ColumnOrSuperColumn<'static>>, Failure> {
+    ) -> Result<impl Encode<ColumnOrSuperColumn<'static>>, ServiceError> {
         if args.key == "wait" {
             self.wait().await;
         }
@@ -154,7 +155,7 @@ impl Cassandra for Scripted {
         &self,
         session: &Session,
         args: BatchMutateArgs<'_>,
-    ) -> Result<impl Encode<()>, Failure> {
+    ) -> Result<impl Encode<()>, ServiceError> {
         session.writes.fetch_add(1, Ordering::SeqCst);
         let mutations = args.mutation_map.iter().flat_map(|(_, row)| row).map(|(_, m)| m.len());
         self.mutations.fetch_add(mutations.sum(), Ordering::SeqCst);
@@ -165,7 +166,7 @@ impl Cassandra for Scripted {
         &self,
         session: &Session,
         _args: GetCountArgs<'_>,
-    ) -> Result<impl Encode<i32>, Failure> {
+    ) -> Result<impl Encode<i32>, ServiceError> {
         Ok(session.writes.load(Ordering::SeqCst))
     }
 
@@ -213,7 +214,7 @@ impl Cassandra for Scripted {
         describe_keyspaces(DescribeKeyspacesArgs) -> Set<Text<'static>> =
             |_args| Ok(Each(["Keyspace1", "system"]));
         describe_cluster_name(DescribeClusterNameArgs) -> Text<'static> =
-            |_args| Err::<&str, _>(Failure::Internal("nobody knows".into()));
+            |_args| Err::<&str, _>(ServiceError::Internal("nobody knows".into()));
         describe_version(DescribeVersionArgs) -> Text<'static> =
             |_args| Ok(VERSION);
         describe_ring(DescribeRingArgs) -> List<TokenRange<'static>> = |args| {

@@ -1,9 +1,9 @@
 //! What is refused, with which text, and which of several reasons comes first.
 
 use super::fixture::*;
-use crate::api::{Api, ranges, reads, writes};
 use crate::config::settings::Release;
-use crate::thrift::Failure;
+use crate::service::ServiceError;
+use crate::thrift::calls::{Calls, reads, writes};
 use crate::thrift::idl::{
     BatchInsertArgs, GetArgs, GetCountArgs, GetRangeSlicesArgs, InsertArgs, MultigetArgs,
     MultigetSliceArgs, RemoveArgs,
@@ -14,32 +14,32 @@ use crate::thrift::idl::{
 };
 
 /// The text of the refusal; a success is shown as such.
-fn why<T>(result: Result<T, Failure>) -> String {
+fn why<T>(result: Result<T, ServiceError>) -> String {
     match result {
         Ok(_) => "ok".to_owned(),
-        Err(Failure::InvalidRequest(why)) => why,
+        Err(ServiceError::Invalid(why)) => why.into_owned(),
         Err(other) => format!("{other:?}"),
     }
 }
 
-async fn get(api: &Api, keyspace: &str, key: &str, column_path: ColumnPath<'_>) -> String {
+async fn get(api: &Calls, keyspace: &str, key: &str, column_path: ColumnPath<'_>) -> String {
     let (keyspace, key) = (keyspace.into(), key.into());
     why(reads::get(
         api,
         GetArgs { keyspace, key, column_path, consistency_level: ONE },
-        &mut api.coordinator.request(),
+        &mut api.service.request(),
     )
     .await)
 }
 
-async fn insert(api: &Api, keyspace: &str, key: &str, column_path: ColumnPath<'_>) -> String {
+async fn insert(api: &Calls, keyspace: &str, key: &str, column_path: ColumnPath<'_>) -> String {
     let (keyspace, key, value) = (keyspace.into(), key.into(), b"v".as_slice());
     let consistency_level = ONE;
     let args = InsertArgs { keyspace, key, column_path, value, timestamp: 1, consistency_level };
     why(writes::insert(api, args).await)
 }
 
-async fn remove(api: &Api, keyspace: &str, column_path: ColumnPath<'_>) -> String {
+async fn remove(api: &Calls, keyspace: &str, column_path: ColumnPath<'_>) -> String {
     let (keyspace, key) = (keyspace.into(), "k".into());
     let consistency_level = ONE;
     let args = RemoveArgs { keyspace, key, column_path, timestamp: 1, consistency_level };
@@ -180,10 +180,7 @@ async fn slices() {
         let consistency_level = ONE;
         let args =
             MultigetSliceArgs { keyspace, keys, column_parent, predicate, consistency_level };
-        assert_eq!(
-            why(reads::multiget_slice(&api, args, &mut api.coordinator.request()).await),
-            text
-        );
+        assert_eq!(why(reads::multiget_slice(&api, args, &mut api.service.request()).await), text);
     }
 }
 
@@ -198,11 +195,11 @@ async fn reads_have_levels_that_promise_an_answer() {
         let column_path = path("Bytes", None, Some("c"));
         let keys = vec!["k".into()];
         let args = MultigetArgs { keyspace: keyspace(), keys, column_path, consistency_level };
-        assert_eq!(why(reads::multiget(&api, args, &mut api.coordinator.request()).await), text);
+        assert_eq!(why(reads::multiget(&api, args, &mut api.service.request()).await), text);
         let column_parent = parent("Bytes", None);
         let args =
             GetCountArgs { keyspace: keyspace(), key: key(), column_parent, consistency_level };
-        assert_eq!(why(reads::get_count(&api, args, &mut api.coordinator.request()).await), text);
+        assert_eq!(why(reads::get_count(&api, args, &mut api.service.request()).await), text);
         let refused = consistency_level == ConsistencyLevel::Zero;
         let expected = if refused { text } else { "ok".to_owned() };
         let range = keys_between(Some(""), Some(""), 1);
@@ -219,7 +216,7 @@ async fn every_generation_may_read_at_all() {
         let consistency_level = ConsistencyLevel::All;
         let args = GetCountArgs { keyspace, key, column_parent, consistency_level };
         assert_eq!(
-            why(reads::get_count(&api, args, &mut api.coordinator.request()).await),
+            why(reads::get_count(&api, args, &mut api.service.request()).await),
             "ok",
             "{version:?}"
         );
@@ -231,11 +228,11 @@ fn keys_between<'a>(start: Option<&'a str>, end: Option<&'a str>, count: i32) ->
     KeyRange { start_key, end_key, start_token: None, end_token: None, count }
 }
 
-async fn rows(api: &Api, range: KeyRange<'_>, consistency_level: ConsistencyLevel) -> String {
+async fn rows(api: &Calls, range: KeyRange<'_>, consistency_level: ConsistencyLevel) -> String {
     let (keyspace, column_parent) = ("Blog".into(), parent("Bytes", None));
     let predicate = all();
     let args = GetRangeSlicesArgs { keyspace, column_parent, predicate, range, consistency_level };
-    why(ranges::get_range_slices(api, args, &mut api.coordinator.request()).await)
+    why(reads::get_range_slices(api, args, &mut api.service.request()).await)
 }
 
 #[tokio::test]
@@ -299,7 +296,7 @@ async fn the_count_of_rows_has_its_name_of_0_5() {
         row_count: 0,
         consistency_level: ONE,
     };
-    let refused = ranges::get_range_slice(&api, args, &mut api.coordinator.request()).await;
+    let refused = reads::get_range_slice(&api, args, &mut api.service.request()).await;
     assert_eq!(why(refused), "row_count must be positive");
 }
 

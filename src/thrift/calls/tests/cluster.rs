@@ -1,18 +1,19 @@
 //! What the server tells of itself.
 
 use super::fixture::*;
-use crate::api::{Api, describe, schema_text};
 use crate::config::settings::Release;
 use crate::ring::{Partitioner, Token};
+use crate::service::ServiceError;
+use crate::thrift::calls::{Calls, describe};
 use crate::thrift::idl::TokenRange;
 use crate::thrift::idl::{
     DescribeKeyspaceArgs, DescribeRingArgs, DescribeSplitsArgs, GetStringListPropertyArgs,
     GetStringPropertyArgs,
 };
-use crate::thrift::{Failure, List, Map, Text};
+use crate::thrift::{List, Map, Text};
 
-fn property(api: &Api, name: &'static str) -> String {
-    describe::get_string_property(api, &GetStringPropertyArgs { property: name.into() })
+fn property(api: &Calls, name: &'static str) -> String {
+    describe::get_string_property(api, &GetStringPropertyArgs { property: name.into() }).unwrap()
 }
 
 #[test]
@@ -26,7 +27,7 @@ fn properties() {
     let list = |property: &'static str| -> List<Text<'static>> {
         let property = property.into();
         let args = GetStringListPropertyArgs { property };
-        transfer(describe::get_string_list_property(&api, &args))
+        transfer(describe::get_string_list_property(&api, &args).unwrap())
     };
     assert_eq!(list("keyspaces"), ["Blog", "system"]);
     assert_eq!(list("version"), [] as [&str; 0]);
@@ -67,15 +68,14 @@ fn keyspaces_are_described_by_their_families() {
     let digits = hash.strip_suffix('\n').unwrap();
     assert!(u32::from_str_radix(digits, 16).is_ok(), "{digits:?}");
     assert!(describe("system").is_ok());
-    assert_eq!(describe("Nope").unwrap_err(), Failure::NotFound);
+    assert_eq!(describe("Nope").unwrap_err(), ServiceError::NotFound);
 }
 
 #[test]
 fn families_are_described_in_the_words_of_0_4() {
     let api = Node { version: Release::V04, ..Node::default() }.api();
     let described = |family: &str| {
-        let id = api.schema.family_id("Blog", family).unwrap();
-        schema_text::properties(&api, api.schema.family(id))
+        describe::properties(&api, api.service.family("Blog", family).unwrap().schema)
     };
     let bytes = described("Bytes");
     assert!(bytes.contains(&("FlushPeriodInMinutes", "0".to_owned())));
@@ -97,7 +97,7 @@ fn only_replicated_keyspaces_have_a_ring() {
     assert_eq!(ring("Blog").unwrap(), [whole]);
     for keyspace in ["Nope", "system"] {
         let why = format!("There is no ring for the keyspace: {keyspace}");
-        assert_eq!(ring(keyspace).unwrap_err(), Failure::InvalidRequest(why));
+        assert_eq!(ring(keyspace).unwrap_err(), ServiceError::Invalid(why.into()));
     }
 }
 
@@ -115,5 +115,5 @@ async fn splits_divide_the_stored_keys() {
     };
     assert_eq!(splits("", "z", 2).await.unwrap(), ["", "c", "z"]);
     assert_eq!(splits("", "z", 100).await.unwrap(), ["", "z"]);
-    assert!(matches!(splits("", "z", 0).await, Err(Failure::InvalidRequest(_))));
+    assert!(matches!(splits("", "z", 0).await, Err(ServiceError::Invalid(_))));
 }

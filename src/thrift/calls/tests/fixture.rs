@@ -1,19 +1,20 @@
 //! A node with its API; requests in few words, and answers as text.
 
-use crate::api::{Api, ApiOptions, Authenticator, reads, writes};
 use crate::config::settings::Release;
 use crate::kit::clock::ManualClock;
 use crate::kit::lone_node::LoneNode;
 use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
 use crate::ring::{Partitioner, Token};
+use crate::service::{Authenticator, Service, ServiceError, ServiceOptions};
+use crate::thrift::calls::{Calls, reads, writes};
 use crate::thrift::codec::{Decode, Reader};
 use crate::thrift::idl::{BatchMutateArgs, GetSliceArgs};
 use crate::thrift::idl::{
     Column, ColumnOrSuperColumn, ColumnParent, ColumnPath, ConsistencyLevel, Deletion, Mutation,
     SlicePredicate, SliceRange, SuperColumn,
 };
-use crate::thrift::{Each, Encode, Failure, List, Map, Text};
+use crate::thrift::{Each, Encode, List, Map, Text};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,19 +43,18 @@ impl Default for Node {
 
 impl Node {
     /// The API of the node, which holds no data yet.
-    pub(super) fn api(self) -> Api {
+    pub(super) fn api(self) -> Calls {
         self.api_and_node().0
     }
 
     /// The same, with the node itself.
-    pub(super) fn api_and_node(self) -> (Api, LoneNode) {
+    pub(super) fn api_and_node(self) -> (Calls, LoneNode) {
         let schema = Arc::new(schema());
         let clock = Arc::new(ManualClock::at_micros(1_300_000_000_000_000));
         let place = (self.partitioner, self.token);
         let node = LoneNode::start(&schema, "Blog", place, self.rpc_timeout, &clock);
-        let api = Api::new(ApiOptions {
+        let service = Service::new(ServiceOptions {
             cluster_name: "Test Cluster".to_owned(),
-            version: self.version,
             schema,
             keyspaces: Vec::new(),
             config_text: "<Storage/>".to_owned(),
@@ -62,7 +62,7 @@ impl Node {
             clock,
             coordinator: Arc::clone(&node.coordinator),
         });
-        (api, node)
+        (Calls::new(Arc::new(service), self.version), node)
     }
 }
 
@@ -156,11 +156,15 @@ pub(super) fn transfer<T: Decode<'static>>(value: impl Encode<T>) -> T {
 pub(super) type Batch<'a> = [(&'a str, &'a str, Vec<Mutation<'a>>)];
 
 /// Runs `batch_mutate`; each row has one column family.
-pub(super) async fn mutate(api: &Api, batch: &Batch<'_>) -> Result<(), Failure> {
+pub(super) async fn mutate(api: &Calls, batch: &Batch<'_>) -> Result<(), ServiceError> {
     mutate_in(api, "Blog", batch).await
 }
 
-pub(super) async fn mutate_in(api: &Api, keyspace: &str, batch: &Batch<'_>) -> Result<(), Failure> {
+pub(super) async fn mutate_in(
+    api: &Calls,
+    keyspace: &str,
+    batch: &Batch<'_>,
+) -> Result<(), ServiceError> {
     let rows = batch.iter().map(|(key, family, mutations)| (*key, Each([(*family, mutations)])));
     let mutation_map = transfer(Each(rows));
     let keyspace = keyspace.into();
@@ -178,15 +182,15 @@ pub(super) fn cfmap(
 
 /// Runs `get_slice` and prints what it finds.
 pub(super) async fn slice(
-    api: &Api,
+    api: &Calls,
     key: &str,
     parent: ColumnParent<'_>,
     predicate: SlicePredicate<'_>,
-) -> Result<String, Failure> {
+) -> Result<String, ServiceError> {
     let (keyspace, key) = ("Blog".into(), key.into());
     let column_parent = parent;
     let args = GetSliceArgs { keyspace, key, column_parent, predicate, consistency_level: ONE };
-    let columns = reads::get_slice(api, args, &mut api.coordinator.request()).await?;
+    let columns = reads::get_slice(api, args, &mut api.service.request()).await?;
     Ok(show(&transfer::<List<ColumnOrSuperColumn<'static>>>(columns)))
 }
 

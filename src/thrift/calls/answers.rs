@@ -1,15 +1,14 @@
 //! What reads found, written as the structs of the wire straight from the cells.
 
-use super::Api;
 use crate::base::context::RequestContext;
-use crate::coordinator::{CoordinatorError, Row};
 use crate::model::cell::Cell;
 use crate::model::comparator::Comparator;
 use crate::model::key::RowKey;
 use crate::model::slice::RowSlice;
+use crate::service::{SMALL_ANSWER_BYTES, Service, ServiceError};
 use crate::thrift::codec::WireType;
 use crate::thrift::idl::{Column, ColumnOrSuperColumn, SuperColumn};
-use crate::thrift::{Each, Encode, Failure, List, Text};
+use crate::thrift::{Each, Encode, List, Text};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 
@@ -119,19 +118,6 @@ impl<'t> Encode<List<ColumnOrSuperColumn<'t>>> for Columns {
     }
 }
 
-/// Bytes of names and values that are written as a reply without leaving the connection's thread.
-const WRITTEN_INLINE: usize = 256 << 10;
-
-/// What a cell costs to be written besides its bytes, in bytes.
-const CELL_COST: usize = 64;
-
-/// Rows that are read before they are written. Few enough that the blocks of data files that they
-/// are in take little memory.
-pub(super) const ROWS_AT_A_TIME: usize = 512;
-
-/// What a row costs to be written besides its key and cells, in bytes.
-const ROW_COST: usize = 32;
-
 /// An answer on its way to the client.
 #[derive(Debug)]
 pub(super) enum Answer<E> {
@@ -141,25 +127,19 @@ pub(super) enum Answer<E> {
     Written(Vec<u8>),
 }
 
-/// What it costs to write these rows, in bytes.
-pub(super) fn cost<'r>(rows: impl IntoIterator<Item = &'r RowSlice>) -> usize {
-    let cells = rows.into_iter().flat_map(|row| &row.cells);
-    cells.map(|cell| cell.encoded_length() + CELL_COST).sum()
-}
-
 impl<E> Answer<E> {
     /// Makes an answer of this cost ready. A large one is written on another thread, since other
     /// connections need this one. The memory of its cells is enough for what is written.
     pub(super) async fn new<R: WireType>(
-        api: &Api,
+        service: &Service,
         cost: usize,
         answer: E,
         context: &mut RequestContext,
-    ) -> Result<Self, Failure>
+    ) -> Result<Self, ServiceError>
     where
         E: Encode<R> + Send + 'static,
     {
-        if cost <= WRITTEN_INLINE {
+        if cost <= SMALL_ANSWER_BYTES {
             return Ok(Self::Found(answer));
         }
         let write = move || {
@@ -167,7 +147,7 @@ impl<E> Answer<E> {
             answer.encode(&mut written);
             written
         };
-        Ok(Self::Written(api.coordinator.spawn_read(context, write).await?))
+        Ok(Self::Written(service.offload(context, write).await?))
     }
 }
 
@@ -175,14 +155,14 @@ impl<R: WireType, E: Encode<R>> Encode<R> for Answer<E> {
     fn encode(self, out: &mut Vec<u8>) {
         match self {
             Self::Found(answer) => answer.encode(out),
-            Self::Written(written) => put_behind(out, written),
+            Self::Written(written) => append(out, written),
         }
     }
 }
 
 /// Appends what is written to the head of a reply. Of many bytes there is no second copy.
-fn put_behind(head: &mut Vec<u8>, mut written: Vec<u8>) {
-    if written.len() <= WRITTEN_INLINE {
+fn append(head: &mut Vec<u8>, mut written: Vec<u8>) {
+    if written.len() <= SMALL_ANSWER_BYTES {
         head.extend_from_slice(&written);
     } else {
         written.splice(0..0, head.drain(..));
@@ -190,74 +170,13 @@ fn put_behind(head: &mut Vec<u8>, mut written: Vec<u8>) {
     }
 }
 
-/// A list or map of rows that are written as they are read: of all that was read, only some rows
-/// are in memory at a time.
+/// A list or map whose elements were written as they were read, with their types and number.
 #[derive(Debug)]
-pub(super) struct Written {
-    bytes: Vec<u8>,
-    /// Where the number of rows stands.
-    count_at: usize,
-    count: usize,
-}
-
-impl Written {
-    /// A list or map without elements, of these wire types.
-    pub(super) fn new(types: &[u8]) -> Self {
-        let bytes = [types, &[0; 4]].concat();
-        Self { bytes, count_at: types.len(), count: 0 }
-    }
-
-    /// Appends what `element` makes of each row. Many bytes are written on another thread, since
-    /// other connections need this one. `scratch` is the context by which the rows were read: its
-    /// permit serves for writing as well, since a request that asked for a second one might wait
-    /// for itself.
-    pub(super) async fn append(
-        &mut self,
-        api: &Api,
-        context: &RequestContext,
-        rows: Vec<Row>,
-        mut scratch: RequestContext,
-        element: impl Fn(RowKey, RowSlice, &mut Vec<u8>) + Send + 'static,
-    ) -> Result<(), Failure> {
-        let keys: usize = rows.iter().map(|(key, _)| key.as_bytes().len() + ROW_COST).sum();
-        let cost = keys + cost(rows.iter().map(|(_, row)| row));
-        self.reserve(cost, context)?;
-        self.count += rows.len();
-        let mut bytes = std::mem::take(&mut self.bytes);
-        let write = move || {
-            for (key, row) in rows {
-                element(key, row, &mut bytes);
-            }
-            bytes
-        };
-        self.bytes = if cost <= WRITTEN_INLINE {
-            write()
-        } else {
-            api.coordinator.spawn_read(&mut scratch, write).await?
-        };
-        Ok(())
-    }
-
-    /// Makes room for more bytes, and takes memory for them. While they are moved to larger room
-    /// both are in memory.
-    fn reserve(&mut self, more: usize, context: &RequestContext) -> Result<(), CoordinatorError> {
-        let (length, capacity) = (self.bytes.len(), self.bytes.capacity());
-        if length + more > capacity {
-            let grown = (length + more).max(capacity + capacity / 2);
-            context.take(grown)?;
-            self.bytes.reserve_exact(grown - length);
-            context.give_back(capacity);
-        }
-        Ok(())
-    }
-}
+pub(super) struct Written(pub(super) Vec<u8>);
 
 impl<R: WireType> Encode<R> for Written {
     fn encode(self, out: &mut Vec<u8>) {
-        let Self { mut bytes, count_at, count, .. } = self;
-        let count = i32::try_from(count).unwrap_or(i32::MAX);
-        bytes[count_at..count_at + 4].copy_from_slice(&count.to_be_bytes());
-        put_behind(out, bytes);
+        append(out, self.0);
     }
 }
 

@@ -1,11 +1,11 @@
 //! Logins, and calls that come over a connection.
 
 use super::fixture::*;
-use crate::api::authenticator::{Authenticator, LoginError, SimpleAuthenticator};
 use crate::base::clock::SystemClock;
 use crate::config::properties::{PasswordMode, UnknownPasswordMode};
 use crate::config::settings::Release;
 use crate::server::{Server, ServerOptions, listen};
+use crate::service::{Authenticator, ServiceError, SimpleAuthenticator};
 use crate::thrift::{Clients, Thrift};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -34,7 +34,7 @@ fn check(
     authenticator: &SimpleAuthenticator,
     keyspace: &str,
     credentials: &[(&str, &str)],
-) -> Result<(), LoginError> {
+) -> Result<(), ServiceError> {
     let owned = |(key, value): &(&str, &str)| (key.to_string(), value.to_string());
     let credentials: BTreeMap<_, _> = credentials.iter().map(owned).collect();
     authenticator.check(keyspace, &credentials)
@@ -45,7 +45,7 @@ fn logins_are_judged_step_by_step() {
     let folder = TempDir::new().unwrap();
     let simple = authenticator(&folder, "havebadpass");
     let why = |keyspace, credentials: &[_]| {
-        check(&simple, keyspace, credentials).unwrap_err().to_string()
+        check(&simple, keyspace, credentials).unwrap_err().text().to_owned()
     };
     let good = [("username", "jsmith"), ("password", "havebadpass")];
     check(&simple, "Blog", &good).unwrap();
@@ -64,7 +64,7 @@ fn logins_are_judged_step_by_step() {
     }
     let mode = "md5".to_owned();
     let simple = SimpleAuthenticator { password_mode: Err(UnknownPasswordMode(mode)), ..simple };
-    let text = check(&simple, "Blog", &[]).unwrap_err().to_string();
+    let text = check(&simple, "Blog", &[]).unwrap_err().text().to_owned();
     assert!(text.starts_with("The requested password check mode 'md5' is not a valid mode.  "));
 }
 
@@ -88,9 +88,11 @@ fn a_file_that_cannot_be_read_is_no_fault_of_the_client() {
     let unreadable = SimpleAuthenticator { password_file: gone, ..simple.clone() };
     let unset = SimpleAuthenticator { access_file: None, ..simple };
     let error = check(&unreadable, "Blog", &good).unwrap_err();
-    assert!(matches!(error, LoginError::Unreadable { .. }), "{error}");
+    assert!(matches!(error, ServiceError::Internal(_)), "{error}");
+    assert!(error.text().starts_with("cannot read "), "{error}");
     let error = check(&unset, "Blog", &good).unwrap_err();
-    assert!(matches!(error, LoginError::NoFile("access.properties")), "{error}");
+    assert!(matches!(error, ServiceError::Internal(_)), "{error}");
+    assert!(error.text().contains("no -Daccess.properties=FILE"), "{error}");
 }
 
 /// A call without frame, from its method and the bytes of its arguments.

@@ -1,4 +1,4 @@
-//! The API over a store in memory.
+//! Calls of a node whose store is in memory.
 
 mod cluster;
 mod connections;

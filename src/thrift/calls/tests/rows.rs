@@ -1,18 +1,19 @@
 //! What reads find after writes.
 
 use super::fixture::*;
-use crate::api::{Api, ranges, reads};
 use crate::config::settings::Release;
 use crate::ring::Partitioner;
+use crate::service::ServiceError;
+use crate::thrift::calls::{Calls, reads};
 use crate::thrift::idl::{ColumnOrSuperColumn, ColumnPath, KeyRange, KeySlice, SlicePredicate};
 use crate::thrift::idl::{
     GetArgs, GetCountArgs, GetKeyRangeArgs, GetRangeSlicesArgs, MultigetArgs, MultigetSliceArgs,
 };
-use crate::thrift::{Failure, List, Map, Text};
+use crate::thrift::{List, Map, Text};
 use std::time::Duration;
 
 /// A node with two rows of super columns, one of them deleted in part.
-async fn with_super_columns() -> Api {
+async fn with_super_columns() -> Calls {
     let api = Node::default().api();
     let first = vec![
         set_super("s1", &[("b", 5), ("a", 5)]),
@@ -27,11 +28,11 @@ async fn with_super_columns() -> Api {
     api
 }
 
-async fn get(api: &Api, key: &str, column_path: ColumnPath<'_>) -> Result<String, Failure> {
+async fn get(api: &Calls, key: &str, column_path: ColumnPath<'_>) -> Result<String, ServiceError> {
     let (keyspace, key) = ("Blog".into(), key.into());
     let args = GetArgs { keyspace, key, column_path, consistency_level: ONE };
     Ok(show_one(&transfer::<ColumnOrSuperColumn<'static>>(
-        reads::get(api, args, &mut api.coordinator.request()).await?,
+        reads::get(api, args, &mut api.service.request()).await?,
     )))
 }
 
@@ -52,7 +53,7 @@ async fn super_columns_show_what_is_visible_in_them() {
         path("Super", Some("s1"), Some("a")),
         path("Super", Some("s9"), None),
     ] {
-        assert_eq!(get(&api, "k1", gone).await, Err(Failure::NotFound));
+        assert_eq!(get(&api, "k1", gone).await, Err(ServiceError::NotFound));
     }
 }
 
@@ -63,7 +64,7 @@ async fn counts_are_of_what_a_slice_would_return() {
         let (keyspace, key) = ("Blog".into(), key.to_owned().into());
         let column_parent = parent("Super", super_column);
         let args = GetCountArgs { keyspace, key, column_parent, consistency_level: ONE };
-        reads::get_count(&api, args, &mut api.coordinator.request()).await.unwrap()
+        reads::get_count(&api, args, &mut api.service.request()).await.unwrap()
     };
     assert_eq!(count("k1", None).await, 2);
     assert_eq!(count("k1", Some("s3")).await, 1);
@@ -79,7 +80,7 @@ async fn several_keys_answer_in_their_order_and_once() {
     let keyspace = "Blog".into();
     let args = MultigetArgs { keyspace, keys: keys(), column_path, consistency_level: ONE };
     let found: Map<Text<'static>, ColumnOrSuperColumn<'static>> =
-        transfer(reads::multiget(&api, args, &mut api.coordinator.request()).await.unwrap());
+        transfer(reads::multiget(&api, args, &mut api.service.request()).await.unwrap());
     let found: Vec<_> = found.iter().map(|(key, c)| format!("{key} {}", show_one(c))).collect();
     assert_eq!(found, ["k2 s{a@1}", "none nothing", "k1 nothing"]);
     let args = MultigetSliceArgs {
@@ -90,13 +91,13 @@ async fn several_keys_answer_in_their_order_and_once() {
         consistency_level: ONE,
     };
     let found: Map<Text<'static>, List<ColumnOrSuperColumn<'static>>> =
-        transfer(reads::multiget_slice(&api, args, &mut api.coordinator.request()).await.unwrap());
+        transfer(reads::multiget_slice(&api, args, &mut api.service.request()).await.unwrap());
     let found: Vec<_> = found.iter().map(|(key, list)| format!("{key} {}", show(list))).collect();
     assert_eq!(found, ["k2 s{a@1}", "none ", "k1 s1{b@5}"]);
 }
 
 /// A node with rows `a` to `e`, of which `b` is deleted and `d` in another family.
-async fn with_rows() -> Api {
+async fn with_rows() -> Calls {
     let api = Node { version: Release::V05, ..Node::default() }.api();
     let batch = [
         ("a", "Bytes", vec![set("x", 1), set("y", 1)]),
@@ -109,7 +110,7 @@ async fn with_rows() -> Api {
     api
 }
 
-async fn rows(api: &Api, range: KeyRange<'_>, predicate: SlicePredicate<'_>) -> Vec<String> {
+async fn rows(api: &Calls, range: KeyRange<'_>, predicate: SlicePredicate<'_>) -> Vec<String> {
     let args = GetRangeSlicesArgs {
         keyspace: "Blog".into(),
         column_parent: parent("Bytes", None),
@@ -117,9 +118,8 @@ async fn rows(api: &Api, range: KeyRange<'_>, predicate: SlicePredicate<'_>) -> 
         range,
         consistency_level: ONE,
     };
-    let rows: List<KeySlice<'static>> = transfer(
-        ranges::get_range_slices(api, args, &mut api.coordinator.request()).await.unwrap(),
-    );
+    let rows: List<KeySlice<'static>> =
+        transfer(reads::get_range_slices(api, args, &mut api.service.request()).await.unwrap());
     rows.iter().map(|row| format!("{} {}", row.key, show(&row.columns))).collect()
 }
 
@@ -159,7 +159,7 @@ async fn key_ranges_leave_ghosts_out() {
             count,
             consistency_level: ONE,
         };
-        let keys = ranges::get_key_range(&api, args, &mut api.coordinator.request())
+        let keys = reads::get_key_range(&api, args, &mut api.service.request())
             .await
             .map_err(|error| error.to_string())?;
         let keys: List<Text<'static>> = transfer(keys);
@@ -191,7 +191,7 @@ async fn key_ranges_go_on_behind_a_page_of_ghosts() {
         consistency_level: ONE,
     };
     let keys: List<Text<'static>> =
-        transfer(ranges::get_key_range(&api, args, &mut api.coordinator.request()).await.unwrap());
+        transfer(reads::get_key_range(&api, args, &mut api.service.request()).await.unwrap());
     assert_eq!(keys, ["k299", "k599"]);
 }
 
@@ -218,7 +218,7 @@ async fn key_ranges_go_on_inside_of_a_token() {
         consistency_level: ONE,
     };
     let keys: List<Text<'static>> =
-        transfer(ranges::get_key_range(&api, args, &mut api.coordinator.request()).await.unwrap());
+        transfer(reads::get_key_range(&api, args, &mut api.service.request()).await.unwrap());
     assert_eq!(keys, expected);
 }
 
@@ -254,7 +254,7 @@ async fn of_many_keys_only_some_rows_are_in_memory_at_a_time() {
         consistency_level: ONE,
     };
     let found: Map<Text<'static>, List<ColumnOrSuperColumn<'static>>> =
-        transfer(reads::multiget_slice(&api, args, &mut api.coordinator.request()).await.unwrap());
+        transfer(reads::multiget_slice(&api, args, &mut api.service.request()).await.unwrap());
     let found: Vec<_> = found.iter().collect();
     assert_eq!(found.len(), KEYS);
     assert!(found[..KEYS - 1].iter().all(|(_, columns)| columns.is_empty()));
@@ -304,13 +304,13 @@ async fn large_answers_need_no_second_permit_of_their_lane() {
         consistency_level: ONE,
     };
     let found: Map<Text<'static>, List<ColumnOrSuperColumn<'static>>> = transfer(
-        api.coordinator
-            .in_time(reads::multiget_slice(&api, args, &mut api.coordinator.request()))
+        api.service
+            .in_time(reads::multiget_slice(&api, args, &mut api.service.request()))
             .await
             .unwrap(),
     );
     assert_eq!(found.iter().map(|(_, columns)| columns.len()).sum::<usize>(), ROWS * NAMES.len());
     let found =
-        api.coordinator.in_time(async { Ok::<_, Failure>(rows(&api, first(1000), all()).await) });
+        api.service.in_time(async { Ok::<_, ServiceError>(rows(&api, first(1000), all()).await) });
     assert_eq!(found.await.unwrap().len(), ROWS);
 }

@@ -1,15 +1,13 @@
 //! The writes of a batch to one row, checked and collected element by element.
 
-use super::family::{Family, check_keyspace};
-use super::invalid_request::InvalidRequest;
-use super::names::{check_name, check_names, check_super_name};
 use super::paths::check_target;
-use super::predicates::check_slice_range;
-use crate::config::settings::SYSTEM_KEYSPACE;
 use crate::model::cell::MAX_NAME_LENGTH;
 use crate::model::deletion::Deletion;
 use crate::model::mutation::{MutationBuilder, RowMutation};
-use crate::model::schema::Schema;
+use crate::service::{
+    Family, Service, ServiceError, check_modifiable, check_name, check_super_name, not_super,
+    unknown_keyspace,
+};
 use crate::thrift::idl::{
     Column, ColumnOrSuperColumn, Deletion as WireDeletion, Mutation, SlicePredicate, SuperColumn,
 };
@@ -20,7 +18,7 @@ const MAX_SHOWN_NAME: usize = 128;
 
 /// What a batch does to one row.
 pub(super) struct RowBatch<'a> {
-    schema: &'a Schema,
+    service: &'a Service,
     keyspace: &'a str,
     /// When deletions are made, in seconds since the Unix epoch.
     now: i32,
@@ -38,10 +36,11 @@ pub(super) struct FamilyBatch<'b, 'a> {
 
 impl<'a> RowBatch<'a> {
     /// A batch for a row whose key has been checked.
-    pub(super) fn new(schema: &'a Schema, keyspace: &'a str, key: &str, now: i32) -> Self {
+    pub(super) fn new(service: &'a Service, keyspace: &'a str, key: &str) -> Self {
+        let schema = service.schema();
         let known = schema.has_keyspace(keyspace);
         let builder = known.then(|| MutationBuilder::new(schema, keyspace, key.as_bytes()));
-        Self { schema, keyspace, now, builder }
+        Self { service, keyspace, now: service.now_secs(), builder }
     }
 
     /// What follows happens in this column family.
@@ -50,17 +49,12 @@ impl<'a> RowBatch<'a> {
     }
 
     /// The mutation; `None` if there is nothing to do.
-    pub(super) fn finish(self) -> Result<Option<RowMutation>, InvalidRequest> {
-        check_keyspace(self.schema, self.keyspace)?;
+    pub(super) fn finish(self) -> Result<Option<RowMutation>, ServiceError> {
+        self.service.check_keyspace(self.keyspace)?;
         check_modifiable(self.keyspace)?;
         let builder = self.builder.filter(|builder| !builder.is_empty());
         Ok(builder.map(MutationBuilder::finish))
     }
-}
-
-/// Clients may not write what the node keeps for itself.
-pub(super) fn check_modifiable(keyspace: &str) -> Result<(), InvalidRequest> {
-    if keyspace == SYSTEM_KEYSPACE { Err(InvalidRequest::SystemKeyspace) } else { Ok(()) }
 }
 
 impl<'a> FamilyBatch<'_, 'a> {
@@ -68,43 +62,48 @@ impl<'a> FamilyBatch<'_, 'a> {
     pub(super) fn insert_one(
         &mut self,
         element: &ColumnOrSuperColumn<'_>,
-    ) -> Result<(), InvalidRequest> {
+    ) -> Result<(), ServiceError> {
         self.insert(element)?;
         match element {
             ColumnOrSuperColumn { column: Some(_), super_column: Some(_) } => {
-                Err(InvalidRequest::DoubleInsertion)
+                let why =
+                    "ColumnOrSuperColumn may have either a Column or a SuperColumn, but not both";
+                Err(ServiceError::invalid(why))
             }
             _ => Ok(()),
         }
     }
 
     /// An element of `batch_mutate`.
-    pub(super) fn mutate(&mut self, mutation: &Mutation<'_>) -> Result<(), InvalidRequest> {
+    pub(super) fn mutate(&mut self, mutation: &Mutation<'_>) -> Result<(), ServiceError> {
         match (&mutation.column_or_supercolumn, &mutation.deletion) {
-            (Some(_), Some(_)) => Err(InvalidRequest::DoubleMutation),
+            (Some(_), Some(_)) => Err(ServiceError::invalid(
+                "Mutation may have either a ColumnOrSuperColumn or a Deletion, but not both",
+            )),
             (Some(element), None) => self.insert(element),
             (None, Some(deletion)) => self.delete(deletion),
-            (None, None) => Err(InvalidRequest::EmptyMutation),
+            (None, None) => Err(ServiceError::invalid(
+                "Mutation must have one ColumnOrSuperColumn or one Deletion",
+            )),
         }
     }
 
-    fn insert(&mut self, element: &ColumnOrSuperColumn<'_>) -> Result<(), InvalidRequest> {
+    fn insert(&mut self, element: &ColumnOrSuperColumn<'_>) -> Result<(), ServiceError> {
         if let Some(column) = &element.column {
             check_target(self.resolve()?, None, Some(column.name))?;
             self.push_column(b"", column)?;
         }
         match &element.super_column {
             Some(super_column) => self.insert_super_column(super_column),
-            None if element.column.is_none() => Err(InvalidRequest::EmptyInsertion),
+            None if element.column.is_none() => Err(ServiceError::invalid(
+                "ColumnOrSuperColumn must have one or both of Column or SuperColumn",
+            )),
             None => Ok(()),
         }
     }
 
     /// One without columns is nothing at all, whatever its name.
-    fn insert_super_column(
-        &mut self,
-        super_column: &SuperColumn<'_>,
-    ) -> Result<(), InvalidRequest> {
+    fn insert_super_column(&mut self, super_column: &SuperColumn<'_>) -> Result<(), ServiceError> {
         let Some((first, rest)) = super_column.columns.split_first() else { return Ok(()) };
         let family = self.resolve()?;
         let super_name = super_column.name;
@@ -118,30 +117,26 @@ impl<'a> FamilyBatch<'_, 'a> {
         Ok(())
     }
 
-    fn push_column(
-        &mut self,
-        super_name: &[u8],
-        column: &Column<'_>,
-    ) -> Result<(), InvalidRequest> {
+    fn push_column(&mut self, super_name: &[u8], column: &Column<'_>) -> Result<(), ServiceError> {
         self.builder()?.insert((super_name, column.name), column.value, column.timestamp);
         Ok(())
     }
 
     /// The checks of the original in their order; but an unknown family is refused.
-    fn delete(&mut self, deletion: &WireDeletion<'_>) -> Result<(), InvalidRequest> {
+    fn delete(&mut self, deletion: &WireDeletion<'_>) -> Result<(), ServiceError> {
         let super_name = deletion.super_column;
         if let Some(predicate) = &deletion.predicate {
             self.check_deleted_names(super_name, predicate)?;
         }
         if let Some(super_name) = super_name {
             // An unknown family counts as a standard one.
-            if !self.resolve().is_ok_and(|family| family.schema.is_super()) {
+            if !self.resolve().is_ok_and(|family| family.is_super()) {
                 return Err(self.refuse_super_column(deletion.timestamp, super_name));
             }
         }
         let family = self.resolve()?;
         if let Some(name) = super_name
-            && let Err(refusal) = check_names(family, None, [name])
+            && let Err(refusal) = family.check_names(None, [name])
         {
             // The original does not check this name. No such super column can exist, so that there
             // is nothing to delete; only what no name can be as long as is refused.
@@ -157,7 +152,7 @@ impl<'a> FamilyBatch<'_, 'a> {
             (Some(super_name), None) => {
                 builder.delete_super_column(super_name, tombstone);
             }
-            (None, Some(names)) if family.schema.is_super() => {
+            (None, Some(names)) if family.is_super() => {
                 for name in names {
                     builder.delete_super_column(name, tombstone);
                 }
@@ -176,53 +171,56 @@ impl<'a> FamilyBatch<'_, 'a> {
         &mut self,
         super_name: Option<&[u8]>,
         predicate: &SlicePredicate<'_>,
-    ) -> Result<(), InvalidRequest> {
+    ) -> Result<(), ServiceError> {
         if predicate.column_names.is_none() && predicate.slice_range.is_none() {
-            return Err(InvalidRequest::EmptyDeletion);
+            return Err(ServiceError::invalid(
+                "A SlicePredicate must be given a list of Columns, a SliceRange, or both",
+            ));
         }
         if let Some(range) = &predicate.slice_range {
             let family = self.resolve()?;
-            if super_name.is_some() && !family.schema.is_super() {
-                return Err(family.refuse(InvalidRequest::NotSuper));
+            if super_name.is_some() && !family.is_super() {
+                return Err(not_super(family.name()));
             }
-            check_slice_range(family, super_name, range)?;
+            family.slice_range(super_name, range.into())?;
         }
         if let Some(names) = &predicate.column_names {
             let family = match (self.resolve(), super_name) {
                 (Err(_), Some(super_name)) => {
                     check_super_name(super_name)?;
-                    return Err(InvalidRequest::NotSuper(self.name.to_owned()));
+                    return Err(not_super(self.name));
                 }
                 (family, _) => family?,
             };
-            check_names(family, super_name, names.iter().copied())?;
+            family.check_names(super_name, names.iter().copied())?;
         }
         if predicate.slice_range.is_some() {
-            return Err(InvalidRequest::RangeDeletion);
+            let why = "Deletion does not yet support SliceRange predicates.";
+            return Err(ServiceError::invalid(why));
         }
         Ok(())
     }
 
-    fn refuse_super_column(&self, timestamp: i64, super_name: &[u8]) -> InvalidRequest {
+    fn refuse_super_column(&self, timestamp: i64, super_name: &[u8]) -> ServiceError {
         let mut deletion = format!("Deletion(timestamp:{timestamp}, super_column:");
         for (i, byte) in super_name.iter().take(MAX_SHOWN_NAME).enumerate() {
             let separator = if i == 0 { "" } else { " " };
             write!(deletion, "{separator}{byte:02X}").expect("a String takes any text");
         }
         deletion.push_str(if super_name.len() > MAX_SHOWN_NAME { " ...)" } else { ")" });
-        InvalidRequest::SuperColumnDeletion {
-            keyspace: self.row.keyspace.to_owned(),
-            family: self.name.to_owned(),
-            deletion,
-        }
+        ServiceError::invalid(format!(
+            "deletion of super_column is not possible on a standard ColumnFamily \
+             (KeySpace={} ColumnFamily={} Deletion={deletion})",
+            self.row.keyspace, self.name
+        ))
     }
 
     /// The family, which must exist. The first time it is opened in the mutation.
-    fn resolve(&mut self) -> Result<Family<'a>, InvalidRequest> {
+    fn resolve(&mut self) -> Result<Family<'a>, ServiceError> {
         if let Some(family) = self.family {
             return Ok(family);
         }
-        let family = Family::find(self.row.schema, self.row.keyspace, self.name)?;
+        let family = self.row.service.family(self.row.keyspace, self.name)?;
         if let Some(builder) = &mut self.row.builder {
             builder.family(family.id);
         }
@@ -231,9 +229,9 @@ impl<'a> FamilyBatch<'_, 'a> {
     }
 
     /// Where to add what has been checked.
-    fn builder(&mut self) -> Result<&mut MutationBuilder<'a>, InvalidRequest> {
+    fn builder(&mut self) -> Result<&mut MutationBuilder<'a>, ServiceError> {
         self.resolve()?;
-        let unknown = || InvalidRequest::UnknownKeyspace(self.row.keyspace.to_owned());
+        let unknown = || unknown_keyspace(self.row.keyspace);
         self.row.builder.as_mut().ok_or_else(unknown)
     }
 }
