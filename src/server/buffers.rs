@@ -1,6 +1,5 @@
 //! Memory for bytes under way. Connections hold it only while there are any.
 
-use super::Close;
 use std::sync::Arc;
 
 use crate::base::intake::{Intake, Unfinished};
@@ -70,12 +69,8 @@ impl Input {
     }
 
     /// Makes room for more bytes, and waits for memory if others hold too much. The buffer does not
-    /// grow far beyond the longest message.
-    pub(super) async fn make_room(
-        &mut self,
-        pool: &Pool,
-        max_message_bytes: usize,
-    ) -> Result<(), Close> {
+    /// grow far beyond the longest message. False if the memory does not come in time.
+    pub(super) async fn make_room(&mut self, pool: &Pool, max_message_bytes: usize) -> bool {
         if self.bytes.capacity() < BUFFER_BYTES {
             let mut buffer = pool.take();
             buffer.extend_from_slice(&self.bytes);
@@ -83,14 +78,17 @@ impl Input {
         } else if self.bytes.len() == self.bytes.capacity() {
             let full = self.bytes.len();
             let grown = (full * 2).min(max_message_bytes).max(full + BUFFER_BYTES);
-            self.hold(grown).await?;
+            if !self.held.hold(grown).await {
+                return false;
+            }
             self.bytes.reserve_exact(grown - full);
         }
-        Ok(())
+        true
     }
 
     /// Forgets the first bytes, which have been executed, and keeps the rest in memory of its size.
-    pub(super) async fn consume(&mut self, count: usize, pool: &Pool) -> Result<(), Close> {
+    /// False if there is none for that.
+    pub(super) async fn consume(&mut self, count: usize, pool: &Pool) -> bool {
         let rest = self.bytes.get(count..).unwrap_or_default();
         if rest.len() <= SMALL_BYTES {
             let small = rest.to_vec();
@@ -101,11 +99,7 @@ impl Input {
                 self.bytes.shrink_to(self.bytes.len().max(BUFFER_BYTES));
             }
         }
-        self.hold(self.bytes.capacity()).await
-    }
-
-    async fn hold(&mut self, bytes: usize) -> Result<(), Close> {
-        if self.held.hold(bytes).await { Ok(()) } else { Err(Close::OverBudget) }
+        self.held.hold(self.bytes.capacity()).await
     }
 }
 
@@ -126,10 +120,10 @@ mod tests {
     async fn nothing_is_held_at_rest() {
         let (budget, pool) = (Budget::new(1 << 20), Pool::default());
         let mut input = input(&budget);
-        input.make_room(&pool, MAX).await.unwrap();
+        assert!(input.make_room(&pool, MAX).await);
         input.buffer().extend_from_slice(b"one request");
         assert_eq!(input.bytes(), b"one request");
-        input.consume(11, &pool).await.unwrap();
+        assert!(input.consume(11, &pool).await);
         assert_eq!((input.bytes.capacity(), budget.used()), (0, 0));
         assert_eq!(pool.take().capacity(), BUFFER_BYTES, "the buffer went back");
     }
@@ -138,14 +132,14 @@ mod tests {
     async fn the_beginning_of_a_request_costs_about_its_size() {
         let (budget, pool) = (Budget::new(1 << 20), Pool::default());
         let mut input = input(&budget);
-        input.make_room(&pool, MAX).await.unwrap();
+        assert!(input.make_room(&pool, MAX).await);
         input.buffer().extend_from_slice(b"doneunfinished");
-        input.consume(4, &pool).await.unwrap();
+        assert!(input.consume(4, &pool).await);
         assert_eq!((input.bytes(), budget.used()), (b"unfinished".as_slice(), 10));
-        input.make_room(&pool, MAX).await.unwrap();
+        assert!(input.make_room(&pool, MAX).await);
         input.buffer().extend_from_slice(b" no more");
         assert_eq!(input.bytes(), b"unfinished no more");
-        input.consume(18, &pool).await.unwrap();
+        assert!(input.consume(18, &pool).await);
         assert_eq!(budget.used(), 0);
     }
 
@@ -154,16 +148,16 @@ mod tests {
         let (budget, pool) = (Budget::new(100 << 10), Pool::default());
         let mut input = input(&budget);
         for expected in [16, 32, 64] {
-            input.make_room(&pool, MAX).await.unwrap();
+            assert!(input.make_room(&pool, MAX).await);
             assert_eq!(input.buffer().capacity(), expected << 10);
             input.buffer().resize(expected << 10, b'x');
-            input.consume(0, &pool).await.unwrap();
+            assert!(input.consume(0, &pool).await);
             assert_eq!(budget.used(), expected << 10);
         }
-        assert!(matches!(input.make_room(&pool, MAX).await, Err(Close::OverBudget)));
-        input.make_room(&pool, 70 << 10).await.unwrap();
+        assert!(!input.make_room(&pool, MAX).await);
+        assert!(input.make_room(&pool, 70 << 10).await);
         assert_eq!(input.bytes.capacity(), 80 << 10, "a little more than the longest message");
-        input.consume((64 << 10) - (8 << 10), &pool).await.unwrap();
+        assert!(input.consume((64 << 10) - (8 << 10), &pool).await);
         assert_eq!((input.bytes().len(), budget.used()), (8 << 10, 16 << 10), "shrunk");
         drop(input);
         assert_eq!(budget.used(), 0);

@@ -60,36 +60,46 @@ pub(super) struct Shared {
     pub(super) stop: CancellationToken,
 }
 
-/// Why a connection ends.
-#[derive(Debug, thiserror::Error)]
-pub enum Close {
+/// Why a connection ends, for the log.
+#[derive(Debug)]
+pub struct Close {
+    /// `None` if an operator does not have to know.
+    reason: Option<Reason>,
+    why: String,
+    /// For a client of another protocol.
+    last_words: Vec<u8>,
+}
+
+impl Close {
+    fn new(reason: impl Into<Option<Reason>>, why: impl Into<String>) -> Self {
+        Self { reason: reason.into(), why: why.into(), last_words: Vec::new() }
+    }
+
     /// The bytes can never become a request.
-    #[error("{0}")]
-    Malformed(String),
-    /// The client speaks another protocol, whose form of an error the bytes have.
-    #[error("{0}")]
-    Foreign(&'static str, Vec<u8>),
-    /// A request announced more bytes than are allowed.
-    #[error("a request of {0} bytes")]
-    TooLong(u64),
-    /// There is no memory, and the request cannot be refused.
-    #[error("the receive budget of the server is used up")]
-    OverBudget,
-    /// The client reads nothing.
-    #[error("the client reads nothing")]
-    Stalled,
-    /// The client does not complete its request.
-    #[error("the client does not complete its request")]
-    Unfinished,
-    /// Unread replies hold all memory that there is for them.
-    #[error("unread replies hold all memory that there is for them")]
-    TooMuchUnsent,
-    /// Nobody waits for the request any more.
-    #[error("nobody waits for its request any more")]
-    Abandoned,
-    /// The socket failed.
-    #[error(transparent)]
-    Io(#[from] io::Error),
+    pub fn malformed(why: impl Into<String>) -> Self {
+        Self::new(Reason::Malformed, why)
+    }
+
+    /// A request announced more bytes than one may have.
+    pub fn too_long(length: u64, room: &Room) -> Self {
+        let Room { settings, longest, .. } = room;
+        let allowed = longest >> 20;
+        let why =
+            format!("it announced {length} bytes, and {settings}MaxMessageInMB allows {allowed}");
+        Self::new(Reason::TooLong, why)
+    }
+
+    /// The client speaks another protocol, and reads the last words in it.
+    pub fn foreign(why: &str, last_words: Vec<u8>) -> Self {
+        Self { last_words, ..Self::new(Reason::Foreign, why) }
+    }
+}
+
+/// Clients of the time close by resetting.
+impl From<io::Error> for Close {
+    fn from(error: io::Error) -> Self {
+        Self::new(None, error.to_string())
+    }
 }
 
 /// What a connection at rest was woken by.
@@ -175,7 +185,10 @@ impl<P: Protocol> Connection<P> {
         if !is_unfinished {
             return Ok(woken.await?);
         }
-        Ok(timeout(stall, woken).await.map_err(|_| Close::Unfinished)??)
+        Ok(timeout(stall, woken).await.map_err(|_| {
+            let why = format!("it has sent nothing of the rest of its request for {stall:?}");
+            Close::new(Reason::Unfinished, why)
+        })??)
     }
 
     /// Waits without a buffer.
@@ -223,9 +236,11 @@ impl<P: Protocol> Connection<P> {
     /// memory is refused, and passed over.
     async fn receive(&mut self, input: &mut Input) -> Result<usize, Close> {
         let longest = self.local.shared.room.longest;
-        if input.make_room(&self.local.pool, longest).await.is_err() {
+        if !input.make_room(&self.local.pool, longest).await {
             self.refuse_unfinished(input).await?;
-            input.make_room(&self.local.pool, longest).await?;
+            if !input.make_room(&self.local.pool, longest).await {
+                return Err(self.over_budget());
+            }
         }
         Ok(self.stream.read_buf(input.buffer()).await?)
     }
@@ -239,9 +254,9 @@ impl<P: Protocol> Connection<P> {
         let room = &self.local.shared.room;
         let passed = match self.protocol.decode(&mut self.framing, input.bytes(), room)? {
             Decoded::PassOver(count) => count,
-            _ => return Err(Close::OverBudget),
+            _ => return Err(self.over_budget()),
         };
-        Ok(input.consume(passed, &self.local.pool).await?)
+        self.consume(passed, input).await
     }
 
     /// Answers all whole requests, or begins to, and sends the replies.
@@ -253,7 +268,12 @@ impl<P: Protocol> Connection<P> {
         self.local.pool.give(ready);
         let count = executed?;
         flushed?;
-        Ok(input.consume(count, &self.local.pool).await?)
+        self.consume(count, input).await
+    }
+
+    async fn consume(&mut self, count: usize, input: &mut Input) -> Result<(), Close> {
+        let is_held = input.consume(count, &self.local.pool).await;
+        if is_held { Ok(()) } else { Err(self.over_budget()) }
     }
 
     /// Sends replies of requests that were answered beside others.
@@ -328,15 +348,16 @@ impl<P: Protocol> Connection<P> {
 
     /// Answers a request for which there is no memory.
     fn refuse(&mut self, bytes: &[u8], ready: &mut Vec<u8>) -> Result<(), Close> {
-        let Shared { room, limits, reporter, .. } = &*self.local.shared;
-        let (settings, megabytes) = (limits.settings, room.memory.limit() >> 20);
+        let Shared { room, reporter, .. } = &*self.local.shared;
+        let (settings, megabytes) = (room.settings, room.memory.limit() >> 20);
         let why = format!(
             "the request takes more memory than is free: requests and answers have {megabytes} MB \
              of MemoryBudgetInMB, unfinished requests what {settings}ReceiveBudgetInMB allows. \
              Send fewer rows, columns or keys at a time, or try again later"
         );
         let mut reply = self.local.pool.take();
-        let what = self.protocol.refuse(&mut self.framing, bytes, &why, &mut reply)?;
+        let refused = self.protocol.refuse(&mut self.framing, bytes, &why, &mut reply);
+        let Some(what) = refused else { return Err(self.over_budget()) };
         ready.extend_from_slice(&reply);
         self.local.pool.give(reply);
         let line = format_args!("refusing {what} of {}: {why}", self.seat.peer());
@@ -371,7 +392,7 @@ impl<P: Protocol> Connection<P> {
                     tokio::select! {
                         biased;
                         () = served => {}
-                        () = abandoned(stream, shared) => return Err(Close::Abandoned),
+                        () = abandoned(stream, shared) => return Err(Close::new(None, "nobody waits for its request any more")),
                     }
                 } else {
                     served.await;
@@ -413,65 +434,36 @@ impl<P: Protocol> Connection<P> {
 
     /// Tells why the connection ends: the operator, and a client that speaks another protocol.
     async fn close(mut self, close: Close) {
-        self.report(&close);
-        if let Close::Foreign(_, last_words) = close {
-            // Closing while the client still sends would take the last words from it.
-            let farewell = async {
-                self.stream.write_all(&last_words).await?;
-                self.stream.shutdown().await?;
-                let mut rest = (&mut self.stream).take(MAX_DROPPED_BYTES);
-                tokio::io::copy(&mut rest, &mut tokio::io::sink()).await
-            };
-            // A client that is gone, or does not end, misses nothing.
-            let _ = timeout(FAREWELL, farewell).await;
+        let (peer, Close { reason, why, last_words }) = (self.seat.peer(), close);
+        match reason {
+            Some(reason) => {
+                let line = format_args!("closing {peer}: {why}");
+                self.local.shared.reporter.warn(reason, line);
+            }
+            None => log::debug!("closing {peer}: {why}"),
         }
+        if last_words.is_empty() {
+            return;
+        }
+        // Closing while the client still sends would take the last words from it.
+        let farewell = async {
+            self.stream.write_all(&last_words).await?;
+            self.stream.shutdown().await?;
+            let mut rest = (&mut self.stream).take(MAX_DROPPED_BYTES);
+            tokio::io::copy(&mut rest, &mut tokio::io::sink()).await
+        };
+        // A client that is gone, or does not end, misses nothing.
+        let _ = timeout(FAREWELL, farewell).await;
     }
 
-    fn report(&self, close: &Close) {
-        let peer = self.seat.peer();
-        let Shared { limits, reporter, received, unsent, .. } = &*self.local.shared;
-        let settings = limits.settings;
-        let warn = |reason, line| reporter.warn(reason, format_args!("closing {peer}: {line}"));
-        match close {
-            Close::Malformed(why) => warn(Reason::Malformed, format_args!("{why}")),
-            Close::Foreign(why, _) => warn(Reason::Foreign, format_args!("{why}")),
-            Close::TooLong(length) => warn(
-                Reason::TooLong,
-                format_args!(
-                    "it announced {length} bytes, and {settings}MaxMessageInMB allows {}",
-                    limits.max_message_bytes >> 20,
-                ),
-            ),
-            Close::OverBudget => warn(
-                Reason::ReceiveBudget,
-                format_args!(
-                    "unfinished requests hold all that {settings}ReceiveBudgetInMB and \
-                     MemoryBudgetInMB allow ({} MB)",
-                    received.limit() >> 20,
-                ),
-            ),
-            Close::Unfinished => warn(
-                Reason::Unfinished,
-                format_args!(
-                    "it has sent nothing of the rest of its request for {:?}",
-                    limits.read_stall
-                ),
-            ),
-            Close::Stalled => warn(
-                Reason::Stalled,
-                format_args!("it has read nothing of its reply for {:?}", limits.write_stall),
-            ),
-            Close::TooMuchUnsent => warn(
-                Reason::UnsentBudget,
-                format_args!(
-                    "it does not read its reply at once, and replies that clients have not read \
-                     hold all memory that there is for them ({} MB)",
-                    unsent.limit() >> 20
-                ),
-            ),
-            // Clients of the time close by resetting.
-            Close::Abandoned | Close::Io(_) => log::debug!("closing {peer}: {close}"),
-        }
+    fn over_budget(&self) -> Close {
+        let Shared { room, received, .. } = &*self.local.shared;
+        let (settings, megabytes) = (room.settings, received.limit() >> 20);
+        let why = format!(
+            "unfinished requests hold all that {settings}ReceiveBudgetInMB and MemoryBudgetInMB \
+             allow ({megabytes} MB)"
+        );
+        Close::new(Reason::ReceiveBudget, why)
     }
 }
 
@@ -504,16 +496,23 @@ async fn flush(stream: &TcpStream, shared: &Shared, ready: &mut Vec<u8>) -> Resu
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 if unsent.is_none() {
                     if shared.unsent.is_used_up() {
-                        return Err(Close::TooMuchUnsent);
+                        let megabytes = shared.unsent.limit() >> 20;
+                        let why = format!(
+                            "it does not read its reply at once, and replies that clients have \
+                             not read hold all memory that there is for them ({megabytes} MB)"
+                        );
+                        return Err(Close::new(Reason::UnsentBudget, why));
                     }
                     // The buffer stays whole until its last byte is written.
                     let mut charge = Charge::new(Arc::clone(&shared.unsent));
                     charge.set(ready.capacity());
                     unsent = Some(charge);
                 }
-                timeout(shared.limits.write_stall, stream.writable())
-                    .await
-                    .map_err(|_| Close::Stalled)??;
+                let stall = shared.limits.write_stall;
+                timeout(stall, stream.writable()).await.map_err(|_| {
+                    let why = format!("it has read nothing of its reply for {stall:?}");
+                    Close::new(Reason::Stalled, why)
+                })??;
             }
             Err(error) => return Err(error.into()),
         }

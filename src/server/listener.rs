@@ -97,7 +97,7 @@ impl Server {
         let shared = Arc::new(Shared {
             received: Intake::new(received, limits.max_message_bytes, limits.memory_wait),
             unsent: memory.part(limits.unsent_budget_bytes.min(memory.limit() / 2)),
-            room: Room { memory, longest: limits.max_message_bytes },
+            room: Room { memory, longest: limits.max_message_bytes, settings: limits.settings },
             reporter: Reporter::new("alexandra::server", Arc::clone(&options.clock), LOG_INTERVAL),
             clock: options.clock,
             stopping: AtomicBool::new(false),

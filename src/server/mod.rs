@@ -62,14 +62,14 @@ pub trait Protocol: Send + Sync + 'static {
 
     /// Answers the request at the start of these bytes, which may go on beyond them: there is no
     /// memory for it. From now on [`Protocol::decode`] passes over its bytes. Returns what was
-    /// refused, for the log. An error closes the connection.
+    /// refused, for the log; `None` if too little has come to answer.
     fn refuse(
         &self,
         framing: &mut Self::Framing,
         bytes: &[u8],
         why: &str,
         reply: &mut Vec<u8>,
-    ) -> Result<&'static str, Close>;
+    ) -> Option<&'static str>;
 
     /// Answers a request: writes the bytes of the reply to the buffer, which is empty.
     fn answer(
@@ -87,6 +87,8 @@ pub struct Room {
     pub memory: Arc<Budget>,
     /// Longest request, in bytes.
     pub longest: usize,
+    /// What the names of the settings begin with.
+    pub settings: &'static str,
 }
 
 /// What the bytes at hand begin with.

@@ -80,7 +80,7 @@ impl Protocol for Lines {
     ) -> Result<Decoded<'a, Self>, Close> {
         let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
             return if bytes.len() > room.longest {
-                Err(Close::TooLong(bytes.len() as u64))
+                Err(Close::too_long(bytes.len() as u64, room))
             } else {
                 Ok(Decoded::Incomplete)
             };
@@ -89,7 +89,7 @@ impl Protocol for Lines {
             return Ok(Decoded::PassOver(end + 1));
         }
         let line = std::str::from_utf8(&bytes[..end]);
-        let line = line.map_err(|error| Close::Malformed(error.to_string()))?.to_owned();
+        let line = line.map_err(|error| Close::malformed(error.to_string()))?.to_owned();
         let words: Vec<&str> = line.split(' ').collect();
         let mut charge = Charge::new(Arc::clone(&room.memory));
         if let [_, "take", bytes] = words[..] {
@@ -110,11 +110,11 @@ impl Protocol for Lines {
         bytes: &[u8],
         _why: &str,
         reply: &mut Vec<u8>,
-    ) -> Result<&'static str, Close> {
+    ) -> Option<&'static str> {
         *refused = true;
         let number = bytes.split(|byte| *byte == b' ').next().unwrap();
         reply.extend_from_slice(&[number, b" refused\n"].concat());
-        Ok("a line")
+        Some("a line")
     }
 
     async fn answer(

@@ -6,7 +6,6 @@ use super::idl::{Arguments, Cassandra, dispatch, method_named};
 use super::message::{Form, Header};
 use super::reply::{Head, Method, Reason, Reply, Reporter};
 use super::scan::{Scanner, Step};
-use super::schema::wire_type;
 use crate::base::budget::Charge;
 use crate::base::clock::Clock;
 use crate::config::settings::Release;
@@ -131,7 +130,7 @@ impl<S: Cassandra> Protocol for Thrift<S> {
                 Guess::Thrift => {}
                 Guess::Undecided => return Ok(Decoded::Incomplete),
                 Guess::Foreign(foreign) => {
-                    return Err(Close::Foreign(foreign.why(), foreign.answer()));
+                    return Err(Close::foreign(foreign.why(), foreign.answer()));
                 }
             }
         }
@@ -143,9 +142,14 @@ impl<S: Cassandra> Protocol for Thrift<S> {
                 // What follows is what the client has sent, which is not for the log.
                 let (what, _) = why.split_once(" Struct: ").unwrap_or((&why, ""));
                 let own = self.clients.version;
-                Err(Close::Malformed(format!("as clients of {own} expect: {what}")))
+                Err(Close::malformed(format!("as clients of {own} expect: {what}")))
             }
-            Err(DecodeError::Malformed(malformed)) => Err(malformed.into()),
+            Err(DecodeError::Malformed(Malformed::TooLong(length))) => {
+                Err(Close::too_long(length, room))
+            }
+            Err(DecodeError::Malformed(malformed)) => {
+                Err(Close::malformed(format!("no message: {malformed}")))
+            }
         }
     }
 
@@ -155,27 +159,27 @@ impl<S: Cassandra> Protocol for Thrift<S> {
         bytes: &[u8],
         why: &str,
         reply: &mut Vec<u8>,
-    ) -> Result<&'static str, Close> {
+    ) -> Option<&'static str> {
         let begins_frame = framing.form == Some(Form::Framed) && framing.frame_left == 0;
         let start = if begins_frame { FRAME_HEAD } else { 0 };
         // Without a head there is nothing to answer to.
         let message = bytes.get(start..).unwrap_or_default();
-        let header = Header::decode(message).map_err(|_| Close::OverBudget)?;
+        let header = Header::decode(message).ok()?;
         let refused = if begins_frame {
-            let length = Reader::new(bytes).length().map_err(|_| Close::OverBudget)?;
+            let length = Reader::new(bytes).length().ok()?;
             Refused { bytes: FRAME_HEAD + length, arguments: None }
         } else {
-            Refused { bytes: header.length, arguments: Some(framing.scanner()?) }
+            Refused { bytes: header.length, arguments: Some(framing.scanner()) }
         };
         framing.refused = Some(refused);
         let (method, head) = self.head(framing, &header);
         let Some(method) = method else {
             head.unknown_method(reply);
-            return Ok("an unknown method");
+            return Some("an unknown method");
         };
         let refusal = ServiceError::invalid(why.to_owned());
         Reply { method, head, out: reply, reporter: &self.reporter }.fail(&refusal);
-        Ok(method.name)
+        Some(method.name)
     }
 
     async fn answer(&self, session: &S::Session, request: Self::Request<'_>, reply: &mut Vec<u8>) {
@@ -319,16 +323,13 @@ impl<S: Cassandra> Thrift<S> {
 
 impl Framing {
     /// The scanner of the arguments under way.
-    fn scanner(&mut self) -> Result<Box<Scanner>, Malformed> {
-        match self.scanner.take() {
-            Some(scanner) => Ok(scanner),
-            None => Ok(Box::new(Scanner::value(wire_type::STRUCT)?)),
-        }
+    fn scanner(&mut self) -> Box<Scanner> {
+        self.scanner.take().unwrap_or_else(|| Box::new(Scanner::of_struct()))
     }
 
     /// Length of the arguments. While they are incomplete the scanner remembers how far it came.
     fn end_of(&mut self, args: &[u8], room: &Room) -> Result<usize, DecodeError> {
-        let mut scanner = self.scanner()?;
+        let mut scanner = self.scanner();
         let step = scanner.advance(args)?;
         check_length(scanner.least_length(), room)?;
         match step {
@@ -371,13 +372,4 @@ fn decode_call<'a>(
     let length = reader.position();
     let charge = reader.into_charge()?;
     Ok((Call::Known { method, args, charge }, length))
-}
-
-impl From<Malformed> for Close {
-    fn from(malformed: Malformed) -> Self {
-        match malformed {
-            Malformed::TooLong(length) => Self::TooLong(length),
-            other => Self::Malformed(format!("no message: {other}")),
-        }
-    }
 }

@@ -42,6 +42,11 @@ enum Open {
 }
 
 impl Scanner {
+    /// A scanner at the start of a struct.
+    pub fn of_struct() -> Self {
+        Self { open: vec![Open::Value(wire_type::STRUCT)], position: 0 }
+    }
+
     /// A scanner at the start of a value of this type.
     pub fn value(value_type: u8) -> Result<Self, Malformed> {
         if !is_known(value_type) {

@@ -5,9 +5,8 @@ use crate::config::settings::{ColumnFamilySettings, Release};
 use crate::model::schema::ColumnFamilySchema;
 use crate::service::ServiceError;
 use crate::thrift::idl::{
-    DescribeClusterNameArgs, DescribeKeyspaceArgs, DescribeKeyspacesArgs, DescribePartitionerArgs,
-    DescribeRingArgs, DescribeSplitsArgs, DescribeVersionArgs, GetStringListPropertyArgs,
-    GetStringPropertyArgs, TokenRange, VERSION,
+    DescribeKeyspaceArgs, DescribeKeyspacesArgs, DescribeRingArgs, DescribeSplitsArgs,
+    GetStringListPropertyArgs, GetStringPropertyArgs, TokenRange, VERSION,
 };
 use crate::thrift::{Each, Encode, List, Map, Set, Text};
 use std::fmt::Write;
@@ -44,28 +43,6 @@ pub(super) fn describe_keyspaces<'a>(
     _args: &DescribeKeyspacesArgs<'_>,
 ) -> Described<impl Encode<Set<Text<'static>>> + use<'a>> {
     Ok(Each(calls.service.schema().keyspaces()))
-}
-
-pub(super) fn describe_cluster_name(
-    calls: &Calls,
-    _args: &DescribeClusterNameArgs<'_>,
-) -> Described<String> {
-    Ok(calls.service.cluster_name().to_owned())
-}
-
-/// A client that asks is of 0.6, with which this call came.
-pub(super) fn describe_version(
-    _calls: &Calls,
-    _args: &DescribeVersionArgs<'_>,
-) -> Described<&'static str> {
-    Ok(VERSION)
-}
-
-pub(super) fn describe_partitioner(
-    calls: &Calls,
-    _args: &DescribePartitionerArgs<'_>,
-) -> Described<&'static str> {
-    Ok(calls.service.partitioner())
 }
 
 /// The ranges of the ring, each with the nodes that hold it, the owner first.
