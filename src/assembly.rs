@@ -2,7 +2,8 @@
 
 use crate::base::clock::Clock;
 use crate::config::Settings;
-use crate::node::{Node, NodeError, NodeOptions, PortClients};
+use crate::config::settings::ListenerSettings;
+use crate::node::{Node, NodeError, NodeOptions};
 use crate::server::Server;
 use crate::service::Service;
 use crate::storage::engine::Components;
@@ -22,12 +23,11 @@ pub fn start(
 fn add_thrift(
     server: &mut Server,
     listener: TcpListener,
-    clients: PortClients,
+    port: &ListenerSettings,
     service: &Arc<Service>,
     clock: &Arc<dyn Clock>,
 ) {
-    let PortClients { version, framed } = clients;
-    let calls = Arc::new(Calls::new(Arc::clone(service), version));
-    let clients = Clients { version, prefer_framed: framed };
+    let clients = Clients { version: port.api_version, prefer_framed: port.framed };
+    let calls = Arc::new(Calls::new(Arc::clone(service), clients.version));
     server.add(listener, Arc::new(Thrift::new(calls, clients, Arc::clone(clock))));
 }

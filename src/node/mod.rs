@@ -1,5 +1,5 @@
-//! A node, put together from its parts: the place that knows all of them but the front ends. Several nodes
-//! may live in one process.
+//! A node, put together from its parts: the place that knows all of them but the front ends.
+//! Several nodes may live in one process.
 //!
 //! ```text
 //!   Node        the whole: ports, data, service, operators
@@ -23,7 +23,7 @@ mod start_mode;
 pub use drain::{Drain, Drained};
 pub use handoff::{Handoff, HandoffOptions, HandoffState};
 pub use member::{Member, MemberOptions, Receiver};
-pub use ports::{FrontEnd, PortClients};
+pub use ports::FrontEnd;
 pub use setup::StorageSetup;
 pub(crate) use setup::family_options;
 
@@ -186,7 +186,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// Opens the data and binds the ports, whose clients the front end serves. Must be called within a tokio runtime.
+    /// Opens the data and binds the ports, whose clients the front end serves. Must be called
+    /// within a tokio runtime.
     pub fn start(
         settings: Settings,
         options: &NodeOptions,
@@ -194,7 +195,7 @@ impl Node {
         front_end: FrontEnd,
     ) -> Result<Self, NodeError> {
         let placements = checked_placements(&settings, &options.properties)?;
-        let clock = Arc::clone(&components.clock);
+        let (clock, fs) = (Arc::clone(&components.clock), Arc::clone(&components.fs));
         // The ports first: whoever finds one taken has not touched any data.
         let memory = request_memory(&settings);
         let client_ports = ClientPorts::new(&settings, &clock, &memory, front_end);
@@ -202,7 +203,6 @@ impl Node {
         let admin = bind_admin(&settings)?;
         let admin_address = admin.as_ref().map(AdminServer::local_addr);
         let transport = Arc::new(bind_transport(&settings, &clock, &memory)?);
-        let fs = Arc::clone(&components.fs);
         let storage = Arc::new(StorageSetup::new(&settings, options)?.open(components)?);
         let (identity, start_mode) = start_mode::begin(&settings, options, &storage, &*clock)?;
         let address = local_address(&listeners).map_err(NodeError::Serving)?;

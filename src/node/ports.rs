@@ -11,23 +11,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
-/// What the clients of a port are like.
-#[derive(Debug, Clone, Copy)]
-pub struct PortClients {
-    /// Their generation.
-    pub version: Release,
-    /// `ThriftFramedTransport`.
-    pub framed: bool,
-}
-
 /// Adds a port to a server, with a protocol that offers the service. So a node needs to know no
 /// protocol.
-pub type FrontEnd = fn(&mut Server, TcpListener, PortClients, &Arc<Service>, &Arc<dyn Clock>);
+pub type FrontEnd = fn(&mut Server, TcpListener, &ListenerSettings, &Arc<Service>, &Arc<dyn Clock>);
 
 /// The port of the configuration, and then the further ones.
 #[derive(Debug)]
 pub(super) struct ClientPorts {
-    addresses: Vec<(SocketAddr, PortClients)>,
+    ports: Vec<ListenerSettings>,
     options: ServerOptions,
     front_end: FrontEnd,
 }
@@ -40,13 +31,15 @@ impl ClientPorts {
         front_end: FrontEnd,
     ) -> Self {
         let thrift = &settings.thrift;
-        let first = PortClients { version: thrift.api_version, framed: thrift.framed };
-        let further = |it: &ListenerSettings| {
-            let clients = PortClients { version: it.api_version, framed: it.framed };
-            (SocketAddr::new(it.address, it.port), clients)
+        let first = ListenerSettings {
+            address: thrift.address,
+            port: thrift.port,
+            framed: thrift.framed,
+            api_version: thrift.api_version,
+            // It has no element of its own.
+            line: 0,
         };
-        let mut addresses = vec![(SocketAddr::new(thrift.address, thrift.port), first)];
-        addresses.extend(thrift.listeners.iter().map(further));
+        let ports = std::iter::once(&first).chain(&thrift.listeners).cloned().collect();
         let options = ServerOptions {
             limits: Limits {
                 settings: "Thrift",
@@ -59,15 +52,16 @@ impl ClientPorts {
             memory: Arc::clone(memory),
             ..ServerOptions::new(Arc::clone(clock))
         };
-        Self { addresses, options, front_end }
+        Self { ports, options, front_end }
     }
 
     /// Binds all of them.
     pub(super) fn bind(&self) -> Result<Vec<TcpListener>, NodeError> {
-        let bind = |(address, _): &(SocketAddr, PortClients)| {
-            listen(*address).map_err(|source| NodeError::Bind { address: *address, source })
+        let bind = |port: &ListenerSettings| {
+            let address = SocketAddr::new(port.address, port.port);
+            listen(address).map_err(|source| NodeError::Bind { address, source })
         };
-        self.addresses.iter().map(bind).collect()
+        self.ports.iter().map(bind).collect()
     }
 
     /// The further ones with the addresses that the system chose.
@@ -75,17 +69,17 @@ impl ClientPorts {
         &'a self,
         listeners: &'a [TcpListener],
     ) -> impl Iterator<Item = (SocketAddr, Release)> {
-        let further = listeners.iter().zip(&self.addresses).skip(1);
-        further.filter_map(|(it, (_, clients))| Some((it.local_addr().ok()?, clients.version)))
+        let further = listeners.iter().zip(&self.ports).skip(1);
+        further.filter_map(|(it, port)| Some((it.local_addr().ok()?, port.api_version)))
     }
 
     /// A server that answers as each port's clients expect.
     pub(super) fn server(self, listeners: Vec<TcpListener>, service: &Arc<Service>) -> Server {
-        let Self { addresses, options, front_end } = self;
+        let Self { ports, options, front_end } = self;
         let clock = Arc::clone(&options.clock);
         let mut server = Server::new(options);
-        for (listener, (_, clients)) in listeners.into_iter().zip(addresses) {
-            front_end(&mut server, listener, clients, service, &clock);
+        for (listener, port) in listeners.into_iter().zip(&ports) {
+            front_end(&mut server, listener, port, service, &clock);
         }
         server
     }

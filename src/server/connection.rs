@@ -75,6 +75,10 @@ impl Close {
         Self { reason: reason.into(), why: why.into(), last_words: Vec::new() }
     }
 
+    fn abandoned() -> Self {
+        Self::new(None, "nobody waits for its request any more")
+    }
+
     /// The bytes can never become a request.
     pub fn malformed(why: impl Into<String>) -> Self {
         Self::new(Reason::Malformed, why)
@@ -392,7 +396,7 @@ impl<P: Protocol> Connection<P> {
                     tokio::select! {
                         biased;
                         () = served => {}
-                        () = abandoned(stream, shared) => return Err(Close::new(None, "nobody waits for its request any more")),
+                        () = abandoned(stream, shared) => return Err(Close::abandoned()),
                     }
                 } else {
                     served.await;

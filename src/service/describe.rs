@@ -7,17 +7,6 @@ use crate::ring::TokenRange;
 use std::net::IpAddr;
 use std::num::NonZero;
 
-/// A node of the ring.
-#[derive(Debug)]
-pub struct RingMember {
-    /// Its token, for people.
-    pub token: String,
-    /// Its address.
-    pub endpoint: IpAddr,
-    /// Whether it seems alive.
-    pub is_alive: bool,
-}
-
 /// A range of the ring, with the nodes that hold it, the owner first.
 type HeldRange = ([String; 2], Vec<IpAddr>);
 
@@ -43,14 +32,13 @@ impl Service {
         keyspace.column_family(&family.name)
     }
 
-    /// The nodes of the ring, in its order.
-    pub fn members(&self) -> Vec<RingMember> {
+    /// The tokens of the ring in its order, for people, with the nodes and whether they seem alive.
+    pub fn members(&self) -> Vec<(String, IpAddr, bool)> {
         let partitioner = self.coordinator.partitioner();
         let ring = self.coordinator.ring();
-        let member = |(token, endpoint)| RingMember {
-            token: partitioner.display_token(token),
-            endpoint,
-            is_alive: self.coordinator.seems_alive(endpoint),
+        let member = |(token, endpoint)| {
+            let is_alive = self.coordinator.seems_alive(endpoint);
+            (partitioner.display_token(token), endpoint, is_alive)
         };
         ring.members().map(member).collect()
     }

@@ -40,9 +40,6 @@ pub struct SimpleAuthenticator {
     pub password_mode: Result<PasswordMode, UnknownPasswordMode>,
 }
 
-/// What a client shows when it logs in: `username` and `password`.
-pub type Credentials = BTreeMap<String, String>;
-
 impl Authenticator {
     /// Whether data calls need a login before.
     pub fn requires_login(&self) -> bool {
@@ -57,7 +54,7 @@ impl Service {
         &self,
         session: &Session,
         keyspace: &str,
-        credentials: Credentials,
+        credentials: BTreeMap<String, String>,
     ) -> Result<(), ServiceError> {
         if let Authenticator::Simple(simple) = &self.authenticator {
             let Some(turn) = self.login_turns.wait(session.client).await else {
@@ -100,7 +97,11 @@ impl SimpleAuthenticator {
     }
 
     /// Judges a login. Reads both files, and so blocks.
-    pub fn check(&self, keyspace: &str, credentials: &Credentials) -> Result<(), ServiceError> {
+    pub fn check(
+        &self,
+        keyspace: &str,
+        credentials: &BTreeMap<String, String>,
+    ) -> Result<(), ServiceError> {
         let refused = ServiceError::Unauthenticated;
         let mode = self.password_mode.as_ref().map_err(|error| refused(error.to_string()))?;
         let credential = |key| {

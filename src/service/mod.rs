@@ -22,9 +22,8 @@ pub use checks::{
     ColumnRange, Family, check_key, check_modifiable, check_name, check_super_name, not_super,
     row_key, unknown_keyspace,
 };
-pub use describe::RingMember;
 pub use error::ServiceError;
-pub use login::{Authenticator, Credentials, SimpleAuthenticator};
+pub use login::{Authenticator, SimpleAuthenticator};
 pub use rows::{RowRanges, RowsByKey, RowsByRange, SMALL_ANSWER_BYTES, cost};
 
 pub use crate::coordinator::{ConsistencyLevel, RowQuery};

@@ -80,13 +80,13 @@ pub enum Malformed {
         /// What was sent.
         found: u8,
     },
-    /// More nesting than [`super::scan::MAX_DEPTH`].
+    /// More nesting than `MAX_DEPTH`.
     #[error("nested too deeply")]
     TooDeep,
     /// A length that the limits do not allow.
     #[error("a length of {0} bytes")]
     TooLong(u64),
-    /// A method name longer than [`super::message::MAX_METHOD_NAME_BYTES`].
+    /// A method name longer than `MAX_METHOD_NAME_BYTES`.
     #[error("a method name of {0} bytes")]
     MethodName(usize),
     /// A number that an enum does not have, where it cannot count as absent.

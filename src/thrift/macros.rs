@@ -256,7 +256,9 @@ macro_rules! decoded_struct {
                 #[allow(clippy::allow_attributes, unused_variables)]
                 fn encode<$life>(value: &$name<$life>, out: &mut Vec<u8>) {
                     let $name { $($field),* } = value;
-                    $($crate::thrift::macros::encode_value!($requiredness $id, $field, $type, out);)*
+                    $($crate::thrift::macros::encode_value!(
+                        $requiredness $id, $field, $type, out
+                    );)*
                 }
                 encode(self, out);
                 out.push($crate::thrift::schema::wire_type::STOP);
@@ -301,7 +303,10 @@ macro_rules! thrift_service {
                 session: &Self::Session,
                 args: $args<'_>,
             ) -> impl Future<
-                Output = Result<impl $crate::thrift::encode::Encode<$result>, $crate::service::ServiceError>,
+                Output = Result<
+                    impl $crate::thrift::encode::Encode<$result>,
+                    $crate::service::ServiceError,
+                >,
             > + Send;)*
         }
 

@@ -3,14 +3,14 @@
 use super::codec::{DecodeError, Malformed, Reader};
 
 /// Longest method name. The longest of the IDL has 24 bytes.
-pub const MAX_METHOD_NAME_BYTES: usize = 1024;
+pub(super) const MAX_METHOD_NAME_BYTES: usize = 1024;
 
 /// High half of the first number of a message with a version.
 const VERSION_1: u32 = 0x8001;
 
 /// How a connection separates its messages. The first bytes of a connection tell; then it stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub(super) enum Form {
     /// Back to back.
     Unframed,
     /// Each behind its length.
@@ -24,7 +24,10 @@ impl Form {
     /// which is how messages begin with and without a version, or if no method has so long a name.
     /// A small length and a letter are an unframed message without a version. `prefer_framed`
     /// decides about the rest, which no known client sends.
-    pub fn recognise(bytes: &[u8], prefer_framed: bool) -> Result<Option<Self>, DecodeError> {
+    pub(super) fn recognise(
+        bytes: &[u8],
+        prefer_framed: bool,
+    ) -> Result<Option<Self>, DecodeError> {
         let Some((length, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
         let first = u32::from_be_bytes(*length);
         if first >> 31 == 1 {
@@ -51,18 +54,18 @@ impl Form {
 
 /// The beginning of a request. The message type is not looked at: the original did not either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header<'a> {
+pub(super) struct Header<'a> {
     /// Method.
-    pub name: &'a [u8],
+    pub(super) name: &'a [u8],
     /// Any number; the reply repeats it.
-    pub seqid: i32,
+    pub(super) seqid: i32,
     /// Bytes up to the arguments.
-    pub length: usize,
+    pub(super) length: usize,
 }
 
 impl<'a> Header<'a> {
     /// Reads a header with or without a version.
-    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+    pub(super) fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let first = reader.i32()?;
         let has_version = first < 0;

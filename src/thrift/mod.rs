@@ -20,10 +20,10 @@ pub mod encode;
 mod foreign;
 pub mod idl;
 mod macros;
-pub mod message;
+mod message;
 mod protocol;
 mod reply;
-pub mod scan;
+mod scan;
 pub mod schema;
 #[cfg(test)]
 mod tests;

@@ -7,11 +7,11 @@ use super::codec::Malformed;
 use super::schema::wire_type;
 
 /// Deepest nesting of structs, lists, sets and maps. The IDL needs eight.
-pub const MAX_DEPTH: usize = 64;
+pub(super) const MAX_DEPTH: usize = 64;
 
 /// How far a scan came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub(super) enum Step {
     /// The value ends after this many bytes, counted from its start.
     Done(usize),
     /// All bytes at hand belong to the value, and more must follow.
@@ -20,7 +20,7 @@ pub enum Step {
 
 /// A value that is being passed over. Needs [`MAX_DEPTH`] small entries at most.
 #[derive(Debug)]
-pub struct Scanner {
+pub(super) struct Scanner {
     /// What is open, outermost first.
     open: Vec<Open>,
     /// Bytes from the start of the value up to the next unread item. May lie beyond the bytes at
@@ -43,12 +43,12 @@ enum Open {
 
 impl Scanner {
     /// A scanner at the start of a struct.
-    pub fn of_struct() -> Self {
+    pub(super) fn of_struct() -> Self {
         Self { open: vec![Open::Value(wire_type::STRUCT)], position: 0 }
     }
 
     /// A scanner at the start of a value of this type.
-    pub fn value(value_type: u8) -> Result<Self, Malformed> {
+    pub(super) fn value(value_type: u8) -> Result<Self, Malformed> {
         if !is_known(value_type) {
             return Err(Malformed::WireType(value_type));
         }
@@ -56,13 +56,13 @@ impl Scanner {
     }
 
     /// The end of the value lies at least this many bytes after its start.
-    pub fn least_length(&self) -> u64 {
+    pub(super) fn least_length(&self) -> u64 {
         self.position
     }
 
     /// Goes on as far as the bytes reach, where the value is not needed: says how many bytes have
     /// been passed over, and whether the value ends with them. The next bytes to give follow them.
-    pub fn pass_over(&mut self, bytes: &[u8]) -> Result<(usize, bool), Malformed> {
+    pub(super) fn pass_over(&mut self, bytes: &[u8]) -> Result<(usize, bool), Malformed> {
         let step = self.advance(bytes)?;
         let passed = usize::try_from(self.position).unwrap_or(usize::MAX).min(bytes.len());
         self.position -= passed as u64;
@@ -70,7 +70,7 @@ impl Scanner {
     }
 
     /// Goes on as far as the bytes reach. `bytes` always begins at the start of the value.
-    pub fn advance(&mut self, bytes: &[u8]) -> Result<Step, Malformed> {
+    pub(super) fn advance(&mut self, bytes: &[u8]) -> Result<Step, Malformed> {
         loop {
             let Some(top) = self.open.last_mut() else {
                 let end = usize::try_from(self.position).unwrap_or(usize::MAX);

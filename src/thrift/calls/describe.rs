@@ -92,8 +92,8 @@ fn version(calls: &Calls) -> &'static str {
 /// those of 0.4 hear only of those that seem alive.
 fn token_map(calls: &Calls) -> String {
     let members = calls.service.members().into_iter();
-    let told = members.filter(|it| it.is_alive || calls.version != Release::V04);
-    let members = told.map(|it| format!("{}:\"{}\"", json_string(&it.token), it.endpoint));
+    let told = members.filter(|(_, _, is_alive)| *is_alive || calls.version != Release::V04);
+    let members = told.map(|(token, node, _)| format!("{}:\"{node}\"", json_string(&token)));
     format!("{{{}}}", members.collect::<Vec<_>>().join(","))
 }
 

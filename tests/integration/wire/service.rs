@@ -188,7 +188,8 @@ impl Cassandra for Scripted {
             };
         multiget_slice(MultigetSliceArgs)
             -> Map<Text<'static>, List<ColumnOrSuperColumn<'static>>> = |args| {
-                Ok(Each(args.keys.into_iter().map(|key| (key.into_owned(), Each([standard(b"", b"")])))))
+                let row = |key: Text<'_>| (key.into_owned(), Each([standard(b"", b"")]));
+                Ok(Each(args.keys.into_iter().map(row)))
             };
         get_key_range(GetKeyRangeArgs) -> List<Text<'static>> =
             |args| Ok(Each([args.start.into_owned(), args.finish.into_owned()]));

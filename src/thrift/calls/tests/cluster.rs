@@ -2,7 +2,6 @@
 
 use super::fixture::*;
 use crate::config::settings::Release;
-use crate::ring::{Partitioner, Token};
 use crate::service::ServiceError;
 use crate::thrift::calls::{Calls, describe};
 use crate::thrift::idl::TokenRange;
@@ -11,6 +10,7 @@ use crate::thrift::idl::{
     GetStringPropertyArgs,
 };
 use crate::thrift::{List, Map, Text};
+use alexandra::ring::{Partitioner, Token};
 
 fn property(api: &Calls, name: &'static str) -> String {
     describe::get_string_property(api, &GetStringPropertyArgs { property: name.into() }).unwrap()

@@ -5,7 +5,6 @@ use crate::kit::clock::ManualClock;
 use crate::kit::lone_node::LoneNode;
 use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
-use crate::ring::{Partitioner, Token};
 use crate::service::{Authenticator, Service, ServiceError, ServiceOptions};
 use crate::thrift::calls::{Calls, reads, writes};
 use crate::thrift::codec::{Decode, Reader};
@@ -15,6 +14,7 @@ use crate::thrift::idl::{
     SlicePredicate, SliceRange, SuperColumn,
 };
 use crate::thrift::{Each, Encode, List, Map, Text};
+use alexandra::ring::{Partitioner, Token};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -238,8 +238,8 @@ async fn rows(api: &Calls, range: KeyRange<'_>, consistency_level: ConsistencyLe
 #[tokio::test]
 async fn key_ranges() {
     let ordered = Node::default().api();
-    let token = crate::ring::Token::Random(7);
-    let partitioner = crate::ring::Partitioner::Random;
+    let token = alexandra::ring::Token::Random(7);
+    let partitioner = alexandra::ring::Partitioner::Random;
     let random = Node { partitioner, token, ..Node::default() }.api();
     let one_key = "start key and end key must either both be non-null, or both be null";
     let one_token = "start token and end token must either both be non-null, or both be null";

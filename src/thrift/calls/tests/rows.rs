@@ -2,7 +2,6 @@
 
 use super::fixture::*;
 use crate::config::settings::Release;
-use crate::ring::Partitioner;
 use crate::service::ServiceError;
 use crate::thrift::calls::{Calls, reads};
 use crate::thrift::idl::{ColumnOrSuperColumn, ColumnPath, KeyRange, KeySlice, SlicePredicate};
@@ -10,6 +9,7 @@ use crate::thrift::idl::{
     GetArgs, GetCountArgs, GetKeyRangeArgs, GetRangeSlicesArgs, MultigetArgs, MultigetSliceArgs,
 };
 use crate::thrift::{List, Map, Text};
+use alexandra::ring::Partitioner;
 use std::time::Duration;
 
 /// A node with two rows of super columns, one of them deleted in part.
