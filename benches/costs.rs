@@ -5,12 +5,13 @@
 //! `benches/instructions.sh` runs it under callgrind, and prints user instructions for each call.
 #![allow(clippy::print_stdout, reason = "a bench tells its figures")]
 
+use alexandra::assembly;
 use alexandra::base::clock::SystemClock;
 use alexandra::base::events::Events;
 use alexandra::base::fs::OsFileSystem;
 use alexandra::config::{Loader, Settings};
 use alexandra::model::comparator::ComparatorRegistry;
-use alexandra::node::{Node, NodeOptions};
+use alexandra::node::NodeOptions;
 use alexandra::storage::engine::Components;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use std::alloc::System;
@@ -283,7 +284,7 @@ fn with_node(
                 clock: Arc::new(SystemClock::new()),
                 events: Events::ignored(),
             };
-            let node = Node::start(settings, &NodeOptions::default(), components);
+            let node = assembly::start(settings, &NodeOptions::default(), components);
             let node = node.expect("the node starts");
             started.send(node.thrift_address()).expect("somebody waits for it");
             node.run(ends).await.expect("the node runs");

@@ -9,17 +9,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use alexandra::base::clock::SystemClock;
-use alexandra::wire::service::{
-    BatchInsertArgs, BatchMutateArgs, DescribeClusterNameArgs, DescribeKeyspaceArgs,
-    DescribeKeyspacesArgs, DescribePartitionerArgs, DescribeRingArgs, DescribeSplitsArgs,
-    DescribeVersionArgs, GetArgs, GetCountArgs, GetKeyRangeArgs, GetRangeSliceArgs,
-    GetRangeSlicesArgs, GetSliceArgs, GetStringListPropertyArgs, GetStringPropertyArgs, InsertArgs,
-    LoginArgs, MultigetArgs, MultigetSliceArgs, RemoveArgs,
+use alexandra::config::settings::Release;
+use alexandra::server::{Server, ServerOptions, listen};
+use alexandra::service::ServiceError;
+use alexandra::thrift::codec::WireType;
+use alexandra::thrift::idl::{
+    BatchInsertArgs, BatchMutateArgs, Column, ColumnOrSuperColumn, DescribeClusterNameArgs,
+    DescribeKeyspaceArgs, DescribeKeyspacesArgs, DescribePartitionerArgs, DescribeRingArgs,
+    DescribeSplitsArgs, DescribeVersionArgs, GetArgs, GetCountArgs, GetKeyRangeArgs,
+    GetRangeSliceArgs, GetRangeSlicesArgs, GetSliceArgs, GetStringListPropertyArgs,
+    GetStringPropertyArgs, InsertArgs, KeySlice, LoginArgs, MultigetArgs, MultigetSliceArgs,
+    RemoveArgs, TokenRange, VERSION,
 };
-use alexandra::wire::types::{Column, ColumnOrSuperColumn, KeySlice, TokenRange, VERSION};
-use alexandra::wire::{
-    Cassandra, Each, Failure, List, Map, Replied, Reply, Server, ServerOptions, Set, Text,
-};
+use alexandra::thrift::{Cassandra, Clients, Each, Encode, List, Map, Set, Text, Thrift};
 use tokio_util::sync::CancellationToken;
 
 /// Answers writes and describe calls at once, slices with five columns, and nothing else.
@@ -27,51 +29,56 @@ struct Constant;
 
 macro_rules! refuse {
     ($($method:ident($args:ident) -> $result:ty;)*) => { $(
-        async fn $method<'a>(
-            &'a self,
-            _session: &'a mut SocketAddr,
-            _args: $args<'a>,
-            reply: Reply<'a, $result>,
-        ) -> Replied {
-            reply.fail(Failure::NotFound)
+        async fn $method(
+            &self,
+            _session: &SocketAddr,
+            _args: $args<'_>,
+        ) -> Result<impl Encode<$result>, ServiceError> {
+            Err::<NoAnswer, _>(ServiceError::NotFound)
         }
     )* };
 }
 
 macro_rules! succeed {
     ($($method:ident($args:ident);)*) => { $(
-        async fn $method<'a>(
-            &'a self,
-            _session: &'a mut SocketAddr,
-            _args: $args<'a>,
-            reply: Reply<'a, ()>,
-        ) -> Replied {
-            reply.ok(())
+        async fn $method(
+            &self,
+            _session: &SocketAddr,
+            _args: $args<'_>,
+        ) -> Result<impl Encode<()>, ServiceError> {
+            Ok(())
         }
     )* };
+}
+
+/// Stands for an answer that there is none of.
+enum NoAnswer {}
+
+impl<R: WireType> Encode<R> for NoAnswer {
+    fn encode(self, _out: &mut Vec<u8>) {
+        match self {}
+    }
 }
 
 impl Cassandra for Constant {
     type Session = SocketAddr;
 
-    async fn describe_version<'a>(
-        &'a self,
-        _session: &'a mut SocketAddr,
-        _args: DescribeVersionArgs<'a>,
-        reply: Reply<'a, Text<'static>>,
-    ) -> Replied {
-        reply.ok(VERSION)
+    async fn describe_version(
+        &self,
+        _session: &SocketAddr,
+        _args: DescribeVersionArgs<'_>,
+    ) -> Result<impl Encode<Text<'static>>, ServiceError> {
+        Ok(VERSION)
     }
 
-    async fn get_slice<'a>(
-        &'a self,
-        _session: &'a mut SocketAddr,
-        _args: GetSliceArgs<'a>,
-        reply: Reply<'a, List<ColumnOrSuperColumn<'static>>>,
-    ) -> Replied {
+    async fn get_slice(
+        &self,
+        _session: &SocketAddr,
+        _args: GetSliceArgs<'_>,
+    ) -> Result<impl Encode<List<ColumnOrSuperColumn<'static>>>, ServiceError> {
         let column = Column { name: b"C0", value: &[b'v'; 34], timestamp: 1 };
         let columns = std::iter::repeat_n(column, 5);
-        reply.ok(Each(columns.map(ColumnOrSuperColumn::from)))
+        Ok(Each(columns.map(ColumnOrSuperColumn::from)))
     }
 
     succeed! {
@@ -113,8 +120,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut options = ServerOptions::new(Arc::new(SystemClock::new()));
     options.workers = numbers.next().map_or(options.workers, usize::from);
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-        let server = Server::bind(SocketAddr::from(([127, 0, 0, 1], port)), options)?;
-        println!("serving on {}", server.local_addr()?);
+        let listener = listen(SocketAddr::from(([127, 0, 0, 1], port)))?;
+        println!("serving on {}", listener.local_addr()?);
+        let clients = Clients { version: Release::V06, prefer_framed: false };
+        let thrift = Thrift::new(Arc::new(Constant), clients, Arc::clone(&options.clock));
+        let mut server = Server::new(options);
+        server.add(listener, Arc::new(thrift));
         let stop = CancellationToken::new();
         let input_ended = stop.clone();
         std::thread::spawn(move || {
@@ -122,7 +133,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
             input_ended.cancel();
         });
-        server.run(Arc::new(Constant), stop).await?;
+        server.run(stop).await?;
         Ok(())
     })
 }

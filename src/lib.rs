@@ -3,13 +3,14 @@
 //! The folders are the layers. A request passes through them from left to right, its answer back:
 //!
 //! ```text
-//!    commands --> node                  start, and put together what is below
+//!    commands --> assembly --> node     start, and put together what is below
 //!
-//!      client                                                               operator
-//!        | Thrift                                                             | HTTP
-//!    +---v----+   +-----+   +-------------+   +---------+   +---------+   +---v---+
-//!    |  wire  |-->| api |-->| coordinator |-->| replica |-->| storage |<--| admin |
-//!    +--------+   +-----+   +-------------+   +---------+   +---------+   +-------+
+//!      client                                                                  operator
+//!        | Thrift                                                                | HTTP
+//!    +---v----+   +---------+   +-------------+   +---------+   +---------+   +---v---+
+//!    | thrift |-->| service |-->| coordinator |-->| replica |-->| storage |<--| admin |
+//!    +--------+   +---------+   +-------------+   +---------+   +---------+   +-------+
+//!        | server                       connections, limits and drain, for any protocol
 //!
 //!    repair                             moves data between nodes: changes of the ring, repair
 //!    ring, gossip, net                  which nodes there are, which are alive, messages to them
@@ -17,10 +18,13 @@
 //! ```
 //!
 //! - [`commands`]: the subcommands of the binary
+//! - [`assembly`]: a node with its front ends
 //! - [`node`]: builds a node from its parts, and takes it down in order
 //! - [`admin`]: what operators see and steer, over HTTP
-//! - [`wire`]: the Thrift protocol, connections, the messages of the interface definition
-//! - [`api`]: one function for each Thrift method: validates, translates, calls the coordinator
+//! - [`server`]: connections of clients: listeners, workers, limits, drain; knows no protocol
+//! - [`thrift`]: the protocol, the interface definition, and one function for each method:
+//!   checks, translates, calls the service
+//! - [`service`]: operations for every front end: names, login, rows a page at a time, errors
 //! - [`coordinator`]: which replicas a request needs, and how many of them at its consistency level
 //! - [`ring`]: tokens, partitioners, placement of replicas
 //! - [`net`]: frames, messages and connections between nodes
@@ -30,7 +34,7 @@
 //! - [`storage`]: commit log, memtables, SSTables, compaction
 //! - [`config`]: `storage-conf.xml` as typed settings
 //! - [`model`]: rows, columns, comparators, slices, mutations: the vocabulary of all layers but
-//!   `wire`
+//!   `server`
 //! - [`base`]: what knows nothing of a database: clock, file system, events, byte readers
 
 #![cfg_attr(not(test), deny(clippy::disallowed_types))]
@@ -44,7 +48,7 @@ extern crate self as alexandra;
 mod kit;
 
 pub mod admin;
-pub mod api;
+pub mod assembly;
 pub mod base;
 pub mod commands;
 pub mod config;
@@ -56,5 +60,7 @@ pub mod node;
 pub mod repair;
 pub mod replica;
 pub mod ring;
+pub mod server;
+pub mod service;
 pub mod storage;
-pub mod wire;
+pub mod thrift;

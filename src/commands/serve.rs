@@ -1,6 +1,7 @@
 //! `alexandra serve`: runs a node until it is told to stop.
 
 use super::check_config::refuse;
+use crate::assembly;
 use crate::base::clock::SystemClock;
 use crate::base::events::Events;
 use crate::base::fs::OsFileSystem;
@@ -166,7 +167,7 @@ fn serve(
         if until_input_ends {
             stop_with_input(stop.clone());
         }
-        let mut node = Node::start(settings, options, components)?;
+        let mut node = assembly::start(settings, options, components)?;
         let _pid_file = pid_file.map(PidFile::write).transpose()?;
         let joined = tokio::select! {
             biased;

@@ -1,8 +1,8 @@
-//! A node, put together from its parts: the only place that knows every one of them. Several nodes
-//! may live in one process.
+//! A node, put together from its parts: the place that knows all of them but the front ends.
+//! Several nodes may live in one process.
 //!
 //! ```text
-//!   Node        the whole: ports, data, API, operators
+//!   Node        the whole: ports, data, service, operators
 //!     setup     what the settings mean for the storage core
 //!     start_mode as what it starts: a member, or one that joins or replaces one
 //!     fingerprint    what of them all nodes have to agree on
@@ -23,11 +23,11 @@ mod start_mode;
 pub use drain::{Drain, Drained};
 pub use handoff::{Handoff, HandoffOptions, HandoffState};
 pub use member::{Member, MemberOptions, Receiver};
+pub use ports::FrontEnd;
 pub use setup::StorageSetup;
 pub(crate) use setup::family_options;
 
 use crate::admin::{Access, AdminContext, AdminOptions, AdminServer, RunningAdmin};
-use crate::api::{Api, ApiOptions, Authenticator, LoginError, SimpleAuthenticator};
 use crate::base::budget::Budget;
 use crate::base::clock::Clock;
 use crate::base::fs::FileSystem;
@@ -43,22 +43,24 @@ use crate::repair::OperationError;
 use crate::repair::StartMode;
 use crate::replica::{HINT_SEGMENT_BYTES, HintOptions, HintStore, Replica, ReplicaOptions};
 use crate::ring::{DynamicSnitch, ReplicaPlacement, TokenError};
+use crate::server::Server;
+use crate::service::{Authenticator, Service, ServiceOptions, SimpleAuthenticator};
 use crate::storage::Storage;
 use crate::storage::engine::{Components, StorageError};
 use crate::storage::error::{FileError, ReadError};
 use crate::storage::store::OpenError;
 use crate::storage::system::local_placement::SavedPlace;
 use crate::storage::system::{Identity, IdentityError};
-use crate::wire::Server;
 use drain::DrainOptions;
 use fingerprint::fingerprint;
-use ports::{ClientPorts, api_version};
+use ports::ClientPorts;
 use setup::{lendable_blocks, request_memory};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::net::TcpListener;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
@@ -165,11 +167,11 @@ impl NodeError {
 #[derive(Debug)]
 pub struct Node {
     /// None as long as the node is to join first.
-    server: Option<Server>,
+    listeners: Option<Vec<TcpListener>>,
     client_ports: ClientPorts,
     address: SocketAddr,
     start_mode: StartMode,
-    api: Arc<Api>,
+    service: Arc<Service>,
     replica: Arc<Replica>,
     storage: Arc<Storage>,
     admin: Option<RunningAdmin>,
@@ -184,27 +186,28 @@ pub struct Node {
 }
 
 impl Node {
-    /// Opens the data and binds the port. Must be called within a tokio runtime.
+    /// Opens the data and binds the ports, whose clients the front end serves. Must be called
+    /// within a tokio runtime.
     pub fn start(
         settings: Settings,
         options: &NodeOptions,
         components: Components,
+        front_end: FrontEnd,
     ) -> Result<Self, NodeError> {
         let placements = checked_placements(&settings, &options.properties)?;
-        let clock = Arc::clone(&components.clock);
+        let (clock, fs) = (Arc::clone(&components.clock), Arc::clone(&components.fs));
         // The ports first: whoever finds one taken has not touched any data.
         let memory = request_memory(&settings);
-        let client_ports = ClientPorts::new(&settings, &clock, &memory);
-        let server = client_ports.bind()?;
+        let client_ports = ClientPorts::new(&settings, &clock, &memory, front_end);
+        let listeners = client_ports.bind()?;
         let admin = bind_admin(&settings)?;
         let admin_address = admin.as_ref().map(AdminServer::local_addr);
         let transport = Arc::new(bind_transport(&settings, &clock, &memory)?);
-        let fs = Arc::clone(&components.fs);
         let storage = Arc::new(StorageSetup::new(&settings, options)?.open(components)?);
         let (identity, start_mode) = start_mode::begin(&settings, options, &storage, &*clock)?;
-        let address = server.local_addr().map_err(NodeError::Serving)?;
+        let address = local_address(&listeners).map_err(NodeError::Serving)?;
         // Clients are refused until there is something to serve.
-        let server = start_mode.takes_connections().then_some(server);
+        let listeners = start_mode.takes_connections().then_some(listeners);
         let replica = start_replica(&settings, &storage, &memory)?;
         let hints = open_hints(&settings, options, &storage, fs, &clock)?;
         let parts = Parts {
@@ -235,13 +238,13 @@ impl Node {
         for fault in login_faults(&settings, &options.properties) {
             log::error!("Authenticator: every login will be refused: {fault}");
         }
-        let api = api(settings, options, &storage, &member, clock);
+        let service = service(settings, options, &storage, &member, clock);
         Ok(Self {
-            server,
+            listeners,
             client_ports,
             address,
             start_mode,
-            api,
+            service,
             replica,
             storage,
             admin,
@@ -280,13 +283,13 @@ impl Node {
             return Err(NodeError::Decommissioned);
         }
         self.start_mode = StartMode::Member;
-        if self.server.is_none() {
-            self.server = Some(self.client_ports.bind()?);
+        if self.listeners.is_none() {
+            self.listeners = Some(self.client_ports.bind()?);
         }
         // Before anybody is told that the node is ready: who waits for that knows all of its ports.
-        let server = self.server.as_ref().filter(|_| is_first);
-        for (address, clients) in server.into_iter().flat_map(Server::further_ports) {
-            log::info!("listening for Thrift clients of {} on {address}", clients.version);
+        let listeners = self.listeners.as_deref().filter(|_| is_first).unwrap_or_default();
+        for (address, version) in self.client_ports.further(listeners) {
+            log::info!("listening for Thrift clients of {version} on {address}");
         }
         Ok(())
     }
@@ -312,10 +315,11 @@ impl Node {
             () = stop.cancelled() => Ok(()),
             joined = self.join() => joined,
         };
-        let listening = self.server.take().filter(|_| joined.is_ok());
-        let Self { api, replica, storage, admin, drain, hints, member, .. } = self;
+        let listening = self.listeners.take().filter(|_| joined.is_ok());
+        let Self { service, client_ports, replica, storage, admin, drain, hints, member, .. } =
+            self;
         let served = match listening {
-            Some(server) => serve(server, &api, &member, stop).await,
+            Some(listeners) => serve(client_ports.server(listeners, &service), &member, stop).await,
             None => joined,
         };
         drain.leave().await;
@@ -334,12 +338,11 @@ impl Node {
 /// that it does not have.
 async fn serve(
     server: Server,
-    api: &Arc<Api>,
     member: &Arc<Member>,
     stop: CancellationToken,
 ) -> Result<(), NodeError> {
     let ends = stop.child_token();
-    let serving = server.run_by(|version| api.of(version), ends.clone());
+    let serving = server.run(ends.clone());
     tokio::pin!(serving);
     let refused = tokio::select! {
         ended = &mut serving => return ended.map_err(NodeError::Serving),
@@ -348,6 +351,14 @@ async fn serve(
     ends.cancel();
     serving.await.map_err(NodeError::Serving)?;
     Err(refused.into())
+}
+
+/// Address of the first port, as the system chose it.
+fn local_address(listeners: &[TcpListener]) -> io::Result<SocketAddr> {
+    match listeners.first() {
+        Some(listener) => listener.local_addr(),
+        None => Err(io::ErrorKind::NotConnected.into()),
+    }
 }
 
 /// Work that is given up at the end.
@@ -435,17 +446,16 @@ fn hint_sync_interval(sync: CommitLogSync) -> Duration {
     }
 }
 
-/// What serves clients.
-fn api(
+/// Operations for clients.
+fn service(
     settings: Settings,
     options: &NodeOptions,
     storage: &Arc<Storage>,
     member: &Member,
     clock: Arc<dyn Clock>,
-) -> Arc<Api> {
-    Arc::new(Api::new(ApiOptions {
+) -> Arc<Service> {
+    Arc::new(Service::new(ServiceOptions {
         cluster_name: settings.cluster_name,
-        version: api_version(settings.thrift.api_version),
         schema: Arc::clone(storage.schema()),
         keyspaces: settings.keyspaces,
         config_text: settings.text,
@@ -604,7 +614,7 @@ pub(crate) fn property_faults(settings: &Settings, properties: &Properties) -> V
 
 /// Reasons for which every login to a server with these settings would be refused. Its files are
 /// read at each login, so that they may be mended while it runs.
-pub(crate) fn login_faults(settings: &Settings, properties: &Properties) -> Vec<LoginError> {
+pub(crate) fn login_faults(settings: &Settings, properties: &Properties) -> Vec<String> {
     match authenticator(settings.authenticator, properties) {
         Authenticator::AllowAll => Vec::new(),
         Authenticator::Simple(simple) => simple.faults(),

@@ -5,63 +5,82 @@ use crate::base::budget::Budget;
 use crate::base::clock::Clock;
 use crate::config::Settings;
 use crate::config::settings::{ListenerSettings, Release};
-use crate::wire::{ApiVersion, Clients, Limits, Server, ServerOptions};
+use crate::server::{Limits, Server, ServerOptions, listen};
+use crate::service::Service;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use tokio::net::TcpListener;
 
-/// The port of the configuration, and the further ones.
+/// Adds a port to a server, with a protocol that offers the service. So a node needs to know no
+/// protocol.
+pub type FrontEnd = fn(&mut Server, TcpListener, &ListenerSettings, &Arc<Service>, &Arc<dyn Clock>);
+
+/// The port of the configuration, and then the further ones.
 #[derive(Debug)]
 pub(super) struct ClientPorts {
-    first: SocketAddr,
+    ports: Vec<ListenerSettings>,
     options: ServerOptions,
-    further: Vec<(SocketAddr, Clients)>,
+    front_end: FrontEnd,
 }
 
 impl ClientPorts {
-    pub(super) fn new(settings: &Settings, clock: &Arc<dyn Clock>, memory: &Arc<Budget>) -> Self {
+    pub(super) fn new(
+        settings: &Settings,
+        clock: &Arc<dyn Clock>,
+        memory: &Arc<Budget>,
+        front_end: FrontEnd,
+    ) -> Self {
         let thrift = &settings.thrift;
-        let clients = |framed, release| {
-            let version = api_version(release);
-            Clients { version, prefer_framed: framed }
+        let first = ListenerSettings {
+            address: thrift.address,
+            port: thrift.port,
+            framed: thrift.framed,
+            api_version: thrift.api_version,
+            // It has no element of its own.
+            line: 0,
         };
-        let further = |it: &ListenerSettings| {
-            (SocketAddr::new(it.address, it.port), clients(it.framed, it.api_version))
-        };
-        Self {
-            first: SocketAddr::new(thrift.address, thrift.port),
-            options: ServerOptions {
-                clients: clients(thrift.framed, thrift.api_version),
-                limits: Limits {
-                    max_message_bytes: thrift.max_message_bytes as usize,
-                    max_connections: thrift.max_connections as usize,
-                    idle_timeout: thrift.idle_timeout,
-                    receive_budget_bytes: thrift.receive_budget_bytes as usize,
-                    ..Limits::default()
-                },
-                memory: Arc::clone(memory),
-                ..ServerOptions::new(Arc::clone(clock))
+        let ports = std::iter::once(&first).chain(&thrift.listeners).cloned().collect();
+        let options = ServerOptions {
+            limits: Limits {
+                settings: "Thrift",
+                max_message_bytes: thrift.max_message_bytes as usize,
+                max_connections: thrift.max_connections as usize,
+                idle_timeout: thrift.idle_timeout,
+                receive_budget_bytes: thrift.receive_budget_bytes as usize,
+                ..Limits::default()
             },
-            further: thrift.listeners.iter().map(further).collect(),
-        }
+            memory: Arc::clone(memory),
+            ..ServerOptions::new(Arc::clone(clock))
+        };
+        Self { ports, options, front_end }
     }
 
     /// Binds all of them.
-    pub(super) fn bind(&self) -> Result<Server, NodeError> {
-        let refused = |address| move |source| NodeError::Bind { address, source };
-        let server = Server::bind(self.first, self.options.clone());
-        let mut server = server.map_err(refused(self.first))?;
-        for (address, clients) in &self.further {
-            server.bind_also(*address, *clients).map_err(refused(*address))?;
-        }
-        Ok(server)
+    pub(super) fn bind(&self) -> Result<Vec<TcpListener>, NodeError> {
+        let bind = |port: &ListenerSettings| {
+            let address = SocketAddr::new(port.address, port.port);
+            listen(address).map_err(|source| NodeError::Bind { address, source })
+        };
+        self.ports.iter().map(bind).collect()
     }
-}
 
-/// The generation of the clients of a release.
-pub(super) fn api_version(release: Release) -> ApiVersion {
-    match release {
-        Release::V04 => ApiVersion::V04,
-        Release::V05 => ApiVersion::V05,
-        Release::V06 => ApiVersion::V06,
+    /// The further ones with the addresses that the system chose.
+    pub(super) fn further<'a>(
+        &'a self,
+        listeners: &'a [TcpListener],
+    ) -> impl Iterator<Item = (SocketAddr, Release)> {
+        let further = listeners.iter().zip(&self.ports).skip(1);
+        further.filter_map(|(it, port)| Some((it.local_addr().ok()?, port.api_version)))
+    }
+
+    /// A server that answers as each port's clients expect.
+    pub(super) fn server(self, listeners: Vec<TcpListener>, service: &Arc<Service>) -> Server {
+        let Self { ports, options, front_end } = self;
+        let clock = Arc::clone(&options.clock);
+        let mut server = Server::new(options);
+        for (listener, port) in listeners.into_iter().zip(&ports) {
+            front_end(&mut server, listener, port, service, &clock);
+        }
+        server
     }
 }

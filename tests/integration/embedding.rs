@@ -2,12 +2,13 @@
 
 use crate::server::calls::{self, Entry, KEYSPACE, Path as ColumnPath, STANDARD};
 use crate::server::client::{Client, Value};
+use alexandra::assembly;
 use alexandra::base::clock::SystemClock;
 use alexandra::base::events::Events;
 use alexandra::base::fs::OsFileSystem;
 use alexandra::config::{Loader, Settings};
 use alexandra::model::comparator::{ComparatorRegistry, CustomComparator};
-use alexandra::node::{Node, NodeOptions};
+use alexandra::node::NodeOptions;
 use alexandra::storage::engine::Components;
 use std::cmp::Ordering;
 use std::net::SocketAddr;
@@ -91,7 +92,8 @@ impl Embedded {
                         clock: Arc::new(SystemClock::new()),
                         events: Events::ignored(),
                     };
-                    let node = Node::start(settings, &NodeOptions::default(), components).unwrap();
+                    let node =
+                        assembly::start(settings, &NodeOptions::default(), components).unwrap();
                     started.send(node.thrift_address()).unwrap();
                     node.run(stop).await.unwrap();
                 });

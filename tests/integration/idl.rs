@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use alexandra::wire::schema::{Field, Kind, Requiredness};
-use alexandra::wire::types::{ConsistencyLevel, Exception, STRUCTS, VERSION};
-use alexandra::wire::{ApiVersion, METHODS};
+use alexandra::config::settings::Release;
+use alexandra::thrift::METHODS;
+use alexandra::thrift::idl::{ConsistencyLevel, Exception, STRUCTS, VERSION};
+use alexandra::thrift::schema::{Field, Kind, Requiredness};
 
 /// A field as text: `1: required list<Column> columns`.
 type FieldLine = String;
@@ -218,7 +219,7 @@ fn lines(fields: &[Field]) -> Vec<FieldLine> {
 fn tables() -> Idl {
     let consistency_level = ConsistencyLevel::SCHEMA;
     let values = consistency_level.values.iter().map(|(name, n)| ((*name).to_owned(), *n));
-    let methods = METHODS.iter().filter(|method| method.versions.1 == ApiVersion::V06);
+    let methods = METHODS.iter().filter(|method| method.versions.1 == Release::V06);
     Idl {
         constants: [("VERSION".to_owned(), VERSION.to_owned())].into(),
         enums: [(consistency_level.name.to_owned(), values.collect())].into(),
@@ -261,7 +262,7 @@ fn the_tables_of_the_server_are_those_of_the_idl() {
 
 #[test]
 fn get_key_range_is_the_only_method_that_0_6_lost() {
-    let lost = METHODS.iter().filter(|method| method.versions.1 < ApiVersion::V06);
+    let lost = METHODS.iter().filter(|method| method.versions.1 < Release::V06);
     assert_eq!(lost.map(|method| method.name).collect::<Vec<_>>(), ["get_key_range"]);
 }
 

@@ -149,7 +149,7 @@ ranks! {
     SnitchScores: "snitch scores", "scores of endpoints", "copying or swapping a pointer";
     LatencyDecay: "latency decay", "the time when latencies were halved", "halving the counts";
     LoginTurns: "login turns", "addresses that log in", "a lookup";
-    WireBuffers: "wire buffers", "free buffers of a worker", "adding or taking one";
+    ServerBuffers: "server buffers", "free buffers of a worker", "adding or taking one";
     Peers: "peers", "connections of the node protocol", "a lookup or insertion";
     PeerQueue: "peer queue", "messages to a peer", "adding some, or taking a batch";
     Listener: "listener", "the socket of the node protocol before it is served", "taking it";

@@ -150,12 +150,7 @@ mod tests {
     #[test]
     fn rows_have_the_hashes_of_0_6() {
         let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
-        let family = ColumnFamilySchema {
-            keyspace: "Keyspace1".into(),
-            name: "Standard1".into(),
-            kind,
-            comment: None,
-        };
+        let family = ColumnFamilySchema::new("Keyspace1".into(), "Standard1".into(), kind);
         let builder = || RowBuilder::in_memory(Arc::new(family.clone()), 64 << 10);
         let cell = Cell::live(b"", "é".as_bytes(), b"2", 7);
         let version = RowVersion { deletion: Deletion::NONE, cells: vec![cell] };

@@ -4,7 +4,7 @@ use super::lifecycle::Lifecycle;
 use crate::repair::error::{OperationError, Result};
 use crate::repair::operations::Operations;
 use crate::ring::Token;
-use crate::storage::own_place::SavedPlace;
+use crate::storage::system::local_placement::SavedPlace;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;

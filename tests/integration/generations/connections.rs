@@ -95,7 +95,7 @@ fn what_is_missing_closes_connections_of_0_4_and_0_5_and_is_an_error_of_0_6() {
     }
 }
 
-/// That it waits for one replica, `wire::tests::before_0_6_a_level_had_to_be_sent` looks at.
+/// That it waits for one replica, `thrift::tests::before_0_6_a_level_had_to_be_sent` looks at.
 #[test]
 fn a_removal_needs_no_level() {
     let ports = Ports::start();

@@ -2,12 +2,15 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::kit::clock::ManualClock;
-use alexandra::wire::{Server, ServerOptions};
+use alexandra::config::settings::Release;
+use alexandra::server::{Server, ServerOptions, listen};
+use alexandra::thrift::{Clients, Thrift};
 use thrift::protocol::{TBinaryInputProtocol, TInputProtocol, TMessageType, TType};
 use thrift::transport::TFramedReadTransport;
 use tokio_util::sync::CancellationToken;
@@ -25,12 +28,35 @@ pub(crate) struct Running {
     thread: Option<JoinHandle<()>>,
 }
 
+/// What a server is like.
+pub(crate) struct Setup {
+    pub(crate) clients: Clients,
+    options: ServerOptions,
+}
+
+impl Deref for Setup {
+    type Target = ServerOptions;
+
+    fn deref(&self) -> &ServerOptions {
+        &self.options
+    }
+}
+
+impl DerefMut for Setup {
+    fn deref_mut(&mut self) -> &mut ServerOptions {
+        &mut self.options
+    }
+}
+
 impl Running {
-    pub(crate) fn start(change: impl FnOnce(&mut ServerOptions)) -> Self {
+    pub(crate) fn start(change: impl FnOnce(&mut Setup)) -> Self {
         // Time stands still, so that each server logs a reason once.
         let mut options = ServerOptions::new(Arc::new(ManualClock::default()));
         options.workers = 2;
-        change(&mut options);
+        options.limits.settings = "Thrift";
+        let clients = Clients { version: Release::V06, prefer_framed: false };
+        let mut setup = Setup { clients, options };
+        change(&mut setup);
         let service = Arc::new(Scripted::default());
         let stop = CancellationToken::new();
         let (bound, address) = std::sync::mpsc::channel();
@@ -40,10 +66,13 @@ impl Running {
                 let runtime =
                     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
                 runtime.block_on(async {
-                    let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
-                    let server = Server::bind(any_port, options).unwrap();
-                    bound.send(server.local_addr().unwrap()).unwrap();
-                    server.run(service, stop).await.unwrap();
+                    let Setup { clients, options } = setup;
+                    let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+                    bound.send(listener.local_addr().unwrap()).unwrap();
+                    let thrift = Thrift::new(service, clients, options.clock.clone());
+                    let mut server = Server::new(options);
+                    server.add(listener, Arc::new(thrift));
+                    server.run(stop).await.unwrap();
                 });
             }
         });

@@ -2,12 +2,12 @@
 
 use super::client::{Client, Running, Value, call};
 use super::{LOG, ONE, encoded, get_args, insert_args, slice_args, text_args};
-use alexandra::wire::ApiVersion;
-use alexandra::wire::service::GetKeyRangeArgs;
+use alexandra::config::settings::Release;
+use alexandra::thrift::idl::GetKeyRangeArgs;
 
 #[test]
 fn older_generations_have_other_methods_and_exceptions() {
-    let server = Running::start(|options| options.clients.version = ApiVersion::V04);
+    let server = Running::start(|options| options.clients.version = Release::V04);
     let mut client = server.connect();
     let slice = |client: &mut Client, key| client.call("get_slice", &slice_args(key, 1));
     assert_eq!(slice(&mut client, "unavailable").exception(), Some((3, None)));
@@ -33,7 +33,7 @@ fn older_generations_have_other_methods_and_exceptions() {
 #[test]
 fn a_call_that_came_later_is_told_to_the_operator() {
     LOG.install();
-    let server = Running::start(|options| options.clients.version = ApiVersion::V05);
+    let server = Running::start(|options| options.clients.version = Release::V05);
     let mut client = server.connect();
     for name in ["describe_ring", "no_such_call", "describe_ring"] {
         let kind = client.call(name, &[0]).error().map(|(kind, _)| kind);
@@ -47,7 +47,7 @@ fn a_call_that_came_later_is_told_to_the_operator() {
 #[test]
 fn what_lacks_something_closes_the_connection_as_before_0_6() {
     LOG.install();
-    for version in [ApiVersion::V04, ApiVersion::V05] {
+    for version in [Release::V04, Release::V05] {
         let server = Running::start(|options| options.clients.version = version);
         let mut client = server.connect();
         let next = call("get_string_property", 3, &text_args(b"version"));

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use crate::kit::clock::ManualClock;
 use alexandra::base::budget::Budget;
-use alexandra::wire::encode::encode_field;
-use alexandra::wire::service::*;
-use alexandra::wire::types::*;
-use alexandra::wire::{Each, Encode, List, Map, ServerOptions, Text};
+use alexandra::server::ServerOptions;
+use alexandra::thrift::encode::encode_field;
+use alexandra::thrift::idl::*;
+use alexandra::thrift::{Each, Encode, List, Map, Text};
 use client::{Client, Running, Value, call, frame, old_call};
 use thrift::protocol::{
     TBinaryOutputProtocol, TFieldIdentifier, TMessageIdentifier, TMessageType, TOutputProtocol,
@@ -73,7 +73,7 @@ impl Log {
 
 const ONE: ConsistencyLevel = ConsistencyLevel::One;
 
-fn encoded<T: alexandra::wire::codec::WireType>(value: impl Encode<T>) -> Vec<u8> {
+fn encoded<T: alexandra::thrift::codec::WireType>(value: impl Encode<T>) -> Vec<u8> {
     let mut out = vec![];
     value.encode(&mut out);
     out
@@ -489,7 +489,7 @@ fn declared_failures_travel_as_exceptions_and_others_as_internal_errors() {
     assert_eq!(nameless, Some((6, "Internal error processing describe_cluster_name".into())));
     let login = |keyspace: &'static str| {
         let credentials = encoded::<AuthenticationRequest<'_>>(AuthenticationRequest::fields(
-            alexandra::wire::Each([("username", "jsmith")]),
+            alexandra::thrift::Each([("username", "jsmith")]),
         ));
         let mut args = vec![12, 0, 2];
         args.extend_from_slice(&credentials);

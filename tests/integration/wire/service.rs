@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
-use alexandra::wire::service::*;
-use alexandra::wire::types::*;
-use alexandra::wire::{Cassandra, Each, Failure, List, Map, Replied, Reply, Set, Text};
+use alexandra::service::ServiceError;
+use alexandra::thrift::idl::*;
+use alexandra::thrift::{Cassandra, Each, Encode, List, Map, Set, Text};
 use tokio::sync::Semaphore;
 
 /// Answers by what the key of a call says.
@@ -41,7 +41,7 @@ impl Default for Scripted {
 /// Remembers how many writes its connection did.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
-    writes: i32,
+    writes: AtomicI32,
 }
 
 impl From<SocketAddr> for Session {
@@ -50,16 +50,16 @@ impl From<SocketAddr> for Session {
     }
 }
 
-fn failure_of(key: &str) -> Option<Failure> {
+fn failure_of(key: &str) -> Option<ServiceError> {
     Some(match key {
-        "invalid" => Failure::InvalidRequest("because".into()),
-        "not found" => Failure::NotFound,
-        "unavailable" => Failure::Unavailable,
-        "timed out" => Failure::TimedOut,
-        "authentication" => Failure::Authentication("who?".into()),
-        "authorization" => Failure::Authorization("no".into()),
-        "internal" => Failure::Internal("a secret".into()),
-        "disk full" => Failure::Internal("the disk is full".into()),
+        "invalid" => ServiceError::Invalid("because".into()),
+        "not found" => ServiceError::NotFound,
+        "unavailable" => ServiceError::Unavailable,
+        "timed out" => ServiceError::TimedOut,
+        "authentication" => ServiceError::Unauthenticated("who?".into()),
+        "authorization" => ServiceError::Unauthorized("no".into()),
+        "internal" => ServiceError::Internal("a secret".into()),
+        "disk full" => ServiceError::Internal("the disk is full".into()),
         _ => return None,
     })
 }
@@ -88,16 +88,21 @@ impl Drop for Waiting<'_> {
 }
 
 macro_rules! answer {
-    ($($method:ident($args:ident) -> $result:ty = |$reply:ident, $a:ident| $answer:expr;)*) => { $(
-        async fn $method<'a>(
-            &'a self,
-            _session: &'a mut Session,
-            $a: $args<'a>,
-            $reply: Reply<'a, $result>,
-        ) -> Replied {
+    ($($method:ident($args:ident) -> $result:ty = |$a:ident| $answer:expr;)*) => { $(
+        async fn $method(
+            &self,
+            _session: &Session,
+            $a: $args<'_>,
+        ) -> Result<impl Encode<$result>, ServiceError> {
             $answer
         }
     )* };
+}
+
+/// The same, of bytes that end with the call.
+fn copied(name: &[u8], value: &str) -> impl Encode<ColumnOrSuperColumn<'static>> + use<> {
+    let column = Column::fields(name.to_vec(), value.as_bytes().to_vec(), 1_i64);
+    ColumnOrSuperColumn::fields(Some(column), None::<SuperColumn<'_>>)
 }
 
 fn standard<'a>(name: &'a [u8], value: &'a [u8]) -> ColumnOrSuperColumn<'a> {
@@ -107,13 +112,12 @@ fn standard<'a>(name: &'a [u8], value: &'a [u8]) -> ColumnOrSuperColumn<'a> {
 impl Cassandra for Scripted {
     type Session = Session;
 
-    async fn insert<'a>(
-        &'a self,
-        session: &'a mut Session,
-        args: InsertArgs<'a>,
-        reply: Reply<'a, ()>,
-    ) -> Replied {
-        session.writes += 1;
+    async fn insert(
+        &self,
+        session: &Session,
+        args: InsertArgs<'_>,
+    ) -> Result<impl Encode<()>, ServiceError> {
+        session.writes.fetch_add(1, Ordering::SeqCst);
         self.inserts.fetch_add(1, Ordering::SeqCst);
         match &*args.key {
             "panic" => panic!("as the test wants"),
@@ -128,108 +132,106 @@ impl Cassandra for Scripted {
             _ => {}
         }
         match failure_of(&args.key) {
-            Some(failure) => reply.fail(failure),
-            None => reply.ok(()),
+            Some(failure) => Err(failure),
+            None => Ok(()),
         }
     }
 
-    async fn get<'a>(
-        &'a self,
-        _session: &'a mut Session,
-        args: GetArgs<'a>,
-        reply: Reply<'a, ColumnOrSuperColumn<'static>>,
-    ) -> Replied {
+    async fn get(
+        &self,
+        _session: &Session,
+        args: GetArgs<'_>,
+    ) -> Result<impl Encode<ColumnOrSuperColumn<'static>>, ServiceError> {
         if args.key == "wait" {
             self.wait().await;
         }
         match failure_of(&args.key) {
-            Some(failure) => reply.fail(failure),
-            None => reply.ok(standard(args.column_path.column.unwrap_or(b""), args.key.as_bytes())),
+            Some(failure) => Err(failure),
+            None => Ok(copied(args.column_path.column.unwrap_or(b""), &args.key)),
         }
     }
 
-    async fn batch_mutate<'a>(
-        &'a self,
-        session: &'a mut Session,
-        args: BatchMutateArgs<'a>,
-        reply: Reply<'a, ()>,
-    ) -> Replied {
-        session.writes += 1;
+    async fn batch_mutate(
+        &self,
+        session: &Session,
+        args: BatchMutateArgs<'_>,
+    ) -> Result<impl Encode<()>, ServiceError> {
+        session.writes.fetch_add(1, Ordering::SeqCst);
         let mutations = args.mutation_map.iter().flat_map(|(_, row)| row).map(|(_, m)| m.len());
         self.mutations.fetch_add(mutations.sum(), Ordering::SeqCst);
-        reply.ok(())
+        Ok(())
     }
 
-    async fn get_count<'a>(
-        &'a self,
-        session: &'a mut Session,
-        _args: GetCountArgs<'a>,
-        reply: Reply<'a, i32>,
-    ) -> Replied {
-        reply.ok(session.writes)
+    async fn get_count(
+        &self,
+        session: &Session,
+        _args: GetCountArgs<'_>,
+    ) -> Result<impl Encode<i32>, ServiceError> {
+        Ok(session.writes.load(Ordering::SeqCst))
     }
 
     answer! {
-        login(LoginArgs) -> () = |reply, args| match failure_of(&args.keyspace) {
-            Some(failure) => reply.fail(failure),
-            None => reply.ok(()),
+        login(LoginArgs) -> () = |args| match failure_of(&args.keyspace) {
+            Some(failure) => Err(failure),
+            None => Ok(()),
         };
-        get_slice(GetSliceArgs) -> List<ColumnOrSuperColumn<'static>> = |reply, args| {
+        get_slice(GetSliceArgs) -> List<ColumnOrSuperColumn<'static>> = |args| {
             if let Some(failure) = failure_of(&args.key) {
-                return reply.fail(failure);
+                return Err(failure);
             }
             let count = args.predicate.slice_range.map_or(0, |range| range.count as usize);
-            reply.ok(Each(std::iter::repeat_n(standard(b"name", &[b'v'; 1000]), count)))
+            Ok(Each(std::iter::repeat_n(standard(b"name", &[b'v'; 1000]), count)))
         };
         multiget(MultigetArgs) -> Map<Text<'static>, ColumnOrSuperColumn<'static>> =
-            |reply, args| {
-                reply.ok(Each(args.keys.iter().map(|key| (key, standard(b"", key.as_bytes())))))
+            |args| {
+                Ok(Each(args.keys.into_iter().map(|key| (key.to_string(), copied(b"", &key)))))
             };
         multiget_slice(MultigetSliceArgs)
-            -> Map<Text<'static>, List<ColumnOrSuperColumn<'static>>> = |reply, args| {
-                reply.ok(Each(args.keys.iter().map(|key| (key, Each([standard(b"", b"")])))))
+            -> Map<Text<'static>, List<ColumnOrSuperColumn<'static>>> = |args| {
+                let row = |key: Text<'_>| (key.into_owned(), Each([standard(b"", b"")]));
+                Ok(Each(args.keys.into_iter().map(row)))
             };
         get_key_range(GetKeyRangeArgs) -> List<Text<'static>> =
-            |reply, args| reply.ok(Each([&args.start, &args.finish]));
-        get_range_slice(GetRangeSliceArgs) -> List<KeySlice<'static>> = |reply, args| {
-            reply.ok(Each([KeySlice { key: args.start_key, columns: vec![standard(b"", b"")] }]))
+            |args| Ok(Each([args.start.into_owned(), args.finish.into_owned()]));
+        get_range_slice(GetRangeSliceArgs) -> List<KeySlice<'static>> = |args| {
+            Ok(Each([KeySlice { key: args.start_key, columns: vec![standard(b"", b"")] }]))
         };
-        get_range_slices(GetRangeSlicesArgs) -> List<KeySlice<'static>> = |reply, args| {
+        get_range_slices(GetRangeSlicesArgs) -> List<KeySlice<'static>> = |args| {
             let members = [Column { name: b"member", value: b"", timestamp: 2 }];
-            let group = SuperColumn::fields(b"group".as_slice(), members.as_slice());
+            let group = SuperColumn::fields(b"group".as_slice(), Each(members));
             let columns = [ColumnOrSuperColumn::fields(None::<&Column<'_>>, Some(group))];
-            let key = args.range.start_key.unwrap_or_default();
-            reply.ok(Each([KeySlice::fields(&key, Each(columns))]))
+            let key = args.range.start_key.unwrap_or_default().into_owned();
+            Ok(Each([KeySlice::fields(key, Each(columns))]))
         };
-        batch_insert(BatchInsertArgs) -> () = |reply, _args| reply.ok(());
-        remove(RemoveArgs) -> () = |reply, args| match failure_of(&args.key) {
-            Some(failure) => reply.fail(failure),
-            None => reply.ok(()),
+        batch_insert(BatchInsertArgs) -> () = |_args| Ok(());
+        remove(RemoveArgs) -> () = |args| match failure_of(&args.key) {
+            Some(failure) => Err(failure),
+            None => Ok(()),
         };
         get_string_property(GetStringPropertyArgs) -> Text<'static> =
-            |reply, args| reply.ok(&args.property);
+            |args| Ok(args.property.into_owned());
         get_string_list_property(GetStringListPropertyArgs) -> List<Text<'static>> =
-            |reply, args| reply.ok(Each([&args.property]));
+            |args| Ok(Each([args.property.into_owned()]));
         describe_keyspaces(DescribeKeyspacesArgs) -> Set<Text<'static>> =
-            |reply, _args| reply.ok(Each(["Keyspace1", "system"]));
+            |_args| Ok(Each(["Keyspace1", "system"]));
         describe_cluster_name(DescribeClusterNameArgs) -> Text<'static> =
-            |reply, _args| reply.fail(Failure::Internal("nobody knows".into()));
+            |_args| Err::<&str, _>(ServiceError::Internal("nobody knows".into()));
         describe_version(DescribeVersionArgs) -> Text<'static> =
-            |reply, _args| reply.ok(VERSION);
-        describe_ring(DescribeRingArgs) -> List<TokenRange<'static>> = |reply, args| {
+            |_args| Ok(VERSION);
+        describe_ring(DescribeRingArgs) -> List<TokenRange<'static>> = |args| {
             let (start_token, end_token) = ("1".into(), args.keyspace);
             let endpoints = vec!["127.0.0.1".into()];
-            reply.ok(Each([TokenRange { start_token, end_token, endpoints }]))
+            Ok(Each([TokenRange { start_token, end_token, endpoints }]))
         };
         describe_partitioner(DescribePartitionerArgs) -> Text<'static> =
-            |reply, _args| reply.ok("partitioner");
+            |_args| Ok("partitioner");
         describe_keyspace(DescribeKeyspaceArgs)
             -> Map<Text<'static>, Map<Text<'static>, Text<'static>>> =
-            |reply, args| match failure_of(&args.keyspace) {
-                Some(failure) => reply.fail(failure),
-                None => reply.ok(Each([(&args.keyspace, Each([("Type", "Standard")]))])),
+            |args| match failure_of(&args.keyspace) {
+                Some(failure) => Err(failure),
+                None => Ok(Each([(args.keyspace.into_owned(), Each([("Type", "Standard")]))])),
             };
         describe_splits(DescribeSplitsArgs) -> List<Text<'static>> =
-            |reply, args| reply.ok(Each([args.start_token, args.end_token].iter()));
+            |args| Ok(Each([args.start_token, args.end_token].map(|text| text.into_owned())));
     }
 }

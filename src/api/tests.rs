@@ -1,7 +1,0 @@
-//! The API over a store in memory.
-
-mod cluster;
-mod connections;
-mod fixture;
-mod refusals;
-mod rows;

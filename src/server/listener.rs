@@ -1,0 +1,120 @@
+//! A server: its ports, its workers, and the end of both.
+
+use super::accept::accept;
+use super::connection::Shared;
+use super::limits::{LOG_INTERVAL, Limits, Reporter};
+use super::worker::{LargeRequests, Serve, Worker};
+use super::{Protocol, Room};
+use crate::base::budget::Budget;
+use crate::base::clock::Clock;
+use crate::base::intake::Intake;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::net::{TcpListener, TcpSocket};
+use tokio_util::sync::CancellationToken;
+
+/// Connections that the kernel completes while they wait to be accepted.
+const BACKLOG: u32 = 1024;
+
+/// Workers for each core of the machine.
+///
+/// A worker that has used its share of a core waits while other threads run, and its connections
+/// wait with it. With two for each core a worker uses half as much, so that it waits less, and has
+/// half as many connections. More of them cost more processor time for each write.
+const WORKERS_PER_CORE: usize = 2;
+
+/// Memory for requests and replies where nothing else is said, in bytes.
+const DEFAULT_MEMORY: usize = 1 << 30;
+
+/// What a server needs to know.
+#[derive(Debug, Clone)]
+pub struct ServerOptions {
+    /// Number of worker threads.
+    pub workers: usize,
+    /// What it may take of the machine.
+    pub limits: Limits,
+    /// Memory for requests and replies. Others may take from it as well.
+    pub memory: Arc<Budget>,
+    /// Times idle connections and log lines.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl ServerOptions {
+    /// The defaults: two workers per core.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, |count| count.get());
+        Self {
+            workers: WORKERS_PER_CORE * cores,
+            limits: Limits::default(),
+            memory: Budget::new(DEFAULT_MEMORY),
+            clock,
+        }
+    }
+}
+
+/// Binds an address. Connections wait until a server serves it. Must be called within a tokio
+/// runtime with I/O and time.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// A listener and the protocol of its connections.
+pub(super) struct Port {
+    pub(super) listener: TcpListener,
+    pub(super) protocol: Arc<dyn Serve>,
+}
+
+/// Ports that share workers, limits and memory.
+pub struct Server {
+    ports: Vec<Port>,
+    options: ServerOptions,
+}
+
+impl Server {
+    /// A server without ports.
+    pub fn new(options: ServerOptions) -> Self {
+        Self { ports: Vec::new(), options }
+    }
+
+    /// Adds a port, whose connections speak this protocol.
+    pub fn add(&mut self, listener: TcpListener, protocol: Arc<impl Protocol>) {
+        self.ports.push(Port { listener, protocol });
+    }
+
+    /// Serves until `stop` is cancelled. Then it accepts no more, lets requests under way end (at
+    /// most [`Limits::drain`]) and closes all connections.
+    pub async fn run(self, stop: CancellationToken) -> io::Result<()> {
+        let Self { ports, options } = self;
+        let ServerOptions { limits, memory, .. } = options;
+        // What has arrived has to be decoded and executed, whatever waits to be sent.
+        let received = memory.part(limits.receive_budget_bytes.min(memory.limit() / 4 * 3));
+        let large = LargeRequests::start()?;
+        let shared = Arc::new(Shared {
+            received: Intake::new(received, limits.max_message_bytes, limits.memory_wait),
+            unsent: memory.part(limits.unsent_budget_bytes.min(memory.limit() / 2)),
+            room: Room { memory, longest: limits.max_message_bytes, settings: limits.settings },
+            reporter: Reporter::new("alexandra::server", Arc::clone(&options.clock), LOG_INTERVAL),
+            clock: options.clock,
+            stopping: AtomicBool::new(false),
+            stop: CancellationToken::new(),
+            large: large.handle().clone(),
+            limits,
+        });
+        let workers = (0..options.workers.max(1))
+            .map(|index| Worker::start(index, Arc::clone(&shared)))
+            .collect::<io::Result<Vec<_>>>()?;
+        stop.run_until_cancelled(accept(ports, &shared, &workers)).await;
+        shared.stopping.store(true, Ordering::Release);
+        shared.stop.cancel();
+        for worker in workers {
+            worker.join().await;
+        }
+        drop(large);
+        Ok(())
+    }
+}

@@ -1,0 +1,75 @@
+//! What a node tells of itself: keyspaces, ring, splits.
+
+use super::{Service, ServiceError};
+use crate::config::settings::{ColumnFamilySettings, SYSTEM_KEYSPACE};
+use crate::model::schema::ColumnFamilySchema;
+use crate::ring::TokenRange;
+use std::net::IpAddr;
+use std::num::NonZero;
+
+/// A range of the ring, with the nodes that hold it, the owner first.
+type HeldRange = ([String; 2], Vec<IpAddr>);
+
+impl Service {
+    /// `ClusterName`.
+    pub fn cluster_name(&self) -> &str {
+        &self.cluster_name
+    }
+
+    /// Text of the configuration file.
+    pub fn config_text(&self) -> &str {
+        &self.config_text
+    }
+
+    /// Class name of the partitioner.
+    pub fn partitioner(&self) -> &'static str {
+        self.coordinator.partitioner().class_name()
+    }
+
+    /// A column family as configured.
+    pub fn settings(&self, family: &ColumnFamilySchema) -> Option<&ColumnFamilySettings> {
+        let keyspace = self.keyspaces.iter().find(|keyspace| keyspace.name == family.keyspace)?;
+        keyspace.column_family(&family.name)
+    }
+
+    /// The tokens of the ring in its order, for people, with the nodes and whether they seem alive.
+    pub fn members(&self) -> Vec<(String, IpAddr, bool)> {
+        let partitioner = self.coordinator.partitioner();
+        let ring = self.coordinator.ring();
+        let member = |(token, endpoint)| {
+            let is_alive = self.coordinator.seems_alive(endpoint);
+            (partitioner.display_token(token), endpoint, is_alive)
+        };
+        ring.members().map(member).collect()
+    }
+
+    /// The ranges of the ring as a keyspace sees them.
+    pub fn ring_of(&self, keyspace: &str) -> Result<Vec<HeldRange>, ServiceError> {
+        let placement =
+            self.coordinator.placement(keyspace).filter(|_| keyspace != SYSTEM_KEYSPACE);
+        let placement = placement.ok_or_else(|| {
+            ServiceError::invalid(format!("There is no ring for the keyspace: {keyspace}"))
+        })?;
+        let partitioner = self.coordinator.partitioner();
+        let ranges = placement.describe_ring(&self.coordinator.ring()).into_iter().map(|part| {
+            let ends = [part.range.start, part.range.end];
+            (ends.map(|token| partitioner.format_token(&token)), part.endpoints)
+        });
+        Ok(ranges.collect())
+    }
+
+    /// Tokens that cut a range into parts of about as many keys, judged by this node's data.
+    pub async fn splits(
+        &self,
+        start: &str,
+        end: &str,
+        keys_per_split: i32,
+    ) -> Result<Vec<String>, ServiceError> {
+        let partitioner = self.coordinator.partitioner();
+        let [start, end] = [partitioner.parse_token(start)?, partitioner.parse_token(end)?];
+        let keys = NonZero::new(keys_per_split)
+            .ok_or_else(|| ServiceError::invalid("keys_per_split must not be zero"))?;
+        let tokens = self.coordinator.splits(TokenRange { start, end }, keys).await?;
+        Ok(tokens.into_iter().map(|token| partitioner.format_token(&token)).collect())
+    }
+}

@@ -1,0 +1,147 @@
+//! The contract with clients: a function for each method checks its arguments, translates them to
+//! the model, calls the service, and writes what it returns.
+//!
+//! ```text
+//!   reads, writes   data
+//!     paths         where a request points; levels
+//!     batch         the elements of a batch
+//!     answers       what was found, written as the structs of the wire
+//!   describe        properties, keyspaces, ring
+//! ```
+
+mod answers;
+mod batch;
+mod describe;
+mod paths;
+mod reads;
+#[cfg(test)]
+mod tests;
+mod writes;
+
+use super::codec::WireType;
+use super::idl::{
+    BatchInsertArgs, BatchMutateArgs, Cassandra, ColumnOrSuperColumn, DescribeClusterNameArgs,
+    DescribeKeyspaceArgs, DescribeKeyspacesArgs, DescribePartitionerArgs, DescribeRingArgs,
+    DescribeSplitsArgs, DescribeVersionArgs, GetArgs, GetCountArgs, GetKeyRangeArgs,
+    GetRangeSliceArgs, GetRangeSlicesArgs, GetSliceArgs, GetStringListPropertyArgs,
+    GetStringPropertyArgs, InsertArgs, KeySlice, LoginArgs, MultigetArgs, MultigetSliceArgs,
+    RemoveArgs, TokenRange, VERSION,
+};
+use super::{Encode, List, Map, Set, Text};
+use crate::base::context::RequestContext;
+use crate::config::settings::Release;
+use crate::service::{Service, ServiceError, Session};
+use std::sync::Arc;
+
+/// Answers the calls of clients of a generation.
+#[derive(Debug)]
+pub struct Calls {
+    service: Arc<Service>,
+    version: Release,
+}
+
+impl Calls {
+    /// Calls that a service serves, answered as clients of this generation expect.
+    pub fn new(service: Arc<Service>, version: Release) -> Self {
+        Self { service, version }
+    }
+}
+
+/// An answer with its memory, which is held until it is written.
+struct Held<E> {
+    answer: E,
+    _context: RequestContext,
+}
+
+impl<R: WireType, E: Encode<R>> Encode<R> for Held<E> {
+    fn encode(self, out: &mut Vec<u8>) {
+        self.answer.encode(out);
+    }
+}
+
+/// The methods with the functions that answer them. Reads, and others for users, need a login where
+/// logins are needed; a read ends when the time for a request is over.
+macro_rules! methods {
+    ($($kind:ident $method:ident($args:ident) -> $result:ty = $function:expr;)*) => { $(
+        async fn $method(
+            &self,
+            session: &Session,
+            args: $args<'_>,
+        ) -> Result<impl Encode<$result>, ServiceError> {
+            answer!($kind self session args $function)
+        }
+    )* };
+}
+
+macro_rules! answer {
+    (read $calls:ident $session:ident $args:ident $function:expr) => {{
+        $calls.service.check_login($session)?;
+        let mut context = $calls.service.request();
+        let read = ($function)($calls, $args, &mut context);
+        let answer = $calls.service.in_time(read).await?;
+        Ok(Held { answer, _context: context })
+    }};
+    (user $calls:ident $session:ident $args:ident $function:expr) => {{
+        $calls.service.check_login($session)?;
+        ($function)($calls, $args).await
+    }};
+    (open $calls:ident $session:ident $args:ident $function:expr) => {{
+        let _ = $session;
+        ($function)($calls, &$args)
+    }};
+}
+
+impl Cassandra for Calls {
+    type Session = Session;
+
+    async fn login(
+        &self,
+        session: &Session,
+        args: LoginArgs<'_>,
+    ) -> Result<impl Encode<()>, ServiceError> {
+        let LoginArgs { keyspace, auth_request } = args;
+        let credentials = auth_request.credentials.into_iter();
+        let credentials = credentials.map(|(key, value)| (key.into_owned(), value.into_owned()));
+        self.service.login(session, &keyspace, credentials.collect()).await
+    }
+
+    methods! {
+        read get(GetArgs) -> ColumnOrSuperColumn<'static> = reads::get;
+        read get_slice(GetSliceArgs) -> List<ColumnOrSuperColumn<'static>> = reads::get_slice;
+        read multiget(MultigetArgs)
+            -> Map<Text<'static>, ColumnOrSuperColumn<'static>> = reads::multiget;
+        read multiget_slice(MultigetSliceArgs)
+            -> Map<Text<'static>, List<ColumnOrSuperColumn<'static>>> = reads::multiget_slice;
+        read get_count(GetCountArgs) -> i32 = reads::get_count;
+        read get_key_range(GetKeyRangeArgs) -> List<Text<'static>> = reads::get_key_range;
+        read get_range_slice(GetRangeSliceArgs)
+            -> List<KeySlice<'static>> = reads::get_range_slice;
+        read get_range_slices(GetRangeSlicesArgs)
+            -> List<KeySlice<'static>> = reads::get_range_slices;
+
+        user insert(InsertArgs) -> () = writes::insert;
+        user batch_insert(BatchInsertArgs) -> () = writes::batch_insert;
+        user remove(RemoveArgs) -> () = writes::remove;
+        user batch_mutate(BatchMutateArgs) -> () = writes::batch_mutate;
+        // The tokens of an order-preserving partitioner are row keys.
+        user describe_splits(DescribeSplitsArgs)
+            -> List<Text<'static>> = describe::describe_splits;
+
+        open get_string_property(GetStringPropertyArgs)
+            -> Text<'static> = describe::get_string_property;
+        open get_string_list_property(GetStringListPropertyArgs)
+            -> List<Text<'static>> = describe::get_string_list_property;
+        open describe_keyspaces(DescribeKeyspacesArgs)
+            -> Set<Text<'static>> = describe::describe_keyspaces;
+        open describe_cluster_name(DescribeClusterNameArgs)
+            -> Text<'static> = |calls: &Self, _| Ok(calls.service.cluster_name().to_owned());
+        // A client that asks is of 0.6, with which this call came.
+        open describe_version(DescribeVersionArgs) -> Text<'static> = |_, _| Ok(VERSION);
+        open describe_partitioner(DescribePartitionerArgs)
+            -> Text<'static> = |calls: &Self, _| Ok(calls.service.partitioner());
+        open describe_ring(DescribeRingArgs)
+            -> List<TokenRange<'static>> = describe::describe_ring;
+        open describe_keyspace(DescribeKeyspaceArgs)
+            -> Map<Text<'static>, Map<Text<'static>, Text<'static>>> = describe::describe_keyspace;
+    }
+}
