@@ -35,14 +35,14 @@ pub(super) fn get_string_list_property<'a>(
     args: &GetStringListPropertyArgs<'_>,
 ) -> Described<impl Encode<List<Text<'static>>> + use<'a>> {
     let asked = args.property == "keyspaces";
-    Ok(Each(calls.service.schema().keyspaces().filter(move |_| asked)))
+    Ok(Each(calls.service.schema().keyspaces().into_iter().filter(move |_| asked)))
 }
 
 pub(super) fn describe_keyspaces<'a>(
     calls: &'a Calls,
     _args: &DescribeKeyspacesArgs<'_>,
 ) -> Described<impl Encode<Set<Text<'static>>> + use<'a>> {
-    Ok(Each(calls.service.schema().keyspaces()))
+    Ok(Each(calls.service.schema().keyspaces().into_iter()))
 }
 
 /// The ranges of the ring, each with the nodes that hold it, the owner first.
