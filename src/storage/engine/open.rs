@@ -381,14 +381,13 @@ fn open_archive(
         History::end(fs, data).or_else(|error| ignore_shortage("the archive is left", error))?;
         return Ok(None);
     };
-    let history = match History::present(fs, data, archive)? {
-        Some(history) => history,
-        None => {
-            let history = History::begin(fs, archive, clock.coarse_millis())?;
-            let noted = history.store(fs, data);
-            noted.or_else(|error| ignore_shortage("the next start begins a new history", error))?;
-            history
-        }
+    let history = if let Some(history) = History::present(fs, data, archive)? {
+        history
+    } else {
+        let history = History::begin(fs, archive, clock.coarse_millis())?;
+        let noted = history.store(fs, data);
+        noted.or_else(|error| ignore_shortage("the next start begins a new history", error))?;
+        history
     };
     options.commit_log_archive_directory = Some(history.folder(archive));
     Ok(Some(history))

@@ -327,7 +327,7 @@ impl Case {
             self.rig.kill();
         }
         let is_archived = self.rig.setup.archives;
-        let folder = is_archived.then(|| self.rig.archive_folder()).unwrap_or_default();
+        let folder = if is_archived { self.rig.archive_folder() } else { PathBuf::new() };
         let restored = self.rig.restore(&request, false);
         restored.unwrap_or_else(|error| panic!("{request:?}: {error}"));
         self.ends.push((folder, std::mem::take(&mut self.unpurged)));
