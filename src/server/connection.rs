@@ -256,10 +256,8 @@ impl<P: Protocol> Connection<P> {
         self.flush(&mut ready).await?;
         self.local.pool.give(ready);
         let room = &self.local.shared.room;
-        let passed = match self.protocol.decode(&mut self.framing, input.bytes(), room)? {
-            Decoded::PassOver(count) => count,
-            _ => return Err(self.over_budget()),
-        };
+        let decoded = self.protocol.decode(&mut self.framing, input.bytes(), room)?;
+        let Some(passed) = decoded.passed_over() else { return Err(self.over_budget()) };
         self.consume(passed, input).await
     }
 

@@ -105,6 +105,12 @@ pub enum Decoded<'a, P: Protocol + ?Sized> {
     Beside(Whole<P::Request<'static>>),
 }
 
+impl<P: Protocol> Decoded<'_, P> {
+    fn passed_over(self) -> Option<usize> {
+        if let Self::PassOver(count) = self { Some(count) } else { None }
+    }
+}
+
 /// A whole request.
 pub struct Whole<R> {
     /// What is asked for.

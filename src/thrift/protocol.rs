@@ -55,7 +55,7 @@ pub struct Framing {
     /// Bytes of the frame under way that follow. All of them have come.
     frame_left: usize,
     /// How far the arguments of an unfinished unframed request have been passed over.
-    scanner: Option<Box<Scanner>>,
+    scanner: Option<Scanner>,
     /// A request that was refused, and has not ended yet.
     refused: Option<Refused>,
     /// Whether the operator was told of calls that are later than the generation of the port.
@@ -68,7 +68,7 @@ struct Refused {
     /// This many bytes, whatever they are.
     bytes: usize,
     /// Then arguments, as far as they have come.
-    arguments: Option<Box<Scanner>>,
+    arguments: Option<Scanner>,
 }
 
 impl Refused {
@@ -90,6 +90,7 @@ pub struct Request<'a> {
     call: Call<'a>,
 }
 
+#[expect(clippy::large_enum_variant, reason = "a box would cost more than a copy")]
 enum Call<'a> {
     Known {
         method: &'static Method,
@@ -323,8 +324,8 @@ impl<S: Cassandra> Thrift<S> {
 
 impl Framing {
     /// The scanner of the arguments under way.
-    fn scanner(&mut self) -> Box<Scanner> {
-        self.scanner.take().unwrap_or_else(|| Box::new(Scanner::of_struct()))
+    fn scanner(&mut self) -> Scanner {
+        self.scanner.take().unwrap_or_else(Scanner::of_struct)
     }
 
     /// Length of the arguments. While they are incomplete the scanner remembers how far it came.

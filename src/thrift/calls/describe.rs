@@ -17,32 +17,29 @@ const UNKNOWN_PROPERTY: &str = "?";
 /// What a description of a node returns.
 type Described<T> = Result<T, ServiceError>;
 
-pub(super) fn get_string_property(
-    calls: &Calls,
-    args: &GetStringPropertyArgs<'_>,
-) -> Described<String> {
-    Ok(match args.property.as_ref() {
+pub(super) fn get_string_property(calls: &Calls, args: &GetStringPropertyArgs<'_>) -> String {
+    match args.property.as_ref() {
         "cluster name" => calls.service.cluster_name().to_owned(),
         "version" => version(calls).to_owned(),
         "token map" => token_map(calls),
         "config file" => calls.service.config_text().to_owned(),
         _ => UNKNOWN_PROPERTY.to_owned(),
-    })
+    }
 }
 
-pub(super) fn get_string_list_property<'a>(
-    calls: &'a Calls,
+pub(super) fn get_string_list_property(
+    calls: &Calls,
     args: &GetStringListPropertyArgs<'_>,
-) -> Described<impl Encode<List<Text<'static>>> + use<'a>> {
+) -> impl Encode<List<Text<'static>>> + use<> {
     let asked = args.property == "keyspaces";
-    Ok(Each(calls.service.schema().keyspaces().into_iter().filter(move |_| asked)))
+    Each(calls.service.schema().keyspaces().into_iter().filter(move |_| asked))
 }
 
-pub(super) fn describe_keyspaces<'a>(
-    calls: &'a Calls,
+pub(super) fn describe_keyspaces(
+    calls: &Calls,
     _args: &DescribeKeyspacesArgs<'_>,
-) -> Described<impl Encode<Set<Text<'static>>> + use<'a>> {
-    Ok(Each(calls.service.schema().keyspaces().into_iter()))
+) -> impl Encode<Set<Text<'static>>> + use<> {
+    Each(calls.service.schema().keyspaces())
 }
 
 /// The ranges of the ring, each with the nodes that hold it, the owner first.

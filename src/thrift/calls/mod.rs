@@ -60,7 +60,7 @@ impl<R: WireType, E: Encode<R>> Encode<R> for Held<E> {
 }
 
 /// The methods with the functions that answer them. Reads, and others for users, need a login where
-/// logins are needed; a read ends when the time for a request is over.
+/// logins are needed; a read ends when the time for a request is over. Open ones cannot fail.
 macro_rules! methods {
     ($($kind:ident $method:ident($args:ident) -> $result:ty = $function:expr;)*) => { $(
         async fn $method(
@@ -86,6 +86,10 @@ macro_rules! answer {
         ($function)($calls, $args).await
     }};
     (open $calls:ident $session:ident $args:ident $function:expr) => {{
+        let _ = $session;
+        Ok(($function)($calls, &$args))
+    }};
+    (checked $calls:ident $session:ident $args:ident $function:expr) => {{
         let _ = $session;
         ($function)($calls, &$args)
     }};
@@ -134,14 +138,14 @@ impl Cassandra for Calls {
         open describe_keyspaces(DescribeKeyspacesArgs)
             -> Set<Text<'static>> = describe::describe_keyspaces;
         open describe_cluster_name(DescribeClusterNameArgs)
-            -> Text<'static> = |calls: &Self, _| Ok(calls.service.cluster_name().to_owned());
+            -> Text<'static> = |calls: &Self, _| calls.service.cluster_name().to_owned();
         // A client that asks is of 0.6, with which this call came.
-        open describe_version(DescribeVersionArgs) -> Text<'static> = |_, _| Ok(VERSION);
+        open describe_version(DescribeVersionArgs) -> Text<'static> = |_, _| VERSION;
         open describe_partitioner(DescribePartitionerArgs)
-            -> Text<'static> = |calls: &Self, _| Ok(calls.service.partitioner());
-        open describe_ring(DescribeRingArgs)
+            -> Text<'static> = |calls: &Self, _| calls.service.partitioner();
+        checked describe_ring(DescribeRingArgs)
             -> List<TokenRange<'static>> = describe::describe_ring;
-        open describe_keyspace(DescribeKeyspaceArgs)
+        checked describe_keyspace(DescribeKeyspaceArgs)
             -> Map<Text<'static>, Map<Text<'static>, Text<'static>>> = describe::describe_keyspace;
     }
 }

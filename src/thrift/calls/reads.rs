@@ -203,8 +203,8 @@ fn check_range(
     range: &KeyRange<'_>,
     count: &str,
 ) -> Result<(RowRanges, usize), ServiceError> {
-    let keys = both(&range.start_key, &range.end_key, "key")?;
-    let tokens = both(&range.start_token, &range.end_token, "token")?;
+    let keys = both(range.start_key.as_ref(), range.end_key.as_ref(), "key")?;
+    let tokens = both(range.start_token.as_ref(), range.end_token.as_ref(), "token")?;
     let ranges = match (keys, tokens) {
         (Some((start, end)), None) => Ok(calls.service.keys_between(start, end)?),
         (None, Some((start, end))) => calls.service.tokens_between(start, end),
@@ -221,8 +221,8 @@ fn check_range(
 
 /// Both ends of a range, or none.
 fn both<'a>(
-    start: &'a Option<Text<'_>>,
-    end: &'a Option<Text<'_>>,
+    start: Option<&'a Text<'_>>,
+    end: Option<&'a Text<'_>>,
     what: &str,
 ) -> Result<Option<(&'a str, &'a str)>, ServiceError> {
     match (start, end) {
