@@ -15,7 +15,7 @@ struct Known {
 
 impl AdminContext {
     /// What the nodes agree on, and who does not.
-    pub fn description(&self) -> ClusterDescription {
+    pub(super) fn description(&self) -> ClusterDescription {
         let nodes: Vec<Known> = self.member.with_gossip(|gossiper, membership| {
             let known = gossiper.endpoints().map(|(address, state)| Known {
                 address,

@@ -1,12 +1,36 @@
 //! What the admin side answers, as JSON and for `nodetool`. Sizes are in bytes.
 
-use crate::repair::FamilyRepair;
+use crate::model::schema::ColumnFamilySchema;
+use crate::repair::{FamilyRepair, Progress};
 use crate::storage::caches::CacheStats;
+use crate::storage::compaction::CompactionTotals;
 use crate::storage::engine::Trouble;
 use crate::storage::snapshot;
 use crate::storage::store::Totals;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::net::IpAddr;
+
+/// The names of a column family.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Family {
+    /// The keyspace.
+    pub keyspace: String,
+    /// Its own name.
+    pub column_family: String,
+}
+
+impl From<&ColumnFamilySchema> for Family {
+    fn from(schema: &ColumnFamilySchema) -> Self {
+        Self { keyspace: schema.keyspace.clone(), column_family: schema.name.clone() }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.keyspace, self.column_family)
+    }
+}
 
 /// A node and its memory.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -117,10 +141,9 @@ impl Latency {
 /// How long the operations of a column family took.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatencyReport {
-    /// The keyspace.
-    pub keyspace: String,
-    /// The column family.
-    pub column_family: String,
+    /// Which column family.
+    #[serde(flatten)]
+    pub family: Family,
     /// Of each bucket but the last: it counts operations that took less than so many microseconds,
     /// and not less than those of the bucket before. The last bucket counts all that took longer.
     pub offsets_micros: Vec<u64>,
@@ -221,10 +244,9 @@ pub struct FamilyReport {
 /// When a column family is compacted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Thresholds {
-    /// The keyspace.
-    pub keyspace: String,
-    /// The column family.
-    pub column_family: String,
+    /// Which column family.
+    #[serde(flatten)]
+    pub family: Family,
     /// SSTables of similar size that a minor compaction takes at least.
     pub min: usize,
     /// At most; 0 for no minor compactions.
@@ -238,14 +260,9 @@ pub struct Compactions {
     pub running: Vec<Compaction>,
     /// How many minor compactions are due, as an estimate, of those column families that have any.
     pub pending: Vec<PendingCompactions>,
-    /// Compactions that came to their end since the start.
-    pub completed: u64,
-    /// Compactions that were given up.
-    pub failed: u64,
-    /// Bytes of the inputs of the completed ones.
-    pub bytes_in: u64,
-    /// Bytes of their outputs.
-    pub bytes_out: u64,
+    /// Since the start.
+    #[serde(flatten)]
+    pub totals: CompactionTotals,
 }
 
 /// A compaction that is running.
@@ -255,10 +272,9 @@ pub struct Compaction {
     pub id: u64,
     /// What for: `minor`, `major` and others.
     pub kind: String,
-    /// The keyspace.
-    pub keyspace: String,
-    /// The column family.
-    pub column_family: String,
+    /// Which column family.
+    #[serde(flatten)]
+    pub family: Family,
     /// The SSTables that are merged.
     pub inputs: Vec<String>,
     /// Bytes of the inputs.
@@ -276,10 +292,9 @@ pub struct Compaction {
 /// Compactions that wait for a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingCompactions {
-    /// The keyspace.
-    pub keyspace: String,
-    /// The column family.
-    pub column_family: String,
+    /// Which column family.
+    #[serde(flatten)]
+    pub family: Family,
     /// How many, as an estimate.
     pub count: usize,
 }
@@ -426,14 +441,9 @@ impl From<FamilyRepair> for Repaired {
 pub struct Collected {
     /// Which node.
     pub address: IpAddr,
-    /// Ranges of column families that it collects, each from one node.
-    pub ranges: u64,
-    /// Those that it has.
-    pub ranges_done: u64,
-    /// Rows that have come.
-    pub rows: u64,
-    /// Bytes that have come over the network.
-    pub bytes: u64,
+    /// Ranges, rows and bytes.
+    #[serde(flatten)]
+    pub progress: Progress,
 }
 
 /// What a node is about, and which data move between it and others.
@@ -452,10 +462,9 @@ pub struct Streams {
 pub struct StreamReport {
     /// The other node.
     pub address: IpAddr,
-    /// The keyspace.
-    pub keyspace: String,
-    /// The column family.
-    pub column_family: String,
+    /// Which column family.
+    #[serde(flatten)]
+    pub family: Family,
     /// Bytes so far.
     pub bytes: u64,
 }

@@ -15,7 +15,7 @@ use std::net::IpAddr;
 
 impl AdminContext {
     /// All nodes that are members of the ring, are on their way there, or were heard of.
-    pub fn ring(&self) -> Ring {
+    pub(super) fn ring(&self) -> Ring {
         let partitioner = self.storage.partitioner();
         let local = self.member.local();
         let hints = self.hint_targets();
@@ -50,13 +50,13 @@ impl AdminContext {
     }
 
     /// When a silent node counts as dead for this one.
-    pub fn failure_detection(&self) -> FailureDetection {
+    pub(super) fn failure_detection(&self) -> FailureDetection {
         let threshold = |gossiper: &Gossiper, _: &Membership| gossiper.phi_convict_threshold();
         FailureDetection { phi_convict_threshold: self.member.with_gossip(threshold) }
     }
 
     /// What nodes say of themselves: this one first, the others by address.
-    pub fn gossip(&self) -> Vec<GossipEndpoint> {
+    pub(super) fn gossip(&self) -> Vec<GossipEndpoint> {
         let now = self.clock.monotonic();
         self.member.with_gossip(|gossiper, _| {
             let describe = |(address, state): (IpAddr, &crate::gossip::EndpointState)| {
@@ -78,7 +78,7 @@ impl AdminContext {
     }
 
     /// What is kept for others.
-    pub fn hints(&self) -> Hints {
+    pub(super) fn hints(&self) -> Hints {
         let Some(store) = self.member.hints() else { return Hints::default() };
         let recipients: BTreeMap<IpAddr, IpAddr> = store.waiting().into_iter().collect();
         let target = |target: TargetStats| {
@@ -102,7 +102,7 @@ impl AdminContext {
     }
 
     /// What was sent and asked.
-    pub fn messages(&self) -> Messages {
+    pub(super) fn messages(&self) -> Messages {
         let coordinator = self.member.coordinator().stats();
         let drops = self.member.drops();
         let dropped = Verb::ALL.into_iter().map(|verb| (verb.to_string(), drops.total(verb)));

@@ -48,11 +48,6 @@ impl AdminServer {
         Ok(Self { listener, address })
     }
 
-    /// Where it listens; tells the port that the system chose.
-    pub fn local_addr(&self) -> SocketAddr {
-        self.address
-    }
-
     /// Serves on a thread of its own.
     pub fn start(self, context: AdminContext, access: Access) -> io::Result<RunningAdmin> {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -82,7 +77,7 @@ impl AdminServer {
             // Jobs under way have been told to stop by the storage, which waits for none of them.
             runtime.shutdown_timeout(DRAIN);
         })?;
-        Ok(RunningAdmin { stop, thread: Some(thread) })
+        Ok(RunningAdmin { address: self.address, stop, thread: Some(thread) })
     }
 }
 
@@ -157,11 +152,17 @@ async fn serve(listener: TcpListener, router: Router, mut entrance: Entrance) {
 /// A served admin side. Stops when dropped.
 #[derive(Debug)]
 pub struct RunningAdmin {
+    address: SocketAddr,
     stop: CancellationToken,
     thread: Option<JoinHandle<()>>,
 }
 
 impl RunningAdmin {
+    /// Where it listens; tells the port that the system chose.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Accepts no more, lets answers under way end for a few seconds, and ends the thread. Blocks.
     pub fn stop(&mut self) {
         self.stop.cancel();

@@ -174,7 +174,7 @@ mod tests {
 
     fn notes_of(text: &str, release: Release) -> Vec<String> {
         let mut notes = Notes::default();
-        review(&Element::parse(text).unwrap(), release, &mut notes);
+        review(&Element::parse(text, "a test").unwrap(), release, &mut notes);
         notes.into_sorted().iter().map(ToString::to_string).collect()
     }
 

@@ -228,10 +228,10 @@ fn hint_state(target: &HintTarget) -> String {
 pub(super) fn render_streams(streams: &Streams, host: Option<IpAddr>) -> String {
     let mut text = format!("Mode: {}\n", streams.mode);
     direction(&mut text, &streams.sending, host, ("sending", "Streaming to", "to"), |it| {
-        format!("{}.{}", it.keyspace, it.column_family)
+        it.family.to_string()
     });
     direction(&mut text, &streams.receiving, host, ("receiving", "Streaming from", "from"), |it| {
-        format!("{}: {}", it.keyspace, it.column_family)
+        format!("{}: {}", it.family.keyspace, it.family.column_family)
     });
     text
 }
@@ -276,6 +276,7 @@ pub(super) fn render_return(AllowedReturn { address, returned }: &AllowedReturn)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin::report::Family;
     use crate::admin::ring_report::{GossipState, SchemaGroup};
 
     const TOKENS: [&str; 3] =
@@ -499,8 +500,10 @@ mod tests {
     fn lines_are_those_of_0_6() {
         let stream = |host, bytes| StreamReport {
             address: [10, 0, 0, host].into(),
-            keyspace: "Keyspace1".to_owned(),
-            column_family: "Standard1".to_owned(),
+            family: Family {
+                keyspace: "Keyspace1".to_owned(),
+                column_family: "Standard1".to_owned(),
+            },
             bytes,
         };
         let mut streams =

@@ -1,18 +1,18 @@
 //! `alexandra sstable scrub`.
 
 use super::Outcome;
-use super::import::family_of;
 use super::target::{
-    ConfigArguments, Configured, Files, ToolError, check_output, describe_itself, writer_options,
+    ConfigArguments, Configured, Files, ToolError, check_output, describe_itself, families,
+    writer_options,
 };
-use super::verify::{OTHER_FILE, families, print, verify_file};
+use super::verify::{OTHER_FILE, print, verify_file};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::fs::{FileSystem, OsFileSystem};
 use crate::commands::progress::Progress;
 use crate::config::settings::ColumnFamilySettings;
 use crate::model::schema::ColumnFamilySchema;
 use crate::storage::check::{Expected, Report, Salvaged, salvage};
-use crate::storage::error::{FileContext, FileError};
+use crate::storage::error::FileError;
 use crate::storage::offline::{OfflineFamily, TableState};
 use crate::storage::sstable::split_writer::Paths;
 use crate::storage::sstable::{Compression, SplitWriter, WriterOptions, WrittenFile};
@@ -49,10 +49,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
             [file] => scrub_file(file, None, output, *accept_loss),
             [file, keyspace, family] => {
                 let settings = config.load()?;
-                let names = [keyspace, family].map(|name| name.display().to_string());
-                let family = family_of(&settings, &names[0], &names[1])?;
-                let into = NewFamily { options: writer_options(&settings, &family), family };
-                scrub_file(file, Some(into), output, *accept_loss)
+                let found = families(&settings, &[keyspace.clone(), family.clone()])?;
+                let into = found.first().map(|it| (&*it.schema, writer_options(&settings, it)));
+                scrub_file(file, into, output, *accept_loss)
             }
             _ => Err(ToolError::Usage(
                 "--output takes what is saved of one SSTable: name it, and a keyspace and column \
@@ -68,7 +67,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
     }
     let configured = config.open()?;
     let mut outcome = Outcome::Sound;
-    for family in families(&configured, targets)? {
+    for family in families(&configured.settings, targets)? {
         outcome = outcome.and(scrub_family(&configured, &family, *accept_loss)?);
     }
     Ok(outcome)
@@ -222,21 +221,18 @@ fn save(
     Ok((written, salvaged))
 }
 
-/// The column family of a new file, which may be another one than that of the old file.
-struct NewFamily {
-    family: ColumnFamilySettings,
-    options: WriterOptions,
-}
+/// The column family of a new file, with the options for it.
+type NewFamily<'a> = (&'a ColumnFamilySchema, WriterOptions);
 
 /// The column family of the new file, the expected one of the old file, and the options of the new
-/// one.
+/// one. Without a family the file says itself which it is.
 fn aims(
     fs: &dyn FileSystem,
     file: &Path,
-    into: Option<NewFamily>,
+    into: Option<NewFamily<'_>>,
 ) -> Result<(Arc<ColumnFamilySchema>, Expected, WriterOptions), ToolError> {
     let itself = describe_itself(fs, file);
-    let Some(NewFamily { family, options }) = into else {
+    let Some((family, options)) = into else {
         let (properties, family, partitioner) = itself?;
         let options = WriterOptions {
             block_bytes: BLOCK_BYTES,
@@ -246,31 +242,24 @@ fn aims(
         };
         return Ok((family, Expected::default(), options));
     };
-    let (family, partitioner) = (family.schema, options.partitioner);
-    // The names may be others, and only they.
-    let expected = match itself {
-        Ok((properties, _, _)) => {
-            let (keyspace, name) = (properties.keyspace, properties.family);
-            Arc::new(ColumnFamilySchema { keyspace, name, ..ColumnFamilySchema::clone(&family) })
-        }
-        Err(_) => Arc::clone(&family),
-    };
-    let expected = Expected { family: Some(expected), partitioner: Some(partitioner) };
-    Ok((family, expected, options))
+    let mut expected = family.clone();
+    if let Ok((properties, _, _)) = itself {
+        // The names may be others, and only they.
+        (expected.keyspace, expected.name) = (properties.keyspace, properties.family);
+    }
+    let (expected, partitioner) = (Some(Arc::new(expected)), Some(options.partitioner));
+    Ok((Arc::new(family.clone()), Expected { family: expected, partitioner }, options))
 }
 
 /// Saves a file that is in no column family.
 fn scrub_file(
     file: &Path,
-    into: Option<NewFamily>,
+    into: Option<NewFamily<'_>>,
     output: &Path,
     accept_loss: bool,
 ) -> Result<Outcome, ToolError> {
     let files = Files::open(&[file.to_owned()])?;
     check_output(&*files.fs, output)?;
-    if files.fs.try_exists(output).context("look for", output)? {
-        return Err(ToolError::Usage(format!("{} is there already", output.display())));
-    }
     let (family, expected, options) = aims(&*files.fs, file, into)?;
     let report = verify_file(&*files.fs, file, &expected)?;
     let outcome = print_briefly(&report);
