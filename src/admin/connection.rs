@@ -23,7 +23,7 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 /// A client that reads nothing for so long while an answer waits for it is cut off.
 const WRITE_STALL: Duration = Duration::from_secs(30);
 
-/// How long answers under way may go on after the server has been told to stop.
+/// Time for answers under way after the server has been told to stop.
 pub(super) const DRAIN: Duration = Duration::from_secs(5);
 
 /// Bytes of the head of a request, and of parts of a body that are buffered.

@@ -1,6 +1,6 @@
-//! What the admin side knows of its node.
+//! The node as the admin side knows it.
 
-use super::recent::{Histograms, Recent};
+use super::recent::{Recent, histograms};
 use super::report::{
     Cache, Caches, Compaction, Compactions, FamilyReport, Info, KeyspaceReport, Latency,
     LatencyHistogram, LatencyReport, Memory, PendingCompactions, Thresholds,
@@ -18,14 +18,14 @@ use crate::storage::{Storage, compaction};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the admin side knows of its node.
+/// The node as the admin side knows it.
 #[derive(Debug)]
 pub struct AdminContext {
     /// `ClusterName`.
     pub cluster_name: String,
     /// Its data.
     pub storage: Arc<Storage>,
-    /// What serves its part of requests.
+    /// Its part of requests.
     pub replica: Arc<Replica>,
     /// The node among others.
     pub member: Arc<Member>,
@@ -35,7 +35,7 @@ pub struct AdminContext {
     pub rack_file: Option<Arc<RackFileSource>>,
     /// Class names of the snitches that keyspaces have.
     pub snitches: Vec<String>,
-    /// How the node leaves its ring.
+    /// The way out of its ring.
     pub drain: Arc<Drain>,
     /// The time.
     pub clock: Arc<dyn Clock>,
@@ -50,7 +50,7 @@ impl AdminContext {
     pub(super) fn remember(&self) {
         let stores = || self.storage.stores();
         let statistics = stores().map(|store| store.statistics()).collect();
-        let histograms = stores().map(|store| Histograms::of(store.operations())).collect();
+        let histograms = stores().map(|store| histograms(store.operations())).collect();
         self.recent.remember(statistics, histograms, self.storage.block_cache_stats());
     }
 
@@ -125,7 +125,6 @@ impl AdminContext {
             let recent = earlier.as_ref().map_or(*of(now), |earlier| of(now).since(of(earlier)));
             Latency::new(*of(now), recent)
         };
-        let Caches { key_cache, row_cache } = Self::caches_since(now.caches, earlier.as_ref());
         FamilyReport {
             column_family: name.to_owned(),
             sstables: now.sstables,
@@ -139,8 +138,7 @@ impl AdminContext {
             range_reads: latency(|statistics| &statistics.range_reads),
             writes: latency(|statistics| &statistics.writes),
             pending_flushes: now.memtables_flushing,
-            key_cache,
-            row_cache,
+            caches: Self::caches_since(now.caches, earlier.as_ref()),
             rows: now.rows.count,
             row_min_bytes: now.rows.min_bytes,
             row_max_bytes: now.rows.max_bytes,
@@ -149,25 +147,25 @@ impl AdminContext {
         }
     }
 
-    /// How long operations of these column families took.
+    /// Times of operations of these column families.
     pub(super) fn latencies(&self, families: &[FamilyId]) -> Vec<LatencyReport> {
         families.iter().map(|id| self.latencies_of(*id)).collect()
     }
 
     fn latencies_of(&self, id: FamilyId) -> LatencyReport {
         let family = self.storage.schema().family(id);
-        let now = Histograms::of(self.storage.store(id).operations());
-        let recent = now.since(&self.recent.earlier_histograms(id));
-        let of = |all: &Histogram, recent: &Histogram| LatencyHistogram {
-            all: all.buckets().to_vec(),
-            recent: recent.buckets().to_vec(),
+        let [reads, range_reads, writes] = histograms(self.storage.store(id).operations());
+        let earlier = self.recent.earlier_histograms(id);
+        let of = |now: &Histogram, earlier: &Histogram| LatencyHistogram {
+            all: now.buckets().to_vec(),
+            recent: now.since(earlier).buckets().to_vec(),
         };
         LatencyReport {
             family: (&**family).into(),
             offsets_micros: BUCKET_OFFSETS.to_vec(),
-            reads: of(&now.reads, &recent.reads),
-            range_reads: of(&now.range_reads, &recent.range_reads),
-            writes: of(&now.writes, &recent.writes),
+            reads: of(&reads, &earlier[0]),
+            range_reads: of(&range_reads, &earlier[1]),
+            writes: of(&writes, &earlier[2]),
         }
     }
 

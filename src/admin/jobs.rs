@@ -1,4 +1,4 @@
-//! What may take long, on threads of its own. It goes on when its client has gone away.
+//! Long work, on threads of its own. It goes on when its client has gone away.
 
 use super::error::AdminError;
 use axum::http::StatusCode;

@@ -48,7 +48,7 @@ impl Format {
     }
 }
 
-/// How much a client wants a media type, from 0 to 1; 0 if `Accept` does not name it.
+/// Weight of a media type in `Accept`, from 0 to 1; 0 if it is not named.
 fn quality(accept: &str, media: &str) -> f32 {
     let weight = |range: &str| {
         let mut parameters = range.split(';').map(str::trim);
@@ -62,7 +62,7 @@ fn quality(accept: &str, media: &str) -> f32 {
     accept.split(',').filter_map(weight).fold(0.0, f32::max)
 }
 
-/// What all names begin with.
+/// Prefix of all names.
 const PREFIX: &str = "alexandra";
 
 /// Something that is measured of each `T`.
@@ -73,7 +73,7 @@ struct Measure<T> {
     value: fn(&T) -> Value,
 }
 
-/// What was measured.
+/// A measured value.
 enum Value {
     /// Only grows, until a restart.
     Counter(u64),
@@ -323,7 +323,7 @@ impl Collector for NodeCollector {
     }
 }
 
-/// What tells one of several things of a kind from the others.
+/// Labels that distinguish things of a kind.
 type Labels = Vec<(&'static str, String)>;
 
 fn peer(address: IpAddr) -> Labels {

@@ -18,7 +18,7 @@ impl AdminContext {
         self.member.operations().report().map(state)
     }
 
-    /// What the node is about, and which data move.
+    /// State of the node, and the data that move.
     pub(super) fn streams(&self) -> Streams {
         let StreamsNow { mode, sending, receiving } = self.member.operations().streams();
         let report = |Stream { peer, family, bytes }: Stream| {

@@ -1,4 +1,4 @@
-//! What operators send: bodies with their bounds, and which column families are meant.
+//! Requests of operators: bodies with their bounds, and the column families that are meant.
 
 use super::connection::Peer;
 use super::error::AdminError;
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Bytes of a body.
 const MAX_BODY: usize = 64 << 10;
 
-/// How long a client may take to send it.
+/// Time limit for sending it.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The body of a change: JSON, and said to be. Without a body it is `{}`.
@@ -55,7 +55,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     media_type.is_some_and(|media| media.trim().eq_ignore_ascii_case("application/json"))
 }
 
-/// What the address of a request means.
+/// Parameters in the address of a request.
 pub(super) struct Choice<T>(pub(super) T);
 
 impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for Choice<T> {

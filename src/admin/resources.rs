@@ -6,7 +6,7 @@ use super::jobs::Jobs;
 use super::metrics::{self, Format};
 use super::report::{Caches, Done, Snapshot, Thresholds};
 use super::request::{Change, Choice, NoBody, check_keyspace, families, find_family};
-use super::ring_report::{AllowedReturn, Changed, FailureDetection};
+use super::ring_report::AllowedReturn;
 use crate::config::settings::PHI_CONVICT_THRESHOLDS;
 use crate::model::schema::{FamilyId, Schema};
 use crate::node::Drained;
@@ -21,6 +21,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -420,7 +421,7 @@ fn cleanup(it: &AdminContext, scope: CleanupScope) -> Result<Operation, AdminErr
     Ok(Operation::Cleanup(scope.keyspace))
 }
 
-/// What is to be repaired.
+/// Scope of a repair.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RepairChange {
@@ -452,7 +453,7 @@ struct SuspicionChange {
 async fn set_failure_detector(
     State(it): State<Admin>,
     Change(SuspicionChange { phi_convict_threshold: phi }): Change<SuspicionChange>,
-) -> Answer<FailureDetection> {
+) -> Answer<Value> {
     if !PHI_CONVICT_THRESHOLDS.contains(&phi) {
         let (least, most) = PHI_CONVICT_THRESHOLDS.into_inner();
         return Err(AdminError::bad_request(format_args!(
@@ -467,17 +468,17 @@ async fn set_failure_detector(
 async fn deliver_hints(
     State(it): State<Admin>,
     Change(OneNode { address }): Change<OneNode>,
-) -> Answer<Changed> {
+) -> Answer<Value> {
     if it.context.hints().targets.iter().all(|target| target.address != address) {
         return Err(AdminError::not_found(format_args!("there are no hints for {address}")));
     }
-    Ok(Json(Changed { changed: it.context.member.hasten_hints(address) }))
+    Ok(Json(json!({ "changed": it.context.member.hasten_hints(address) })))
 }
 
 async fn read_rack_file(
     State(it): State<Admin>,
     Change(Nothing {}): Change<Nothing>,
-) -> Answer<Changed> {
+) -> Answer<Value> {
     let missing = || AdminError::not_found("no keyspace has a snitch that reads a rack file");
     let rack_file = it.context.rack_file.clone().ok_or_else(missing)?;
     it.jobs
@@ -486,7 +487,7 @@ async fn read_rack_file(
             if changed {
                 it.context.member.refresh();
             }
-            Ok(Json(Changed { changed }))
+            Ok(Json(json!({ "changed": changed })))
         })
         .await
 }

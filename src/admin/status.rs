@@ -52,7 +52,7 @@ impl AdminContext {
     }
 }
 
-/// What gossip knows of a node besides its place.
+/// Gossip about a node, besides its place.
 struct Heard {
     started_millis: u64,
     silence: Duration,

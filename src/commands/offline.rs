@@ -1,4 +1,4 @@
-//! What commands have in common that work on the directories of a server that is stopped.
+//! Common parts of commands that work on the directories of a stopped server.
 
 pub(super) use super::failure::FAILED;
 use crate::base::clock::SystemClock;

@@ -21,7 +21,7 @@ pub struct Datacenter {
     pub name: String,
     /// The second octet of its addresses (`ip2ndQuad`).
     pub second_octet: u8,
-    /// How many replicas it holds (`replicationFactor`).
+    /// Number of its replicas (`replicationFactor`).
     pub replication_factor: u32,
     /// Its racks.
     pub racks: Vec<Rack>,
@@ -75,7 +75,7 @@ impl Datacenters {
         }))
     }
 
-    /// How many replicas each data centre holds, by its name. Of several elements of one name,
+    /// Number of replicas of each data centre, by its name. Of several elements of one name,
     /// for several second octets, the last says it.
     pub fn replication_factors(&self) -> BTreeMap<String, usize> {
         let centers = self.0.iter();

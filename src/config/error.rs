@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration, in the original's words where it has some.
+//! Errors of a configuration, in the original's words where it has some.
 
 use super::notes::Note;
 use super::spelling;
@@ -15,7 +15,7 @@ pub struct ConfigErrors {
 }
 
 impl ConfigErrors {
-    /// How the process ends: as the error says that the original reports, which is the first.
+    /// Class of the first error, which is the one that the original reports.
     pub fn class(&self) -> FailureClass {
         self.errors.first().map_or(FailureClass::Startup, |error| error.class)
     }
@@ -74,7 +74,7 @@ impl ConfigError {
         self.class.exit_code()
     }
 
-    /// What the server logs at ERROR, beginning as in the original.
+    /// The line that the server logs at ERROR, beginning as in the original.
     pub fn log_line(&self) -> String {
         match self.class {
             FailureClass::Startup => format!("Exception encountered during startup. {self}"),
@@ -88,7 +88,7 @@ impl ConfigError {
     }
 }
 
-/// How the process ends when it cannot run with a configuration.
+/// End of a process that cannot run with a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureClass {
     /// A setting that the original checks.
@@ -109,7 +109,7 @@ impl FailureClass {
         }
     }
 
-    /// What the process says on standard error.
+    /// The line on standard error.
     pub fn stderr_line(self) -> &'static str {
         match self {
             Self::BadConfiguration => "Bad configuration; unable to start server",
@@ -145,14 +145,14 @@ impl Place<'_> {
     }
 }
 
-/// What is wrong with an element or attribute.
+/// A problem with an element or attribute.
 #[derive(Debug)]
 pub(super) struct Problem {
     class: FailureClass,
     text: String,
     /// The values that are allowed, if they are a set of words.
     allowed: Vec<String>,
-    /// What to do, where neither the text nor the allowed words say it.
+    /// A way out, where neither the text nor the allowed words say it.
     advice: Option<&'static str>,
 }
 

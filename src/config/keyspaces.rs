@@ -19,10 +19,10 @@ use std::time::Duration;
 const DEFAULT_REPLICATION_FACTOR: u32 = 3;
 /// The share of reads at ONE that repair, unless consistency checks are off.
 const DEFAULT_READ_REPAIR_CHANCE: f64 = 0.1;
-/// What 0.5 remembers of a keyspace's keys.
+/// Share of a keyspace's keys that 0.5 caches.
 const DEFAULT_KEYS_FRACTION_OF_05: f64 = 0.01;
 const DATACENTER_FACTOR: &str = "DatacenterReplicationFactor";
-/// What 0.6 remembers of a column family's keys.
+/// Number of a column family's keys that 0.6 caches.
 const DEFAULT_KEYS_CACHED: u64 = 200_000;
 
 /// Reads all keyspaces. Elements of one name are one keyspace: its children are those of all of
@@ -144,10 +144,10 @@ fn replication_factor(value: &Value<'_>) -> Result<u32, ConfigError> {
     }
 }
 
-/// What column families take from their keyspace where they do not say it.
+/// Defaults that column families take from their keyspace.
 struct Inherited {
     keys_cached: CacheSize,
-    row_key: String,
+    row_key: Option<String>,
 }
 
 /// One keyspace that is being read.
@@ -277,7 +277,7 @@ impl<'a> KeyspaceReader<'_, 'a> {
         let fraction = fraction.filter(|_| self.doc.release < Release::V06);
         let keys_cached = self.doc.read_or(fraction, default, cache_size);
         let row_key = self.child("RowKey").map(|value| value.text.to_owned());
-        Inherited { keys_cached, row_key: row_key.unwrap_or(Labels::default().row_key) }
+        Inherited { keys_cached, row_key }
     }
 
     /// Of several elements of one name the last one's attributes count, and the first one's
@@ -351,7 +351,7 @@ impl<'a> KeyspaceReader<'_, 'a> {
             max_compaction_threshold,
             compression,
             flush_period: flush_period.flatten(),
-            labels: labels(element, &inherited.row_key),
+            labels: labels(element, inherited.row_key.as_deref()),
         })
     }
 
@@ -489,18 +489,10 @@ fn is_super(value: &Value<'_>, name: &str) -> Result<bool, ConfigError> {
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_mins(1);
 
-fn labels(element: &Element, row_key: &str) -> Labels {
-    let default = Labels::default();
-    let label = |name, default| child_text(element, name).map_or(default, str::to_owned);
-    Labels {
-        row_key: row_key.to_owned(),
-        super_column_map: label("SuperColumnMap", default.super_column_map),
-        super_column_key: label("SuperColumnKey", default.super_column_key),
-        column_map: label("ColumnMap", default.column_map),
-        column_key: label("ColumnKey", default.column_key),
-        column_value: label("ColumnValue", default.column_value),
-        column_timestamp: label("ColumnTimestamp", default.column_timestamp),
-    }
+fn labels(element: &Element, row_key: Option<&str>) -> Labels {
+    let of_family = Labels::OF_FAMILY.into_iter().map(|name| (name, child_text(element, name)));
+    let all = of_family.chain([("RowKey", row_key)]);
+    Labels(all.filter_map(|(name, text)| Some((name, text?.to_owned()))).collect())
 }
 
 fn child_text<'a>(element: &'a Element, name: &str) -> Option<&'a str> {

@@ -35,7 +35,7 @@ const MOST_THREADS: u32 = 1024;
 /// Settings, and what there is to say about them.
 #[derive(Debug, Clone)]
 pub struct Loaded {
-    /// What the server runs with.
+    /// Settings of the server.
     pub settings: Settings,
     /// Remarks for the operator, in the order of lines.
     pub notes: Vec<Note>,

@@ -1,4 +1,4 @@
-//! How much is kept in memory.
+//! Sizes of what is kept in memory.
 
 use super::document::{Document, MIB, Value};
 use super::settings::{MemorySettings, Release};

@@ -35,7 +35,7 @@ pub struct Properties {
     values: BTreeMap<String, String>,
 }
 
-/// How passwords stand in the password file.
+/// Form of passwords in the password file.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum PasswordMode {
     /// As they are.

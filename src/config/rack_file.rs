@@ -16,7 +16,7 @@ use std::time::SystemTime;
 pub struct RackFileSource {
     path: PathBuf,
     racks: Arc<Racks>,
-    /// How the file looked when it was read last. Lock: also held while it is read.
+    /// Look of the file when it was read last. Lock: also held while it is read.
     seen: Mutex<rank::RackFile, Option<Look>>,
 }
 
@@ -42,7 +42,7 @@ impl RackFileSource {
         Ok(Self { path: path.to_owned(), racks, seen: Mutex::new(look) })
     }
 
-    /// What is in force.
+    /// Content in force.
     pub fn racks(&self) -> &Arc<Racks> {
         &self.racks
     }

@@ -38,7 +38,7 @@ fn core(value: &str) -> &str {
     class.rsplit('.').next().unwrap_or(class)
 }
 
-/// How many letters must be inserted, removed or replaced; the case of letters does not count.
+/// Number of letters to insert, remove or replace; their case does not count.
 fn edit_distance(a: &str, b: &str) -> usize {
     strsim::levenshtein(&a.to_ascii_lowercase(), &b.to_ascii_lowercase())
 }

@@ -1,4 +1,4 @@
-//! What the nodes of a cluster for development run with.
+//! Configurations of the nodes of a cluster for development.
 
 use crate::config::xml::Element;
 use std::net::Ipv4Addr;
@@ -27,7 +27,7 @@ pub(super) struct Places {
     pub(super) admin_port: u16,
 }
 
-/// What distinguishes the nodes.
+/// Differences of the nodes.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     /// How many there are.
@@ -95,7 +95,7 @@ impl Layout {
     }
 }
 
-/// What a node is called in directories and in front of its log lines.
+/// Name of a node in directories and before its log lines.
 pub(super) fn name(number: usize) -> String {
     format!("node{}", number + 1)
 }

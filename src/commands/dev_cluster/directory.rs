@@ -63,7 +63,7 @@ pub(super) fn write_configuration(node: &Path, text: &str) -> Result<(), Failure
     written.map_err(|source| unusable(&file, &source))
 }
 
-/// How many nodes have their data here.
+/// Number of nodes that have their data here.
 fn count_nodes(path: &Path) -> io::Result<usize> {
     let mut count = 0;
     for entry in fs::read_dir(path)? {

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// How often nodes that serve are asked whether they see each other.
+/// Interval at which serving nodes are asked whether they see each other.
 const POLL: Duration = Duration::from_millis(200);
 
 /// After so many times the cluster is introduced as it is.
@@ -21,7 +21,7 @@ pub(super) const POLLS: u32 = 150;
 /// Two signals within this time are one: some send theirs to a process and to its group.
 const ONCE: Duration = Duration::from_millis(500);
 
-/// How long a node may take to tell.
+/// Time limit for their answers.
 const ASK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Nodes that run.
@@ -33,7 +33,7 @@ pub(super) struct Cluster {
     pub(super) is_temporary: bool,
     /// Nodes that run and do not serve yet.
     pub(super) starting: BTreeSet<usize>,
-    /// How often it is looked whether all see each other; `None` when everything was said.
+    /// Further looks whether all see each other; `None` when everything was said.
     pub(super) polls_left: Option<u32>,
 }
 
@@ -92,7 +92,7 @@ impl Cluster {
         result
     }
 
-    /// How a node ended.
+    /// Exit status of a node, as text.
     fn end(&mut self, number: usize) -> String {
         match self.processes[number].wait() {
             Ok(status) => status.to_string(),

@@ -20,7 +20,7 @@ use tokio::runtime::Runtime;
 /// Exit code when there is no server, as of old.
 const NOT_CONNECTED: u8 = 3;
 
-/// How long the server may take to accept a connection.
+/// Time limit for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bytes of an answer.
@@ -29,7 +29,7 @@ const MAX_ANSWER: usize = 256 << 20;
 /// Characters that are shown of an answer of something else.
 const MAX_SHOWN: usize = 200;
 
-/// How often it is looked how far the server is.
+/// Interval at which the server is asked for its progress.
 const WATCH_PERIOD: Duration = Duration::from_millis(500);
 
 /// The admin side of a server.
@@ -62,7 +62,7 @@ impl Client {
         Ok(Self { host: host.to_owned(), port, authorization, timeout, runtime })
     }
 
-    /// What the server tells at this path.
+    /// The answer at this path.
     pub(in crate::commands) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         self.call(&Method::GET, path, &Map::new())
     }

@@ -2,7 +2,7 @@
 //! `getcompactionthreshold` print.
 
 use crate::admin::report::{
-    Cache, Compaction, Compactions, Family, FamilyReport, KeyspaceReport, Latency,
+    Cache, Caches, Compaction, Compactions, Family, FamilyReport, KeyspaceReport, Latency,
     LatencyHistogram, LatencyReport, Thresholds,
 };
 use crate::storage::compaction::CompactionTotals;
@@ -45,7 +45,8 @@ fn render_family(text: &mut String, family: &FamilyReport) {
     line("Write Count", &family.writes.count);
     line("Write Latency", &recent(&family.writes));
     line("Pending Tasks", &family.pending_flushes);
-    for (name, cache) in [("Key cache", &family.key_cache), ("Row cache", &family.row_cache)] {
+    let Caches { key_cache, row_cache } = &family.caches;
+    for (name, cache) in [("Key cache", key_cache), ("Row cache", row_cache)] {
         match cache {
             Some(cache) => {
                 line(&format!("{name} capacity"), &cache.stats.capacity);
@@ -171,6 +172,7 @@ mod tests {
     fn statistics_have_the_layout_of_0_6() {
         let of =
             |count, mean, recent| Latency { count, mean_micros: mean, recent_mean_micros: recent };
+        let stats = CacheStats { capacity: 10_000, size: 1, bytes: 100, hits: 5, requests: 9 };
         let super2 = FamilyReport {
             column_family: "Super2".into(),
             sstables: 1,
@@ -179,10 +181,10 @@ mod tests {
             memtable_switches: 1,
             reads: of(4, Some(1.0), Some(1297.0)),
             writes: of(2, Some(1.0), None),
-            row_cache: Some(Cache {
-                stats: CacheStats { capacity: 10_000, size: 1, bytes: 100, hits: 5, requests: 9 },
-                recent_hit_rate: Some(0.75),
-            }),
+            caches: Caches {
+                key_cache: None,
+                row_cache: Some(Cache { stats, recent_hit_rate: Some(0.75) }),
+            },
             row_max_bytes: 7,
             row_mean_bytes: 3,
             ..FamilyReport::default()

@@ -1,4 +1,4 @@
-//! What a command works on: files that it is given, or column families of a configuration.
+//! Targets of a command: files that it is given, or column families of a configuration.
 
 use crate::base::fs::{DirEntry, FileSystem, Lock, OsFileSystem};
 use crate::config::settings::{ColumnFamilySettings, SYSTEM_KEYSPACE};
@@ -186,7 +186,7 @@ pub(super) fn family_of(
         .ok_or_else(|| ToolError::Usage(format!("there is no column family {name} in {keyspace}")))
 }
 
-/// How SSTables of a column family are written.
+/// Options for writing SSTables of a column family.
 pub(super) fn writer_options(settings: &Settings, family: &ColumnFamilySettings) -> WriterOptions {
     let options = node::family_options(settings, family);
     WriterOptions {
@@ -232,7 +232,7 @@ impl Files {
     }
 }
 
-/// How far above a file a data directory may be: of its keyspace, and of a snapshot there.
+/// Levels that a data directory may be above a file: of its keyspace, and of a snapshot there.
 const LEVELS_IN_DATA: usize = 4;
 
 /// The folder that a file is in.

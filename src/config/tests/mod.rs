@@ -6,7 +6,7 @@ use crate::config::classes::{AuthenticatorName, SnitchName, StrategyName};
 use crate::config::machine::Machine;
 use crate::config::networks::PeerNetworks;
 use crate::config::settings::{
-    CacheSize, CommitLogSync, CompactionStrategy, Compression, Labels, ListenerSettings, Release,
+    CacheSize, CommitLogSync, CompactionStrategy, Compression, ListenerSettings, Release,
     SpeculativeRetry,
 };
 use crate::config::*;
@@ -185,12 +185,8 @@ fn a_file_of_04_with_the_blog() {
     assert_eq!(comments.subcolumn_comparator(), Some(&Comparator::Bytes));
     let events = s.keyspace("Labelled").unwrap().column_family("Events").unwrap();
     assert_eq!(events.flush_period, Some(Duration::from_mins(20)));
-    let expected = Labels {
-        row_key: "UserName".to_owned(),
-        column_key: "When".to_owned(),
-        ..Labels::default()
-    };
-    assert_eq!(events.labels, expected);
+    let words = ["RowKey", "ColumnKey", "ColumnMap"].map(|element| events.labels.word(element));
+    assert_eq!(words, ["UserName", "When", "COLUMN_MAP"]);
     assert!(has_note(&loaded, line_of(OF_04, "<ControlPort>"), "StoragePort"));
 }
 
