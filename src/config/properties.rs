@@ -45,21 +45,17 @@ pub enum PasswordMode {
     Md5,
 }
 
-/// A value of `passwd.mode` that is none. The original finds out at each login, not at start.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "The requested password check mode '{0}' is not a valid mode.  Possible values are 'PLAIN', \
-     'MD5', or leave it unspecified."
-)]
-pub struct UnknownPasswordMode(pub String);
-
 impl PasswordMode {
-    /// The mode of an exact name.
-    pub fn parse(name: &str) -> Result<Self, UnknownPasswordMode> {
+    /// The mode of an exact name. The original finds out at each login, not at start, that it is
+    /// none.
+    pub fn parse(name: &str) -> Result<Self, ConfigError> {
         match name {
             "PLAIN" => Ok(Self::Plain),
             "MD5" => Ok(Self::Md5),
-            other => Err(UnknownPasswordMode(other.to_owned())),
+            other => Err(ConfigError::startup(format!(
+                "The requested password check mode '{other}' is not a valid mode.  Possible \
+                 values are 'PLAIN', 'MD5', or leave it unspecified."
+            ))),
         }
     }
 
@@ -158,7 +154,7 @@ impl Properties {
     }
 
     /// `passwd.mode`: how passwords stand in the password file; plain when absent.
-    pub fn password_mode(&self) -> Result<PasswordMode, UnknownPasswordMode> {
+    pub fn password_mode(&self) -> Result<PasswordMode, ConfigError> {
         self.get("passwd.mode").map_or(Ok(PasswordMode::default()), PasswordMode::parse)
     }
 
