@@ -1,4 +1,4 @@
-//! Who may look, and who may change something.
+//! Rights to look and to change something.
 //!
 //! Everybody who reaches the port may look. A change needs the token of `AdminToken`. Without one,
 //! changes come from the machine itself only. With one, `AdminTokenRequired` can exempt the machine

@@ -1,6 +1,6 @@
-//! What the admin side knows of its node.
+//! The node as the admin side knows it.
 
-use super::recent::{Histograms, Recent};
+use super::recent::{Recent, histograms};
 use super::report::{
     Cache, Caches, Compaction, Compactions, FamilyReport, Info, KeyspaceReport, Latency,
     LatencyHistogram, LatencyReport, Memory, PendingCompactions, Thresholds,
@@ -12,35 +12,20 @@ use crate::model::schema::FamilyId;
 use crate::net::tcp::TcpTransport;
 use crate::node::{Drain, Member};
 use crate::replica::Replica;
-use crate::storage::Storage;
 use crate::storage::caches::{CacheStats, FamilyCacheStats};
 use crate::storage::store::{BUCKET_OFFSETS, Histogram, StoreStatistics, Totals};
+use crate::storage::{Storage, compaction};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the admin side is told of its node at the start; see the fields of [`AdminContext`].
-#[derive(Debug)]
-#[expect(missing_docs, reason = "the same fields have theirs there")]
-pub struct AdminOptions {
-    pub cluster_name: String,
-    pub storage: Arc<Storage>,
-    pub replica: Arc<Replica>,
-    pub member: Arc<Member>,
-    pub transport: Arc<TcpTransport>,
-    pub rack_file: Option<Arc<RackFileSource>>,
-    pub snitches: Vec<String>,
-    pub drain: Arc<Drain>,
-    pub clock: Arc<dyn Clock>,
-}
-
-/// What the admin side knows of its node.
+/// The node as the admin side knows it.
 #[derive(Debug)]
 pub struct AdminContext {
     /// `ClusterName`.
     pub cluster_name: String,
     /// Its data.
     pub storage: Arc<Storage>,
-    /// What serves its part of requests.
+    /// Its part of requests.
     pub replica: Arc<Replica>,
     /// The node among others.
     pub member: Arc<Member>,
@@ -50,41 +35,22 @@ pub struct AdminContext {
     pub rack_file: Option<Arc<RackFileSource>>,
     /// Class names of the snitches that keyspaces have.
     pub snitches: Vec<String>,
-    /// How the node leaves its ring.
+    /// The way out of its ring.
     pub drain: Arc<Drain>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// When the node was started, on the monotonic clock.
     pub started: Duration,
     /// Earlier looks at the counters.
-    recent: Recent,
+    pub recent: Recent,
 }
 
 impl AdminContext {
-    /// For a node that is started now.
-    pub fn new(options: AdminOptions) -> Self {
-        let AdminOptions { cluster_name, storage, replica, .. } = options;
-        let AdminOptions { member, transport, rack_file, snitches, drain, clock, .. } = options;
-        Self {
-            cluster_name,
-            storage,
-            replica,
-            member,
-            transport,
-            rack_file,
-            snitches,
-            drain,
-            started: clock.monotonic(),
-            clock,
-            recent: Recent::default(),
-        }
-    }
-
     /// Looks at the counters, so that means of what comes now can be told later.
     pub(super) fn remember(&self) {
         let stores = || self.storage.stores();
         let statistics = stores().map(|store| store.statistics()).collect();
-        let histograms = stores().map(|store| Histograms::of(store.operations())).collect();
+        let histograms = stores().map(|store| histograms(store.operations())).collect();
         self.recent.remember(statistics, histograms, self.storage.block_cache_stats());
     }
 
@@ -99,7 +65,7 @@ impl AdminContext {
     }
 
     /// The node and its memory.
-    pub fn info(&self) -> Info {
+    pub(super) fn info(&self) -> Info {
         let memory = self.storage.memory_use();
         Info {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -133,7 +99,7 @@ impl AdminContext {
     }
 
     /// The column families that pass, by keyspace.
-    pub fn keyspaces(&self, families: &[FamilyId]) -> Vec<KeyspaceReport> {
+    pub(super) fn keyspaces(&self, families: &[FamilyId]) -> Vec<KeyspaceReport> {
         let schema = self.storage.schema();
         let mut keyspaces: Vec<KeyspaceReport> = Vec::new();
         let mut sorted = families.to_vec();
@@ -159,7 +125,6 @@ impl AdminContext {
             let recent = earlier.as_ref().map_or(*of(now), |earlier| of(now).since(of(earlier)));
             Latency::new(*of(now), recent)
         };
-        let Caches { key_cache, row_cache } = Self::caches_since(now.caches, earlier.as_ref());
         FamilyReport {
             column_family: name.to_owned(),
             sstables: now.sstables,
@@ -173,8 +138,7 @@ impl AdminContext {
             range_reads: latency(|statistics| &statistics.range_reads),
             writes: latency(|statistics| &statistics.writes),
             pending_flushes: now.memtables_flushing,
-            key_cache,
-            row_cache,
+            caches: Self::caches_since(now.caches, earlier.as_ref()),
             rows: now.rows.count,
             row_min_bytes: now.rows.min_bytes,
             row_max_bytes: now.rows.max_bytes,
@@ -183,27 +147,30 @@ impl AdminContext {
         }
     }
 
-    /// How long the operations of a column family took.
-    pub fn latencies(&self, id: FamilyId) -> LatencyReport {
+    /// Times of operations of these column families.
+    pub(super) fn latencies(&self, families: &[FamilyId]) -> Vec<LatencyReport> {
+        families.iter().map(|id| self.latencies_of(*id)).collect()
+    }
+
+    fn latencies_of(&self, id: FamilyId) -> LatencyReport {
         let family = self.storage.schema().family(id);
-        let now = Histograms::of(self.storage.store(id).operations());
-        let recent = now.since(&self.recent.earlier_histograms(id));
-        let of = |all: &Histogram, recent: &Histogram| LatencyHistogram {
-            all: all.buckets().to_vec(),
-            recent: recent.buckets().to_vec(),
+        let [reads, range_reads, writes] = histograms(self.storage.store(id).operations());
+        let earlier = self.recent.earlier_histograms(id);
+        let of = |now: &Histogram, earlier: &Histogram| LatencyHistogram {
+            all: now.buckets().to_vec(),
+            recent: now.since(earlier).buckets().to_vec(),
         };
         LatencyReport {
-            keyspace: family.keyspace.clone(),
-            column_family: family.name.clone(),
+            family: (&**family).into(),
             offsets_micros: BUCKET_OFFSETS.to_vec(),
-            reads: of(&now.reads, &recent.reads),
-            range_reads: of(&now.range_reads, &recent.range_reads),
-            writes: of(&now.writes, &recent.writes),
+            reads: of(&reads, &earlier[0]),
+            range_reads: of(&range_reads, &earlier[1]),
+            writes: of(&writes, &earlier[2]),
         }
     }
 
     /// The caches of a column family.
-    pub fn caches(&self, id: FamilyId) -> Caches {
+    pub(super) fn caches(&self, id: FamilyId) -> Caches {
         let now = self.storage.store(id).cache_stats();
         Self::caches_since(now, self.recent.earlier(id).as_ref())
     }
@@ -220,13 +187,12 @@ impl AdminContext {
     }
 
     /// Compactions: those that are running, and what there was since the start.
-    pub fn compactions(&self) -> Compactions {
+    pub(super) fn compactions(&self) -> Compactions {
         let (storage, now) = (&self.storage, self.clock.monotonic());
         let running = storage.compactions().into_iter().map(|progress| Compaction {
             id: progress.id,
             kind: progress.kind.to_string(),
-            keyspace: progress.family.keyspace.clone(),
-            column_family: progress.family.name.clone(),
+            family: (&*progress.family).into(),
             inputs: progress.inputs.iter().map(|path| path.display().to_string()).collect(),
             bytes_total: progress.bytes_total,
             bytes_read: progress.bytes_read,
@@ -235,32 +201,22 @@ impl AdminContext {
             running_seconds: now.saturating_sub(progress.started).as_secs(),
         });
         let pending = storage.pending_compactions().into_iter().map(|(id, count)| {
-            let family = storage.schema().family(id);
-            let (keyspace, column_family) = (family.keyspace.clone(), family.name.clone());
-            PendingCompactions { keyspace, column_family, count }
+            PendingCompactions { family: (&**storage.schema().family(id)).into(), count }
         });
-        let totals = storage.compaction_totals();
         Compactions {
             running: running.collect(),
             pending: pending.collect(),
-            completed: totals.completed,
-            failed: totals.failed,
-            bytes_in: totals.bytes_in,
-            bytes_out: totals.bytes_out,
+            totals: storage.compaction_totals(),
         }
     }
 
     /// When these column families are compacted.
-    pub fn thresholds(&self, families: &[FamilyId]) -> Vec<Thresholds> {
+    pub(super) fn thresholds(&self, families: &[FamilyId]) -> Vec<Thresholds> {
         let of = |id: &FamilyId| {
-            let family = self.storage.schema().family(*id);
-            let thresholds = self.storage.store(*id).compaction_thresholds();
-            Thresholds {
-                keyspace: family.keyspace.clone(),
-                column_family: family.name.clone(),
-                min: thresholds.min,
-                max: thresholds.max,
-            }
+            let family = (&**self.storage.schema().family(*id)).into();
+            let compaction::Thresholds { min, max } =
+                self.storage.store(*id).compaction_thresholds();
+            Thresholds { family, min, max }
         };
         families.iter().map(of).collect()
     }

@@ -6,7 +6,7 @@ use crate::gossip::SCHEMA_STATE;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// What is known of a node.
+/// A node, as it announces itself.
 struct Known {
     address: IpAddr,
     is_alive: bool,
@@ -14,8 +14,8 @@ struct Known {
 }
 
 impl AdminContext {
-    /// What the nodes agree on, and who does not.
-    pub fn description(&self) -> ClusterDescription {
+    /// Agreement of the nodes, and those that differ.
+    pub(super) fn description(&self) -> ClusterDescription {
         let nodes: Vec<Known> = self.member.with_gossip(|gossiper, membership| {
             let known = gossiper.endpoints().map(|(address, state)| Known {
                 address,

@@ -1,12 +1,15 @@
-//! What may take long, on threads of its own. It goes on when its client has gone away.
+//! Long work, on threads of its own. It goes on when its client has gone away.
 
 use super::error::AdminError;
+use axum::http::StatusCode;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 /// Jobs that run at a time; further ones are refused.
 const MAX_JOBS: usize = 8;
+
+const PANICKED: &str = "the operation failed by a defect of the server: its log says more";
 
 /// Runs what may take long.
 #[derive(Debug, Clone)]
@@ -31,8 +34,8 @@ impl Jobs {
     pub(super) async fn join<T>(job: JoinHandle<Result<T, AdminError>>) -> Result<T, AdminError> {
         match job.await {
             Ok(result) => result,
-            Err(error) if error.is_panic() => Err(AdminError::Panicked),
-            Err(_) => Err(AdminError::Stopping),
+            Err(error) if error.is_panic() => Err(AdminError::failed(PANICKED)),
+            Err(_) => Err(AdminError::stopping()),
         }
     }
 
@@ -42,7 +45,8 @@ impl Jobs {
         job: impl FnOnce() -> Result<T, AdminError> + Send + 'static,
     ) -> Result<JoinHandle<Result<T, AdminError>>, AdminError> {
         let Ok(permit) = Arc::clone(&self.0).try_acquire_owned() else {
-            return Err(AdminError::Busy(MAX_JOBS));
+            let text = format!("{MAX_JOBS} operations are running: wait until one has ended");
+            return Err(AdminError::new(StatusCode::SERVICE_UNAVAILABLE, text));
         };
         Ok(tokio::task::spawn_blocking(move || {
             let result = job();
@@ -61,7 +65,7 @@ mod tests {
     async fn as_many_jobs_run_as_may_and_a_panic_ends_only_one() {
         let jobs = Jobs::default();
         let panicked = jobs.run::<()>(|| panic!("on purpose")).await;
-        assert!(matches!(panicked, Err(AdminError::Panicked)), "{panicked:?}");
+        assert_eq!(panicked, Err(AdminError::failed(PANICKED)));
         let mut running = Vec::new();
         let mut gates = Vec::new();
         for _ in 0..MAX_JOBS {
@@ -79,10 +83,12 @@ mod tests {
             }));
             has_begun.await.unwrap();
         }
-        assert!(matches!(jobs.run(|| Ok(())).await, Err(AdminError::Busy(MAX_JOBS))));
+        let refused = jobs.run(|| Ok(())).await.unwrap_err().to_string();
+        assert_eq!(refused, "8 operations are running: wait until one has ended");
         // One whose client has gone away goes on.
         running.remove(0).abort();
-        assert!(matches!(jobs.run(|| Ok(())).await, Err(AdminError::Busy(MAX_JOBS))));
+        let refused = jobs.run(|| Ok(())).await.unwrap_err().to_string();
+        assert_eq!(refused, "8 operations are running: wait until one has ended");
         for gate in gates {
             gate.send(()).unwrap();
         }

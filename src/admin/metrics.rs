@@ -4,7 +4,7 @@
 
 use super::context::AdminContext;
 use super::health;
-use super::report::{Compactions, Info};
+use super::report::{Compactions, Family, Info};
 use super::ring_report::{Hints, Messages, PeerMessages, RingEndpoint, Status};
 use crate::storage::store::{StoreStatistics, Totals};
 use prometheus_client::collector::Collector;
@@ -13,6 +13,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
+use std::borrow::Borrow;
 use std::collections::HashSet;
 use std::fmt;
 use std::net::IpAddr;
@@ -47,7 +48,7 @@ impl Format {
     }
 }
 
-/// How much a client wants a media type, from 0 to 1; 0 if `Accept` does not name it.
+/// Weight of a media type in `Accept`, from 0 to 1; 0 if it is not named.
 fn quality(accept: &str, media: &str) -> f32 {
     let weight = |range: &str| {
         let mut parameters = range.split(';').map(str::trim);
@@ -61,7 +62,7 @@ fn quality(accept: &str, media: &str) -> f32 {
     accept.split(',').filter_map(weight).fold(0.0, f32::max)
 }
 
-/// What all names begin with.
+/// Prefix of all names.
 const PREFIX: &str = "alexandra";
 
 /// Something that is measured of each `T`.
@@ -72,7 +73,7 @@ struct Measure<T> {
     value: fn(&T) -> Value,
 }
 
-/// What was measured.
+/// A measured value.
 enum Value {
     /// Only grows, until a restart.
     Counter(u64),
@@ -133,12 +134,14 @@ const COMPACTIONS: [Measure<Compactions>; 6] = [
         Gauge(c.pending.iter().map(|pending| pending.count as u64).sum())
     }),
     measure("compactions_completed", "Compactions that came to their end", |c| {
-        Counter(c.completed)
+        Counter(c.totals.completed)
     }),
-    measure("compactions_failed", "Compactions that were given up", |c| Counter(c.failed)),
-    measure("compactions_input_bytes", "Inputs of completed compactions", |c| Counter(c.bytes_in)),
+    measure("compactions_failed", "Compactions that were given up", |c| Counter(c.totals.failed)),
+    measure("compactions_input_bytes", "Inputs of completed compactions", |c| {
+        Counter(c.totals.bytes_in)
+    }),
     measure("compactions_output_bytes", "Outputs of completed compactions", |c| {
-        Counter(c.bytes_out)
+        Counter(c.totals.bytes_out)
     }),
 ];
 
@@ -301,52 +304,45 @@ impl Collector for NodeCollector {
         let messages = context.messages();
         encode_each(&mut encoder, &MESSAGES, &messages)?;
         encode_each(&mut encoder, &HINTS, &context.hints())?;
-        encode_drops(&mut encoder, &messages)?;
-        encode_peers(&mut encoder, &ENDPOINTS, &context.ring().endpoints, |it| it.address)?;
-        encode_peers(&mut encoder, &PEERS, &messages.peers, |it| it.address)?;
-        let stores: Vec<_> = context.storage.stores().collect();
-        let statistics: Vec<_> = stores.iter().map(|store| store.statistics()).collect();
-        let Some(first) = statistics.first() else { return Ok(()) };
-        for Measure { name, help, value } in &FAMILIES {
-            let name = format!("column_family_{name}");
-            let kind = value(first).kind();
-            let mut all = encoder.encode_descriptor(&name, help, None, kind)?;
-            for (store, statistics) in stores.iter().zip(&statistics) {
-                let family = store.schema();
-                let labels = [("keyspace", &*family.keyspace), ("column_family", &*family.name)];
-                value(statistics).encode(all.encode_family(&labels)?)?;
-            }
-        }
-        Ok(())
+        let help = "Messages of other nodes that were not acted on, being too late or too many";
+        let dropped = |(verb, count)| (vec![("verb", String::clone(verb))], count);
+        let dropped: Vec<_> = messages.dropped.iter().map(dropped).collect();
+        let measure = [measure("dropped", help, |count: &u64| Counter(*count))];
+        encode_all(&mut encoder, "messages", &measure, &dropped)?;
+        let endpoints = context.ring().endpoints;
+        let endpoints: Vec<_> = endpoints.iter().map(|it| (peer(it.address), it)).collect();
+        encode_all(&mut encoder, "peer", &ENDPOINTS, &endpoints)?;
+        let peers: Vec<_> = messages.peers.iter().map(|it| (peer(it.address), it)).collect();
+        encode_all(&mut encoder, "peer", &PEERS, &peers)?;
+        let families = context.storage.stores().map(|store| {
+            let Family { keyspace, column_family } = store.schema().as_ref().into();
+            let labels = vec![("keyspace", keyspace), ("column_family", column_family)];
+            (labels, store.statistics())
+        });
+        encode_all(&mut encoder, "column_family", &FAMILIES, &families.collect::<Vec<_>>())
     }
 }
 
-/// Messages that were not acted on, by verb.
-fn encode_drops(encoder: &mut DescriptorEncoder<'_>, messages: &Messages) -> fmt::Result {
-    let help = "Messages of other nodes that were not acted on, being too late or too many";
-    let kind = MetricType::Counter;
-    let mut all = encoder.encode_descriptor("messages_dropped", help, None, kind)?;
-    for (verb, count) in &messages.dropped {
-        Value::Counter(*count).encode(all.encode_family(&[("verb", verb.as_str())])?)?;
-    }
-    Ok(())
+/// Labels that distinguish things of a kind.
+type Labels = Vec<(&'static str, String)>;
+
+fn peer(address: IpAddr) -> Labels {
+    vec![("peer", address.to_string())]
 }
 
-/// Each measure of each node.
-fn encode_peers<T>(
+/// Each measure of each of these.
+fn encode_all<T: Borrow<M>, M>(
     encoder: &mut DescriptorEncoder<'_>,
-    measures: &[Measure<T>],
-    nodes: &[T],
-    address: fn(&T) -> IpAddr,
+    kind: &str,
+    measures: &[Measure<M>],
+    all: &[(Labels, T)],
 ) -> fmt::Result {
-    let Some(first) = nodes.first() else { return Ok(()) };
+    let Some((_, first)) = all.first() else { return Ok(()) };
     for Measure { name, help, value } in measures {
-        let name = format!("peer_{name}");
-        let kind = value(first).kind();
-        let mut all = encoder.encode_descriptor(&name, help, None, kind)?;
-        for node in nodes {
-            let address = address(node).to_string();
-            value(node).encode(all.encode_family(&[("peer", address.as_str())])?)?;
+        let (name, metric) = (format!("{kind}_{name}"), value(first.borrow()).kind());
+        let mut encoder = encoder.encode_descriptor(&name, help, None, metric)?;
+        for (labels, it) in all {
+            value(it.borrow()).encode(encoder.encode_family(labels)?)?;
         }
     }
     Ok(())

@@ -30,5 +30,6 @@ mod server;
 mod status;
 
 pub use access::{Access, Refusal};
-pub use context::{AdminContext, AdminOptions};
+pub use context::AdminContext;
+pub use recent::Recent;
 pub use server::{AdminServer, RunningAdmin};

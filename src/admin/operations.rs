@@ -3,55 +3,14 @@
 use super::context::AdminContext;
 use super::error::AdminError;
 use super::report::{Collected, OperationState, Repaired, StreamReport, Streams};
-use super::request::Selection;
-use crate::repair::{Operation, OperationReport, RepairScope, Stream, StreamsNow};
-use serde::Deserialize;
-
-/// The place to move to.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct NewToken {
-    /// As the partitioner writes it.
-    pub(super) token: String,
-}
-
-/// Whom to remove.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct DeadToken {
-    /// As the partitioner writes it.
-    pub(super) token: String,
-    /// Also if too few replicas of a range are alive.
-    #[serde(default)]
-    pub(super) accept_loss: bool,
-}
-
-/// What is to be repaired.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RepairScopeChange {
-    keyspace: String,
-    /// All of the keyspace without any.
-    #[serde(default)]
-    column_families: Vec<String>,
-    /// Only the range that the node owns, not all of which it is a replica.
-    #[serde(default)]
-    primary_range: bool,
-}
-
-/// The keyspace that is to be cleaned up.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct CleanupScope {
-    /// All of them without one.
-    pub(super) keyspace: Option<String>,
-}
+use crate::repair::{Operation, OperationReport, Stream, StreamsNow};
+use crate::ring::Token;
 
 impl AdminContext {
     /// Begins an operation, which goes on by itself.
     pub(super) fn begin(&self, wish: Operation) -> Result<OperationState, AdminError> {
         self.member.operations().begin(wish)?;
-        self.operation().ok_or(AdminError::Stopping)
+        self.operation().ok_or_else(AdminError::stopping)
     }
 
     /// The operation that was begun last.
@@ -59,58 +18,28 @@ impl AdminContext {
         self.member.operations().report().map(state)
     }
 
-    /// What the node is about, and which data move.
+    /// State of the node, and the data that move.
     pub(super) fn streams(&self) -> Streams {
         let StreamsNow { mode, sending, receiving } = self.member.operations().streams();
         let report = |Stream { peer, family, bytes }: Stream| {
-            let family = self.storage.schema().family(family);
-            StreamReport {
-                address: peer,
-                keyspace: family.keyspace.clone(),
-                column_family: family.name.clone(),
-                bytes,
-            }
+            let family = (&**self.storage.schema().family(family)).into();
+            StreamReport { address: peer, family, bytes }
         };
         let report = |streams: Vec<Stream>| streams.into_iter().map(report).collect();
         Streams { mode, sending: report(sending), receiving: report(receiving) }
     }
 
     /// A token as text.
-    pub(super) fn parse_token(&self, token: &str) -> Result<crate::ring::Token, AdminError> {
+    pub(super) fn parse_token(&self, token: &str) -> Result<Token, AdminError> {
         let parsed = self.storage.partitioner().parse_token(token);
-        parsed.map_err(|source| AdminError::Token { token: token.to_owned(), source })
-    }
-
-    /// What a repair is about.
-    pub(super) fn repair(&self, scope: RepairScopeChange) -> Result<Operation, AdminError> {
-        let RepairScopeChange { keyspace, column_families, primary_range } = scope;
-        let selection = Selection::of(keyspace, column_families);
-        let families = selection.families(self.storage.schema())?;
-        let scope = if primary_range { RepairScope::Primary } else { RepairScope::All };
-        Ok(Operation::Repair(families, scope))
-    }
-
-    /// What a cleanup is about.
-    pub(super) fn cleanup(&self, scope: CleanupScope) -> Result<Operation, AdminError> {
-        let CleanupScope { keyspace } = scope;
-        match keyspace {
-            Some(name) if !self.storage.schema().has_keyspace(&name) => {
-                Err(AdminError::NoKeyspace(name))
-            }
-            keyspace => Ok(Operation::Cleanup(keyspace)),
-        }
+        parsed.map_err(|why| AdminError::bad_request(format_args!("{token} is no token: {why}")))
     }
 }
 
 fn state(report: OperationReport) -> OperationState {
     let OperationReport { kind, mode, fetched, repaired, hashed, took, outcome } = report;
-    let collected = fetched.into_iter().map(|(address, fetched)| Collected {
-        address,
-        ranges: fetched.ranges,
-        ranges_done: fetched.ranges_done,
-        rows: fetched.rows,
-        bytes: fetched.bytes,
-    });
+    let collected = fetched.into_iter();
+    let collected = collected.map(|(address, progress)| Collected { address, progress });
     let (done, error) = match outcome {
         None => (None, None),
         Some(Ok(done)) => (Some(done), None),

@@ -12,7 +12,7 @@ use crate::storage::store::StoreStatistics;
 
 impl AdminContext {
     /// All kinds of work, in no order that means anything.
-    pub fn pools(&self) -> Vec<Pool> {
+    pub(super) fn pools(&self) -> Vec<Pool> {
         let statistics: Vec<_> = self.storage.stores().map(|store| store.statistics()).collect();
         let sum = |of: fn(&StoreStatistics) -> u64| -> u64 { statistics.iter().map(of).sum() };
         let coordinator = self.member.coordinator().stats();

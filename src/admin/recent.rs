@@ -13,45 +13,25 @@ const LOOKS: usize = 2;
 
 /// Earlier looks at the counters.
 #[derive(Debug, Default)]
-pub(super) struct Recent(Mutex<rank::RecentStatistics, VecDeque<Look>>);
+pub struct Recent(Mutex<rank::RecentStatistics, VecDeque<Look>>);
 
 /// The counters at one moment.
 #[derive(Debug)]
 struct Look {
     /// Of all column families, by their numbers.
     families: Vec<StoreStatistics>,
-    /// How long their operations took, the same way.
+    /// Times of their operations, the same way.
     histograms: Vec<Histograms>,
     /// Of the block cache.
     blocks: CacheStats,
 }
 
-/// How long the operations of a column family took.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Histograms {
-    pub(super) reads: Histogram,
-    pub(super) range_reads: Histogram,
-    pub(super) writes: Histogram,
-}
+/// Times of reads, reads of ranges and writes of a column family.
+pub(super) type Histograms = [Histogram; 3];
 
-impl Histograms {
-    /// Those of a column family now.
-    pub(super) fn of(operations: &Operations) -> Self {
-        Self {
-            reads: operations.histogram(Operation::Read),
-            range_reads: operations.histogram(Operation::RangeRead),
-            writes: operations.histogram(Operation::Write),
-        }
-    }
-
-    /// What was added since an earlier look.
-    pub(super) fn since(&self, earlier: &Self) -> Self {
-        Self {
-            reads: self.reads.since(&earlier.reads),
-            range_reads: self.range_reads.since(&earlier.range_reads),
-            writes: self.writes.since(&earlier.writes),
-        }
-    }
+/// Those of a column family now.
+pub(super) fn histograms(operations: &Operations) -> Histograms {
+    [Operation::Read, Operation::RangeRead, Operation::Write].map(|it| operations.histogram(it))
 }
 
 impl Recent {
@@ -67,7 +47,7 @@ impl Recent {
         looks.push_front(Look { families, histograms, blocks });
     }
 
-    /// How long the operations of the column family had taken at the oldest look; all is new
+    /// Times of the operations of the column family at the oldest look; all is new
     /// before the first.
     pub(super) fn earlier_histograms(&self, family: FamilyId) -> Histograms {
         let looks = self.0.lock();

@@ -1,12 +1,36 @@
-//! What the admin side answers, as JSON and for `nodetool`. Sizes are in bytes.
+//! Answers of the admin side, as JSON and for `nodetool`. Sizes are in bytes.
 
-use crate::repair::FamilyRepair;
+use crate::model::schema::ColumnFamilySchema;
+use crate::repair::{FamilyRepair, Progress};
 use crate::storage::caches::CacheStats;
+use crate::storage::compaction::CompactionTotals;
 use crate::storage::engine::Trouble;
 use crate::storage::snapshot;
 use crate::storage::store::Totals;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::net::IpAddr;
+
+/// The names of a column family.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Family {
+    /// The keyspace.
+    pub keyspace: String,
+    /// Its own name.
+    pub column_family: String,
+}
+
+impl From<&ColumnFamilySchema> for Family {
+    fn from(schema: &ColumnFamilySchema) -> Self {
+        Self { keyspace: schema.keyspace.clone(), column_family: schema.name.clone() }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.keyspace, self.column_family)
+    }
+}
 
 /// A node and its memory.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -21,11 +45,11 @@ pub struct Info {
     pub token: String,
     /// Number of this start, or a greater one that others have made necessary since.
     pub generation: i32,
-    /// How long it has been running.
+    /// Time since it began.
     pub uptime_seconds: u64,
     /// SSTables of all column families.
     pub load_bytes: u64,
-    /// What it has in memory.
+    /// Its memory.
     pub memory: Memory,
     /// The cache of SSTable blocks, in bytes.
     pub block_cache: Cache,
@@ -33,28 +57,28 @@ pub struct Info {
     pub troubles: Vec<Trouble>,
 }
 
-/// What a node has in memory.
+/// Memory of a node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
     /// Of the whole process; `None` if the machine does not tell.
     pub resident_bytes: Option<u64>,
-    /// What the machine or its container has.
+    /// Memory of the machine or its container.
     pub limit_bytes: u64,
     /// All memtables.
     pub memtables_bytes: u64,
-    /// What they may take; writers wait then.
+    /// Their limit; writers wait there.
     pub memtables_budget_bytes: u64,
     /// All key caches.
     pub key_caches_bytes: u64,
-    /// What they may take.
+    /// Their limit.
     pub key_caches_budget_bytes: u64,
     /// All row caches.
     pub row_caches_bytes: u64,
-    /// What they may take.
+    /// Their limit.
     pub row_caches_budget_bytes: u64,
     /// Requests and answers under way.
     pub requests_bytes: u64,
-    /// What they may take, in part of the block cache.
+    /// Their limit, in part of the block cache.
     pub requests_budget_bytes: u64,
 }
 
@@ -80,9 +104,9 @@ impl Cache {
 /// Operations of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Latency {
-    /// How many since the start.
+    /// Number since the start.
     pub count: u64,
-    /// How long one took on average since the start; `None` if none was timed.
+    /// Mean time since the start; `None` if none was timed.
     pub mean_micros: Option<f64>,
     /// The same in about the last minute.
     pub recent_mean_micros: Option<f64>,
@@ -114,13 +138,12 @@ impl Latency {
     }
 }
 
-/// How long the operations of a column family took.
+/// Times of the operations of a column family.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatencyReport {
-    /// The keyspace.
-    pub keyspace: String,
-    /// The column family.
-    pub column_family: String,
+    /// Which column family.
+    #[serde(flatten)]
+    pub family: Family,
     /// Of each bucket but the last: it counts operations that took less than so many microseconds,
     /// and not less than those of the bucket before. The last bucket counts all that took longer.
     pub offsets_micros: Vec<u64>,
@@ -192,7 +215,7 @@ pub struct FamilyReport {
     pub memtable_bytes: u64,
     /// Estimate of the memory of all its memtables.
     pub memtable_memory_bytes: u64,
-    /// How often a full memtable has made room for a fresh one since the start.
+    /// Number of full memtables that made room for fresh ones since the start.
     pub memtable_switches: u64,
     /// Slices of single rows.
     pub reads: Latency,
@@ -202,10 +225,9 @@ pub struct FamilyReport {
     pub writes: Latency,
     /// Full memtables that are not on disk yet.
     pub pending_flushes: usize,
-    /// The key cache, in keys; `None` if there is none.
-    pub key_cache: Option<Cache>,
-    /// The row cache, in rows; `None` if there is none.
-    pub row_cache: Option<Cache>,
+    /// Its caches.
+    #[serde(flatten)]
+    pub caches: Caches,
     /// Rows in SSTables. One that is in several counts in each.
     pub rows: u64,
     /// Size of the smallest of them, uncompressed; 0 if there is none.
@@ -221,10 +243,9 @@ pub struct FamilyReport {
 /// When a column family is compacted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Thresholds {
-    /// The keyspace.
-    pub keyspace: String,
-    /// The column family.
-    pub column_family: String,
+    /// Which column family.
+    #[serde(flatten)]
+    pub family: Family,
     /// SSTables of similar size that a minor compaction takes at least.
     pub min: usize,
     /// At most; 0 for no minor compactions.
@@ -236,16 +257,11 @@ pub struct Thresholds {
 pub struct Compactions {
     /// The oldest first.
     pub running: Vec<Compaction>,
-    /// How many minor compactions are due, as an estimate, of those column families that have any.
+    /// Due minor compactions, as an estimate, of those column families that have any.
     pub pending: Vec<PendingCompactions>,
-    /// Compactions that came to their end since the start.
-    pub completed: u64,
-    /// Compactions that were given up.
-    pub failed: u64,
-    /// Bytes of the inputs of the completed ones.
-    pub bytes_in: u64,
-    /// Bytes of their outputs.
-    pub bytes_out: u64,
+    /// Since the start.
+    #[serde(flatten)]
+    pub totals: CompactionTotals,
 }
 
 /// A compaction that is running.
@@ -253,12 +269,11 @@ pub struct Compactions {
 pub struct Compaction {
     /// Its number since the start of the node.
     pub id: u64,
-    /// What for: `minor`, `major` and others.
+    /// Its purpose: `minor`, `major` and others.
     pub kind: String,
-    /// The keyspace.
-    pub keyspace: String,
-    /// The column family.
-    pub column_family: String,
+    /// Which column family.
+    #[serde(flatten)]
+    pub family: Family,
     /// The SSTables that are merged.
     pub inputs: Vec<String>,
     /// Bytes of the inputs.
@@ -269,18 +284,17 @@ pub struct Compaction {
     pub bytes_written: u64,
     /// Rows of the output so far.
     pub rows: u64,
-    /// How long it has been running.
+    /// Time since it began.
     pub running_seconds: u64,
 }
 
 /// Compactions that wait for a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingCompactions {
-    /// The keyspace.
-    pub keyspace: String,
-    /// The column family.
-    pub column_family: String,
-    /// How many, as an estimate.
+    /// Which column family.
+    #[serde(flatten)]
+    pub family: Family,
+    /// Their number, as an estimate.
     pub count: usize,
 }
 
@@ -297,8 +311,8 @@ pub struct Pool {
     pub completed: u64,
 }
 
-/// The caches of a column family after a change of their capacities.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// The caches of a column family.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Caches {
     /// The key cache, in keys; `None` if there is none.
     pub key_cache: Option<Cache>,
@@ -317,7 +331,7 @@ pub struct Snapshot {
     pub taken_millis: u64,
     /// All its files.
     pub total_bytes: u64,
-    /// What clearing it gives back, as far as no other snapshot has the same files.
+    /// Bytes that clearing it gives back, as far as no other snapshot has the same files.
     pub exclusive_bytes: u64,
     /// One in each data directory that has a part of it.
     pub folders: Vec<String>,
@@ -337,7 +351,7 @@ impl From<snapshot::Snapshot> for Snapshot {
     }
 }
 
-/// What an operation was done to.
+/// Objects of an operation that is done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {
     /// The column families, as `keyspace.name`.
@@ -347,22 +361,22 @@ pub struct Done {
 /// Why a request was not done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// What to tell the operator.
+    /// Text for the operator.
     pub error: String,
 }
 
-/// How far an operation on the ring is, or how it ended.
+/// Progress or end of an operation on the ring.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct OperationState {
     /// Which: `decommission`, `move` and others.
     pub operation: String,
-    /// What it is doing.
+    /// Its present step.
     pub mode: String,
-    /// How long it has taken.
+    /// Time since it began.
     pub seconds: f64,
     /// The nodes that collect data because of it.
     pub collected: Vec<Collected>,
-    /// What a repair has done so far.
+    /// Results of a repair so far.
     #[serde(default)]
     pub repaired: Vec<Repaired>,
     /// Rows that replicas have read so far for what a repair compares at the moment.
@@ -371,13 +385,13 @@ pub struct OperationState {
     /// About how many they are to read for that.
     #[serde(default)]
     pub rows_to_hash: u64,
-    /// What was done, when it has succeeded.
+    /// Its result, when it has succeeded.
     pub done: Option<String>,
     /// Why not, when it has failed. The ring is as it was before.
     pub error: Option<String>,
 }
 
-/// What a repair has done to a column family.
+/// Result of a repair for a column family.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repaired {
     /// Keyspace and name.
@@ -391,11 +405,11 @@ pub struct Repaired {
     /// Bytes of these, each once, as its largest version.
     #[serde(default)]
     pub bytes_differed: u64,
-    /// What replicas have got from others.
+    /// Data that replicas have got from others.
     pub received: Vec<Received>,
 }
 
-/// What a replica has got from others in a repair.
+/// Data that a replica has got from others in a repair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Received {
     /// Which.
@@ -421,29 +435,24 @@ impl From<FamilyRepair> for Repaired {
     }
 }
 
-/// How far a node is that collects data.
+/// Progress of a node that collects data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Collected {
     /// Which node.
     pub address: IpAddr,
-    /// Ranges of column families that it collects, each from one node.
-    pub ranges: u64,
-    /// Those that it has.
-    pub ranges_done: u64,
-    /// Rows that have come.
-    pub rows: u64,
-    /// Bytes that have come over the network.
-    pub bytes: u64,
+    /// Ranges, rows and bytes.
+    #[serde(flatten)]
+    pub progress: Progress,
 }
 
-/// What a node is about, and which data move between it and others.
+/// State of a node, and the data that move between it and others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Streams {
     /// `Normal`, or what an operation is doing; the words are those of 0.6 where it had any.
     pub mode: String,
-    /// What others collect from it.
+    /// Data that others collect from it.
     pub sending: Vec<StreamReport>,
-    /// What it collects from others.
+    /// Data that it collects from others.
     pub receiving: Vec<StreamReport>,
 }
 
@@ -452,10 +461,9 @@ pub struct Streams {
 pub struct StreamReport {
     /// The other node.
     pub address: IpAddr,
-    /// The keyspace.
-    pub keyspace: String,
-    /// The column family.
-    pub column_family: String,
+    /// Which column family.
+    #[serde(flatten)]
+    pub family: Family,
     /// Bytes so far.
     pub bytes: u64,
 }

@@ -1,318 +1,219 @@
-//! The table of resources, one row each: the routes and the list in docs/nodetool.md come from
-//! here.
-//!
-//! A handler is plain code that checks what was sent, and returns the answer or a job that may take
-//! long.
-
-#![expect(
-    clippy::needless_pass_by_value,
-    clippy::unnecessary_wraps,
-    reason = "handlers have one signature"
-)]
+//! The table of resources, one row each. docs/nodetool.md says what they are.
 
 use super::context::AdminContext;
 use super::error::AdminError;
+use super::jobs::Jobs;
 use super::metrics::{self, Format};
-use super::operations::{CleanupScope, DeadToken, NewToken, RepairScopeChange};
-use super::report::{Done, Snapshot};
-use super::request::{
-    CapacityChange, NewSnapshot, Nothing, OneNode, Selection, SelectionQuery, SnapshotQuery,
-    SuspicionChange, ThresholdsChange, Work,
-};
-use super::ring_report::{AllowedReturn, Changed};
+use super::report::{Caches, Done, Snapshot, Thresholds};
+use super::request::{Change, Choice, NoBody, check_keyspace, families, find_family};
+use super::ring_report::AllowedReturn;
 use crate::config::settings::PHI_CONVICT_THRESHOLDS;
-use crate::model::schema::FamilyId;
-use crate::repair::Operation;
-use crate::storage::Storage;
-use crate::storage::compaction;
+use crate::model::schema::{FamilyId, Schema};
+use crate::node::Drained;
+use crate::repair::{Operation, RepairScope};
+use crate::storage::{Storage, compaction, snapshot};
 use axum::Json;
-use axum::extract::Query;
+use axum::extract::State;
+use axum::handler::Handler;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
-use axum::http::request::Parts;
-use axum::http::{Method, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
+use axum::routing::{MethodFilter, MethodRouter, on};
 use serde::de::DeserializeOwned;
-use std::pin::Pin;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// A resource, used by one method. Everybody may `GET`; the others are changes, on which
 /// [`super::Access`] decides.
-#[derive(Debug)]
 pub(super) struct Resource {
-    pub(super) method: Method,
+    /// For the test of the document.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a test compares it"))]
+    method: Method,
     pub(super) path: &'static str,
-    /// For docs/nodetool.md.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the document"))]
-    what: &'static str,
-    pub(super) handle: Handler,
+    pub(super) route: MethodRouter<Admin>,
 }
 
-/// A request, its body read.
-pub(super) struct Call {
-    pub(super) context: Arc<AdminContext>,
-    pub(super) head: Parts,
-    pub(super) body: Vec<u8>,
+/// Parts of the node that resources report on.
+#[derive(Debug, Clone)]
+pub(super) struct Admin {
+    context: Arc<AdminContext>,
+    jobs: Jobs,
+    /// Looks at the disk. Anybody may look, and must not keep an operator from a change.
+    looks: Jobs,
 }
 
-impl Call {
-    fn query<T: DeserializeOwned>(&self) -> Result<T, AdminError> {
-        let Query(query) = Query::try_from_uri(&self.head.uri)?;
-        Ok(query)
+impl Admin {
+    pub(super) fn new(context: Arc<AdminContext>) -> Self {
+        Self { context, jobs: Jobs::default(), looks: Jobs::default() }
     }
 
-    /// The column families that the address names.
-    fn families(&self) -> Result<Vec<FamilyId>, AdminError> {
-        let query: SelectionQuery = self.query()?;
-        Selection::from(query).families(self.context.storage.schema())
-    }
-
-    fn change<T: DeserializeOwned>(&self) -> Result<T, AdminError> {
-        Ok(serde_json::from_slice(&self.body)?)
-    }
-
-    /// Begins an operation on the ring; the answer is its state.
-    fn begin(&self, operation: Operation) -> Result<Reply, AdminError> {
-        ready(self.context.begin(operation)?)
+    fn schema(&self) -> &Schema {
+        self.context.storage.schema()
     }
 }
 
-/// Result of a handler.
-pub(super) enum Reply {
-    /// The answer.
-    Ready(Response),
-    /// A look at the disk.
-    Look(Job),
-    /// A change that may take long.
-    Job(Job),
-    /// The same, answered before it is done.
-    Background(Job, Response),
-    /// A change that is no job: no number of jobs keeps it from starting.
-    Task(Pin<Box<dyn Future<Output = Result<Response, AdminError>> + Send>>),
-}
-
-/// Work on a thread of its own, which ends in the answer.
-pub(super) type Job = Box<dyn FnOnce() -> Result<Response, AdminError> + Send>;
-
-fn ready(answer: impl Serialize) -> Result<Reply, AdminError> {
-    Ok(Reply::Ready(Json(answer).into_response()))
-}
-
-fn job<T: Serialize>(work: impl FnOnce() -> Result<T, AdminError> + Send + 'static) -> Job {
-    Box::new(move || Ok(Json(work()?).into_response()))
-}
-
-type Handler = fn(Call) -> Result<Reply, AdminError>;
-
-const fn row(method: Method, path: &'static str, what: &'static str, handle: Handler) -> Resource {
-    Resource { method, path, what, handle }
-}
-
+const DELETE: Method = Method::DELETE;
 const GET: Method = Method::GET;
 const POST: Method = Method::POST;
 const PUT: Method = Method::PUT;
-const DELETE: Method = Method::DELETE;
+
+type Answer<T> = Result<Json<T>, AdminError>;
+
+fn row<T: 'static>(
+    method: Method,
+    path: &'static str,
+    handler: impl Handler<T, Admin>,
+) -> Resource {
+    let filter = MethodFilter::try_from(method.clone()).expect("the table has common methods");
+    Resource { method, path, route: on(filter, handler) }
+}
+
+/// A look at what is in memory.
+fn look<T: Serialize + 'static>(path: &'static str, answer: fn(&AdminContext) -> T) -> Resource {
+    row(GET, path, async move |State(it): State<Admin>| Json(answer(&it.context)))
+}
+
+/// The same at column families that the address chooses.
+fn look_at_families<T: Serialize + 'static>(
+    path: &'static str,
+    answer: fn(&AdminContext, &[FamilyId]) -> Vec<T>,
+) -> Resource {
+    let answer = async move |State(it): State<Admin>, Choice(choice): Choice<FamilyChoice>| {
+        let FamilyChoice { keyspace, column_family } = choice;
+        let names: Vec<String> = column_family.into_iter().collect();
+        let families = families(it.schema(), keyspace.as_deref(), &names)?;
+        Ok::<_, AdminError>(Json(answer(&it.context, &families)))
+    };
+    row(GET, path, answer)
+}
+
+/// A change that begins an operation on the ring; the answer is its state.
+fn operation<T: DeserializeOwned + Send + 'static>(
+    path: &'static str,
+    wish: fn(&AdminContext, T) -> Result<Operation, AdminError>,
+) -> Resource {
+    let begin = async move |State(it): State<Admin>, Change(change): Change<T>| {
+        let operation = wish(&it.context, change)?;
+        Ok::<_, AdminError>(Json(it.context.begin(operation)?))
+    };
+    row(POST, path, begin)
+}
 
 /// All resources.
-pub(super) const RESOURCES: &[Resource] = &[
-    row(GET, "/api/v1/info", "the node and its memory", |it| ready(it.context.info())),
-    row(
-        GET,
-        "/api/v1/health",
-        "200 if the node takes writes, else 503: for load balancers",
-        health,
-    ),
-    row(
-        GET,
-        "/api/v1/cfstats",
-        "column families; `?keyspace=` and `&column_family=` choose",
-        |it| ready(it.context.keyspaces(&it.families()?)),
-    ),
-    row(GET, "/api/v1/cfhistograms", "how long operations took; the same choice", |it| {
-        let families = it.families()?.into_iter();
-        ready(families.map(|id| it.context.latencies(id)).collect::<Vec<_>>())
-    }),
-    row(GET, "/api/v1/pools", "work that is done, waits, or was done since the start", |it| {
-        ready(it.context.pools())
-    }),
-    row(GET, "/api/v1/compactions", "those that are running, and totals since the start", |it| {
-        ready(it.context.compactions())
-    }),
-    row(GET, "/api/v1/compaction-thresholds", "of the same choice of column families", |it| {
-        ready(it.context.thresholds(&it.families()?))
-    }),
-    row(
-        PUT,
-        "/api/v1/compaction-thresholds",
-        "`{\"min\": 4, \"max\": 32}`; a missing one stays",
-        set_thresholds,
-    ),
-    row(
-        PUT,
-        "/api/v1/cache-capacities",
-        "`{\"keyspace\": \"K\", \"column_family\": \"A\", \"key_cache\": 1000, \"row_cache\": 0}`",
-        set_cache_capacities,
-    ),
-    row(POST, "/api/v1/flush", "writes memtables to disk", |it| {
-        for_each(it, |storage, id, family| {
-            storage.flush(id).map_err(|source| AdminError::Flush { family, source })
-        })
-    }),
-    row(POST, "/api/v1/compact", "merges all SSTables of each column family into one", |it| {
-        for_each(it, |storage, id, family| {
-            storage.compact(id).map_err(|source| AdminError::Compaction { family, source })
-        })
-    }),
-    row(
-        GET,
-        "/api/v1/snapshots",
-        "all, or those of `?keyspace=` and of the tag or name `&name=`",
-        |it| {
-            let query: SnapshotQuery = it.query()?;
-            Ok(Reply::Look(job(move || {
-                let mut found = it.context.storage.snapshots()?;
-                found.retain(|snapshot| query.means(snapshot));
-                let found = query.checked(found, it.context.storage.schema())?;
-                Ok(found.into_iter().map(Snapshot::from).collect::<Vec<_>>())
-            })))
-        },
-    ),
-    row(
-        POST,
-        "/api/v1/snapshots",
-        "takes one: `{\"keyspace\": \"K\", \"tag\": \"nightly\"}`",
-        |it| {
-            let NewSnapshot { keyspace, tag } = it.change()?;
-            Ok(Reply::Job(job(move || {
-                let taken = it.context.storage.snapshot(keyspace.as_deref(), tag.as_deref())?;
-                Ok(taken.into_iter().map(Snapshot::from).collect::<Vec<_>>())
-            })))
-        },
-    ),
-    row(
-        DELETE,
-        "/api/v1/snapshots",
-        "removes the same choice as `GET`; takes no body",
-        clear_snapshots,
-    ),
-    row(GET, "/api/v1/status", "all nodes at a glance; `healthy` of each, and of all", |it| {
-        ready(it.context.status())
-    }),
-    row(GET, "/api/v1/cluster", "which live nodes agree; as `look_at`, those that differ", |it| {
-        ready(it.context.description())
-    }),
-    row(
-        POST,
-        "/api/v1/drain",
-        "takes the node out of its ring and writes everything to disk",
-        drain,
-    ),
-    row(
-        GET,
-        "/api/v1/ring",
-        "the nodes as this one knows them, and those that were removed",
-        |it| ready(it.context.ring()),
-    ),
-    row(
-        POST,
-        "/api/v1/ring/allow-return",
-        "`{\"address\": \"10.0.0.2\"}`: takes a removed node back with the data that it has",
-        allow_return,
-    ),
-    row(GET, "/api/v1/ring/operation", "the operation that was begun last: how far it is", |it| {
-        ready(it.context.operation())
-    }),
-    row(POST, "/api/v1/ring/decommission", "begins it", |it| {
-        let Nothing {} = it.change()?;
-        it.begin(Operation::Decommission)
-    }),
-    row(POST, "/api/v1/ring/loadbalance", "begins it", |it| {
-        let Nothing {} = it.change()?;
-        it.begin(Operation::Loadbalance)
-    }),
-    row(POST, "/api/v1/ring/move", "`{\"token\": \"5\"}`", |it| {
-        let NewToken { token } = it.change()?;
-        it.begin(Operation::Move(it.context.parse_token(&token)?))
-    }),
-    row(POST, "/api/v1/ring/remove-token", "`{\"token\": \"5\", \"accept_loss\": false}`", |it| {
-        let DeadToken { token, accept_loss: accepts_loss } = it.change()?;
-        let token = it.context.parse_token(&token)?;
-        it.begin(Operation::Remove { token, accepts_loss })
-    }),
-    row(POST, "/api/v1/cleanup", "`{\"keyspace\": \"K\"}`, or nothing for all", |it| {
-        let scope: CleanupScope = it.change()?;
-        it.begin(it.context.cleanup(scope)?)
-    }),
-    row(
-        POST,
-        "/api/v1/repair",
-        "`{\"keyspace\": \"K\", \"column_families\": [\"A\"], \"primary_range\": true}`, or less",
-        |it| {
-            let scope: RepairScopeChange = it.change()?;
-            it.begin(it.context.repair(scope)?)
-        },
-    ),
-    row(GET, "/api/v1/streams", "what the node is doing, and which data move", |it| {
-        ready(it.context.streams())
-    }),
-    row(GET, "/api/v1/gossip", "what the nodes say of themselves", |it| ready(it.context.gossip())),
-    row(GET, "/api/v1/failure-detector", "above which phi a silent node counts as dead", |it| {
-        ready(it.context.failure_detection())
-    }),
-    row(
-        PUT,
-        "/api/v1/failure-detector",
-        "`{\"phi_convict_threshold\": 8}`: changes that until the next start",
-        set_failure_detector,
-    ),
-    row(
-        GET,
-        "/api/v1/messages",
-        "messages of each node; speculative reads and read repairs",
-        |it| ready(it.context.messages()),
-    ),
-    row(GET, "/api/v1/hints", "what is kept for nodes that are down, and totals", |it| {
-        ready(it.context.hints())
-    }),
-    row(
-        POST,
-        "/api/v1/hints/deliver",
-        "`{\"address\": \"10.0.0.2\"}`: does not wait half a minute after a failed delivery",
-        deliver_hints,
-    ),
-    row(
-        POST,
-        "/api/v1/rack-file",
-        "reads the rack file again, otherwise done within ten seconds of a change",
-        read_rack_file,
-    ),
-    row(GET, "/metrics", "for Prometheus", prometheus),
-];
+pub(super) fn resources() -> Vec<Resource> {
+    vec![
+        look("/api/v1/info", AdminContext::info),
+        row(GET, "/api/v1/health", health),
+        look_at_families("/api/v1/cfstats", AdminContext::keyspaces),
+        look_at_families("/api/v1/cfhistograms", AdminContext::latencies),
+        look("/api/v1/pools", AdminContext::pools),
+        look("/api/v1/compactions", AdminContext::compactions),
+        look_at_families("/api/v1/compaction-thresholds", AdminContext::thresholds),
+        row(PUT, "/api/v1/compaction-thresholds", set_thresholds),
+        row(PUT, "/api/v1/cache-capacities", set_cache_capacities),
+        row(POST, "/api/v1/flush", flush),
+        row(POST, "/api/v1/compact", compact),
+        row(GET, "/api/v1/snapshots", list_snapshots),
+        row(POST, "/api/v1/snapshots", take_snapshot),
+        row(DELETE, "/api/v1/snapshots", clear_snapshots),
+        look("/api/v1/status", AdminContext::status),
+        look("/api/v1/cluster", AdminContext::description),
+        row(POST, "/api/v1/drain", drain),
+        look("/api/v1/ring", AdminContext::ring),
+        row(POST, "/api/v1/ring/allow-return", allow_return),
+        look("/api/v1/ring/operation", AdminContext::operation),
+        operation("/api/v1/ring/decommission", |_, Nothing {}| Ok(Operation::Decommission)),
+        operation("/api/v1/ring/loadbalance", |_, Nothing {}| Ok(Operation::Loadbalance)),
+        operation("/api/v1/ring/move", move_to),
+        operation("/api/v1/ring/remove-token", remove),
+        operation("/api/v1/cleanup", cleanup),
+        operation("/api/v1/repair", repair),
+        look("/api/v1/streams", AdminContext::streams),
+        look("/api/v1/gossip", AdminContext::gossip),
+        look("/api/v1/failure-detector", AdminContext::failure_detection),
+        row(PUT, "/api/v1/failure-detector", set_failure_detector),
+        look("/api/v1/messages", AdminContext::messages),
+        look("/api/v1/hints", AdminContext::hints),
+        row(POST, "/api/v1/hints/deliver", deliver_hints),
+        row(POST, "/api/v1/rack-file", read_rack_file),
+        row(GET, "/metrics", prometheus),
+    ]
+}
+
+/// Column families in an address.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FamilyChoice {
+    keyspace: Option<String>,
+    column_family: Option<String>,
+}
+
+/// A change that needs no words.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+/// The node that a change is about.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OneNode {
+    address: IpAddr,
+}
 
 /// Tells whether the node takes writes, by the status of the answer, too.
-fn health(call: Call) -> Result<Reply, AdminError> {
-    let health = call.context.health();
+async fn health(State(it): State<Admin>) -> impl IntoResponse {
+    let health = it.context.health();
     let code = if health.takes_writes { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    Ok(Reply::Ready((code, Json(health)).into_response()))
+    (code, Json(health))
 }
 
-fn set_cache_capacities(call: Call) -> Result<Reply, AdminError> {
-    let change: CapacityChange = call.change()?;
-    let family = change.family(call.context.storage.schema())?;
+/// New capacities of the caches of one column family: keys and rows; 0 switches one off.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CapacityChange {
+    keyspace: String,
+    column_family: String,
+    key_cache: u64,
+    row_cache: u64,
+}
+
+async fn set_cache_capacities(
+    State(it): State<Admin>,
+    Change(change): Change<CapacityChange>,
+) -> Answer<Caches> {
+    let family = find_family(it.schema(), &change.keyspace, &change.column_family)?;
     // Many entries may have to leave.
-    Ok(Reply::Job(job(move || {
-        call.context.storage.store(family).set_cache_capacity(change.key_cache, change.row_cache);
-        Ok(call.context.caches(family))
-    })))
+    it.jobs
+        .run(move || {
+            let store = it.context.storage.store(family);
+            store.set_cache_capacity(change.key_cache, change.row_cache);
+            Ok(Json(it.context.caches(family)))
+        })
+        .await
 }
 
-fn set_thresholds(call: Call) -> Result<Reply, AdminError> {
-    let change: ThresholdsChange = call.change()?;
+/// New thresholds; what is missing stays as it is. A maximum of 0 is for no minor compactions.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ThresholdsChange {
+    keyspace: Option<String>,
+    #[serde(default)]
+    column_families: Vec<String>,
+    min: Option<usize>,
+    max: Option<usize>,
+}
+
+async fn set_thresholds(
+    State(it): State<Admin>,
+    Change(change): Change<ThresholdsChange>,
+) -> Answer<Vec<Thresholds>> {
     if change.min.is_none() && change.max.is_none() {
-        return Err(AdminError::NoThresholds);
+        return Err(AdminError::bad_request("Missing threshold value(s)"));
     }
-    let storage = &call.context.storage;
-    let families = change.selection().families(storage.schema())?;
+    let storage = &it.context.storage;
+    let families = families(it.schema(), change.keyspace.as_deref(), &change.column_families)?;
     let new = |family: &FamilyId| {
         let compaction::Thresholds { min, max } = storage.store(*family).compaction_thresholds();
         compaction::Thresholds::new(change.min.unwrap_or(min), change.max.unwrap_or(max))
@@ -322,103 +223,293 @@ fn set_thresholds(call: Call) -> Result<Reply, AdminError> {
     for (family, compaction::Thresholds { min, max }) in families.iter().zip(changes) {
         storage.set_compaction_thresholds(*family, min, max)?;
     }
-    ready(call.context.thresholds(&families))
+    Ok(Json(it.context.thresholds(&families)))
 }
 
-/// Does something to each of the selected column families, one after the other, and stops at the
-/// first failure.
-fn for_each(
-    call: Call,
-    act: fn(&Storage, FamilyId, String) -> Result<(), AdminError>,
-) -> Result<Reply, AdminError> {
-    let work: Work = call.change()?;
-    let schema = Arc::clone(call.context.storage.schema());
-    let families = work.selection().families(&schema)?;
-    let name = |id: &FamilyId| schema.family(*id).to_string();
-    let column_families: Vec<String> = families.iter().map(name).collect();
-    let done = Done { column_families: column_families.clone() };
-    let answer = (StatusCode::ACCEPTED, Json(done.clone())).into_response();
-    let job = job(move || {
-        let mut named = families.into_iter().zip(column_families);
-        named.try_for_each(|(id, name)| act(&call.context.storage, id, name))?;
-        Ok(done)
-    });
-    Ok(if work.is_waited_for() { Reply::Job(job) } else { Reply::Background(job, answer) })
+/// Work on column families that may take long.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Work {
+    keyspace: Option<String>,
+    #[serde(default)]
+    column_families: Vec<String>,
+    /// Whether the answer comes when the work is done, which is so unless said otherwise.
+    wait: Option<bool>,
 }
 
-fn clear_snapshots(call: Call) -> Result<Reply, AdminError> {
-    let query: SnapshotQuery = call.query()?;
-    Ok(Reply::Job(job(move || {
-        let (keyspace, name) = (query.keyspace.as_deref(), query.name.as_deref());
-        let cleared = call.context.storage.clear_snapshots(keyspace, name)?;
-        let cleared = query.checked(cleared, call.context.storage.schema())?;
-        Ok(cleared.into_iter().map(Snapshot::from).collect::<Vec<_>>())
-    })))
+async fn flush(State(it): State<Admin>, Change(work): Change<Work>) -> WorkAnswer {
+    it.work(work, |storage, id, family| {
+        storage.flush(id).map_err(|error| AdminError::flush(family, &error))
+    })
+    .await
 }
 
-fn drain(call: Call) -> Result<Reply, AdminError> {
-    let Nothing {} = call.change()?;
-    Ok(Reply::Task(Box::pin(
-        async move { Ok(Json(call.context.drain.run().await).into_response()) },
-    )))
+async fn compact(State(it): State<Admin>, Change(work): Change<Work>) -> WorkAnswer {
+    it.work(work, |storage, id, family| {
+        storage.compact(id).map_err(|error| AdminError::compaction(family, &error))
+    })
+    .await
 }
 
-fn allow_return(call: Call) -> Result<Reply, AdminError> {
-    let OneNode { address } = call.change()?;
-    Ok(Reply::Job(job(move || {
-        let returned = call.context.member.allow_return(address);
-        let returned = returned.ok_or(AdminError::NotRemoved(address))?;
-        Ok(AllowedReturn { address, returned })
-    })))
-}
+type WorkAnswer = Result<(StatusCode, Json<Done>), AdminError>;
 
-fn set_failure_detector(call: Call) -> Result<Reply, AdminError> {
-    let SuspicionChange { phi_convict_threshold } = call.change()?;
-    if !PHI_CONVICT_THRESHOLDS.contains(&phi_convict_threshold) {
-        return Err(AdminError::Phi(phi_convict_threshold));
-    }
-    call.context.member.set_phi_convict_threshold(f64::from(phi_convict_threshold));
-    ready(call.context.failure_detection())
-}
-
-fn deliver_hints(call: Call) -> Result<Reply, AdminError> {
-    let OneNode { address } = call.change()?;
-    if call.context.hints().targets.iter().all(|target| target.address != address) {
-        return Err(AdminError::NoHints(address));
-    }
-    ready(Changed { changed: call.context.member.hasten_hints(address) })
-}
-
-fn read_rack_file(call: Call) -> Result<Reply, AdminError> {
-    let Nothing {} = call.change()?;
-    let rack_file = call.context.rack_file.clone().ok_or(AdminError::NoRackFile)?;
-    Ok(Reply::Job(job(move || {
-        let changed = rack_file.reload()?;
-        if changed {
-            call.context.member.refresh();
+impl Admin {
+    /// Does something to each of the chosen column families, one after the other, and stops at the
+    /// first failure.
+    async fn work(
+        self,
+        work: Work,
+        act: fn(&Storage, FamilyId, &str) -> Result<(), AdminError>,
+    ) -> WorkAnswer {
+        let families = families(self.schema(), work.keyspace.as_deref(), &work.column_families)?;
+        let name = |id: &FamilyId| self.schema().family(*id).to_string();
+        let column_families: Vec<String> = families.iter().map(name).collect();
+        let done = Json(Done { column_families: column_families.clone() });
+        let Self { context, jobs, .. } = self;
+        let job = jobs.begin(move || {
+            let mut named = families.into_iter().zip(&column_families);
+            let done = named.try_for_each(|(id, name)| act(&context.storage, id, name));
+            if work.wait == Some(false) {
+                let _ = done.as_ref().inspect_err(|error| log::error!("{error}"));
+            }
+            done
+        })?;
+        if work.wait == Some(false) {
+            return Ok((StatusCode::ACCEPTED, done));
         }
-        Ok(Changed { changed })
-    })))
+        Jobs::join(job).await?;
+        Ok((StatusCode::OK, done))
+    }
 }
 
-fn prometheus(call: Call) -> Result<Reply, AdminError> {
-    let accept = call.head.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+/// Snapshots in an address: of a keyspace, or of a name or tag.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SnapshotChoice {
+    keyspace: Option<String>,
+    name: Option<String>,
+}
+
+impl SnapshotChoice {
+    fn means(&self, snapshot: &snapshot::Snapshot) -> bool {
+        self.keyspace.as_ref().is_none_or(|keyspace| *keyspace == snapshot.keyspace)
+            && self.name.as_ref().is_none_or(|name| snapshot.name.is_meant_by(name))
+    }
+
+    /// The answer, or an error if the choice finds nothing: it names what is not there. A keyspace
+    /// that is configured no more may still have snapshots.
+    fn answer(&self, found: Vec<snapshot::Snapshot>, schema: &Schema) -> Answer<Vec<Snapshot>> {
+        if found.is_empty() {
+            self.keyspace.as_ref().map_or(Ok(()), |keyspace| check_keyspace(schema, keyspace))?;
+            if let Some(name) = &self.name {
+                let text = format!("no snapshot {name} was found");
+                return Err(AdminError::not_found(text));
+            }
+        }
+        Ok(Json(found.into_iter().map(Snapshot::from).collect()))
+    }
+}
+
+async fn list_snapshots(
+    State(it): State<Admin>,
+    Choice(choice): Choice<SnapshotChoice>,
+) -> Answer<Vec<Snapshot>> {
+    it.looks
+        .run(move || {
+            let mut found = it.context.storage.snapshots()?;
+            found.retain(|snapshot| choice.means(snapshot));
+            choice.answer(found, it.context.storage.schema())
+        })
+        .await
+}
+
+async fn clear_snapshots(
+    State(it): State<Admin>,
+    Choice(choice): Choice<SnapshotChoice>,
+    NoBody: NoBody,
+) -> Answer<Vec<Snapshot>> {
+    it.jobs
+        .run(move || {
+            let (keyspace, name) = (choice.keyspace.as_deref(), choice.name.as_deref());
+            let cleared = it.context.storage.clear_snapshots(keyspace, name)?;
+            choice.answer(cleared, it.context.storage.schema())
+        })
+        .await
+}
+
+/// A snapshot that is to be taken: of all keyspaces without one.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewSnapshot {
+    keyspace: Option<String>,
+    tag: Option<String>,
+}
+
+async fn take_snapshot(
+    State(it): State<Admin>,
+    Change(NewSnapshot { keyspace, tag }): Change<NewSnapshot>,
+) -> Answer<Vec<Snapshot>> {
+    it.jobs
+        .run(move || {
+            let taken = it.context.storage.snapshot(keyspace.as_deref(), tag.as_deref())?;
+            Ok(Json(taken.into_iter().map(Snapshot::from).collect()))
+        })
+        .await
+}
+
+async fn drain(State(it): State<Admin>, Change(Nothing {}): Change<Nothing>) -> Answer<Drained> {
+    // It goes on when its client has gone away, and no number of jobs keeps it from starting.
+    Jobs::join(tokio::spawn(async move { Ok(Json(it.context.drain.run().await)) })).await
+}
+
+async fn allow_return(
+    State(it): State<Admin>,
+    Change(OneNode { address }): Change<OneNode>,
+) -> Answer<AllowedReturn> {
+    it.jobs
+        .run(move || {
+            let returned = it.context.member.allow_return(address).ok_or_else(|| {
+                AdminError::not_found(format_args!(
+                    "{address} is not among the removed nodes: those are told as `removed` by \
+                 /api/v1/ring, or nodetool --json ring"
+                ))
+            })?;
+            Ok(Json(AllowedReturn { address, returned }))
+        })
+        .await
+}
+
+/// The place to move to, as the partitioner writes it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewToken {
+    token: String,
+}
+
+fn move_to(it: &AdminContext, NewToken { token }: NewToken) -> Result<Operation, AdminError> {
+    Ok(Operation::Move(it.parse_token(&token)?))
+}
+
+/// The node to remove.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DeadToken {
+    token: String,
+    /// Also if too few replicas of a range are alive.
+    #[serde(default)]
+    accept_loss: bool,
+}
+
+fn remove(
+    it: &AdminContext,
+    DeadToken { token, accept_loss: accepts_loss }: DeadToken,
+) -> Result<Operation, AdminError> {
+    Ok(Operation::Remove { token: it.parse_token(&token)?, accepts_loss })
+}
+
+/// The keyspace that is to be cleaned up; all without one.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CleanupScope {
+    keyspace: Option<String>,
+}
+
+fn cleanup(it: &AdminContext, scope: CleanupScope) -> Result<Operation, AdminError> {
+    if let Some(keyspace) = &scope.keyspace {
+        check_keyspace(it.storage.schema(), keyspace)?;
+    }
+    Ok(Operation::Cleanup(scope.keyspace))
+}
+
+/// Scope of a repair.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RepairChange {
+    keyspace: String,
+    /// All of the keyspace without any.
+    #[serde(default)]
+    column_families: Vec<String>,
+    /// Only the range that the node owns, not all of which it is a replica.
+    #[serde(default)]
+    primary_range: bool,
+}
+
+fn repair(
+    it: &AdminContext,
+    RepairChange { keyspace, column_families, primary_range }: RepairChange,
+) -> Result<Operation, AdminError> {
+    let families = families(it.storage.schema(), Some(&keyspace), &column_families)?;
+    let scope = if primary_range { RepairScope::Primary } else { RepairScope::All };
+    Ok(Operation::Repair(families, scope))
+}
+
+/// When a silent node is to count as dead.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SuspicionChange {
+    phi_convict_threshold: u32,
+}
+
+async fn set_failure_detector(
+    State(it): State<Admin>,
+    Change(SuspicionChange { phi_convict_threshold: phi }): Change<SuspicionChange>,
+) -> Answer<Value> {
+    if !PHI_CONVICT_THRESHOLDS.contains(&phi) {
+        let (least, most) = PHI_CONVICT_THRESHOLDS.into_inner();
+        return Err(AdminError::bad_request(format_args!(
+            "phi_convict_threshold must be between {least} and {most}, as PhiConvictThreshold, \
+             and not {phi}"
+        )));
+    }
+    it.context.member.set_phi_convict_threshold(f64::from(phi));
+    Ok(Json(it.context.failure_detection()))
+}
+
+async fn deliver_hints(
+    State(it): State<Admin>,
+    Change(OneNode { address }): Change<OneNode>,
+) -> Answer<Value> {
+    if it.context.hints().targets.iter().all(|target| target.address != address) {
+        return Err(AdminError::not_found(format_args!("there are no hints for {address}")));
+    }
+    Ok(Json(json!({ "changed": it.context.member.hasten_hints(address) })))
+}
+
+async fn read_rack_file(
+    State(it): State<Admin>,
+    Change(Nothing {}): Change<Nothing>,
+) -> Answer<Value> {
+    let missing = || AdminError::not_found("no keyspace has a snitch that reads a rack file");
+    let rack_file = it.context.rack_file.clone().ok_or_else(missing)?;
+    it.jobs
+        .run(move || {
+            let changed = rack_file.reload()?;
+            if changed {
+                it.context.member.refresh();
+            }
+            Ok(Json(json!({ "changed": changed })))
+        })
+        .await
+}
+
+async fn prometheus(State(it): State<Admin>, headers: HeaderMap) -> Result<Response, AdminError> {
+    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     let format = Format::preferred(accept.unwrap_or_default());
-    let text = metrics::render(call.context, format)?;
-    Ok(Reply::Ready(([(CONTENT_TYPE, format.content_type())], text).into_response()))
+    let text = metrics::render(it.context, format)?;
+    Ok(([(CONTENT_TYPE, format.content_type())], text).into_response())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kit::manual::check_part;
+    use crate::kit::manual::part;
 
     #[test]
     fn the_manual_has_the_rows_of_the_table() {
-        let row = |Resource { method, path, what, .. }: &Resource| {
-            format!("| `{method} {path}` | {what} |\n")
-        };
-        let rows: String = RESOURCES.iter().map(row).collect();
-        check_part("docs/nodetool.md", "resources", &format!("| resource | |\n|---|---|\n{rows}"));
+        let [_, documented, _] = part("docs/nodetool.md", "resources");
+        let documented = documented.lines().skip(2).filter_map(|line| line.split('`').nth(1));
+        let served: Vec<String> =
+            resources().iter().map(|it| format!("{} {}", it.method, it.path)).collect();
+        assert_eq!(documented.collect::<Vec<_>>(), served);
     }
 }

@@ -1,21 +1,22 @@
-//! What the admin side knows of the other nodes.
+//! Reports on the other nodes.
 
 use super::context::AdminContext;
 use super::ring_report::{
-    FailureDetection, GossipEndpoint, GossipState, HintState, HintTarget, Hints, Messages,
-    PeerMessages, RemovedEndpoint, Ring, RingEndpoint, RingState, Status,
+    GossipEndpoint, GossipState, HintState, HintTarget, Hints, Messages, PeerMessages,
+    RemovedEndpoint, Ring, RingEndpoint, RingState, Status,
 };
 use crate::gossip::{Gossiper, Members, Membership, RemovedNode};
 use crate::net::Verb;
 use crate::node::HandoffState;
 use crate::replica::TargetStats;
 use crate::ring::{Partitioner, Token, Topology};
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 impl AdminContext {
     /// All nodes that are members of the ring, are on their way there, or were heard of.
-    pub fn ring(&self) -> Ring {
+    pub(super) fn ring(&self) -> Ring {
         let partitioner = self.storage.partitioner();
         let local = self.member.local();
         let hints = self.hint_targets();
@@ -50,13 +51,13 @@ impl AdminContext {
     }
 
     /// When a silent node counts as dead for this one.
-    pub fn failure_detection(&self) -> FailureDetection {
+    pub(super) fn failure_detection(&self) -> Value {
         let threshold = |gossiper: &Gossiper, _: &Membership| gossiper.phi_convict_threshold();
-        FailureDetection { phi_convict_threshold: self.member.with_gossip(threshold) }
+        json!({ "phi_convict_threshold": self.member.with_gossip(threshold) })
     }
 
-    /// What nodes say of themselves: this one first, the others by address.
-    pub fn gossip(&self) -> Vec<GossipEndpoint> {
+    /// Reports of nodes on themselves: this one first, the others by address.
+    pub(super) fn gossip(&self) -> Vec<GossipEndpoint> {
         let now = self.clock.monotonic();
         self.member.with_gossip(|gossiper, _| {
             let describe = |(address, state): (IpAddr, &crate::gossip::EndpointState)| {
@@ -77,8 +78,8 @@ impl AdminContext {
         })
     }
 
-    /// What is kept for others.
-    pub fn hints(&self) -> Hints {
+    /// Hints for others.
+    pub(super) fn hints(&self) -> Hints {
         let Some(store) = self.member.hints() else { return Hints::default() };
         let recipients: BTreeMap<IpAddr, IpAddr> = store.waiting().into_iter().collect();
         let target = |target: TargetStats| {
@@ -101,8 +102,8 @@ impl AdminContext {
         }
     }
 
-    /// What was sent and asked.
-    pub fn messages(&self) -> Messages {
+    /// Counts of messages.
+    pub(super) fn messages(&self) -> Messages {
         let coordinator = self.member.coordinator().stats();
         let drops = self.member.drops();
         let dropped = Verb::ALL.into_iter().map(|verb| (verb.to_string(), drops.total(verb)));
@@ -131,7 +132,7 @@ impl AdminContext {
         targets.into_iter().map(|target| (target.target, target)).collect()
     }
 
-    /// What the snitch of the first keyspace that has one says; most clusters have one for all.
+    /// Topology by the snitch of the first keyspace that has one; most clusters have one for all.
     fn topology(&self) -> Option<Topology> {
         let coordinator = self.member.coordinator();
         let schema = self.storage.schema();
@@ -172,7 +173,7 @@ fn places(gossiper: &Gossiper, membership: &Membership) -> Vec<(IpAddr, Place)> 
     places
 }
 
-/// What share of the ring each member has, as far as tokens tell.
+/// Share of the ring of each member, as far as tokens tell.
 fn shares(partitioner: Partitioner, members: &Members) -> BTreeMap<IpAddr, f64> {
     let tokens: Vec<Token> = members.ring.tokens().cloned().collect();
     let shares = partitioner.ownership(&tokens).unwrap_or_default();

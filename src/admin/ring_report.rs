@@ -1,4 +1,4 @@
-//! What the admin side answers about the nodes of the ring, as JSON and for `nodetool`.
+//! Answers of the admin side about the nodes of the ring, as JSON and for `nodetool`.
 
 use crate::net::PeerStats;
 use crate::replica::HintStats;
@@ -22,7 +22,7 @@ impl Status {
     }
 }
 
-/// What a node does with its place.
+/// State of a node's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RingState {
     /// It owns its token.
@@ -73,7 +73,7 @@ pub struct NodeStatus {
     pub address: IpAddr,
     /// Whether it seems alive.
     pub status: Status,
-    /// What it does with its place.
+    /// State of its place.
     pub state: RingState,
     /// Whether there is nothing to look at: it is up and owns its token in peace, or it was removed
     /// from the ring, or it is another node that never had a place.
@@ -87,7 +87,7 @@ pub struct NodeStatus {
     pub owns: Option<f64>,
     /// Its token, or the one that it is joining with.
     pub token: Option<String>,
-    /// What it runs; `None` if it was not heard of since the start.
+    /// Its software; `None` if it was not heard of since the start.
     pub software: Option<Software>,
 }
 
@@ -116,13 +116,13 @@ pub struct ClusterDescription {
 /// Nodes that agree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SchemaGroup {
-    /// What they announce: equal settings have equal fingerprints.
+    /// Their announcement: equal settings have equal fingerprints.
     pub fingerprint: String,
     /// Which they are.
     pub addresses: Vec<IpAddr>,
 }
 
-/// What a node runs, as far as it says so.
+/// Software of a node, as far as it says so.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Software {
     /// This program, in this version; an empty one if it does not tell.
@@ -161,7 +161,7 @@ pub struct RingEndpoint {
     pub address: IpAddr,
     /// Whether it seems alive.
     pub status: Status,
-    /// What it does with its place.
+    /// State of its place.
     pub state: RingState,
     /// Its SSTables, as it said last; `None` if it was not heard of since the start.
     pub load_bytes: Option<u64>,
@@ -172,7 +172,7 @@ pub struct RingEndpoint {
     pub owns: Option<f64>,
     /// Number of its last start; `None` if it was not heard of.
     pub generation: Option<i32>,
-    /// How suspicious its silence is: it counts as dead above `PhiConvictThreshold`.
+    /// Suspicion by its silence: it counts as dead above `PhiConvictThreshold`.
     pub phi: Option<f64>,
     /// Its data centre, by the snitch of the first keyspace.
     pub data_center: Option<String>,
@@ -184,21 +184,14 @@ pub struct RingEndpoint {
     pub hint_bytes: u64,
 }
 
-/// When a silent node counts as dead.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct FailureDetection {
-    /// `PhiConvictThreshold`, or what it was changed to since the start: above this phi.
-    pub phi_convict_threshold: f64,
-}
-
-/// What a node has heard of another one, or says of itself.
+/// Gossip about a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GossipEndpoint {
     /// Whom it is about.
     pub address: IpAddr,
     /// Whether it seems alive.
     pub status: Status,
-    /// How suspicious its silence is.
+    /// Suspicion by its silence.
     pub phi: Option<f64>,
     /// Number of its last start.
     pub generation: i32,
@@ -217,7 +210,7 @@ pub struct GossipState {
     pub version: i32,
 }
 
-/// What is kept for nodes that were down or too slow, and what became of it since the start.
+/// Hints for nodes that were down or too slow, and counts since the start.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hints {
     /// `HintedHandoffEnabled`.
@@ -229,7 +222,7 @@ pub struct Hints {
     pub stats: HintStats,
 }
 
-/// What is kept for one node.
+/// Hints for one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HintTarget {
     /// For whom.
@@ -240,15 +233,15 @@ pub struct HintTarget {
     pub bytes: u64,
     /// About when the oldest was stored, in milliseconds since the Unix epoch.
     pub oldest_millis: Option<u64>,
-    /// Who gets them: the node itself, or who has taken its place.
+    /// Their recipient: the node itself, or the one that has taken its place.
     pub recipient: IpAddr,
-    /// What is being done about them.
+    /// State of their delivery.
     pub state: HintState,
     /// With [`HintState::PutOff`], after how many seconds the next delivery may begin.
     pub put_off_seconds: Option<u64>,
 }
 
-/// What is being done about the hints for a node.
+/// State of the delivery of hints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HintState {
     /// They are being delivered.
@@ -261,7 +254,7 @@ pub enum HintState {
     Down,
 }
 
-/// What a node has asked others, and sent and received, since its start.
+/// Requests and messages of a node since its start.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Messages {
     /// Requests to other nodes that wait for answers now.
@@ -277,7 +270,7 @@ pub struct Messages {
     pub peers: Vec<PeerMessages>,
 }
 
-/// What happened between a node and another one since the start. Bytes are those of whole frames.
+/// Messages between a node and another one since the start. Bytes are those of whole frames.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerMessages {
     /// The other one.
@@ -285,11 +278,4 @@ pub struct PeerMessages {
     /// Description for the operator.
     #[serde(flatten)]
     pub stats: PeerStats,
-}
-
-/// Whether there was anything new to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Changed {
-    /// Whether what was asked for changes anything.
-    pub changed: bool,
 }

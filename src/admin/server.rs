@@ -48,11 +48,6 @@ impl AdminServer {
         Ok(Self { listener, address })
     }
 
-    /// Where it listens; tells the port that the system chose.
-    pub fn local_addr(&self) -> SocketAddr {
-        self.address
-    }
-
     /// Serves on a thread of its own.
     pub fn start(self, context: AdminContext, access: Access) -> io::Result<RunningAdmin> {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -72,8 +67,7 @@ impl AdminServer {
             let router = http::router(Arc::clone(&context), access);
             let look = remember(&context);
             runtime.block_on(async {
-                let entrance = Entrance::new(Arc::clone(&context.clock), &stopped);
-                let served = serve(listener, router, entrance);
+                let served = serve(listener, router, Arc::clone(&context.clock), stopped);
                 tokio::select! {
                     () = served => {}
                     () = look => {}
@@ -82,7 +76,7 @@ impl AdminServer {
             // Jobs under way have been told to stop by the storage, which waits for none of them.
             runtime.shutdown_timeout(DRAIN);
         })?;
-        Ok(RunningAdmin { stop, thread: Some(thread) })
+        Ok(RunningAdmin { address: self.address, stop, thread: Some(thread) })
     }
 }
 
@@ -95,47 +89,22 @@ async fn remember(context: &AdminContext) {
     }
 }
 
-/// Decides which connections are served.
-struct Entrance {
-    seats: Seats,
+/// Accepts until it is told to stop, then lets answers under way end.
+async fn serve(
+    listener: TcpListener,
+    router: Router,
     clock: Arc<dyn Clock>,
-    log: LimitedLog<&'static str>,
     stop: CancellationToken,
-}
-
-impl Entrance {
-    fn new(clock: Arc<dyn Clock>, stop: &CancellationToken) -> Self {
-        let seats = Seats::new(MAX_CONNECTIONS, Arc::clone(&clock), stop.clone());
-        let log = LimitedLog::new("alexandra::admin", Arc::clone(&clock), LOG_INTERVAL);
-        Self { seats, clock, log, stop: stop.clone() }
-    }
-
-    /// A seat for a new connection; `None` if there is no room and no connection is idle.
-    async fn admit(&mut self, peer: SocketAddr) -> Option<Arc<Seat>> {
-        if self.seats.are_taken() || Operator.files_lacking() > 0 {
-            self.seats.settle().await;
-            let Some(ended) = self.seats.end_longest_idle() else {
-                let line = "closing a new admin connection: too many requests are under way";
-                self.log.warn(line, format_args!("{line} ({peer})"));
-                return None;
-            };
-            let line = "closing the admin connection that was idle the longest for a new one";
-            self.log.warn(line, format_args!("{line} ({})", ended.peer));
-        }
-        Some(self.seats.seat(peer))
-    }
-}
-
-/// Accepts until the entrance is stopped, then lets answers under way end.
-async fn serve(listener: TcpListener, router: Router, mut entrance: Entrance) {
+) {
+    let mut seats = Seats::new(MAX_CONNECTIONS, Arc::clone(&clock), stop.clone());
+    let log = LimitedLog::new("alexandra::admin", Arc::clone(&clock), LOG_INTERVAL);
     let tasks = TaskTracker::new();
-    let stop = entrance.stop.clone();
     let accept = async {
         loop {
             match listener.accept().await {
                 Ok((stream, peer)) => {
-                    if let Some(seat) = entrance.admit(peer).await {
-                        let clock = Arc::clone(&entrance.clock);
+                    if let Some(seat) = admit(&mut seats, &log, peer).await {
+                        let clock = Arc::clone(&clock);
                         tasks.spawn(connection::serve(stream, seat, router.clone(), clock));
                     }
                 }
@@ -154,14 +123,39 @@ async fn serve(listener: TcpListener, router: Router, mut entrance: Entrance) {
     tasks.wait().await;
 }
 
+/// A seat for a new connection; `None` if there is no room and no connection is idle.
+async fn admit(
+    seats: &mut Seats,
+    log: &LimitedLog<&'static str>,
+    peer: SocketAddr,
+) -> Option<Arc<Seat>> {
+    if seats.are_taken() || Operator.files_lacking() > 0 {
+        seats.settle().await;
+        let Some(ended) = seats.end_longest_idle() else {
+            let line = "closing a new admin connection: too many requests are under way";
+            log.warn(line, format_args!("{line} ({peer})"));
+            return None;
+        };
+        let line = "closing the admin connection that was idle the longest for a new one";
+        log.warn(line, format_args!("{line} ({})", ended.peer));
+    }
+    Some(seats.seat(peer))
+}
+
 /// A served admin side. Stops when dropped.
 #[derive(Debug)]
 pub struct RunningAdmin {
+    address: SocketAddr,
     stop: CancellationToken,
     thread: Option<JoinHandle<()>>,
 }
 
 impl RunningAdmin {
+    /// Where it listens; tells the port that the system chose.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Accepts no more, lets answers under way end for a few seconds, and ends the thread. Blocks.
     pub fn stop(&mut self) {
         self.stop.cancel();

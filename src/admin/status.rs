@@ -11,7 +11,7 @@ use std::time::Duration;
 
 impl AdminContext {
     /// All nodes at a glance, those that were removed included.
-    pub fn status(&self) -> ClusterStatus {
+    pub(super) fn status(&self) -> ClusterStatus {
         let Ring { local, endpoints, mut removed, .. } = self.ring();
         let now_millis = self.clock.coarse_millis();
         let uptime = self.clock.monotonic().saturating_sub(self.started);
@@ -52,7 +52,7 @@ impl AdminContext {
     }
 }
 
-/// What gossip knows of a node besides its place.
+/// Gossip about a node, besides its place.
 struct Heard {
     started_millis: u64,
     silence: Duration,

@@ -1,7 +1,7 @@
 //! `alexandra check-config`: the settings that a node would run with, or all that keeps it from
 //! running.
 
-use super::offline::FAILED;
+use super::failure::FAILED;
 use super::output;
 use crate::config::{ConfigErrors, Loader, Placements, Properties, describe};
 use crate::model::comparator::ComparatorRegistry;

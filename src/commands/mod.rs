@@ -5,6 +5,7 @@ mod output;
 
 mod check_config;
 mod dev_cluster;
+mod failure;
 mod nodetool;
 mod offline;
 mod progress;

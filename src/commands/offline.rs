@@ -1,5 +1,6 @@
-//! What commands have in common that work on the directories of a server that is stopped.
+//! Common parts of commands that work on the directories of a stopped server.
 
+pub(super) use super::failure::FAILED;
 use crate::base::clock::SystemClock;
 use crate::base::events::Events;
 use crate::base::fs::OsFileSystem;
@@ -10,9 +11,6 @@ use crate::storage::engine::Components;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-
-/// Exit code for what was asked for and could not be done.
-pub(super) const FAILED: u8 = 1;
 
 /// Where a server's directories are written down.
 #[derive(Debug, clap::Args)]

@@ -1,4 +1,4 @@
-//! What commands print. The macros of the standard library panic when the output is full or closed,
+//! Output of commands. The macros of the standard library panic when the output is full or closed,
 //! which must end no server, and no command in the middle of its work: here the first failure is
 //! kept, and told at the end.
 
@@ -41,13 +41,13 @@ fn note(written: io::Result<()>) {
     }
 }
 
-/// How a command exits that has done its work, whether or not it could tell of it.
+/// Exit code of a command that has done its work, whether or not it could tell of it.
 pub(super) fn finish(exit_code: ExitCode) -> ExitCode {
     complete();
     exit_code
 }
 
-/// How a command exits that is there for its output alone: with `failed` if that is not complete.
+/// Exit code of a command that is there for its output alone: `failed` if that is not complete.
 pub(super) fn finish_telling(exit_code: ExitCode, failed: u8) -> ExitCode {
     if complete() { exit_code } else { ExitCode::from(failed) }
 }

@@ -4,7 +4,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::path::Path;
 
-/// How far a command is; gone when this is.
+/// Progress of a command; gone when this is.
 #[derive(Debug)]
 pub(in crate::commands) struct Progress(ProgressBar);
 
@@ -33,7 +33,7 @@ impl Progress {
         !self.0.is_hidden()
     }
 
-    /// What is being done now.
+    /// The present step.
     pub(in crate::commands) fn tell(&self, what: &str) {
         self.0.set_message(what.to_owned());
     }

@@ -1,6 +1,7 @@
 //! `alexandra serve`: runs a node until it is told to stop.
 
 use super::check_config::refuse;
+use super::failure::Failure;
 use crate::assembly;
 use crate::base::clock::SystemClock;
 use crate::base::events::Events;
@@ -10,6 +11,7 @@ use crate::config::{ConfigErrors, Loaded, Loader, Note, NoteLevel, Properties, S
 use crate::model::comparator::ComparatorRegistry;
 use crate::node::{Node, NodeError, NodeOptions};
 use crate::storage::engine::Components;
+use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -76,10 +78,10 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     let result = serve(loaded.settings, &options, pid_file, arguments.until_input_ends);
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            log::error!("{error}");
+        Err(failure) => {
+            log::error!("{}", failure.text);
             complain!("Exception encountered during startup.");
-            ExitCode::from(error.exit_code())
+            ExitCode::from(failure.exit_code)
         }
     }
 }
@@ -125,24 +127,9 @@ fn log_notes(notes: &[Note]) {
     }
 }
 
-/// Why serving ended badly.
-#[derive(Debug, thiserror::Error)]
-enum ServeError {
-    #[error(transparent)]
-    Node(#[from] NodeError),
-    #[error("cannot write the process id to {file}: {source}", file = file.display())]
-    PidFile { file: PathBuf, source: io::Error },
-    #[error("the runtime cannot be started: {0}")]
-    Runtime(#[source] io::Error),
-}
-
-impl ServeError {
-    fn exit_code(&self) -> u8 {
-        match self {
-            Self::Node(error) => error.exit_code(),
-            _ => START_FAILED,
-        }
-    }
+/// The runtime cannot be started.
+fn no_runtime(error: impl Display) -> Failure {
+    Failure::with(START_FAILED, format_args!("the runtime cannot be started: {error}"))
 }
 
 fn serve(
@@ -150,24 +137,23 @@ fn serve(
     options: &NodeOptions,
     pid_file: Option<PathBuf>,
     until_input_ends: bool,
-) -> Result<(), ServeError> {
+) -> Result<(), Failure> {
     let components = Components {
         fs: Arc::new(OsFileSystem),
         clock: Arc::new(SystemClock::new()),
         events: Events::logging(),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(ServeError::Runtime)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_runtime)?;
     let stop = CancellationToken::new();
     runtime.block_on(async {
         // Before anything that takes time, so that an early signal ends the start in order.
-        let signals = stop_on_signals(stop.clone()).map_err(ServeError::Runtime)?;
+        let signals = stop_on_signals(stop.clone()).map_err(no_runtime)?;
         if until_input_ends {
             stop_with_input(stop.clone());
         }
-        let mut node = assembly::start(settings, options, components)?;
+        let failed = |error: NodeError| Failure::with(error.exit_code(), error);
+        let mut node = assembly::start(settings, options, components).map_err(failed)?;
         let _pid_file = pid_file.map(PidFile::write).transpose()?;
         let joined = tokio::select! {
             biased;
@@ -181,7 +167,7 @@ fn serve(
         }
         let served = node.run(stop).await;
         signals.abort();
-        Ok(joined.unwrap_or(Ok(())).and(served)?)
+        joined.unwrap_or(Ok(())).and(served).map_err(failed)
     })
 }
 
@@ -247,11 +233,15 @@ async fn hung_up(hangup: Option<Signal>) {
 struct PidFile(PathBuf);
 
 impl PidFile {
-    fn write(file: PathBuf) -> Result<Self, ServeError> {
+    fn write(file: PathBuf) -> Result<Self, Failure> {
         let written = std::fs::write(&file, format!("{}\n", std::process::id()));
         match written {
             Ok(()) => Ok(Self(file)),
-            Err(source) => Err(ServeError::PidFile { file, source }),
+            Err(source) => {
+                let file = file.display();
+                let text = format!("cannot write the process id to {file}: {source}");
+                Err(Failure::with(START_FAILED, text))
+            }
         }
     }
 

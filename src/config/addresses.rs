@@ -1,9 +1,10 @@
 //! Addresses and ports of the node, of clients and of operators.
 
-use super::document::{Document, Place, Value, joined};
-use super::error::{ConfigError, Problem};
+use super::document::{Document, MIB, Value, joined};
+use super::error::{ConfigError, FailureClass, Place, Problem};
 use super::machine::{self, Machine};
-use super::ours;
+use super::memory;
+use super::networks::{PeerNetworks, parse_network};
 use super::settings::{AdminSettings, ListenerSettings, NetworkSettings, Release, ThriftSettings};
 use super::xml::Element;
 use std::net::{IpAddr, SocketAddr};
@@ -12,7 +13,8 @@ use std::time::Duration;
 /// The address of a configured host.
 pub(super) fn resolve(machine: &dyn Machine, value: &Value<'_>) -> Result<IpAddr, ConfigError> {
     machine::resolve_one(machine, value.text).map_err(|reason| {
-        value.refuse(Problem::UnknownHost { host: value.text.to_owned(), reason })
+        let text = format!("{}: {reason}", value.text);
+        value.refuse(Problem::new(FailureClass::UnknownHost, text))
     })
 }
 
@@ -27,7 +29,7 @@ fn own_address(doc: &mut Document<'_>, machine: &dyn Machine) -> IpAddr {
     let local = machine::local_address(machine);
     let Some(value) = doc.find("ListenAddress") else { return local };
     let found = machine::resolve_one(machine, value.text);
-    let unknown = |_| value.refuse(Problem::UnknownListenAddress(value.text.to_owned()));
+    let unknown = |_| value.refuse(format!("Unknown ListenAddress '{}'", value.text));
     match doc.accept(found.map_err(unknown)) {
         Some(address) if !address.is_unspecified() => return address,
         // 0.4 did not check; its peers then know the node by the address of its name.
@@ -35,7 +37,10 @@ fn own_address(doc: &mut Document<'_>, machine: &dyn Machine) -> IpAddr {
             let text = format!("ListenAddress must be a single interface; {local} is taken");
             doc.notes.warn(value.place.line, text);
         }
-        Some(_) => doc.refuse(value.refuse(Problem::ListenAddressIsAny)),
+        Some(_) => doc.refuse(value.refuse(
+            "ListenAddress must be a single interface.  See \
+             http://wiki.apache.org/cassandra/FAQ#cant_listen_on_ip_any",
+        )),
         None => {}
     }
     local
@@ -53,7 +58,8 @@ pub(super) fn admin(
     let token_is_required = doc.setting("AdminTokenRequired", is_set, |value| {
         let is_required = value.boolean("AdminTokenRequired")?;
         let is_possible = is_set || !is_required;
-        is_possible.then_some(is_required).ok_or_else(|| value.refuse(Problem::NoToken))
+        let text = "there is no AdminToken, so that nobody could change anything";
+        is_possible.then_some(is_required).ok_or_else(|| value.refuse(text))
     });
     let address = doc.setting("AdminAddress", loopback, |value| resolve(machine, value));
     let port = match jmx_port {
@@ -65,7 +71,7 @@ pub(super) fn admin(
     doc.show("AdminToken", if is_set { "(set)" } else { "(none)" });
     if let Some(port) = jmx_port.filter(|_| !is_given) {
         let text = format!("AdminPort is {port} by -Dcom.sun.management.jmxremote.port");
-        doc.notes.info(doc.root_line(), text);
+        doc.notes.info(doc.root.line, text);
     }
     AdminSettings {
         address,
@@ -85,9 +91,8 @@ pub(super) fn thrift(
     let address = doc.setting("ThriftAddress", listen_address, |value| resolve(machine, value));
     let port = doc.port("ThriftPort");
     let framed = doc.boolean("ThriftFramedTransport");
-    let api_version = ours::api_version(doc);
-    let (max_message_bytes, receive_budget_bytes) =
-        ours::message_limits(doc, machine.memory_bytes());
+    let api_version = doc.setting("ThriftApiVersion", doc.release, release);
+    let (max_message_bytes, receive_budget_bytes) = message_limits(doc, machine.memory_bytes());
     let max_connections = doc.integer("ThriftMaxConnections");
     let idle_seconds = doc.integer("ThriftIdleTimeoutInSeconds");
     let idle_timeout = (idle_seconds > 0).then(|| Duration::from_secs(idle_seconds.into()));
@@ -124,16 +129,70 @@ fn listener<'a>(
         framed: doc.read_or(value("FramedTransport"), first.framed, |value| {
             value.boolean("FramedTransport")
         }),
-        api_version: doc.read_or(value("ApiVersion"), first.api_version, ours::release),
+        api_version: doc.read_or(value("ApiVersion"), first.api_version, release),
         ..first.clone()
     };
     let Some(port) = value("Port") else {
         let port = Place { element: format!("{}/@Port", place.element), ..place.clone() };
-        doc.refuse(port.refuse(Problem::Missing));
+        doc.refuse(port.refuse(Problem::missing()));
         return None;
     };
     let line = port.place.line;
     Some(ListenerSettings { port: doc.accept(port.port())?, line, ..listener })
+}
+
+/// The generation that a value names.
+fn release(value: &Value<'_>) -> Result<Release, ConfigError> {
+    value.one_of("ThriftApiVersion", &Release::ALL)
+}
+
+/// `ThriftMaxMessageInMB` and `ThriftReceiveBudgetInMB`, in bytes, on a machine with as many bytes
+/// of memory. The budget holds at least one message, or the largest could never arrive.
+fn message_limits(doc: &mut Document<'_>, machine: u64) -> (u64, u64) {
+    // Thrift counts the bytes of a frame in 31 bits.
+    const MOST_MEGABYTES: u32 = 2047;
+    const DEFAULT_BUDGET: u32 = 256;
+    let mut message = 64;
+    if let Some(value) = doc.find("ThriftMaxMessageInMB") {
+        message = doc.at_least(&value, 1).unwrap_or(message);
+        if message > MOST_MEGABYTES {
+            doc.refuse(value.refuse("must be at most 2047"));
+        }
+    }
+    let mut budget = DEFAULT_BUDGET.max(message);
+    if let Some(value) = doc.find("ThriftReceiveBudgetInMB") {
+        budget = doc.at_least(&value, 1).unwrap_or(budget);
+        if budget < message {
+            doc.refuse(value.refuse("must be at least ThriftMaxMessageInMB"));
+        }
+        memory::check_fits(doc, &value, u64::from(budget) * MIB, machine);
+    }
+    doc.show("ThriftMaxMessageInMB", message);
+    doc.show("ThriftReceiveBudgetInMB", budget);
+    (u64::from(message) * MIB, u64::from(budget) * MIB)
+}
+
+/// `PeerNetworks`: all if the element is absent.
+pub(super) fn peer_networks(doc: &mut Document<'_>) -> PeerNetworks {
+    const FORMS: [&str; 1] = ["an address, or a network such as 10.1.0.0/16"];
+    let mut networks = Vec::new();
+    for value in doc.list("PeerNetworks", "PeerNetwork") {
+        let unknown = || value.refuse(Problem::unknown_word("PeerNetwork").allowing(FORMS));
+        networks.extend(doc.accept(parse_network(value.text).ok_or_else(unknown)));
+    }
+    doc.show("PeerNetworks", joined(&networks, "(all)"));
+    PeerNetworks(networks)
+}
+
+/// Warns of seeds that `PeerNetworks` shuts out.
+pub(super) fn check_peers(doc: &mut Document<'_>, network: &NetworkSettings, seeds: &[IpAddr]) {
+    let Some(source) = doc.sources.get("PeerNetworks").copied() else { return };
+    let is_out =
+        |seed: &&IpAddr| **seed != network.listen_address && !network.peer_networks.admit(**seed);
+    for seed in seeds.iter().filter(is_out) {
+        let text = format!("the seed {seed} is in none of PeerNetworks, and may not connect");
+        doc.notes.warn(source.line, text);
+    }
 }
 
 /// A port that the server listens on.
@@ -163,7 +222,7 @@ pub(super) fn check_ports(
     seeds: &[IpAddr],
 ) {
     let port = |name, address, port, is_required| {
-        let line = doc.sources.get(name).map_or(doc.root_line(), |source| source.line);
+        let line = doc.sources.get(name).map_or(doc.root.line, |source| source.line);
         let address = SocketAddr::new(address, port);
         Port { address, place: doc.place(name, line), is_required }
     };
@@ -182,12 +241,13 @@ pub(super) fn check_ports(
         let Some(taken) = ports.iter().take(at).find(|earlier| earlier.collides(port)) else {
             continue;
         };
-        let problem = Problem::PortTaken(taken.place.element.clone());
+        let taken = &taken.place.element;
+        let text = format!("{taken} is this port already. Give each listener one of its own.");
         if port.is_required {
             let number = port.address.port().to_string();
-            doc.refuse(port.place.error(Some(&number), problem));
+            doc.refuse(port.place.error(Some(&number), text));
         } else {
-            doc.notes.warn(port.place.line, format!("{}: {problem}", port.place.element));
+            doc.notes.warn(port.place.line, format!("{}: {text}", port.place.element));
         }
     }
 }

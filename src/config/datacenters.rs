@@ -1,9 +1,9 @@
 //! `DC-Config.xml`: which addresses are in which data centre and rack, and how many replicas each
 //! data centre gets. The file of 0.5's `DatacenterEndPointSnitch`.
 
-use super::document::{Place, Value};
-use super::error::{ConfigError, Problem};
-use super::xml::{self, Element};
+use super::document::Value;
+use super::error::{ConfigError, Place, Problem};
+use super::xml::Element;
 use crate::ring::{DataCenterMap, Location};
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct Datacenter {
     pub name: String,
     /// The second octet of its addresses (`ip2ndQuad`).
     pub second_octet: u8,
-    /// How many replicas it holds (`replicationFactor`).
+    /// Number of its replicas (`replicationFactor`).
     pub replication_factor: u32,
     /// Its racks.
     pub racks: Vec<Rack>,
@@ -39,13 +39,7 @@ pub struct Rack {
 impl Datacenters {
     /// Reads a file; `origin` names it in messages.
     pub fn parse(bytes: &[u8], origin: &str) -> Result<Self, ConfigError> {
-        let malformed = |e: xml::XmlError| ConfigError::Malformed {
-            origin: origin.to_owned(),
-            line: e.line,
-            fault: e.fault,
-        };
-        let text = xml::decode(bytes).map_err(malformed)?;
-        let root = Element::parse(&text).map_err(malformed)?;
+        let root = Element::read(bytes, origin)?;
         let mut centers = Vec::new();
         for element in root.children_named("DataCenter") {
             let path = format!("/{}/DataCenter", root.name);
@@ -60,7 +54,7 @@ impl Datacenters {
                 });
             }
             let factor = field(element, &center, "replicationFactor")?;
-            let out_of_bounds = |_| factor.refuse(Problem::OutOfBounds("at least 0"));
+            let out_of_bounds = |_| factor.refuse("must be at least 0");
             centers.push(Datacenter {
                 name: field(element, &center, "name")?.text.to_owned(),
                 second_octet: octet(&field(element, &center, "ip2ndQuad")?)?,
@@ -81,7 +75,7 @@ impl Datacenters {
         }))
     }
 
-    /// How many replicas each data centre holds, by its name. Of several elements of one name,
+    /// Number of replicas of each data centre, by its name. Of several elements of one name,
     /// for several second octets, the last says it.
     pub fn replication_factors(&self) -> BTreeMap<String, usize> {
         let centers = self.0.iter();
@@ -101,12 +95,11 @@ fn field<'a>(
     let field = Place { origin: place.origin, line, element: path };
     let value = child.and_then(|child| Value::of_element(child, field.clone()));
     let value = value.or_else(|| Value::of_attribute(element, place, name));
-    value.ok_or_else(|| field.refuse(Problem::Missing))
+    value.ok_or_else(|| field.refuse(Problem::missing()))
 }
 
 fn octet(value: &Value<'_>) -> Result<u8, ConfigError> {
-    let number = u8::try_from(value.integer()?);
-    number.map_err(|_| value.refuse(Problem::OutOfBounds("from 0 to 255")))
+    u8::try_from(value.integer()?).map_err(|_| value.refuse("must be from 0 to 255"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a server would run with, for people.
+//! Settings as text, for people.
 
 use super::document::Source;
 use super::elements;

@@ -1,7 +1,7 @@
 //! Where files are.
 
-use super::document::{Document, Place, Value, joined};
-use super::error::Problem;
+use super::document::{Document, Value, joined};
+use super::error::{Place, Problem};
 use super::machine::Machine;
 use super::settings::{Directories, Release};
 use std::path::PathBuf;
@@ -31,7 +31,9 @@ impl<'a> Paths<'a> {
         let holds_data = |path: &Value<'_>| data.iter().any(|data| data.text == path.text);
         if let Some(log) = commit_log.as_ref().filter(|log| holds_data(log)) {
             if doc.release == Release::V06 {
-                doc.refuse(log.refuse(Problem::CommitLogAmongData));
+                doc.refuse(
+                    log.refuse("CommitLogDirectory must not be the same as any DataFileDirectory"),
+                );
             } else {
                 let text = "the commit log shares a directory with data, which 0.6 refuses";
                 doc.notes.warn(log.place.line, text.to_owned());
@@ -41,7 +43,10 @@ impl<'a> Paths<'a> {
         if let Some(archive) = &commit_log_archive
             && (holds_data(archive) || commit_log.as_ref().is_some_and(|l| l.text == archive.text))
         {
-            doc.refuse(archive.refuse(Problem::ArchiveAmongOthers));
+            doc.refuse(archive.refuse(
+                "CommitLogArchiveDirectory must not be the same as CommitLogDirectory or any \
+                 DataFileDirectory",
+            ));
         }
         let (saved_caches, hints) = (doc.find("SavedCachesDirectory"), doc.find("HintsDirectory"));
         Self { data, commit_log, commit_log_archive, saved_caches, hints }
@@ -59,11 +64,11 @@ impl<'a> Paths<'a> {
         keeps_hints: bool,
     ) -> Option<Directories> {
         if !doc.sources.contains_key("DataFileDirectories") {
-            let problem = Problem::NoDataFileDirectory;
+            let problem = "At least one DataFileDirectory must be specified";
             doc.refuse(doc.absent("DataFileDirectories", problem));
         }
         if self.commit_log.is_none() {
-            let problem = Problem::MissingDirectory("CommitLogDirectory");
+            let problem = "CommitLogDirectory must be specified";
             doc.refuse(doc.absent("CommitLogDirectory", problem));
         }
         let mut known =
@@ -76,7 +81,7 @@ impl<'a> Paths<'a> {
         let beside = |name| commit_log.parent().unwrap_or(&commit_log).join(name);
         let (hints, place) = match self.hints {
             Some(value) => (PathBuf::from(value.text), value.place),
-            None => (beside("hints"), doc.place("HintsDirectory", doc.root_line())),
+            None => (beside("hints"), doc.place("HintsDirectory", doc.root.line)),
         };
         let hints = if keeps_hints { checked(doc, machine, &place, hints) } else { hints };
         let saved_caches = saved_caches.unwrap_or_else(|| {
@@ -84,7 +89,7 @@ impl<'a> Paths<'a> {
             if doc.release == Release::V06 {
                 let text =
                     format!("SavedCachesDirectory is not there, {} is taken", path.display());
-                doc.notes.info(doc.root_line(), text);
+                doc.notes.info(doc.root.line, text);
             }
             path
         });
@@ -114,7 +119,8 @@ fn checked(
     path: PathBuf,
 ) -> PathBuf {
     if let Err(source) = machine.check_directory(&path) {
-        doc.refuse(place.error(Some(&path.to_string_lossy()), Problem::Directory(source)));
+        let problem = Problem::startup(format!("the directory cannot be used: {source}"));
+        doc.refuse(place.error(Some(&path.to_string_lossy()), problem));
     }
     path
 }

@@ -4,7 +4,7 @@
 //! do not count; the original is stricter only in the last.
 
 use super::elements;
-use super::error::{ConfigError, ElementError, Problem};
+use super::error::{ConfigError, Place, Problem};
 use super::notes::Notes;
 use super::settings::Release;
 use super::xml::Element;
@@ -45,30 +45,6 @@ pub(super) struct Document<'a> {
     pub(super) errors: Vec<ConfigError>,
 }
 
-/// A place in the document, for messages.
-#[derive(Debug, Clone)]
-pub(super) struct Place<'a> {
-    pub(super) origin: &'a str,
-    pub(super) line: u32,
-    pub(super) element: String,
-}
-
-impl Place<'_> {
-    pub(super) fn refuse(&self, problem: Problem) -> ConfigError {
-        self.error(None, problem)
-    }
-
-    pub(super) fn error(&self, value: Option<&str>, problem: Problem) -> ConfigError {
-        ConfigError::Element(Box::new(ElementError {
-            origin: self.origin.to_owned(),
-            line: self.line,
-            element: self.element.clone(),
-            value: value.map(str::to_owned),
-            problem,
-        }))
-    }
-}
-
 /// A value that is there, without blanks around it.
 #[derive(Debug, Clone)]
 pub(super) struct Value<'a> {
@@ -96,35 +72,63 @@ impl<'a> Value<'a> {
         (!text.is_empty()).then_some(Self { text, place })
     }
 
-    pub(super) fn refuse(&self, problem: Problem) -> ConfigError {
+    pub(super) fn refuse(&self, problem: impl Into<Problem>) -> ConfigError {
         self.place.error(Some(self.text), problem)
+    }
+
+    /// The error for a value that the original cannot read as a number.
+    pub(super) fn refuse_as_no(&self, kind: &str) -> ConfigError {
+        self.refuse(Problem::startup(format!("not {kind}")))
     }
 
     /// A whole number of 32 bits, as Java reads it.
     pub(super) fn integer(&self) -> Result<i32, ConfigError> {
-        let number = self.text.parse();
-        number.map_err(|_| self.refuse(Problem::NotANumber("a whole number of 32 bits")))
+        self.text.parse().map_err(|_| self.refuse_as_no("a whole number of 32 bits"))
+    }
+
+    /// A whole number above zero, for which the original has words of its own.
+    pub(super) fn positive(&self, problem: &str) -> Result<u32, ConfigError> {
+        let number = u32::try_from(self.integer()?).ok().filter(|number| *number > 0);
+        number.ok_or_else(|| self.refuse(problem))
     }
 
     /// A finite number, as Java reads it: a type suffix is allowed.
     pub(super) fn double(&self) -> Result<f64, ConfigError> {
-        let number = parse_double(self.text);
-        number.ok_or_else(|| self.refuse(Problem::NotANumber("a finite number")))
+        parse_double(self.text).ok_or_else(|| self.refuse_as_no("a finite number"))
     }
 
     pub(super) fn port(&self) -> Result<u16, ConfigError> {
-        let port = u16::try_from(self.integer()?);
-        port.map_err(|_| self.refuse(Problem::NotANumber("a port from 0 to 65535")))
+        u16::try_from(self.integer()?).map_err(|_| self.refuse_as_no("a port from 0 to 65535"))
     }
 
-    pub(super) fn boolean(&self, what: &'static str) -> Result<bool, ConfigError> {
-        if self.text.eq_ignore_ascii_case("true") {
-            Ok(true)
-        } else if self.text.eq_ignore_ascii_case("false") {
-            Ok(false)
-        } else {
-            Err(self.refuse(Problem::NotABoolean(what)))
-        }
+    pub(super) fn boolean(&self, what: &str) -> Result<bool, ConfigError> {
+        self.text.to_ascii_lowercase().parse().map_err(|_| {
+            let text = format!("Unrecognized value for {what}.  Use 'true' or 'false'.");
+            self.refuse(Problem::from(text).allowing(["true", "false"]))
+        })
+    }
+
+    /// The member of a set that the value names, in any letter case.
+    pub(super) fn one_of<T: Display + Copy>(
+        &self,
+        element: &str,
+        known: &[T],
+    ) -> Result<T, ConfigError> {
+        let found = known.iter().find(|it| it.to_string().eq_ignore_ascii_case(self.text));
+        found.copied().ok_or_else(|| self.refuse(Problem::unknown_word(element).allowing(known)))
+    }
+
+    /// The class that the value names.
+    pub(super) fn class<T>(
+        &self,
+        kind: &str,
+        find: fn(&str) -> Option<T>,
+        known: &[&str],
+    ) -> Result<T, ConfigError> {
+        find(self.text).ok_or_else(|| {
+            let text = format!("Invalid {kind} class {}", self.text);
+            self.refuse(Problem::from(text).allowing(known))
+        })
     }
 }
 
@@ -144,10 +148,7 @@ impl<'a> Document<'a> {
 
     /// Records an error, once: several keyspaces may lack the same element.
     pub(super) fn refuse(&mut self, error: ConfigError) {
-        let text = error.to_string();
-        if self.errors.len() == MAX_ERRORS
-            || self.errors.iter().any(|known| known.to_string() == text)
-        {
+        if self.errors.len() == MAX_ERRORS || self.errors.contains(&error) {
             return;
         }
         self.errors.push(error);
@@ -174,30 +175,20 @@ impl<'a> Document<'a> {
         default: T,
         read: impl FnOnce(&Value<'a>) -> Result<T, ConfigError>,
     ) -> T {
-        let value = self.find(name);
-        let setting = self.read_or(value, default, read);
+        let setting = self.optional(name, read).unwrap_or(default);
         self.show(name, &setting);
         setting
     }
 
-    /// A setting that may be absent, as [`Document::setting`] but for `check-config`.
+    /// A setting that may be absent, as [`Document::setting`] but for `check-config`. Also for an
+    /// element without effect of which the original refuses some values.
     pub(super) fn optional<T>(
         &mut self,
         name: &'static str,
-        default: Option<T>,
         read: impl FnOnce(&Value<'a>) -> Result<T, ConfigError>,
     ) -> Option<T> {
-        let value = self.find(name);
-        self.read_or(value, default, |value| read(value).map(Some))
-    }
-
-    /// Refuses a value of an element without effect that the original refuses.
-    pub(super) fn check(
-        &mut self,
-        name: &'static str,
-        read: impl FnOnce(&Value<'a>) -> Result<(), ConfigError>,
-    ) {
-        self.optional(name, None, read);
+        let value = self.find(name)?;
+        self.accept(read(&value))
     }
 
     /// The setting that a value stands for, or its default without a value and for a refused one.
@@ -214,7 +205,7 @@ impl<'a> Document<'a> {
     pub(super) fn required<T>(
         &mut self,
         name: &'static str,
-        missing: Problem,
+        missing: impl Into<Problem>,
         read: impl FnOnce(&Value<'a>) -> Result<T, ConfigError>,
     ) -> Option<T> {
         let read = match self.find(name) {
@@ -256,7 +247,7 @@ impl<'a> Document<'a> {
     pub(super) fn list(&mut self, list: &'static str, entry: &'static str) -> Vec<Value<'a>> {
         let mut values = Vec::new();
         for (element, place) in self.entries(list, entry) {
-            let empty = place.refuse(Problem::Empty);
+            let empty = place.refuse(Problem::startup("the element is empty"));
             values.extend(self.accept(Value::of_element(element, place).ok_or(empty)));
         }
         values
@@ -272,7 +263,8 @@ impl<'a> Document<'a> {
         for element in self.root.children_named(list).flat_map(|e| e.children_named(entry)) {
             let place = self.place(&format!("{list}/{entry}"), element.line);
             if entries.len() == MAX_LIST_ENTRIES {
-                self.refuse(place.refuse(Problem::TooMany(MAX_LIST_ENTRIES)));
+                let problem = Problem::startup(format!("more than {MAX_LIST_ENTRIES} entries"));
+                self.refuse(place.refuse(problem));
                 break;
             }
             entries.push((element, place));
@@ -286,24 +278,14 @@ impl<'a> Document<'a> {
         Place { origin: self.origin, line, element: format!("/Storage/{name}") }
     }
 
-    /// Where notes on elements stand that are not there.
-    pub(super) fn root_line(&self) -> u32 {
-        self.root.line
-    }
-
-    /// What to say about an element that is not there.
-    pub(super) fn absent(&self, name: &str, problem: Problem) -> ConfigError {
+    /// The error for an element that is not there.
+    pub(super) fn absent(&self, name: &str, problem: impl Into<Problem>) -> ConfigError {
         let line = self.root.children_named(name).next().map_or(self.root.line, |e| e.line);
         self.place(name, line).refuse(problem)
     }
 
-    /// A boolean, of which errors speak by another name.
-    pub(super) fn boolean_named(&mut self, name: &'static str, what: &'static str) -> bool {
-        self.setting(name, elements::row(name).default_boolean(), |value| value.boolean(what))
-    }
-
     pub(super) fn boolean(&mut self, name: &'static str) -> bool {
-        self.boolean_named(name, name)
+        self.setting(name, elements::row(name).default_boolean(), |value| value.boolean(name))
     }
 
     /// A whole number. One below the least, which the original takes and cannot work with, is
@@ -349,14 +331,10 @@ impl<'a> Document<'a> {
         self.setting(name, elements::row(name).default_number() as u16, Value::port)
     }
 
-    /// A number that the server has no use for, but whose form the original checks.
-    pub(super) fn check_number(&mut self, name: &'static str) {
-        self.check(name, |value| value.double().map(drop));
-    }
-
-    /// A whole number that the server has no use for, but whose form the original checks.
-    pub(super) fn check_integer(&mut self, name: &'static str) {
-        self.check(name, |value| value.integer().map(drop));
+    /// A whole number above zero; `problem` says otherwise.
+    pub(super) fn positive(&mut self, name: &'static str, problem: &str) -> u32 {
+        let default = elements::row(name).default_number();
+        self.setting(name, default, |value| value.positive(problem))
     }
 }
 

@@ -72,6 +72,13 @@ pub(super) fn row(path: &str) -> &'static Row {
     ROWS.iter().find(|row| row.path == path).expect("an element that is read has a row")
 }
 
+/// The default of an element that holds a label.
+pub(super) fn usual_label(element: &str) -> &'static str {
+    let is_it = |row: &&Row| row.path.rsplit('/').next() == Some(element);
+    let row = ROWS.iter().find(is_it).expect("a label has a row");
+    row.default.trim_matches('`')
+}
+
 impl Row {
     /// The least number that makes sense.
     pub(super) fn least(&self) -> u32 {
@@ -174,7 +181,7 @@ mod tests {
 
     fn notes_of(text: &str, release: Release) -> Vec<String> {
         let mut notes = Notes::default();
-        review(&Element::parse(text).unwrap(), release, &mut notes);
+        review(&Element::parse(text, "a test").unwrap(), release, &mut notes);
         notes.into_sorted().iter().map(ToString::to_string).collect()
     }
 

@@ -1,32 +1,20 @@
 //! Java properties files: the form of password, access and rack files.
 
+use super::error::ConfigError;
 use std::collections::BTreeMap;
 
 /// The largest accepted file.
 pub const MAX_FILE_BYTES: usize = 16 << 20;
-
-/// Why a file is not a properties file.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum JavaPropertiesError {
-    /// A `\u` without four hexadecimal digits; the original says the same.
-    #[error("line {line}: Malformed \\uxxxx encoding.")]
-    MalformedUnicode {
-        /// The line of the file; the first is 1.
-        line: usize,
-    },
-    /// Longer than [`MAX_FILE_BYTES`].
-    #[error("the file has more than {MAX_FILE_BYTES} bytes")]
-    TooLarge,
-}
 
 /// Reads a file: keys to values, the last of equal keys wins.
 ///
 /// A key ends at the first `=`, `:` or blank that no backslash precedes; `#` and `!` begin a
 /// comment line; a backslash at the end of a line continues it. Bytes are UTF-8 if they can be,
 /// otherwise ISO-8859-1, which is what Java takes them for.
-pub fn parse(bytes: &[u8]) -> Result<BTreeMap<String, String>, JavaPropertiesError> {
+pub fn parse(bytes: &[u8]) -> Result<BTreeMap<String, String>, ConfigError> {
     if bytes.len() > MAX_FILE_BYTES {
-        return Err(JavaPropertiesError::TooLarge);
+        let text = format!("the file has more than {MAX_FILE_BYTES} bytes");
+        return Err(ConfigError::startup(text));
     }
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
@@ -80,7 +68,7 @@ fn split(line: &str) -> (&str, &str) {
     (key, rest.trim_start_matches(is_blank))
 }
 
-fn unescape(text: &str, line: usize) -> Result<String, JavaPropertiesError> {
+fn unescape(text: &str, line: usize) -> Result<String, ConfigError> {
     if !text.contains('\\') {
         return Ok(text.to_owned());
     }
@@ -92,7 +80,9 @@ fn unescape(text: &str, line: usize) -> Result<String, JavaPropertiesError> {
         let c = match c {
             '\\' => match chars.next() {
                 Some('u') => {
-                    let malformed = JavaPropertiesError::MalformedUnicode { line };
+                    // The original says the same.
+                    let text = format!("line {line}: Malformed \\uxxxx encoding.");
+                    let malformed = ConfigError::startup(text);
                     let (digits, rest) =
                         chars.as_str().split_at_checked(4).ok_or(malformed.clone())?;
                     if !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
@@ -168,7 +158,7 @@ mod tests {
     fn a_bad_unicode_escape_names_its_line() {
         for bad in ["a=1\nb=\\u12", "a=1\nb=\\u12zz", "a=1\nb=\\u+123", "a=1\nb=\\u12é"] {
             let error = parse(bad.as_bytes()).unwrap_err();
-            assert_eq!(error, JavaPropertiesError::MalformedUnicode { line: 2 }, "{bad:?}");
+            assert_eq!(error.to_string(), "line 2: Malformed \\uxxxx encoding.", "{bad:?}");
         }
     }
 

@@ -1,13 +1,12 @@
 //! Keyspaces and column families of a document.
 
 use super::classes::{SnitchName, StrategyName};
-use super::document::{Document, Place, Value, parse_double};
-use super::error::{ConfigError, Problem};
-use super::ours;
+use super::document::{Document, Value, parse_double};
+use super::error::{ConfigError, Place, Problem};
 use super::settings::{
-    CacheSize, ColumnFamilySettings, CompactionStrategy, DEFAULT_MAX_COMPACTION_THRESHOLD,
-    DEFAULT_MIN_COMPACTION_THRESHOLD, KeyspaceSettings, Labels, Release, ReplicationSettings,
-    SYSTEM_KEYSPACE, StorageSettings,
+    CacheSize, ColumnFamilySettings, CompactionStrategy, Compression,
+    DEFAULT_MAX_COMPACTION_THRESHOLD, DEFAULT_MIN_COMPACTION_THRESHOLD, KeyspaceSettings, Labels,
+    Release, ReplicationSettings, SYSTEM_KEYSPACE, StorageSettings,
 };
 use super::xml::Element;
 use crate::model::comparator::{Comparator, ComparatorRegistry};
@@ -20,10 +19,10 @@ use std::time::Duration;
 const DEFAULT_REPLICATION_FACTOR: u32 = 3;
 /// The share of reads at ONE that repair, unless consistency checks are off.
 const DEFAULT_READ_REPAIR_CHANCE: f64 = 0.1;
-/// What 0.5 remembers of a keyspace's keys.
+/// Share of a keyspace's keys that 0.5 caches.
 const DEFAULT_KEYS_FRACTION_OF_05: f64 = 0.01;
 const DATACENTER_FACTOR: &str = "DatacenterReplicationFactor";
-/// What 0.6 remembers of a column family's keys.
+/// Number of a column family's keys that 0.6 caches.
 const DEFAULT_KEYS_CACHED: u64 = 200_000;
 
 /// Reads all keyspaces. Elements of one name are one keyspace: its children are those of all of
@@ -38,7 +37,9 @@ pub(super) fn read(
     let elements: Vec<&Element> =
         root.children_named("Keyspaces").flat_map(|e| e.children_named("Keyspace")).collect();
     if elements.is_empty() && doc.release == Release::V06 {
-        doc.refuse(doc.absent("Keyspaces", Problem::NoKeyspaces));
+        let problem = Problem::from("No keyspaces configured");
+        let problem = problem.advising("add <Keyspaces> with one <Keyspace>");
+        doc.refuse(doc.absent("Keyspaces", problem));
     }
     let global = Replication::of_file(doc, elements.is_empty());
     let mut parts_by_name: BTreeMap<&str, Vec<&Element>> = BTreeMap::new();
@@ -63,10 +64,11 @@ pub(super) fn read(
 fn keyspace_name(doc: &Document<'_>, element: &Element) -> Result<String, ConfigError> {
     let place = doc.place("Keyspaces/Keyspace", element.line);
     let Some(name) = Value::of_attribute(element, &place, "Name") else {
-        return Err(place.refuse(Problem::MissingKeyspaceName));
+        return Err(place.refuse("Table name attribute is required"));
     };
     if name.text.eq_ignore_ascii_case(SYSTEM_KEYSPACE) {
-        return Err(name.refuse(Problem::ReservedKeyspaceName));
+        let text = "'system' is a reserved table name for Cassandra internals";
+        return Err(name.refuse(text));
     }
     usable_as_file_name(&name)?;
     Ok(name.text.to_owned())
@@ -76,12 +78,17 @@ fn keyspace_name(doc: &Document<'_>, element: &Element) -> Result<String, Config
 fn usable_as_file_name(name: &Value<'_>) -> Result<(), ConfigError> {
     let is_bad = |c: char| c == '/' || c.is_control();
     if name.text.contains(is_bad) || name.text == "." || name.text == ".." {
-        return Err(name.refuse(Problem::UnusableName));
+        let text = "names of directories and files cannot contain '/' or control characters";
+        return Err(name.refuse(text));
     }
     Ok(())
 }
 
+const STRATEGY: &str = "ReplicaPlacementStrategy";
+const SNITCH: &str = "EndPointSnitch";
+
 /// The replication of all keyspaces together, before 0.6; nothing in a file of 0.6.
+#[derive(Default)]
 struct Replication {
     strategy: Option<StrategyName>,
     factor: Option<u32>,
@@ -91,52 +98,56 @@ struct Replication {
 impl Replication {
     fn of_file(doc: &mut Document<'_>, no_keyspaces: bool) -> Self {
         if doc.release == Release::V06 {
-            return Self { strategy: None, factor: None, snitch: None };
+            return Self::default();
         }
-        let read = Self {
-            strategy: doc.optional("ReplicaPlacementStrategy", None, strategy),
-            factor: doc.optional(
-                "ReplicationFactor",
-                Some(DEFAULT_REPLICATION_FACTOR),
-                replication_factor,
-            ),
-            snitch: doc.optional("EndPointSnitch", None, snitch),
-        };
+        let strategy = doc.optional(STRATEGY, strategy);
+        let factor = doc.optional("ReplicationFactor", replication_factor);
+        let factor = factor.or(Some(DEFAULT_REPLICATION_FACTOR));
+        let snitch = doc.optional(SNITCH, snitch);
         // A keyspace may bring its own, but without any keyspace nothing else can.
-        for (name, problem) in [
-            ("ReplicaPlacementStrategy", Problem::MissingGlobalStrategy),
-            ("EndPointSnitch", Problem::MissingGlobalSnitch),
-        ] {
+        for name in [STRATEGY, SNITCH] {
             if no_keyspaces && !doc.sources.contains_key(name) {
-                doc.refuse(doc.absent(name, problem));
+                doc.refuse(doc.absent(name, missing_class(name, &format!("/Storage/{name}"))));
             }
         }
-        read
+        Self { strategy, factor, snitch }
     }
 }
 
+/// The problem of an element that is absent, and names a class.
+fn missing_class(element: &str, place: &str) -> Problem {
+    let text = format!("Missing {} directive {place}", element.to_lowercase());
+    Problem::from(text).allowing(if element == STRATEGY { strategies() } else { snitches() })
+}
+
+fn strategies() -> [&'static str; 3] {
+    StrategyName::ALL.map(StrategyName::class_name)
+}
+
+fn snitches() -> [&'static str; 3] {
+    SnitchName::ALL.map(SnitchName::class_name)
+}
+
 fn strategy(value: &Value<'_>) -> Result<StrategyName, ConfigError> {
-    let found = StrategyName::from_class_name(value.text);
-    found.ok_or_else(|| value.refuse(Problem::InvalidStrategy(value.text.to_owned())))
+    value.class("replicaplacementstrategy", StrategyName::from_class_name, &strategies())
 }
 
 fn snitch(value: &Value<'_>) -> Result<SnitchName, ConfigError> {
-    let found = SnitchName::from_class_name(value.text);
-    found.ok_or_else(|| value.refuse(Problem::InvalidSnitch(value.text.to_owned())))
+    value.class("endpointsnitch", SnitchName::from_class_name, &snitches())
 }
 
 /// The original does not check the range; without a replica every write would be lost.
 fn replication_factor(value: &Value<'_>) -> Result<u32, ConfigError> {
     match u32::try_from(value.integer()?) {
         Ok(factor) if factor > 0 => Ok(factor),
-        _ => Err(value.refuse(Problem::OutOfBounds("at least 1"))),
+        _ => Err(value.refuse("must be at least 1")),
     }
 }
 
-/// What column families take from their keyspace where they do not say it.
+/// Defaults that column families take from their keyspace.
 struct Inherited {
     keys_cached: CacheSize,
-    row_key: String,
+    row_key: Option<String>,
 }
 
 /// One keyspace that is being read.
@@ -151,25 +162,33 @@ struct KeyspaceReader<'d, 'a> {
 
 impl<'a> KeyspaceReader<'_, 'a> {
     fn read(&mut self, global: &Replication) -> Option<KeyspaceSettings> {
-        let missing = self.missing_strategy();
-        let strategy =
-            self.replication("ReplicaPlacementStrategy", strategy, global.strategy, missing);
-        let missing = self.absent(Problem::MissingReplicationFactor(self.name.clone()));
+        let name = self.name.clone();
+        let missing = self.missing_class(STRATEGY, &format!("for {name}"));
+        let strategy = self.replication(STRATEGY, strategy, global.strategy, missing);
+        let text = format!("Missing replicationfactor directory for keyspace {name}");
+        let missing = self.absent(
+            Problem::from(text)
+                .advising("add <ReplicationFactor>1</ReplicationFactor> for a single node"),
+        );
         let replication_factor =
             self.replication("ReplicationFactor", replication_factor, global.factor, missing);
-        let missing = self.missing_snitch();
-        let snitch = self.replication("EndPointSnitch", snitch, global.snitch, missing);
+        let missing = self.missing_class(SNITCH, &format!("for keyspace {name}"));
+        let snitch = self.replication(SNITCH, snitch, global.snitch, missing);
         let datacenter_replication_factors = self.datacenter_replication_factors();
         if strategy == Some(StrategyName::DatacenterShard)
             && snitch.is_some_and(|snitch| snitch != SnitchName::Datacenter)
             && self.children(DATACENTER_FACTOR).next().is_none()
         {
-            self.doc.refuse(self.absent(Problem::DatacentersUnknown));
+            let problem =
+                Problem::startup("DatacenterShardStrategy requires DatacenterEndpointSnitch");
+            self.doc.refuse(self.absent(problem.advising(
+                "or one <DatacenterReplicationFactor Datacenter=\"…\"> for each data centre",
+            )));
         }
         let inherited = self.inherited();
         let column_families = self.column_families(&inherited);
         Some(KeyspaceSettings {
-            name: self.name.clone(),
+            name,
             line: self.line(),
             strategy: strategy?,
             replication_factor: replication_factor?,
@@ -206,22 +225,16 @@ impl<'a> KeyspaceReader<'_, 'a> {
         self.doc.place(&format!("Keyspaces/Keyspace[@Name='{}']{child}", self.name), line)
     }
 
-    fn absent(&self, problem: Problem) -> ConfigError {
+    fn absent(&self, problem: impl Into<Problem>) -> ConfigError {
         self.place("", self.line()).refuse(problem)
     }
 
-    fn missing_strategy(&self) -> ConfigError {
+    /// The error for a class that neither the keyspace nor, before 0.6, the file names.
+    fn missing_class(&self, element: &'static str, of_keyspace: &str) -> ConfigError {
         if self.doc.release == Release::V06 {
-            return self.absent(Problem::MissingStrategy(self.name.clone()));
+            return self.absent(missing_class(element, of_keyspace));
         }
-        self.doc.absent("ReplicaPlacementStrategy", Problem::MissingGlobalStrategy)
-    }
-
-    fn missing_snitch(&self) -> ConfigError {
-        if self.doc.release == Release::V06 {
-            return self.absent(Problem::MissingSnitch(self.name.clone()));
-        }
-        self.doc.absent("EndPointSnitch", Problem::MissingGlobalSnitch)
+        self.doc.absent(element, missing_class(element, &format!("/Storage/{element}")))
     }
 
     fn children(&self, name: &'static str) -> impl Iterator<Item = &'a Element> + use<'a> {
@@ -242,7 +255,7 @@ impl<'a> KeyspaceReader<'_, 'a> {
             let center = Value::of_attribute(element, &place, "Datacenter");
             let value = Value::of_element(element, place.clone());
             let (Some(center), Some(value)) = (center, value) else {
-                self.doc.refuse(place.refuse(Problem::Missing));
+                self.doc.refuse(place.refuse(Problem::missing()));
                 continue;
             };
             // A data centre may hold no replica at all.
@@ -264,7 +277,7 @@ impl<'a> KeyspaceReader<'_, 'a> {
         let fraction = fraction.filter(|_| self.doc.release < Release::V06);
         let keys_cached = self.doc.read_or(fraction, default, cache_size);
         let row_key = self.child("RowKey").map(|value| value.text.to_owned());
-        Inherited { keys_cached, row_key: row_key.unwrap_or(Labels::default().row_key) }
+        Inherited { keys_cached, row_key }
     }
 
     /// Of several elements of one name the last one's attributes count, and the first one's
@@ -298,37 +311,34 @@ impl<'a> KeyspaceReader<'_, 'a> {
         element: &'a Element,
         inherited: &Inherited,
     ) -> Option<ColumnFamilySettings> {
-        let name = self.doc.accept(self.column_family_name(element))?;
-        let place = self.place(&format!("/ColumnFamily[@Name='{}']", name.text), element.line);
-        let kind = self.kind(element, &place, name.text);
-        let comment = child_text(element, "Comment").map(str::to_owned);
-        let attribute = |name| Value::of_attribute(element, &place, name);
-        let keys_cached = attribute("KeysCached").or(attribute("KeysCachedFraction"));
-        let keys_cached = self.doc.read_or(keys_cached, inherited.keys_cached, cache_size);
-        let rows_cached = self.doc.read_or(attribute("RowsCached"), CacheSize::Off, cache_size);
-        let row_cache_save_period = self.period(attribute("RowCacheSavePeriodInSeconds"), SECOND);
-        let key_cache_save_period = self.period(attribute("KeyCacheSavePeriodInSeconds"), SECOND);
-        let flush_period = attribute("FlushPeriodInMinutes");
-        let flush_period = flush_period.filter(|_| self.doc.release == Release::V04);
-        let flush_period = self.period(flush_period, MINUTE);
-        let (min_compaction_threshold, max_compaction_threshold) =
-            self.compaction_thresholds(element, &place);
-        let gc_grace = attribute("GCGraceSeconds");
-        let gc_grace = gc_grace.and_then(|value| self.doc.at_least(&value, 0));
-        let compression = self.storage.compression;
-        let compression =
-            self.doc.read_or(attribute("Compression"), compression, ours::compression_of);
+        let name = self.doc.accept(self.column_family_name(element))?.text;
+        let place = self.place(&format!("/ColumnFamily[@Name='{name}']"), element.line);
+        let (comparators, release) = (self.comparators, self.doc.release);
+        let (storage, is_checked) = (self.storage, self.replication.do_consistency_checks);
+        let mut family = FamilyReader { doc: self.doc, comparators, element, place };
+        let kind = family.kind(name);
+        let keys_cached = family.attribute("KeysCached");
+        let keys_cached = keys_cached.or(family.attribute("KeysCachedFraction"));
+        let keys_cached = family.doc.read_or(keys_cached, inherited.keys_cached, cache_size);
+        let rows_cached = family.read("RowsCached", CacheSize::Off, cache_size);
+        let row_cache_save_period = family.period("RowCacheSavePeriodInSeconds", SECOND);
+        let key_cache_save_period = family.period("KeyCacheSavePeriodInSeconds", SECOND);
+        let is_of_04 = release == Release::V04;
+        let flush_period = is_of_04.then(|| family.period("FlushPeriodInMinutes", MINUTE));
+        let (min_compaction_threshold, max_compaction_threshold) = family.compaction_thresholds();
+        let gc_grace = family.at_least("GCGraceSeconds", 0).map(|seconds| SECOND * seconds);
+        let compression = family.read("Compression", storage.compression, compression);
         let strategy = CompactionStrategy::SizeTiered;
-        let compaction_strategy =
-            self.doc.read_or(attribute("CompactionStrategy"), strategy, ours::compaction_strategy);
-        let read_repair_chance = self.read_repair_chance(attribute("ReadRepairChance"));
+        let compaction_strategy = family.read("CompactionStrategy", strategy, compaction_strategy);
+        let chance = if is_checked { DEFAULT_READ_REPAIR_CHANCE } else { 0.0 };
+        let read_repair_chance = family.read("ReadRepairChance", chance, share);
         Some(ColumnFamilySettings {
             schema: Arc::new(ColumnFamilySchema {
                 keyspace: self.name.clone(),
-                name: name.text.to_owned(),
+                name: name.to_owned(),
                 kind: kind?,
-                comment,
-                gc_grace: gc_grace.map_or(self.storage.gc_grace, |seconds| SECOND * seconds),
+                comment: child_text(element, "Comment").map(str::to_owned),
+                gc_grace: gc_grace.unwrap_or(storage.gc_grace),
                 read_repair_chance,
             }),
             line: element.line,
@@ -340,104 +350,128 @@ impl<'a> KeyspaceReader<'_, 'a> {
             min_compaction_threshold,
             max_compaction_threshold,
             compression,
-            flush_period,
-            labels: labels(element, &inherited.row_key),
+            flush_period: flush_period.flatten(),
+            labels: labels(element, inherited.row_key.as_deref()),
         })
     }
 
     fn column_family_name(&self, element: &'a Element) -> Result<Value<'a>, ConfigError> {
         let place = self.place("/ColumnFamily", element.line);
         let name = Value::of_attribute(element, &place, "Name");
-        let name = name.ok_or_else(|| place.refuse(Problem::MissingColumnFamilyName))?;
+        let name = name.ok_or_else(|| place.refuse("ColumnFamily name attribute is required"))?;
         if name.text.contains('-') && self.doc.release == Release::V06 {
-            return Err(name.refuse(Problem::HyphenInColumnFamilyName));
+            return Err(name.refuse("ColumnFamily names cannot contain hyphens"));
         }
         usable_as_file_name(&name)?;
         Ok(name)
     }
+}
 
-    fn kind(
+/// One column family that is being read.
+struct FamilyReader<'d, 'a> {
+    doc: &'d mut Document<'a>,
+    comparators: &'d ComparatorRegistry,
+    element: &'a Element,
+    place: Place<'a>,
+}
+
+impl<'a> FamilyReader<'_, 'a> {
+    fn attribute(&self, name: &'static str) -> Option<Value<'a>> {
+        Value::of_attribute(self.element, &self.place, name)
+    }
+
+    fn read<T>(
         &mut self,
-        element: &'a Element,
-        place: &Place<'a>,
-        name: &str,
-    ) -> Option<ColumnFamilyKind> {
-        let attribute = |name| Value::of_attribute(element, place, name);
-        let is_super = match attribute("ColumnType") {
+        name: &'static str,
+        default: T,
+        read: impl FnOnce(&Value<'a>) -> Result<T, ConfigError>,
+    ) -> T {
+        self.doc.read_or(self.attribute(name), default, read)
+    }
+
+    fn at_least(&mut self, name: &'static str, least: u32) -> Option<u32> {
+        let value = self.attribute(name)?;
+        self.doc.at_least(&value, least)
+    }
+
+    fn period(&mut self, name: &'static str, unit: Duration) -> Option<Duration> {
+        let count = self.at_least(name, 0)?;
+        (count > 0).then(|| unit * count)
+    }
+
+    fn kind(&mut self, name: &str) -> Option<ColumnFamilyKind> {
+        let is_super = match self.attribute("ColumnType") {
             Some(value) => self.doc.accept(is_super(&value, name)),
             None => Some(false),
         };
-        if let Some(sort) = element.attribute("ColumnSort") {
-            let place = Place { line: sort.line, ..place.clone() };
-            self.doc.refuse(place.refuse(Problem::ColumnSort));
+        if let Some(sort) = self.element.attribute("ColumnSort") {
+            let place = Place { line: sort.line, ..self.place.clone() };
+            let text = "ColumnSort is no longer an accepted attribute.  Use CompareWith instead.";
+            self.doc.refuse(place.refuse(text));
         }
-        let compare_with = self.comparator(attribute("CompareWith"), "CompareWith");
-        let subcolumns = attribute("CompareSubcolumnsWith");
+        let compare_with = self.comparator("CompareWith");
         if is_super? {
-            let columns = self.comparator(subcolumns, "CompareSubcolumnsWith");
-            return Some(ColumnFamilyKind::Super {
-                super_columns: compare_with?,
-                columns: columns?,
-            });
+            let columns = self.comparator("CompareSubcolumnsWith");
+            let (super_columns, columns) = (compare_with?, columns?);
+            return Some(ColumnFamilyKind::Super { super_columns, columns });
         }
-        if let Some(value) = subcolumns {
-            self.doc.refuse(value.refuse(Problem::SubcolumnsOfStandard(name.to_owned())));
+        if let Some(value) = self.attribute("CompareSubcolumnsWith") {
+            self.doc.refuse(value.refuse(format!(
+                "CompareSubcolumnsWith is only a valid attribute on super columnfamilies (not \
+                 regular columnfamily {name})"
+            )));
         }
         Some(ColumnFamilyKind::Standard { columns: compare_with? })
     }
 
-    fn comparator(
-        &mut self,
-        value: Option<Value<'a>>,
-        attribute: &'static str,
-    ) -> Option<Comparator> {
-        let Some(value) = value else { return Some(Comparator::Bytes) };
+    fn comparator(&mut self, attribute: &'static str) -> Option<Comparator> {
+        let Some(value) = self.attribute(attribute) else { return Some(Comparator::Bytes) };
         let found = self.comparators.resolve(value.text);
         if found.is_none() {
             let class = ComparatorRegistry::full_class_name(value.text);
             let made = ["ReversedType(T)", "CompositeType(T,U,...)"];
-            let known = self.comparators.class_names().chain(made);
-            let known = known.map(str::to_owned).collect();
-            self.doc.refuse(value.refuse(match self.doc.release {
-                Release::V06 => Problem::UnknownComparator { class, known },
-                _ => Problem::UnloadableComparator { class, attribute, known },
-            }));
+            let problem = Problem::from(match self.doc.release {
+                Release::V06 => format!("java.lang.ClassNotFoundException: {class}"),
+                _ => format!("Unable to load class {class} for {attribute} attribute"),
+            });
+            let problem = problem.allowing(self.comparators.class_names().chain(made));
+            self.doc.refuse(value.refuse(problem));
         }
         found
     }
 
-    fn period(&mut self, value: Option<Value<'a>>, unit: Duration) -> Option<Duration> {
-        let count = self.doc.at_least(&value?, 0)?;
-        (count > 0).then(|| unit * count)
-    }
-
     /// The rules of nodetool, which is how the original sets them: the least minimum is 2, and a
     /// maximum of 0 switches compaction off.
-    fn compaction_thresholds(&mut self, element: &'a Element, place: &Place<'a>) -> (u32, u32) {
-        let max = Value::of_attribute(element, place, "MaxCompactionThreshold");
-        let max = max.and_then(|value| self.doc.at_least(&value, 0));
+    fn compaction_thresholds(&mut self) -> (u32, u32) {
+        let max = self.at_least("MaxCompactionThreshold", 0);
         let max = max.unwrap_or(DEFAULT_MAX_COMPACTION_THRESHOLD);
-        let min_value = Value::of_attribute(element, place, "MinCompactionThreshold");
-        let min = min_value.as_ref().and_then(|value| self.doc.at_least(value, 2));
+        let min = self.at_least("MinCompactionThreshold", 2);
         let min = min.unwrap_or(DEFAULT_MIN_COMPACTION_THRESHOLD.min(max));
-        match min_value {
-            Some(value) if max > 0 && min > max => {
-                self.doc.refuse(value.refuse(Problem::CompactionThresholds));
-            }
-            None if max == 1 => self.doc.refuse(place.refuse(Problem::CompactionThresholds)),
+        let text = "Min threshold can't be greater than Max threshold";
+        match self.attribute("MinCompactionThreshold") {
+            Some(value) if max > 0 && min > max => self.doc.refuse(value.refuse(text)),
+            None if max == 1 => self.doc.refuse(self.place.refuse(text)),
             _ => {}
         }
         (min, max)
     }
+}
 
-    fn read_repair_chance(&mut self, value: Option<Value<'a>>) -> f64 {
-        let is_on = self.replication.do_consistency_checks;
-        let default = if is_on { DEFAULT_READ_REPAIR_CHANCE } else { 0.0 };
-        self.doc.read_or(value, default, |value| match value.double()? {
-            chance if (0.0..=1.0).contains(&chance) => Ok(chance),
-            _ => Err(value.refuse(Problem::OutOfBounds("from 0 to 1"))),
-        })
+fn share(value: &Value<'_>) -> Result<f64, ConfigError> {
+    match value.double()? {
+        share if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err(value.refuse("must be from 0 to 1")),
     }
+}
+
+/// The compression that a value names.
+pub(super) fn compression(value: &Value<'_>) -> Result<Compression, ConfigError> {
+    value.one_of("Compression", &[Compression::Lz4, Compression::None])
+}
+
+fn compaction_strategy(value: &Value<'_>) -> Result<CompactionStrategy, ConfigError> {
+    let known = [CompactionStrategy::SizeTiered, CompactionStrategy::Leveled];
+    value.one_of("CompactionStrategy", &known)
 }
 
 /// The `ColumnType` of a column family.
@@ -445,28 +479,20 @@ fn is_super(value: &Value<'_>, name: &str) -> Result<bool, ConfigError> {
     match value.text {
         "Standard" => Ok(false),
         "Super" => Ok(true),
-        other => Err(value.refuse(Problem::InvalidColumnType {
-            column_family: name.to_owned(),
-            value: other.to_owned(),
-        })),
+        other => {
+            let problem = format!("ColumnFamily {name} has invalid type {other}");
+            Err(value.refuse(Problem::from(problem).allowing(["Standard", "Super"])))
+        }
     }
 }
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_mins(1);
 
-fn labels(element: &Element, row_key: &str) -> Labels {
-    let default = Labels::default();
-    let label = |name, default| child_text(element, name).map_or(default, str::to_owned);
-    Labels {
-        row_key: row_key.to_owned(),
-        super_column_map: label("SuperColumnMap", default.super_column_map),
-        super_column_key: label("SuperColumnKey", default.super_column_key),
-        column_map: label("ColumnMap", default.column_map),
-        column_key: label("ColumnKey", default.column_key),
-        column_value: label("ColumnValue", default.column_value),
-        column_timestamp: label("ColumnTimestamp", default.column_timestamp),
-    }
+fn labels(element: &Element, row_key: Option<&str>) -> Labels {
+    let of_family = Labels::OF_FAMILY.into_iter().map(|name| (name, child_text(element, name)));
+    let all = of_family.chain([("RowKey", row_key)]);
+    Labels(all.filter_map(|(name, text)| Some((name, text?.to_owned()))).collect())
 }
 
 fn child_text<'a>(element: &'a Element, name: &str) -> Option<&'a str> {
@@ -476,7 +502,7 @@ fn child_text<'a>(element: &'a Element, name: &str) -> Option<&'a str> {
 
 /// `<n>%` of the keys, or a number: 0 is off, up to 1 a fraction, above a number of entries.
 fn cache_size(value: &Value<'_>) -> Result<CacheSize, ConfigError> {
-    let bad = || value.refuse(Problem::NotANumber("a number or percentage that is not negative"));
+    let bad = || value.refuse_as_no("a number or percentage that is not negative");
     let number = |text: &str| parse_double(text).filter(|n| *n >= 0.0).ok_or_else(bad);
     let size = match value.text.strip_suffix('%') {
         Some(percent) => number(percent.trim_end())? / 100.0,

@@ -3,16 +3,17 @@
 
 use super::classes::AuthenticatorName;
 use super::directories::Paths;
-use super::document::{Document, MIB, Place, Source, Value, joined};
-use super::error::{ConfigError, ConfigErrors, DISK_ACCESS_MODES, Problem};
+use super::document::{Document, MIB, Source, Value, joined, parse_double};
+use super::error::{ConfigError, ConfigErrors, Place, Problem};
 use super::machine::{AnyMachine, Machine, ThisMachine};
 use super::notes::Note;
 use super::settings::{
-    CommitLogSettings, CommitLogSync, MAX_TOKEN_LENGTH, NetworkSettings, PHI_CONVICT_THRESHOLDS,
-    Release, Settings, StorageSettings,
+    CommitLogSettings, CommitLogSync, Compression, MAX_TOKEN_LENGTH, NetworkSettings,
+    PHI_CONVICT_THRESHOLDS, Release, ReplicationSettings, Settings, SpeculativeRetry,
+    StorageSettings,
 };
 use super::xml::{self, Element};
-use super::{addresses, elements, keyspaces, memory, ours};
+use super::{addresses, elements, keyspaces, memory};
 use crate::model::comparator::ComparatorRegistry;
 use crate::ring::Partitioner;
 use std::collections::BTreeMap;
@@ -34,7 +35,7 @@ const MOST_THREADS: u32 = 1024;
 /// Settings, and what there is to say about them.
 #[derive(Debug, Clone)]
 pub struct Loaded {
-    /// What the server runs with.
+    /// Settings of the server.
     pub settings: Settings,
     /// Remarks for the operator, in the order of lines.
     pub notes: Vec<Note>,
@@ -82,22 +83,27 @@ impl<'a> Loader<'a> {
             return self.parse(EMBEDDED, "storage-conf.xml (embedded)");
         };
         let path = if path.is_dir() { path.join(FILE_NAME) } else { path.to_owned() };
-        let bytes = read_bounded(&path).map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound => ConfigError::NotFound { path: path.clone() },
-            _ => ConfigError::Unreadable { path: path.clone(), source },
-        })?;
         let origin = path.display().to_string();
-        let text = xml::decode(&bytes).map_err(|e| malformed(&origin, e))?;
-        self.parse(&text, &origin)
+        let bytes = xml::read_bounded(&path).map_err(|error| {
+            ConfigError::startup(match error.kind() {
+                io::ErrorKind::NotFound => format!(
+                    "{origin}: Cannot locate storage-conf.xml via storage-config system property \
+                     or classpath lookup."
+                ),
+                _ => format!("{origin}: {error}"),
+            })
+        })?;
+        self.parse(&xml::decode(&bytes, &origin)?, &origin)
     }
 
     /// Reads a text; `origin` names it in messages.
     pub fn parse(&self, text: &str, origin: &str) -> Result<Loaded, ConfigErrors> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let root = Element::parse(text).map_err(|e| malformed(origin, e))?;
+        let root = Element::parse(text, origin)?;
         if root.name != "Storage" {
             let place = Place { origin, line: root.line, element: format!("/{}", root.name) };
-            return Err(place.refuse(Problem::NotAStorageFile).into());
+            let problem = Problem::startup("the root element must be <Storage>");
+            return Err(place.refuse(problem).into());
         }
         let (release, known_by) = release_of(&root);
         let mut document = Document::new(&root, origin, release);
@@ -116,58 +122,68 @@ impl<'a> Loader<'a> {
     }
 
     /// Reads all settings; `None` if one is missing or refused that has no default.
-    fn evaluate(&self, doc: &mut Document<'_>, text: &str) -> Option<Settings> {
-        let basics = Basics::read(doc);
-        let limits = Limits::read(doc);
-        let network = self.network(doc, &limits);
+    fn evaluate(&self, doc: &mut Document<'_>, source: &str) -> Option<Settings> {
+        let text = |value: &Value<'_>| Ok(value.text.to_owned());
+        let cluster_name = doc.required("ClusterName", Problem::missing(), text);
+        doc.show("ClusterName", cluster_name.as_deref().unwrap_or_default());
+        let sync = commit_log_sync(doc);
+        check_disk_access_mode(doc);
+        let authenticator = authenticator(doc);
+        let partitioner = partitioner(doc);
+        let gc_grace = Duration::from_secs(doc.integer("GCGraceSeconds").into());
+        let initial_token = initial_token(doc, partitioner);
+        let rpc_timeout = Duration::from_millis(doc.integer("RpcTimeoutInMillis").into());
+        let phi_convict_threshold = phi_convict_threshold(doc);
+        let concurrent_reads = threads(doc, "ConcurrentReads");
+        let concurrent_writes = threads(doc, "ConcurrentWrites");
+        check_buffer_sizes(doc);
+        let network = self.network(doc, rpc_timeout, phi_convict_threshold);
         let admin = addresses::admin(doc, self.machine, self.jmx_port);
         let thrift = addresses::thrift(doc, self.machine, network.listen_address);
         let snapshot_before_compaction = doc.boolean("SnapshotBeforeCompaction");
         let auto_bootstrap = doc.boolean("AutoBootstrap");
         let mut memory = memory::memtables(doc);
-        let checks = doc.find("DoConsistencyChecksBoolean");
-        let do_consistency_checks = checks.is_none_or(|v| v.text.eq_ignore_ascii_case("true"));
-        doc.show("DoConsistencyChecksBoolean", do_consistency_checks);
+        let checks = do_consistency_checks(doc);
         let column_index_bytes = u64::from(doc.integer("ColumnIndexSizeInKB")) << 10;
-        let row_warning = Problem::RowWarningThreshold;
-        let row_warning = positive(doc, "RowWarningThresholdInMB", row_warning);
+        let problem = "Row warning threshold must be a positive integer";
+        let row_warning = doc.positive("RowWarningThresholdInMB", problem);
         let paths = Paths::read(doc);
         let rotation_threshold_bytes = doc.megabytes("CommitLogRotationThresholdInMB");
-        let hints = doc.boolean_named("HintedHandoffEnabled", "HintedHandoff");
-        let index_interval = positive(doc, "IndexInterval", Problem::IndexInterval);
+        let hints = doc.setting("HintedHandoffEnabled", true, |it| it.boolean("HintedHandoff"));
+        let problem = "Index Interval must be a positive, non-zero integer.";
         let storage = StorageSettings {
-            index_interval,
+            index_interval: doc.positive("IndexInterval", problem),
             column_index_bytes,
             row_warning_threshold_bytes: u64::from(row_warning) * MIB,
             snapshot_before_compaction,
-            gc_grace: basics.gc_grace,
-            compression: ours::compression(doc),
+            gc_grace,
+            compression: doc.setting("Compression", Compression::Lz4, keyspaces::compression),
             compaction_throughput_bytes: doc.throughput("CompactionThroughputInMBPerSecond"),
-            concurrent_reads: limits.concurrent_reads,
-            concurrent_writes: limits.concurrent_writes,
+            concurrent_reads,
+            concurrent_writes,
         };
-        let replication = ours::replication(doc, do_consistency_checks, hints);
+        let replication = replication(doc, checks, hints);
         memory::budget(doc, &mut memory, self.machine.memory_bytes());
         let keyspaces = keyspaces::read(doc, self.comparators, &storage, &replication);
         let seeds = self.seeds(doc, network.listen_address);
-        ours::check_peers(doc, &network, &seeds);
+        addresses::check_peers(doc, &network, &seeds);
         let directories = paths.complete(doc, self.machine, hints);
         addresses::check_ports(doc, &network, &thrift, &admin, &seeds);
         Some(Settings {
             origin: doc.origin.to_owned(),
-            text: without_token(text),
+            text: without_token(source),
             release: doc.release,
-            cluster_name: basics.cluster_name?,
-            partitioner: basics.partitioner?,
-            initial_token: basics.initial_token,
+            cluster_name: cluster_name?,
+            partitioner: partitioner?,
+            initial_token,
             auto_bootstrap,
             seeds,
-            authenticator: basics.authenticator,
+            authenticator,
             network,
             thrift,
             admin,
             directories: directories?,
-            commit_log: CommitLogSettings { sync: basics.sync?, rotation_threshold_bytes },
+            commit_log: CommitLogSettings { sync: sync?, rotation_threshold_bytes },
             memory,
             storage,
             replication,
@@ -175,14 +191,19 @@ impl<'a> Loader<'a> {
         })
     }
 
-    fn network(&self, doc: &mut Document<'_>, limits: &Limits) -> NetworkSettings {
+    fn network(
+        &self,
+        doc: &mut Document<'_>,
+        rpc_timeout: Duration,
+        phi_convict_threshold: u32,
+    ) -> NetworkSettings {
         NetworkSettings {
             storage_port: doc.port("StoragePort"),
             storage_port_is_required: doc.sources.contains_key("StoragePort"),
             listen_address: addresses::listen_address(doc, self.machine),
-            peer_networks: ours::peer_networks(doc),
-            rpc_timeout: limits.rpc_timeout,
-            phi_convict_threshold: limits.phi_convict_threshold,
+            peer_networks: addresses::peer_networks(doc),
+            rpc_timeout,
+            phi_convict_threshold,
             stream_throughput_bytes: doc.throughput("StreamThroughputInMBPerSecond"),
         }
     }
@@ -205,25 +226,12 @@ impl<'a> Loader<'a> {
             if doc.release == Release::V04 {
                 seeds.push(listen_address);
             } else {
-                doc.refuse(doc.absent("Seeds", Problem::NoSeeds));
+                doc.refuse(doc.absent("Seeds", "A minimum of one seed is required."));
             }
         }
         doc.show("Seeds", joined(&seeds, ""));
         seeds
     }
-}
-
-fn malformed(origin: &str, error: xml::XmlError) -> ConfigError {
-    ConfigError::Malformed { origin: origin.to_owned(), line: error.line, fault: error.fault }
-}
-
-/// The bytes of a file, at most one more than a document may have.
-pub(super) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
-    use std::io::Read;
-    let mut bytes = Vec::new();
-    let limit = xml::MAX_DOCUMENT_BYTES as u64 + 1;
-    std::fs::File::open(path)?.take(limit).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// The text with the content of every `<AdminToken>` taken out, also of those in comments.
@@ -280,59 +288,55 @@ const OF_04_ALONE: [&str; 2] = ["BootstrapFileDirectory", "MemtableLifetimeInDay
 /// The same, of `ColumnFamily`.
 const PERIOD: &str = "FlushPeriodInMinutes";
 
-/// The settings that the original evaluates first.
-struct Basics {
-    cluster_name: Option<String>,
-    sync: Option<CommitLogSync>,
-    authenticator: AuthenticatorName,
-    partitioner: Option<Partitioner>,
-    gc_grace: Duration,
-    initial_token: Option<String>,
+fn authenticator(doc: &mut Document<'_>) -> AuthenticatorName {
+    let known = AuthenticatorName::ALL.map(AuthenticatorName::class_name);
+    let find = AuthenticatorName::from_class_name;
+    let found = doc.optional("Authenticator", |it| it.class("authenticator", find, &known));
+    let found = found.unwrap_or(AuthenticatorName::AllowAll);
+    doc.show("Authenticator", found.class_name());
+    found
 }
 
-impl Basics {
-    fn read(doc: &mut Document<'_>) -> Self {
-        let name = |value: &Value<'_>| Ok(value.text.to_owned());
-        let cluster_name = doc.required("ClusterName", Problem::Missing, name);
-        let sync = commit_log_sync(doc);
-        check_disk_access_mode(doc);
-        let anyone = AuthenticatorName::AllowAll;
-        let authenticator = doc.find("Authenticator");
-        let authenticator = doc.read_or(authenticator, anyone, |value| {
-            let found = AuthenticatorName::from_class_name(value.text);
-            found.ok_or_else(|| value.refuse(Problem::InvalidAuthenticator(value.text.to_owned())))
-        });
-        let partitioner = doc.required("Partitioner", Problem::MissingPartitioner, |value| {
-            let found = Partitioner::from_class_name(value.text);
-            found.ok_or_else(|| value.refuse(Problem::InvalidPartitioner(value.text.to_owned())))
-        });
-        let gc_grace = Duration::from_secs(doc.integer("GCGraceSeconds").into());
-        let initial_token = doc.optional("InitialToken", None, |value| {
-            check_token(value, partitioner)?;
-            Ok(value.text.to_owned())
-        });
-        doc.show("ClusterName", cluster_name.as_deref().unwrap_or_default());
-        doc.show("Authenticator", authenticator.class_name());
-        doc.show("Partitioner", partitioner.map_or("", Partitioner::class_name));
-        let token = initial_token.as_deref();
-        doc.show("InitialToken", token.unwrap_or("(random at the first start)"));
-        Self { cluster_name, sync, authenticator, partitioner, gc_grace, initial_token }
-    }
+fn partitioner(doc: &mut Document<'_>) -> Option<Partitioner> {
+    let known = Partitioner::ALL.map(Partitioner::class_name);
+    let missing = Problem::from("Missing partitioner directive /Storage/Partitioner");
+    let found = doc.required("Partitioner", missing.allowing(known), |value| {
+        value.class("partitioner", Partitioner::from_class_name, &known)
+    });
+    doc.show("Partitioner", found.map_or("", Partitioner::class_name));
+    found
+}
+
+fn initial_token(doc: &mut Document<'_>, partitioner: Option<Partitioner>) -> Option<String> {
+    let token = doc.optional("InitialToken", |value| {
+        check_token(value, partitioner)?;
+        Ok(value.text.to_owned())
+    });
+    doc.show("InitialToken", token.as_deref().unwrap_or("(random at the first start)"));
+    token
 }
 
 fn check_token(value: &Value<'_>, partitioner: Option<Partitioner>) -> Result<(), ConfigError> {
     if let Some(partitioner) = partitioner
         && partitioner.parse_token(value.text).is_err()
     {
-        return Err(value.refuse(Problem::InvalidToken(partitioner)));
+        let problem = Problem::startup(format!("not a token of {}", partitioner.class_name()));
+        return Err(value.refuse(problem.allowing([match partitioner {
+            Partitioner::Random => "a decimal number",
+            Partitioner::OrderPreserving => "any text",
+            Partitioner::CollatingOrderPreserving => "an even number of hexadecimal digits",
+        }])));
     }
-    // Between nodes a comma ends the token: others would take the part before it for the place of
-    // this one.
     if value.text.contains(',') {
-        return Err(value.refuse(Problem::TokenWithComma));
+        return Err(value.refuse(
+            "InitialToken must not have a comma: nodes tell each other their tokens in lists that \
+             commas separate, and the others would take the part before it for this node's token",
+        ));
     }
     if value.text.len() > MAX_TOKEN_LENGTH {
-        return Err(value.refuse(Problem::LongToken));
+        return Err(value.refuse(format!(
+            "InitialToken must not have more than {MAX_TOKEN_LENGTH} bytes, or others refuse it"
+        )));
     }
     Ok(())
 }
@@ -340,19 +344,27 @@ fn check_token(value: &Value<'_>, partitioner: Option<Partitioner>) -> Result<()
 fn commit_log_sync(doc: &mut Document<'_>) -> Option<CommitLogSync> {
     const PERIOD: &str = "CommitLogSyncPeriodInMS";
     const WINDOW: &str = "CommitLogSyncBatchWindowInMS";
-    let read = |value: &Value<'_>| match value.text {
+    const BAD_PERIOD: &str = "Unrecognized value for CommitLogSyncPeriodInMS.  Integer expected.";
+    const BAD_WINDOW: &str =
+        "Unrecognized value for CommitLogSyncBatchWindowInMS.  Double expected.";
+    let is_batch = doc.required("CommitLogSync", Problem::missing(), |value| match value.text {
         "batch" => Ok(true),
         "periodic" => Ok(false),
-        _ => Err(value.refuse(Problem::CommitLogSync)),
-    };
-    let is_batch = doc.required("CommitLogSync", Problem::Missing, read)?;
+        _ => {
+            let problem = Problem::from("CommitLogSync must be either 'periodic' or 'batch'");
+            Err(value.refuse(problem.allowing(["periodic", "batch"])))
+        }
+    })?;
     doc.show("CommitLogSync", if is_batch { "batch" } else { "periodic" });
     if is_batch {
-        let millis = doc.required(WINDOW, Problem::CommitLogSyncBatchWindow, |window| {
-            window.double().map_err(|_| window.refuse(Problem::CommitLogSyncBatchWindow))
+        let millis = doc.required(WINDOW, BAD_WINDOW, |window| {
+            window.double().map_err(|_| window.refuse(BAD_WINDOW))
         });
         if let Some(period) = doc.find(PERIOD) {
-            doc.refuse(period.refuse(Problem::PeriodWithBatchSync));
+            doc.refuse(period.refuse(
+                "Batch sync specified, but CommitLogSyncPeriodInMS found.  Only specify \
+                 CommitLogSyncBatchWindowInMS when using batch sync.",
+            ));
         }
         // A negative window is none, and no sensible one is longer than a day.
         let seconds = (millis? / 1000.0).clamp(0.0, 86_400.0);
@@ -360,13 +372,15 @@ fn commit_log_sync(doc: &mut Document<'_>) -> Option<CommitLogSync> {
         doc.show(WINDOW, window.as_secs_f64() * 1000.0);
         return Some(CommitLogSync::Batch { window });
     }
-    let period = doc.required(PERIOD, Problem::CommitLogSyncPeriod, |period| {
-        let number = period.integer();
-        number.map_err(|_| period.refuse(Problem::CommitLogSyncPeriod))?;
+    let period = doc.required(PERIOD, BAD_PERIOD, |period| {
+        period.integer().map_err(|_| period.refuse(BAD_PERIOD))?;
         Ok(period.clone())
     });
     if let Some(window) = doc.find(WINDOW) {
-        doc.refuse(window.refuse(Problem::WindowWithPeriodicSync));
+        doc.refuse(window.refuse(
+            "Periodic sync specified, but CommitLogSyncBatchWindowInMS found.  Only specify \
+             CommitLogSyncPeriodInMS when using periodic sync.",
+        ));
     }
     let millis = doc.at_least(&period?, 1)?;
     doc.show(PERIOD, millis);
@@ -377,72 +391,82 @@ fn commit_log_sync(doc: &mut Document<'_>) -> Option<CommitLogSync> {
 /// file was never in use.
 fn check_disk_access_mode(doc: &mut Document<'_>) {
     const NAME: &str = "DiskAccessMode";
-    doc.check(NAME, |value| {
-        let is_known = DISK_ACCESS_MODES.contains(&value.text);
-        is_known.then_some(()).ok_or_else(|| value.refuse(Problem::DiskAccessMode))
+    const WORDS: [&str; 4] = ["auto", "mmap", "mmap_index_only", "standard"];
+    doc.optional(NAME, |value| {
+        let text = "DiskAccessMode must be either 'auto', 'mmap', 'mmap_index_only', or 'standard'";
+        let problem = || value.refuse(Problem::from(text).allowing(WORDS));
+        WORDS.contains(&value.text).then_some(()).ok_or_else(problem)
     });
     if doc.release == Release::V06 && !doc.sources.contains_key(NAME) {
         let text = "DiskAccessMode is not there, which 0.6 refuses; it has no effect here";
-        doc.notes.info(doc.root_line(), text.to_owned());
+        doc.notes.info(doc.root.line, text.to_owned());
     }
 }
 
-/// Timeouts and thread counts.
-struct Limits {
-    rpc_timeout: Duration,
-    phi_convict_threshold: u32,
-    concurrent_reads: u32,
-    concurrent_writes: u32,
+/// Numbers that have no meaning here either, but whose form the original checks.
+fn check_buffer_sizes(doc: &mut Document<'_>) {
+    doc.optional("SlicedBufferSizeInKB", Value::integer);
+    doc.optional("FlushDataBufferSizeInMB", Value::double);
+    doc.optional("FlushIndexBufferSizeInMB", Value::double);
 }
 
-impl Limits {
-    fn read(doc: &mut Document<'_>) -> Self {
-        let timeout = doc.integer("RpcTimeoutInMillis");
-        let phi_convict_threshold = doc.setting("PhiConvictThreshold", 8, |value| {
-            let phi = u32::try_from(value.integer()?).ok();
-            let phi = phi.filter(|phi| PHI_CONVICT_THRESHOLDS.contains(phi));
-            phi.ok_or_else(|| value.refuse(Problem::PhiConvictThreshold))
-        });
-        let concurrent_reads = threads(doc, "ConcurrentReads");
-        let concurrent_writes = threads(doc, "ConcurrentWrites");
-        doc.check_integer("SlicedBufferSizeInKB");
-        doc.check_number("FlushDataBufferSizeInMB");
-        doc.check_number("FlushIndexBufferSizeInMB");
-        Self {
-            rpc_timeout: Duration::from_millis(timeout.into()),
-            phi_convict_threshold,
-            concurrent_reads,
-            concurrent_writes,
-        }
-    }
+/// Anything but `true` is false.
+fn do_consistency_checks(doc: &mut Document<'_>) -> bool {
+    let value = doc.find("DoConsistencyChecksBoolean");
+    let is_on = value.is_none_or(|value| value.text.eq_ignore_ascii_case("true"));
+    doc.show("DoConsistencyChecksBoolean", is_on);
+    is_on
+}
+
+fn phi_convict_threshold(doc: &mut Document<'_>) -> u32 {
+    doc.setting("PhiConvictThreshold", 8, |value| {
+        let phi = u32::try_from(value.integer()?).ok();
+        let phi = phi.filter(|phi| PHI_CONVICT_THRESHOLDS.contains(phi));
+        phi.ok_or_else(|| value.refuse("PhiConvictThreshold must be between 5 and 16"))
+    })
 }
 
 fn threads(doc: &mut Document<'_>, name: &'static str) -> u32 {
-    let number = threads_of(doc, name, elements::row(name).default_number());
+    let mut number = elements::row(name).default_number();
+    if let Some(value) = doc.find(name) {
+        let is_refused = doc.release == Release::V06;
+        if is_refused && value.integer().is_ok_and(|number| number < LEAST_THREADS) {
+            doc.refuse(value.refuse(format!("{name} must be at least 2")));
+        } else {
+            number = doc.at_least(&value, 1).unwrap_or(number);
+        }
+        if number > MOST_THREADS {
+            let text = format!("{name}: {number} is taken as {MOST_THREADS}, the most possible");
+            doc.notes.warn(value.place.line, text);
+            number = MOST_THREADS;
+        }
+    }
     doc.show(name, number);
     number
 }
 
-fn threads_of(doc: &mut Document<'_>, name: &'static str, default: u32) -> u32 {
-    let Some(value) = doc.find(name) else { return default };
-    if doc.release == Release::V06 && value.integer().is_ok_and(|number| number < LEAST_THREADS) {
-        doc.refuse(value.refuse(Problem::TooFewThreads(name)));
-        return default;
+fn replication(
+    doc: &mut Document<'_>,
+    do_consistency_checks: bool,
+    hinted_handoff_enabled: bool,
+) -> ReplicationSettings {
+    let percentile = SpeculativeRetry::Percentile(99.0);
+    ReplicationSettings {
+        do_consistency_checks,
+        speculative_retry: doc.setting("SpeculativeRetry", percentile, speculative_retry),
+        hinted_handoff_enabled,
+        hint_max_age: Duration::from_hours(doc.integer("HintMaxAgeHours").into()),
+        hint_max_bytes: doc.megabytes("HintMaxSizeInMB"),
     }
-    let number = doc.at_least(&value, 1).unwrap_or(default);
-    if number > MOST_THREADS {
-        let text = format!("{name}: {number} is taken as {MOST_THREADS}, the most possible");
-        doc.notes.warn(value.place.line, text);
-    }
-    number.min(MOST_THREADS)
 }
 
-/// A number of at least 1, for which the original has words of its own: the problem of others.
-fn positive(doc: &mut Document<'_>, name: &'static str, problem: Problem) -> u32 {
-    doc.setting(name, elements::row(name).default_number(), |value| {
-        match u32::try_from(value.integer()?) {
-            Ok(number) if number > 0 => Ok(number),
-            _ => Err(value.refuse(problem)),
-        }
-    })
+fn speculative_retry(value: &Value<'_>) -> Result<SpeculativeRetry, ConfigError> {
+    const FORMS: [&str; 2] = ["none", "a percentile above p0 and below p100 such as p99"];
+    if value.text.eq_ignore_ascii_case("none") {
+        return Ok(SpeculativeRetry::Never);
+    }
+    let percentile = value.text.strip_prefix(['p', 'P']).and_then(parse_double);
+    let percentile = percentile.filter(|it| *it > 0.0 && *it < 100.0);
+    let problem = || value.refuse(Problem::unknown_word("SpeculativeRetry").allowing(FORMS));
+    percentile.map(SpeculativeRetry::Percentile).ok_or_else(problem)
 }

@@ -1,7 +1,6 @@
-//! How much is kept in memory.
+//! Sizes of what is kept in memory.
 
-use super::document::{Document, MIB};
-use super::error::Problem;
+use super::document::{Document, MIB, Value};
 use super::settings::{MemorySettings, Release};
 use std::time::Duration;
 
@@ -12,12 +11,13 @@ pub(super) fn memtables(doc: &mut Document<'_>) -> MemorySettings {
     let before_06 = doc.release < Release::V06;
     let throughput = doc.find_renamed("MemtableThroughputInMB", "MemtableSizeInMB");
     let throughput = throughput.and_then(|value| doc.at_least(&value, 1));
-    doc.check_integer("BinaryMemtableThroughputInMB");
+    doc.optional("BinaryMemtableThroughputInMB", Value::integer);
     let renamed = doc.find_renamed("MemtableOperationsInMillions", "MemtableObjectCountInMillions");
     let millions = renamed.and_then(|value| {
         doc.accept(value.double().and_then(|millions| {
             let is_positive = millions > 0.0;
-            is_positive.then_some(millions).ok_or_else(|| value.refuse(Problem::MemtableOperations))
+            let problem = "Memtable object count must be a positive double";
+            is_positive.then_some(millions).ok_or_else(|| value.refuse(problem))
         }))
     });
     let millions = millions.unwrap_or(if before_06 { 1.0 } else { 0.1 });
@@ -60,19 +60,29 @@ pub(super) fn budget(doc: &mut Document<'_>, memory: &mut MemorySettings, machin
     };
     if let Some(value) = doc.find("MemoryBudgetInMB") {
         let bytes = doc.at_least(&value, 1).map(|budget| u64::from(budget) * MIB);
-        if bytes.is_some_and(|bytes| bytes > machine) {
-            doc.refuse(value.refuse(Problem::BeyondMemory(machine / MIB)));
-        }
+        check_fits(doc, &value, bytes.unwrap_or_default(), machine);
         memory.budget_bytes = bytes;
     }
     if let Some(value) = doc.find("BlockCacheInMB") {
         let bytes = doc.at_least(&value, 1).map(|cache| u64::from(cache) * MIB);
         let budget = memory.budget_bytes.unwrap_or(machine / 4);
         if bytes.is_some_and(|bytes| bytes >= budget) {
-            doc.refuse(value.refuse(Problem::BeyondBudget(budget / MIB)));
+            let budget = budget / MIB;
+            let text = format!("must be less than MemoryBudgetInMB, which is {budget}");
+            doc.refuse(value.refuse(text));
         }
         memory.block_cache_bytes = bytes;
     }
     doc.show("MemoryBudgetInMB", or_quarter(memory.budget_bytes, "the machine's memory"));
     doc.show("BlockCacheInMB", or_quarter(memory.block_cache_bytes, "the budget"));
+}
+
+/// Refuses a value that stands for more bytes than the machine has.
+pub(super) fn check_fits(doc: &mut Document<'_>, value: &Value<'_>, bytes: u64, machine: u64) {
+    if bytes > machine {
+        let machine = machine / MIB;
+        doc.refuse(value.refuse(format!(
+            "must not be more than the memory of this machine, which is {machine} MB"
+        )));
+    }
 }

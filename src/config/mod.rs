@@ -20,14 +20,12 @@ pub mod machine;
 mod memory;
 pub mod networks;
 pub mod notes;
-mod ours;
 pub mod placements;
 pub mod properties;
 pub mod rack_file;
 pub mod settings;
 mod spelling;
 pub mod xml;
-mod xml_text;
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ pub const MAX_NOTES: usize = 200;
 /// A remark on one line of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// How much it matters.
+    /// Its weight.
     pub level: NoteLevel,
     /// The line it is about.
     pub line: u32,
@@ -16,7 +16,7 @@ pub struct Note {
     pub text: String,
 }
 
-/// How much a note matters.
+/// Weight of a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NoteLevel {
     /// The setting is understood and has no effect here.

@@ -5,12 +5,12 @@ use super::classes::{SnitchName, StrategyName};
 use super::datacenters::{self, Datacenters};
 use super::error::ConfigError;
 use super::properties::Properties;
-use super::rack_file::{RackFileError, RackFileSource};
+use super::rack_file::RackFileSource;
 use super::settings::{KeyspaceSettings, Settings};
+use super::xml::read_bounded;
 use crate::ring::{Location, ReplicaPlacement, ReplicationStrategy, Snitch};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The placements of all keyspaces.
@@ -31,59 +31,6 @@ pub struct SnitchFiles<'a> {
     pub data_centers: &'a Path,
 }
 
-/// Why the replicas of a keyspace cannot be placed.
-#[derive(Debug, thiserror::Error)]
-#[error("{origin}:{line}: keyspace {keyspace}: {fault}")]
-pub struct PlacementError {
-    /// The configuration.
-    pub origin: String,
-    /// The line of the keyspace.
-    pub line: u32,
-    /// Its name.
-    pub keyspace: String,
-    /// What is wrong.
-    pub fault: Box<PlacementFault>,
-}
-
-/// What is wrong with a keyspace's placement.
-#[derive(Debug, thiserror::Error)]
-pub enum PlacementFault {
-    /// The file of `DatacenterEndPointSnitch` cannot be read.
-    #[error(
-        "DatacenterEndPointSnitch needs {}, which cannot be read: {source}. It says which second \
-         and third octets of addresses are which data centre and rack",
-        path.display()
-    )]
-    DataCentersUnreadable {
-        /// Where it should be.
-        path: PathBuf,
-        /// What the operating system says.
-        source: io::Error,
-    },
-    /// It is no such file.
-    #[error(transparent)]
-    DataCenters(#[from] ConfigError),
-    /// The rack file is there and cannot be used.
-    #[error(transparent)]
-    Racks(#[from] RackFileError),
-    /// Replicas for a data centre that no node can be in.
-    #[error(
-        "DatacenterReplicationFactor names the data centre {name}, which {snitch} does not know \
-         (known: {known})"
-    )]
-    UnknownDataCenter {
-        /// The name.
-        name: String,
-        /// The short name of the snitch class.
-        snitch: &'static str,
-        /// The names that there are.
-        known: String,
-    },
-    /// Every data centre has zero replicas.
-    #[error("no data centre has a replica: every write would be lost")]
-    NoReplicas,
-}
-
 /// Files that have been read already, since keyspaces share them.
 struct Reader<'a> {
     files: SnitchFiles<'a>,
@@ -93,22 +40,20 @@ struct Reader<'a> {
 
 impl Placements {
     /// Reads what the keyspaces of a server need.
-    pub fn read(settings: &Settings, properties: &Properties) -> Result<Self, PlacementError> {
+    pub fn read(settings: &Settings, properties: &Properties) -> Result<Self, ConfigError> {
         let racks = properties.rack_file();
         let data_centers = Path::new(datacenters::DEFAULT_FILE);
         Self::read_from(settings, SnitchFiles { racks: &racks, data_centers })
     }
 
     /// The same with files at these places.
-    pub fn read_from(settings: &Settings, files: SnitchFiles<'_>) -> Result<Self, PlacementError> {
+    pub fn read_from(settings: &Settings, files: SnitchFiles<'_>) -> Result<Self, ConfigError> {
         let mut reader = Reader { files, racks: None, data_centers: None };
         let mut by_keyspace = BTreeMap::new();
         for keyspace in &settings.keyspaces {
-            let placement = reader.placement(keyspace).map_err(|fault| PlacementError {
-                origin: settings.origin.clone(),
-                line: keyspace.line,
-                keyspace: keyspace.name.clone(),
-                fault: Box::new(fault),
+            let placement = reader.placement(keyspace).map_err(|fault| {
+                let fault = format!("keyspace {}: {fault}", keyspace.name);
+                ConfigError::at(&settings.origin, keyspace.line, fault)
             })?;
             by_keyspace.insert(keyspace.name.clone(), placement);
         }
@@ -117,10 +62,7 @@ impl Placements {
 }
 
 impl Reader<'_> {
-    fn placement(
-        &mut self,
-        keyspace: &KeyspaceSettings,
-    ) -> Result<ReplicaPlacement, PlacementFault> {
+    fn placement(&mut self, keyspace: &KeyspaceSettings) -> Result<ReplicaPlacement, ConfigError> {
         let snitch = self.snitch(keyspace.snitch)?;
         let strategy = match keyspace.strategy {
             StrategyName::RackUnaware => ReplicationStrategy::RackUnaware,
@@ -131,7 +73,7 @@ impl Reader<'_> {
         Ok(ReplicaPlacement { strategy, replication_factor, snitch })
     }
 
-    fn snitch(&mut self, name: SnitchName) -> Result<Snitch, PlacementFault> {
+    fn snitch(&mut self, name: SnitchName) -> Result<Snitch, ConfigError> {
         Ok(match name {
             SnitchName::EndPoint => Snitch::EndPoint,
             SnitchName::PropertyFile => Snitch::PropertyFile(Arc::clone(self.racks()?.racks())),
@@ -143,7 +85,7 @@ impl Reader<'_> {
         &mut self,
         keyspace: &KeyspaceSettings,
         snitch: Snitch,
-    ) -> Result<ReplicaPlacement, PlacementFault> {
+    ) -> Result<ReplicaPlacement, ConfigError> {
         let configured = &keyspace.datacenter_replication_factors;
         let factors = if configured.is_empty() {
             self.data_centers()?.replication_factors()
@@ -155,12 +97,13 @@ impl Reader<'_> {
             configured.iter().map(|(name, &factor)| (name.clone(), factor as usize)).collect()
         };
         if factors.values().all(|&factor| factor == 0) {
-            return Err(PlacementFault::NoReplicas);
+            let text = "no data centre has a replica: every write would be lost";
+            return Err(ConfigError::startup(text.to_owned()));
         }
         Ok(ReplicaPlacement::per_data_center(factors, snitch))
     }
 
-    fn racks(&mut self) -> Result<&Arc<RackFileSource>, RackFileError> {
+    fn racks(&mut self) -> Result<&Arc<RackFileSource>, ConfigError> {
         let racks = match self.racks.take() {
             Some(racks) => racks,
             None => Arc::new(RackFileSource::open(self.files.racks)?),
@@ -168,7 +111,7 @@ impl Reader<'_> {
         Ok(self.racks.insert(racks))
     }
 
-    fn data_centers(&mut self) -> Result<&Datacenters, PlacementFault> {
+    fn data_centers(&mut self) -> Result<&Datacenters, ConfigError> {
         let centers = match self.data_centers.take() {
             Some(centers) => centers,
             None => read_data_centers(self.files.data_centers)?,
@@ -177,11 +120,15 @@ impl Reader<'_> {
     }
 }
 
-fn read_data_centers(path: &Path) -> Result<Datacenters, PlacementFault> {
-    let bytes = super::load::read_bounded(path).map_err(|source| {
-        PlacementFault::DataCentersUnreadable { path: path.to_owned(), source }
+fn read_data_centers(path: &Path) -> Result<Datacenters, ConfigError> {
+    let origin = path.display().to_string();
+    let bytes = read_bounded(path).map_err(|error| {
+        ConfigError::startup(format!(
+            "DatacenterEndPointSnitch needs {origin}, which cannot be read: {error}. It says which \
+             second and third octets of addresses are which data centre and rack"
+        ))
     })?;
-    Ok(Datacenters::parse(&bytes, &path.display().to_string())?)
+    Datacenters::parse(&bytes, &origin)
 }
 
 /// The names of the data centres in which nodes can be.
@@ -209,7 +156,7 @@ fn unknown_data_center(
     class: SnitchName,
     snitch: &Snitch,
     known: &BTreeSet<String>,
-) -> PlacementFault {
+) -> ConfigError {
     let known = match snitch {
         Snitch::EndPoint => "second octets of addresses, from 0 to 255".to_owned(),
         Snitch::PropertyFile(racks) if racks.current().is_none() => {
@@ -219,7 +166,10 @@ fn unknown_data_center(
     };
     let class = class.class_name();
     let snitch = class.rsplit('.').next().unwrap_or(class);
-    PlacementFault::UnknownDataCenter { name: name.to_owned(), snitch, known }
+    ConfigError::startup(format!(
+        "DatacenterReplicationFactor names the data centre {name}, which {snitch} does not know \
+         (known: {known})"
+    ))
 }
 
 #[cfg(test)]
@@ -228,6 +178,7 @@ mod tests {
     use crate::config::Loader;
     use crate::model::comparator::ComparatorRegistry;
     use std::fs;
+    use std::path::PathBuf;
     use tempfile::TempDir;
 
     const CENTERS: &str = "<EndPoints>

@@ -3,6 +3,7 @@
 //! The original is configured by JVM system properties beside its file. Start scripts go on
 //! passing them, so they are read here, each by a typed accessor.
 
+use super::error::ConfigError;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,20 +11,23 @@ use std::time::Duration;
 /// Where the property-file snitch looks when no `rackFile` is given.
 pub const DEFAULT_RACK_FILE: &str = "/etc/cassandra/rack.properties";
 
-const STORAGE_CONFIG: &str = "storage-config";
-const FOREGROUND: &str = "cassandra-foreground";
-const PID_FILE: &str = "cassandra-pidfile";
-const DYNAMIC_SNITCH: &str = "cassandra.dynamic_snitch";
-const HINT_THROTTLE: &str = "hinted_handoff_throttle";
-const PREHEAT_KEY_CACHE: &str = "compaction_preheat_key_cache";
-const COMPACTION_PRIORITY: &str = "cassandra.compaction.priority";
-const PASSWORD_FILE: &str = "passwd.properties";
-const ACCESS_FILE: &str = "access.properties";
-const PASSWORD_MODE: &str = "passwd.mode";
-const RACK_FILE: &str = "rackFile";
-const REPLACE_TOKEN: &str = "cassandra.replace_token";
-const ACCEPT_DATA_LOSS: &str = "cassandra.accept_data_loss";
-const JMX_PORT: &str = "com.sun.management.jmxremote.port";
+/// All names that mean something here.
+const KNOWN: [&str; 14] = [
+    "storage-config",
+    "cassandra-foreground",
+    "cassandra-pidfile",
+    "cassandra.dynamic_snitch",
+    "hinted_handoff_throttle",
+    "compaction_preheat_key_cache",
+    "cassandra.compaction.priority",
+    "passwd.properties",
+    "access.properties",
+    "passwd.mode",
+    "rackFile",
+    "cassandra.replace_token",
+    "cassandra.accept_data_loss",
+    "com.sun.management.jmxremote.port",
+];
 
 /// The properties of a command line.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -31,19 +35,7 @@ pub struct Properties {
     values: BTreeMap<String, String>,
 }
 
-/// A property whose value has not the form that it must have.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("-D{name}={value}: {allowed} expected")]
-pub struct InvalidProperty {
-    /// The name of the property.
-    pub name: &'static str,
-    /// The value as given.
-    pub value: String,
-    /// What it may be.
-    pub allowed: &'static str,
-}
-
-/// How passwords stand in the password file.
+/// Form of passwords in the password file.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum PasswordMode {
     /// As they are.
@@ -53,21 +45,17 @@ pub enum PasswordMode {
     Md5,
 }
 
-/// A value of `passwd.mode` that is none. The original finds out at each login, not at start.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "The requested password check mode '{0}' is not a valid mode.  Possible values are 'PLAIN', \
-     'MD5', or leave it unspecified."
-)]
-pub struct UnknownPasswordMode(pub String);
-
 impl PasswordMode {
-    /// The mode of an exact name.
-    pub fn parse(name: &str) -> Result<Self, UnknownPasswordMode> {
+    /// The mode of an exact name. The original finds out at each login, not at start, that it is
+    /// none.
+    pub fn parse(name: &str) -> Result<Self, ConfigError> {
         match name {
             "PLAIN" => Ok(Self::Plain),
             "MD5" => Ok(Self::Md5),
-            other => Err(UnknownPasswordMode(other.to_owned())),
+            other => Err(ConfigError::startup(format!(
+                "The requested password check mode '{other}' is not a valid mode.  Possible \
+                 values are 'PLAIN', 'MD5', or leave it unspecified."
+            ))),
         }
     }
 
@@ -102,33 +90,17 @@ impl Properties {
     /// `cassandra.replace_token`: the token of the dead node whose place a new one takes, as later
     /// versions of the original had it.
     pub fn replace_token(&self) -> Option<&str> {
-        self.get(REPLACE_TOKEN).filter(|token| !token.is_empty())
+        self.get("cassandra.replace_token").filter(|token| !token.is_empty())
     }
 
     /// `cassandra.accept_data_loss`: whether a node starts without data that it should have.
     pub fn accept_data_loss(&self) -> bool {
-        self.is_true(ACCEPT_DATA_LOSS)
+        self.is_true("cassandra.accept_data_loss")
     }
 
     /// The names that mean nothing here. Those of the JVM itself are left out: every old start
     /// script has some.
     pub fn unknown(&self) -> impl Iterator<Item = &str> {
-        const KNOWN: [&str; 14] = [
-            REPLACE_TOKEN,
-            ACCEPT_DATA_LOSS,
-            STORAGE_CONFIG,
-            FOREGROUND,
-            PID_FILE,
-            DYNAMIC_SNITCH,
-            HINT_THROTTLE,
-            PREHEAT_KEY_CACHE,
-            COMPACTION_PRIORITY,
-            PASSWORD_FILE,
-            ACCESS_FILE,
-            PASSWORD_MODE,
-            RACK_FILE,
-            JMX_PORT,
-        ];
         const OF_THE_JVM: [&str; 5] = ["java.", "sun.", "com.sun.", "log4j.", "user."];
         let names = self.values.keys().map(String::as_str);
         names
@@ -138,65 +110,62 @@ impl Properties {
 
     /// `storage-config`: the directory that holds `storage-conf.xml`.
     pub fn config_directory(&self) -> Option<PathBuf> {
-        self.path(STORAGE_CONFIG)
-    }
-
-    /// `cassandra-foreground`: whether the process stays on its terminal. Any value counts.
-    pub fn foreground(&self) -> bool {
-        self.get(FOREGROUND).is_some()
+        self.path("storage-config")
     }
 
     /// `cassandra-pidfile`: the file to remove at exit.
     pub fn pid_file(&self) -> Option<PathBuf> {
-        self.path(PID_FILE)
+        self.path("cassandra-pidfile")
     }
 
     /// `cassandra.dynamic_snitch`: whether snitches are wrapped in the one that looks at latency.
     pub fn dynamic_snitch(&self) -> bool {
-        self.is_true(DYNAMIC_SNITCH)
+        self.is_true("cassandra.dynamic_snitch")
     }
 
     /// `hinted_handoff_throttle`: the pause between hinted rows delivered, in milliseconds.
-    pub fn hinted_handoff_throttle(&self) -> Result<Option<Duration>, InvalidProperty> {
+    pub fn hinted_handoff_throttle(&self) -> Result<Option<Duration>, ConfigError> {
         let pause: Option<u64> =
-            self.number(HINT_THROTTLE, "a number of milliseconds", |_| true)?;
+            self.number("hinted_handoff_throttle", "a number of milliseconds", |_| true)?;
         Ok(pause.map(Duration::from_millis))
     }
 
     /// `compaction_preheat_key_cache`: whether keys are cached again after a compaction. Off when
     /// absent, as from 0.6.12 on.
     pub fn compaction_preheats_key_cache(&self) -> bool {
-        self.is_true(PREHEAT_KEY_CACHE)
+        self.is_true("compaction_preheat_key_cache")
     }
 
     /// `cassandra.compaction.priority`: 1 (least) to 10, the scale of Java's threads.
-    pub fn compaction_priority(&self) -> Result<Option<u8>, InvalidProperty> {
-        self.number(COMPACTION_PRIORITY, "a number from 1 to 10", |n| (1..=10).contains(n))
+    pub fn compaction_priority(&self) -> Result<Option<u8>, ConfigError> {
+        self.number("cassandra.compaction.priority", "a number from 1 to 10", |n| {
+            (1..=10).contains(n)
+        })
     }
 
     /// `passwd.properties`: the password file of `SimpleAuthenticator`.
     pub fn password_file(&self) -> Option<PathBuf> {
-        self.path(PASSWORD_FILE)
+        self.path("passwd.properties")
     }
 
     /// `access.properties`: the access file of `SimpleAuthenticator`.
     pub fn access_file(&self) -> Option<PathBuf> {
-        self.path(ACCESS_FILE)
+        self.path("access.properties")
     }
 
     /// `passwd.mode`: how passwords stand in the password file; plain when absent.
-    pub fn password_mode(&self) -> Result<PasswordMode, UnknownPasswordMode> {
-        self.get(PASSWORD_MODE).map_or(Ok(PasswordMode::default()), PasswordMode::parse)
+    pub fn password_mode(&self) -> Result<PasswordMode, ConfigError> {
+        self.get("passwd.mode").map_or(Ok(PasswordMode::default()), PasswordMode::parse)
     }
 
     /// `rackFile`: the file of the property-file snitch, by default [`DEFAULT_RACK_FILE`].
     pub fn rack_file(&self) -> PathBuf {
-        self.path(RACK_FILE).unwrap_or_else(|| PathBuf::from(DEFAULT_RACK_FILE))
+        self.path("rackFile").unwrap_or_else(|| PathBuf::from(DEFAULT_RACK_FILE))
     }
 
     /// `com.sun.management.jmxremote.port`: where operators' tools expect the admin side.
-    pub fn jmx_port(&self) -> Result<Option<u16>, InvalidProperty> {
-        self.number(JMX_PORT, "a port", |_| true)
+    pub fn jmx_port(&self) -> Result<Option<u16>, ConfigError> {
+        self.number("com.sun.management.jmxremote.port", "a port", |_| true)
     }
 
     fn path(&self, name: &str) -> Option<PathBuf> {
@@ -209,14 +178,14 @@ impl Properties {
 
     fn number<T: std::str::FromStr>(
         &self,
-        name: &'static str,
-        allowed: &'static str,
+        name: &str,
+        allowed: &str,
         is_allowed: impl Fn(&T) -> bool,
-    ) -> Result<Option<T>, InvalidProperty> {
+    ) -> Result<Option<T>, ConfigError> {
         let Some(value) = self.get(name) else { return Ok(None) };
         match value.parse().ok().filter(is_allowed) {
             Some(number) => Ok(Some(number)),
-            None => Err(InvalidProperty { name, value: value.to_owned(), allowed }),
+            None => Err(ConfigError::startup(format!("-D{name}={value}: {allowed} expected"))),
         }
     }
 }
@@ -242,7 +211,6 @@ mod tests {
             "cassandra.typo=1",
         ]);
         assert_eq!(properties.config_directory(), Some("/etc/cassandra".into()));
-        assert!(properties.foreground());
         assert_eq!(properties.pid_file(), Some("/var/run/c.pid".into()));
         assert!(properties.dynamic_snitch());
         assert!(!properties.compaction_preheats_key_cache());
@@ -263,7 +231,7 @@ mod tests {
         let none = Properties::parse::<&str>([]);
         assert_eq!(none.password_mode(), Ok(PasswordMode::Plain));
         assert_eq!(none.hinted_handoff_throttle(), Ok(None));
-        assert!(!none.foreground() && !none.dynamic_snitch());
+        assert!(!none.dynamic_snitch());
         assert_eq!(none.config_directory(), None);
     }
 

@@ -1,41 +1,22 @@
 //! The file of `PropertyFileEndPointSnitch`, read at start and again when it has changed.
 
-use super::java_properties::{self, JavaPropertiesError, MAX_FILE_BYTES};
+use super::error::ConfigError;
+use super::java_properties::{self, MAX_FILE_BYTES};
 use crate::base::lock::{Mutex, rank};
 use crate::ring::{RackFile, Racks};
+use std::fmt::Display;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Why a rack file cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum RackFileError {
-    /// The file cannot be read. The original begins its message in the same way.
-    #[error("Could not process {}: {source}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the operating system says.
-        source: io::Error,
-    },
-    /// It is no properties file.
-    #[error("Could not process {}: {source}", path.display())]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-        /// Where and why.
-        source: JavaPropertiesError,
-    },
-}
-
 /// A rack file on disk, and what of it is in force.
 #[derive(Debug)]
 pub struct RackFileSource {
     path: PathBuf,
     racks: Arc<Racks>,
-    /// How the file looked when it was read last. Lock: also held while it is read.
+    /// Look of the file when it was read last. Lock: also held while it is read.
     seen: Mutex<rank::RackFile, Option<Look>>,
 }
 
@@ -48,7 +29,7 @@ struct Look {
 
 impl RackFileSource {
     /// Reads the file. If there is none, addresses speak for themselves until there is one.
-    pub fn open(path: &Path) -> Result<Self, RackFileError> {
+    pub fn open(path: &Path) -> Result<Self, ConfigError> {
         let look = look(path);
         let file = read(path)?;
         if file.is_none() {
@@ -61,14 +42,14 @@ impl RackFileSource {
         Ok(Self { path: path.to_owned(), racks, seen: Mutex::new(look) })
     }
 
-    /// What is in force.
+    /// Content in force.
     pub fn racks(&self) -> &Arc<Racks> {
         &self.racks
     }
 
     /// Reads the file again. Returns whether it says anything new. A file that is gone or cannot
     /// be used leaves the earlier one in force.
-    pub fn reload(&self) -> Result<bool, RackFileError> {
+    pub fn reload(&self) -> Result<bool, ConfigError> {
         let mut seen = self.seen.lock();
         self.reload_as(&mut seen, look(&self.path))
     }
@@ -87,7 +68,7 @@ impl RackFileSource {
         })
     }
 
-    fn reload_as(&self, seen: &mut Option<Look>, now: Option<Look>) -> Result<bool, RackFileError> {
+    fn reload_as(&self, seen: &mut Option<Look>, now: Option<Look>) -> Result<bool, ConfigError> {
         // A look from before the reading: a change in between is noticed the next time.
         *seen = now;
         let path = self.path.display();
@@ -111,17 +92,20 @@ fn look(path: &Path) -> Option<Look> {
 }
 
 /// `None` if there is no such file.
-fn read(path: &Path) -> Result<Option<RackFile>, RackFileError> {
-    let unreadable = |source| RackFileError::Unreadable { path: path.to_owned(), source };
+fn read(path: &Path) -> Result<Option<RackFile>, ConfigError> {
+    // The original begins its message in the same way.
+    let unusable = |why: &dyn Display| {
+        ConfigError::startup(format!("Could not process {}: {why}", path.display()))
+    };
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(unreadable(error)),
+        Err(error) => return Err(unusable(&error)),
     };
     let mut bytes = Vec::new();
-    file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    let malformed = |source| RackFileError::Malformed { path: path.to_owned(), source };
-    let lines = java_properties::parse(&bytes).map_err(malformed)?;
+    let read = file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|error| unusable(&error))?;
+    let lines = java_properties::parse(&bytes).map_err(|error| unusable(&error))?;
     Ok(Some(RackFile::parse(&lines)))
 }
 
@@ -155,8 +139,8 @@ mod tests {
         assert_eq!(data_center(&source).as_deref(), Some("DC1"));
         fs::write(&path, "10.0.0.1=DC2:R1 # \\u12\n").unwrap();
         assert!(!source.reload_if_changed());
-        assert!(matches!(source.reload(), Err(RackFileError::Malformed { .. })));
-        assert!(matches!(RackFileSource::open(&path), Err(RackFileError::Malformed { .. })));
+        assert!(source.reload().is_err());
+        assert!(RackFileSource::open(&path).is_err());
         fs::remove_file(&path).unwrap();
         assert!(!source.reload().unwrap());
         assert_eq!(data_center(&source).as_deref(), Some("DC1"));
@@ -170,6 +154,6 @@ mod tests {
     fn a_directory_is_no_rack_file() {
         let directory = tempfile::tempdir().unwrap();
         let opened = RackFileSource::open(directory.path());
-        assert!(matches!(opened, Err(RackFileError::Unreadable { .. })));
+        assert!(opened.is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! The settings that a server runs with, all typed and with their defaults filled in.
 
 use super::classes::{AuthenticatorName, SnitchName, StrategyName};
+use super::elements;
 use super::networks::PeerNetworks;
 use crate::model::comparator::Comparator;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema};
@@ -69,13 +70,13 @@ pub struct Settings {
     pub admin: AdminSettings,
     /// Where files are.
     pub directories: Directories,
-    /// How writes become durable.
+    /// Durability of writes.
     pub commit_log: CommitLogSettings,
-    /// How much is kept in memory.
+    /// Sizes of what is kept in memory.
     pub memory: MemorySettings,
-    /// How data files are written and read.
+    /// Writing and reading of data files.
     pub storage: StorageSettings,
-    /// How replicas are read and kept alike.
+    /// Reading and repair of replicas.
     pub replication: ReplicationSettings,
     /// `Keyspaces`, in the order of the file, without `system`.
     pub keyspaces: Vec<KeyspaceSettings>,
@@ -110,7 +111,7 @@ impl NetworkSettings {
     }
 }
 
-/// What `PhiConvictThreshold` may be, as in the original: with less a pause convicts, with more a
+/// Range of `PhiConvictThreshold`, as in the original: with less a pause convicts, with more a
 /// dead node is taken for alive too long.
 pub const PHI_CONVICT_THRESHOLDS: RangeInclusive<u32> = 5..=16;
 
@@ -209,7 +210,7 @@ pub struct Directories {
     pub hints: PathBuf,
 }
 
-/// How writes become durable.
+/// Durability of writes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CommitLogSettings {
     /// `CommitLogSync` with its period or window.
@@ -233,7 +234,7 @@ pub enum CommitLogSync {
     },
 }
 
-/// How much is kept in memory.
+/// Sizes of what is kept in memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemorySettings {
     /// `MemoryBudgetInMB`, in bytes: memtables, caches and buffers together; `None` for a quarter
@@ -249,7 +250,7 @@ pub struct MemorySettings {
     pub memtable_flush_after: Duration,
 }
 
-/// How data files are written and read.
+/// Writing and reading of data files.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StorageSettings {
     /// `IndexInterval` (128): every so many row keys one is a sample (`describe_splits`).
@@ -272,7 +273,7 @@ pub struct StorageSettings {
     pub concurrent_writes: u32,
 }
 
-/// How blocks of data files are compressed.
+/// Compression of blocks of data files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Compression {
     /// Not at all.
@@ -290,7 +291,7 @@ impl fmt::Display for Compression {
     }
 }
 
-/// How the data files of a column family are merged.
+/// Rule for merging the data files of a column family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CompactionStrategy {
     /// Some of similar size into one, as in 0.6.
@@ -308,7 +309,7 @@ impl fmt::Display for CompactionStrategy {
     }
 }
 
-/// How replicas are read and kept alike.
+/// Reading and repair of replicas.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReplicationSettings {
     /// `DoConsistencyChecksBoolean` (true): whether reads repair replicas that differ.
@@ -389,7 +390,7 @@ pub struct ColumnFamilySettings {
     pub labels: Labels,
 }
 
-/// How many entries a cache holds.
+/// Number of entries of a cache.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum CacheSize {
     /// None: there is no cache.
@@ -422,37 +423,27 @@ impl CacheSize {
     }
 }
 
-/// The words with which `describe_keyspace` of 0.4 describes a column family.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Labels {
-    /// `RowKey`, a child of the keyspace.
-    pub row_key: String,
-    /// `SuperColumnMap`.
-    pub super_column_map: String,
-    /// `SuperColumnKey`.
-    pub super_column_key: String,
-    /// `ColumnMap`.
-    pub column_map: String,
-    /// `ColumnKey`.
-    pub column_key: String,
-    /// `ColumnValue`.
-    pub column_value: String,
-    /// `ColumnTimestamp`.
-    pub column_timestamp: String,
-}
+/// The words with which `describe_keyspace` of 0.4 describes a column family, by their elements.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Labels(pub(super) BTreeMap<&'static str, String>);
 
-impl Default for Labels {
-    fn default() -> Self {
-        Self {
-            row_key: "ROW_KEY".to_owned(),
-            super_column_map: "SUPER_COLUMN_MAP".to_owned(),
-            super_column_key: "SUPER_COLUMN_KEY".to_owned(),
-            column_map: "COLUMN_MAP".to_owned(),
-            column_key: "COLUMN_KEY".to_owned(),
-            column_value: "COLUMN_VALUE".to_owned(),
-            column_timestamp: "COLUMN_TIMESTAMP".to_owned(),
-        }
+impl Labels {
+    /// The word of an element, `RowKey` or one of [`Labels::OF_FAMILY`]; the usual one where the
+    /// file has none.
+    pub fn word(&self, element: &'static str) -> &str {
+        let word = self.0.get(element).map(String::as_str);
+        word.unwrap_or_else(|| elements::usual_label(element))
     }
+
+    /// The elements of a column family that hold them.
+    pub(super) const OF_FAMILY: [&str; 6] = [
+        "SuperColumnMap",
+        "SuperColumnKey",
+        "ColumnMap",
+        "ColumnKey",
+        "ColumnValue",
+        "ColumnTimestamp",
+    ];
 }
 
 impl Settings {

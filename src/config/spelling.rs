@@ -38,22 +38,9 @@ fn core(value: &str) -> &str {
     class.rsplit('.').next().unwrap_or(class)
 }
 
-/// How many letters must be inserted, removed or replaced; the case of letters does not count.
+/// Number of letters to insert, remove or replace; their case does not count.
 fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().map(|c| c.to_ascii_lowercase()).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().map(|c| c.to_ascii_lowercase()).enumerate() {
-        let mut next = Vec::with_capacity(row.len());
-        let mut left = i + 1;
-        next.push(left);
-        for (pair, &y) in row.windows(2).zip(&b) {
-            let [diagonal, above] = *pair else { continue };
-            left = (left + 1).min(above + 1).min(diagonal + usize::from(x != y));
-            next.push(left);
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or(0)
+    strsim::levenshtein(&a.to_ascii_lowercase(), &b.to_ascii_lowercase())
 }
 
 #[cfg(test)]

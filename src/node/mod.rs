@@ -27,16 +27,14 @@ pub use ports::FrontEnd;
 pub use setup::StorageSetup;
 pub(crate) use setup::family_options;
 
-use crate::admin::{Access, AdminContext, AdminOptions, AdminServer, RunningAdmin};
+use crate::admin::{Access, AdminContext, AdminServer, Recent, RunningAdmin};
 use crate::base::budget::Budget;
 use crate::base::clock::Clock;
 use crate::base::fs::FileSystem;
 use crate::config::classes::AuthenticatorName;
-use crate::config::placements::PlacementError;
-use crate::config::properties::InvalidProperty;
 use crate::config::rack_file::RackFileSource;
 use crate::config::settings::{CommitLogSync, SpeculativeRetry};
-use crate::config::{Placements, Properties, Settings};
+use crate::config::{ConfigError, Placements, Properties, Settings};
 use crate::coordinator::ReadOptions;
 use crate::net::tcp::{StartError, TcpOptions, TcpTransport};
 use crate::repair::OperationError;
@@ -115,15 +113,12 @@ pub enum NodeError {
     /// The thread of the admin side cannot be started.
     #[error("cannot start the admin side: {0}")]
     Admin(#[source] io::Error),
-    /// A system property has no meaning.
+    /// A system property or a file of a snitch cannot be used.
     #[error(transparent)]
-    Property(#[from] InvalidProperty),
+    Config(#[from] ConfigError),
     /// The address of `ListenAddress` and `StoragePort` cannot be used.
     #[error(transparent)]
     Transport(#[from] StartError),
-    /// The replicas of a keyspace cannot be placed.
-    #[error(transparent)]
-    Placement(#[from] PlacementError),
     /// The node has handed its data over to others.
     #[error(
         "this node was decommissioned: others have its data, and have changed them since. If it is \
@@ -175,7 +170,6 @@ pub struct Node {
     replica: Arc<Replica>,
     storage: Arc<Storage>,
     admin: Option<RunningAdmin>,
-    admin_address: Option<SocketAddr>,
     member: Arc<Member>,
     transport: Arc<TcpTransport>,
     hints: Option<Arc<HintStore>>,
@@ -201,7 +195,6 @@ impl Node {
         let client_ports = ClientPorts::new(&settings, &clock, &memory, front_end);
         let listeners = client_ports.bind()?;
         let admin = bind_admin(&settings)?;
-        let admin_address = admin.as_ref().map(AdminServer::local_addr);
         let transport = Arc::new(bind_transport(&settings, &clock, &memory)?);
         let storage = Arc::new(StorageSetup::new(&settings, options)?.open(components)?);
         let (identity, start_mode) = start_mode::begin(&settings, options, &storage, &*clock)?;
@@ -221,7 +214,7 @@ impl Node {
         let member = member(&settings, options, placements.by_keyspace, who, &parts)?;
         let drain = Drain::new(DrainOptions::new(&member, &parts));
         let rack_file = placements.rack_file;
-        let admin_options = AdminOptions {
+        let admin_context = AdminContext {
             cluster_name: settings.cluster_name.clone(),
             storage: Arc::clone(&storage),
             replica: Arc::clone(&replica),
@@ -231,9 +224,10 @@ impl Node {
             snitches: snitches(&settings),
             drain: Arc::clone(&drain),
             clock: Arc::clone(&clock),
+            started: clock.monotonic(),
+            recent: Recent::default(),
         };
-        let access = Access::new(settings.admin.token.clone(), settings.admin.token_is_required);
-        let admin = start_admin(admin, access, admin_options)?;
+        let admin = start_admin(admin, &settings, admin_context)?;
         let hint_sync_interval = hint_sync_interval(settings.commit_log.sync);
         for fault in login_faults(&settings, &options.properties) {
             log::error!("Authenticator: every login will be refused: {fault}");
@@ -248,7 +242,6 @@ impl Node {
             replica,
             storage,
             admin,
-            admin_address,
             member,
             transport,
             hints,
@@ -266,7 +259,7 @@ impl Node {
 
     /// Where operators are served; `None` if the usual port was taken.
     pub fn admin_address(&self) -> Option<SocketAddr> {
-        self.admin_address
+        self.admin.as_ref().map(RunningAdmin::address)
     }
 
     /// Becomes a member of its ring, and waits until it knows the others as well as can be
@@ -512,11 +505,12 @@ fn member(
 
 fn start_admin(
     server: Option<AdminServer>,
-    access: Access,
-    options: AdminOptions,
+    settings: &Settings,
+    context: AdminContext,
 ) -> Result<Option<RunningAdmin>, NodeError> {
     let Some(server) = server else { return Ok(None) };
-    let running = server.start(AdminContext::new(options), access);
+    let access = Access::new(settings.admin.token.clone(), settings.admin.token_is_required);
+    let running = server.start(context, access);
     running.map(Some).map_err(NodeError::Admin)
 }
 

@@ -4,11 +4,10 @@
 use super::NodeOptions;
 use crate::base::budget::Budget;
 use crate::base::machine;
-use crate::config::Settings;
-use crate::config::properties::InvalidProperty;
 use crate::config::settings::{
     ColumnFamilySettings, CommitLogSync, CompactionStrategy, Compression,
 };
+use crate::config::{ConfigError, Settings};
 use crate::model::schema::Schema;
 use crate::ring::Partitioner;
 use crate::storage::commitlog::SyncPolicy;
@@ -50,7 +49,7 @@ pub struct StorageSetup {
 
 impl StorageSetup {
     /// That of a node with these settings.
-    pub fn new(settings: &Settings, options: &NodeOptions) -> Result<Self, InvalidProperty> {
+    pub fn new(settings: &Settings, options: &NodeOptions) -> Result<Self, ConfigError> {
         let system = settings.system_column_families();
         let configured = settings.keyspaces.iter().flat_map(|keyspace| &keyspace.column_families);
         let families: Vec<&ColumnFamilySettings> = system.iter().chain(configured).collect();
@@ -89,7 +88,7 @@ impl StorageSetup {
 fn storage_options(
     settings: &Settings,
     options: &NodeOptions,
-) -> Result<storage::Options, InvalidProperty> {
+) -> Result<storage::Options, ConfigError> {
     let budget = memory_budget(settings);
     let block_cache_bytes = block_cache_bytes(settings, budget);
     let compaction = CompactionOptions::default();

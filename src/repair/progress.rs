@@ -1,11 +1,12 @@
 //! Progress of what takes long.
 
 use crate::base::lock::{Mutex, rank};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// Progress of a job at one moment.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// Ranges of column families that are to be fetched, each from one node.
     pub ranges: u64,
@@ -14,6 +15,7 @@ pub struct Progress {
     /// Rows that have come or were hashed; one that came from several nodes counts as often.
     pub rows: u64,
     /// About how many rows are to be hashed.
+    #[serde(skip)]
     pub expected_rows: u64,
     /// Bytes of messages that have come.
     pub bytes: u64,

@@ -1,8 +1,9 @@
 //! Who may log in.
 
 use super::{Service, ServiceError, Session};
+use crate::config::ConfigError;
 use crate::config::java_properties::{self, MAX_FILE_BYTES};
-use crate::config::properties::{PasswordMode, UnknownPasswordMode};
+use crate::config::properties::PasswordMode;
 use crate::model::comparator::hex;
 use md5::{Digest, Md5};
 use std::collections::BTreeMap;
@@ -37,7 +38,7 @@ pub struct SimpleAuthenticator {
     /// `keyspace=user,user`; none was configured if absent.
     pub access_file: Option<PathBuf>,
     /// How passwords stand in their file. An unknown mode refuses every login, as in 0.6.
-    pub password_mode: Result<PasswordMode, UnknownPasswordMode>,
+    pub password_mode: Result<PasswordMode, ConfigError>,
 }
 
 impl Authenticator {

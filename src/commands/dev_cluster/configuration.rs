@@ -1,4 +1,4 @@
-//! What the nodes of a cluster for development run with.
+//! Configurations of the nodes of a cluster for development.
 
 use crate::config::xml::Element;
 use std::net::Ipv4Addr;
@@ -7,19 +7,32 @@ use std::path::{Path, PathBuf};
 /// Nodes turn to this many of the first ones.
 const SEEDS: usize = 2;
 
-/// What distinguishes the nodes.
+/// Where the nodes listen.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct Places {
+    /// The address of the first node; the others have the following ones
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub(super) first_address: Ipv4Addr,
+
+    /// Where each node serves clients
+    #[arg(long, value_name = "PORT", default_value_t = 9160)]
+    pub(super) thrift_port: u16,
+
+    /// Where each node listens for the others
+    #[arg(long, value_name = "PORT", default_value_t = 7000)]
+    pub(super) storage_port: u16,
+
+    /// Where each node listens for nodetool
+    #[arg(long, value_name = "PORT", default_value_t = 8080)]
+    pub(super) admin_port: u16,
+}
+
+/// Differences of the nodes.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     /// How many there are.
     pub(super) nodes: usize,
-    /// The address of the first one; the others follow.
-    pub(super) first_address: Ipv4Addr,
-    /// Where each serves clients.
-    pub(super) thrift_port: u16,
-    /// Where each listens for the others.
-    pub(super) storage_port: u16,
-    /// Where each listens for operators.
-    pub(super) admin_port: u16,
+    pub(super) places: Places,
     /// Each has a directory below this one.
     pub(super) directory: PathBuf,
     /// Replicas of all keyspaces; `None` to leave them as they are.
@@ -33,7 +46,7 @@ pub(super) struct Layout {
 impl Layout {
     /// The address of a node; the first has the number 0.
     pub(super) fn address(&self, number: usize) -> Ipv4Addr {
-        Ipv4Addr::from_bits(self.first_address.to_bits() + number as u32)
+        Ipv4Addr::from_bits(self.places.first_address.to_bits() + number as u32)
     }
 
     /// Its directory.
@@ -49,9 +62,9 @@ impl Layout {
         for name in ["ListenAddress", "ThriftAddress", "AdminAddress"] {
             put(name, &address);
         }
-        put("ThriftPort", &self.thrift_port.to_string());
-        put("StoragePort", &self.storage_port.to_string());
-        put("AdminPort", &self.admin_port.to_string());
+        put("ThriftPort", &self.places.thrift_port.to_string());
+        put("StoragePort", &self.places.storage_port.to_string());
+        put("AdminPort", &self.places.admin_port.to_string());
         put("AutoBootstrap", "false");
         put("InitialToken", &self.token(number));
         put("CommitLogDirectory", &below(&directory, "commitlog"));
@@ -82,7 +95,7 @@ impl Layout {
     }
 }
 
-/// What a node is called in directories and in front of its log lines.
+/// Name of a node in directories and before its log lines.
 pub(super) fn name(number: usize) -> String {
     format!("node{}", number + 1)
 }
@@ -131,10 +144,12 @@ mod tests {
     fn layout() -> Layout {
         Layout {
             nodes: 4,
-            first_address: Ipv4Addr::new(127, 0, 0, 255),
-            thrift_port: 9161,
-            storage_port: 7001,
-            admin_port: 8081,
+            places: Places {
+                first_address: Ipv4Addr::new(127, 0, 0, 255),
+                thrift_port: 9161,
+                storage_port: 7001,
+                admin_port: 8081,
+            },
             directory: PathBuf::from("/some <where>"),
             replication_factor: Some(3),
             divides_evenly: true,
@@ -143,7 +158,7 @@ mod tests {
     }
 
     fn settings(layout: &Layout, text: &str, number: usize) -> Settings {
-        let element = layout.configure(Element::parse(text).unwrap(), number);
+        let element = layout.configure(Element::parse(text, "a test").unwrap(), number);
         let comparators = ComparatorRegistry::default();
         Loader::for_server(&comparators).parse(&element.to_string(), "a test").unwrap().settings
     }

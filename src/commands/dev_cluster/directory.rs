@@ -1,5 +1,6 @@
 //! Where a cluster for development has its files.
 
+use crate::commands::failure::Failure;
 use crate::config::FILE_NAME;
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -14,36 +15,13 @@ pub(super) struct Directory {
     is_temporary: bool,
 }
 
-/// Why a directory cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum DirectoryError {
-    /// It was made by another cluster.
-    #[error(
-        "{path} has the data of {found} nodes, not of {wanted}: say --nodes {found}, or name \
-         another directory",
-        path = path.display()
-    )]
-    OtherNumber {
-        /// The directory.
-        path: PathBuf,
-        /// Nodes that have a directory there.
-        found: usize,
-        /// Those that are wanted.
-        wanted: usize,
-    },
-    /// The operating system says no.
-    #[error("cannot use {path}: {source}", path = path.display())]
-    Io {
-        /// The file or directory.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+fn unusable(path: &Path, source: &io::Error) -> Failure {
+    Failure::new(format_args!("cannot use {}: {source}", path.display()))
 }
 
 impl Directory {
     /// The directory that was named, for so many nodes, or a new one among temporary files.
-    pub(super) fn open(named: Option<PathBuf>, nodes: usize) -> Result<Self, DirectoryError> {
+    pub(super) fn open(named: Option<PathBuf>, nodes: usize) -> Result<Self, Failure> {
         let Some(path) = named else {
             let name = format!("alexandra-dev-cluster-{}", std::process::id());
             let path = std::env::temp_dir().join(name);
@@ -51,17 +29,20 @@ impl Directory {
             let made = DirBuilder::new().mode(0o700).create(&path);
             return match made {
                 Ok(()) => Ok(Self { path, is_temporary: true }),
-                Err(source) => Err(DirectoryError::Io { path, source }),
+                Err(source) => Err(unusable(&path, &source)),
             };
         };
-        let at = |source| DirectoryError::Io { path: path.clone(), source };
-        fs::create_dir_all(&path).map_err(at)?;
-        let path = path.canonicalize().map_err(at)?;
-        let found = count_nodes(&path)
-            .map_err(|source| DirectoryError::Io { path: path.clone(), source })?;
+        let unusable = |source| unusable(&path, &source);
+        fs::create_dir_all(&path).map_err(unusable)?;
+        let path = path.canonicalize().map_err(unusable)?;
+        let found = count_nodes(&path).map_err(unusable)?;
         // The nodes there have their places on the ring already.
         if found != 0 && found != nodes {
-            return Err(DirectoryError::OtherNumber { path, found, wanted: nodes });
+            let path = path.display();
+            return Err(Failure::new(format_args!(
+                "{path} has the data of {found} nodes, not of {nodes}: say --nodes {found}, or \
+                 name another directory"
+            )));
         }
         Ok(Self { path, is_temporary: false })
     }
@@ -76,13 +57,13 @@ impl Directory {
 }
 
 /// Writes the configuration of a node into its directory.
-pub(super) fn write_configuration(node: &Path, text: &str) -> Result<(), DirectoryError> {
+pub(super) fn write_configuration(node: &Path, text: &str) -> Result<(), Failure> {
     let file = node.join(FILE_NAME);
     let written = fs::create_dir_all(node).and_then(|()| fs::write(&file, text));
-    written.map_err(|source| DirectoryError::Io { path: file, source })
+    written.map_err(|source| unusable(&file, &source))
 }
 
-/// How many nodes have their data here.
+/// Number of nodes that have their data here.
 fn count_nodes(path: &Path) -> io::Result<usize> {
     let mut count = 0;
     for entry in fs::read_dir(path)? {
@@ -119,7 +100,6 @@ mod tests {
         drop(directory);
         Directory::open(Some(path.clone()), 2).unwrap();
         let refused = Directory::open(Some(path), 3).unwrap_err();
-        let is_so = matches!(refused, DirectoryError::OtherNumber { found: 2, wanted: 3, .. });
-        assert!(is_so, "{refused}");
+        assert!(refused.text.contains(" has the data of 2 nodes, not of 3: "), "{refused:?}");
     }
 }

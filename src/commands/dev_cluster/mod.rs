@@ -6,16 +6,16 @@ mod directory;
 mod processes;
 mod running;
 
-use super::offline::FAILED;
+use super::failure::Failure;
 use super::output;
 use crate::base::machine;
-use crate::config::xml::{Element, XmlError};
+use crate::config::xml::Element;
 use crate::config::{Loader, Settings};
 use crate::model::comparator::ComparatorRegistry;
-use configuration::{Layout, name};
-use directory::{Directory, DirectoryError, write_configuration};
+use configuration::{Layout, Places, name};
+use directory::{Directory, write_configuration};
 use processes::{Happening, Process};
-use running::Cluster;
+use running::{Cluster, POLLS};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -51,60 +51,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     replication_factor: Option<u8>,
 
-    /// The address of the first node; the others have the following ones
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
-    first_address: Ipv4Addr,
-
-    /// Where each node serves clients
-    #[arg(long, value_name = "PORT", default_value_t = 9160)]
-    thrift_port: u16,
-
-    /// Where each node listens for the others
-    #[arg(long, value_name = "PORT", default_value_t = 7000)]
-    storage_port: u16,
-
-    /// Where each node listens for nodetool
-    #[arg(long, value_name = "PORT", default_value_t = 8080)]
-    admin_port: u16,
-}
-
-/// Why there is no cluster.
-#[derive(Debug, thiserror::Error)]
-enum ClusterError {
-    /// The machine does not have all of the addresses.
-    #[error(
-        "{0} is not an address of this machine. On Linux all of 127.0.0.0/8 is; on macOS each \
-         further one has to be added: sudo ifconfig lo0 alias {0} up"
-    )]
-    Address(Ipv4Addr),
-    /// Somebody listens already.
-    #[error(
-        "cannot listen on {address}: {source}. Is another server running? --first-address, \
-         --thrift-port, --storage-port and --admin-port say where else"
-    )]
-    Listen {
-        /// Where.
-        address: SocketAddr,
-        /// What the operating system says.
-        source: io::Error,
-    },
-    /// The directory cannot be used.
-    #[error(transparent)]
-    Directory(#[from] DirectoryError),
-    /// The configuration cannot be read as a document.
-    #[error("the configuration cannot be rewritten: {0}")]
-    Document(#[from] XmlError),
-    /// A node cannot be started.
-    #[error("{name} cannot be started: {source}", name = name(*number))]
-    Start {
-        /// Which.
-        number: usize,
-        /// Why.
-        source: io::Error,
-    },
-    /// There are no signal handlers.
-    #[error("signals cannot be listened for: {0}")]
-    Signals(#[source] io::Error),
+    #[command(flatten)]
+    places: Places,
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
@@ -119,14 +67,11 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     };
     match run_cluster(arguments, &settings) {
         Ok(exit_code) => output::finish(exit_code),
-        Err(error) => {
-            complain!("{error}");
-            ExitCode::from(FAILED)
-        }
+        Err(failure) => failure.tell(),
     }
 }
 
-fn run_cluster(arguments: &Arguments, settings: &Settings) -> Result<ExitCode, ClusterError> {
+fn run_cluster(arguments: &Arguments, settings: &Settings) -> Result<ExitCode, Failure> {
     let nodes = usize::from(arguments.nodes);
     let usual = REPLICAS.min(nodes);
     if let Some(factor) = arguments.replication_factor.filter(|&factor| factor > arguments.nodes) {
@@ -139,10 +84,7 @@ fn run_cluster(arguments: &Arguments, settings: &Settings) -> Result<ExitCode, C
     let directory = Directory::open(arguments.directory.clone(), nodes)?;
     let layout = Layout {
         nodes,
-        first_address: arguments.first_address,
-        thrift_port: arguments.thrift_port,
-        storage_port: arguments.storage_port,
-        admin_port: arguments.admin_port,
+        places: arguments.places.clone(),
         directory: directory.path().to_owned(),
         replication_factor: match arguments.replication_factor {
             Some(factor) => Some(usize::from(factor)),
@@ -152,7 +94,9 @@ fn run_cluster(arguments: &Arguments, settings: &Settings) -> Result<ExitCode, C
         memory_megabytes: ((machine::memory_bytes() >> 20) / 4 / nodes as u64).max(LEAST_MEGABYTES),
     };
     check_addresses(&layout)?;
-    let document = Element::parse(&settings.text)?;
+    let document = Element::parse(&settings.text, &settings.origin).map_err(|error| {
+        Failure::new(format_args!("the configuration cannot be rewritten: {error}"))
+    })?;
     for number in 0..nodes {
         let configuration = layout.configure(document.clone(), number).to_string();
         write_configuration(&layout.directory_of(number), &configuration)?;
@@ -161,40 +105,59 @@ fn run_cluster(arguments: &Arguments, settings: &Settings) -> Result<ExitCode, C
     listen_for_signals(&sender)?;
     let start = |number| {
         let started = Process::start(number, &layout.directory_of(number), &sender);
-        started.map_err(|source| ClusterError::Start { number, source })
+        let text = |source| format!("{} cannot be started: {source}", name(number));
+        started.map_err(|source| Failure::new(text(source)))
     };
     let processes = (0..nodes).map(start).collect::<Result<Vec<Process>, _>>()?;
-    Ok(Cluster::new(layout, processes, happenings, directory.is_temporary()).run())
+    let starting = (0..nodes).collect();
+    let (polls_left, is_temporary) = (Some(POLLS), directory.is_temporary());
+    Ok(Cluster { layout, processes, happenings, is_temporary, starting, polls_left }.run())
 }
 
 /// Whether all nodes will find their addresses and ports, which is more easily said before they
 /// are started.
-fn check_addresses(layout: &Layout) -> Result<(), ClusterError> {
-    if layout.first_address.is_unspecified() {
-        return Err(ClusterError::Address(layout.first_address));
+fn check_addresses(layout: &Layout) -> Result<(), Failure> {
+    let Places { first_address, thrift_port, storage_port, admin_port } = layout.places;
+    if first_address.is_unspecified() {
+        return Err(not_of_this_machine(first_address));
     }
     for address in (0..layout.nodes).map(|number| layout.address(number)) {
-        for port in [layout.thrift_port, layout.storage_port, layout.admin_port] {
+        for port in [thrift_port, storage_port, admin_port] {
             let listen = SocketAddr::from((address, port));
             match TcpListener::bind(listen) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
-                    return Err(ClusterError::Address(address));
+                    return Err(not_of_this_machine(address));
                 }
-                Err(source) => return Err(ClusterError::Listen { address: listen, source }),
+                Err(source) => {
+                    return Err(Failure::new(format_args!(
+                        "cannot listen on {listen}: {source}. Is another server running? \
+                         --first-address, --thrift-port, --storage-port and --admin-port say where \
+                         else"
+                    )));
+                }
             }
         }
     }
     Ok(())
 }
 
+fn not_of_this_machine(address: Ipv4Addr) -> Failure {
+    Failure::new(format_args!(
+        "{address} is not an address of this machine. On Linux all of 127.0.0.0/8 is; on macOS \
+         each further one has to be added: sudo ifconfig lo0 alias {address} up"
+    ))
+}
+
 /// Tells of each signal that is to end this process, on a thread that ends with it.
-fn listen_for_signals(happenings: &Sender<Happening>) -> Result<(), ClusterError> {
+fn listen_for_signals(happenings: &Sender<Happening>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(ClusterError::Signals)?;
+    let failed =
+        |error: io::Error| Failure::new(format_args!("signals cannot be listened for: {error}"));
+    let runtime = runtime.map_err(failed)?;
     for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
         let inside = runtime.enter();
-        let mut signals = signal(kind).map_err(ClusterError::Signals)?;
+        let mut signals = signal(kind).map_err(failed)?;
         drop(inside);
         let happenings = happenings.clone();
         runtime.spawn(async move {

@@ -16,7 +16,7 @@ const ANNOUNCEMENT: &str = "listening for Thrift clients on";
 /// Longest piece of a line that is shown at a time.
 const MOST_LINE: u64 = 64 << 10;
 
-/// What happens while nodes run.
+/// Events while nodes run.
 #[derive(Debug)]
 pub(super) enum Happening {
     /// A node serves clients.
@@ -31,7 +31,7 @@ pub(super) enum Happening {
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
-    /// How it has ended, once that is known.
+    /// Its exit status, once that is known.
     ended: Option<ExitStatus>,
 }
 

@@ -1,54 +1,43 @@
 //! A cluster from its start to its end.
 
-use super::configuration::{Layout, name};
+use super::configuration::{Layout, Places, name};
 use super::processes::{Happening, Process};
 use crate::admin::ring_report::{Ring, RingEndpoint, Status};
 use crate::base::clock::{Clock, SystemClock};
+use crate::commands::failure::FAILED;
 use crate::commands::nodetool::Client;
-use crate::commands::offline::FAILED;
 use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// How often nodes that serve are asked whether they see each other.
+/// Interval at which serving nodes are asked whether they see each other.
 const POLL: Duration = Duration::from_millis(200);
 
 /// After so many times the cluster is introduced as it is.
-const POLLS: u32 = 150;
+pub(super) const POLLS: u32 = 150;
 
 /// Two signals within this time are one: some send theirs to a process and to its group.
 const ONCE: Duration = Duration::from_millis(500);
 
-/// How long a node may take to tell.
+/// Time limit for their answers.
 const ASK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Nodes that run.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    layout: Layout,
-    processes: Vec<Process>,
-    happenings: Receiver<Happening>,
-    is_temporary: bool,
+    pub(super) layout: Layout,
+    pub(super) processes: Vec<Process>,
+    pub(super) happenings: Receiver<Happening>,
+    pub(super) is_temporary: bool,
     /// Nodes that run and do not serve yet.
-    starting: BTreeSet<usize>,
-    /// How often it is looked whether all see each other; `None` when everything was said.
-    polls_left: Option<u32>,
+    pub(super) starting: BTreeSet<usize>,
+    /// Further looks whether all see each other; `None` when everything was said.
+    pub(super) polls_left: Option<u32>,
 }
 
 impl Cluster {
-    pub(super) fn new(
-        layout: Layout,
-        processes: Vec<Process>,
-        happenings: Receiver<Happening>,
-        is_temporary: bool,
-    ) -> Self {
-        let starting = (0..processes.len()).collect();
-        let polls_left = Some(POLLS);
-        Self { layout, processes, happenings, is_temporary, starting, polls_left }
-    }
-
     /// Runs until somebody wants it to end, or no node is left.
     pub(super) fn run(mut self) -> ExitCode {
         while self.is_any_running() {
@@ -103,7 +92,7 @@ impl Cluster {
         result
     }
 
-    /// How a node ended.
+    /// Exit status of a node, as text.
     fn end(&mut self, number: usize) -> String {
         match self.processes[number].wait() {
             Ok(status) => status.to_string(),
@@ -137,14 +126,15 @@ impl Cluster {
     /// How many nodes one takes for alive, itself included.
     fn count_seen(&self, number: usize) -> usize {
         let host = self.layout.address(number).to_string();
-        let client = Client::new(&host, self.layout.admin_port, None, ASK_TIMEOUT);
+        let client = Client::new(&host, self.layout.places.admin_port, None, ASK_TIMEOUT);
         let ring = client.and_then(|client| client.get::<Ring>("/api/v1/ring"));
         let is_seen = |it: &&RingEndpoint| it.status == Status::Up && it.token.is_some();
         ring.map_or(0, |ring| ring.endpoints.iter().filter(is_seen).count())
     }
 
     fn introduce(&self, running: &[usize]) {
-        let Layout { thrift_port, admin_port, directory, .. } = &self.layout;
+        let Layout { places, directory, .. } = &self.layout;
+        let Places { thrift_port, admin_port, .. } = places;
         for &number in running {
             let (address, directory) =
                 (self.layout.address(number), self.layout.directory_of(number));

@@ -2,13 +2,18 @@
 //! `getcompactionthreshold` print.
 
 use crate::admin::report::{
-    Cache, Compaction, Compactions, FamilyReport, KeyspaceReport, Latency, LatencyHistogram,
-    LatencyReport, Thresholds,
+    Cache, Caches, Compaction, Compactions, Family, FamilyReport, KeyspaceReport, Latency,
+    LatencyHistogram, LatencyReport, Thresholds,
 };
+use crate::storage::compaction::CompactionTotals;
 use std::fmt::{Display, Write};
 
 /// The lines of 0.6.
-pub(super) fn render_keyspace(keyspace: &KeyspaceReport) -> String {
+pub(super) fn render_keyspaces(keyspaces: &[KeyspaceReport]) -> String {
+    keyspaces.iter().map(render_keyspace).collect()
+}
+
+fn render_keyspace(keyspace: &KeyspaceReport) -> String {
     let KeyspaceReport { reads, writes, pending_flushes, .. } = keyspace;
     let mut text = format!("Keyspace: {}\n", keyspace.keyspace);
     let mut line = |name: &str, value: &dyn Display| {
@@ -40,7 +45,8 @@ fn render_family(text: &mut String, family: &FamilyReport) {
     line("Write Count", &family.writes.count);
     line("Write Latency", &recent(&family.writes));
     line("Pending Tasks", &family.pending_flushes);
-    for (name, cache) in [("Key cache", &family.key_cache), ("Row cache", &family.row_cache)] {
+    let Caches { key_cache, row_cache } = &family.caches;
+    for (name, cache) in [("Key cache", key_cache), ("Row cache", row_cache)] {
         match cache {
             Some(cache) => {
                 line(&format!("{name} capacity"), &cache.stats.capacity);
@@ -75,8 +81,13 @@ fn recent(latency: &Latency) -> String {
 }
 
 /// The layout of 0.6.
-pub(super) fn render_histogram(report: &LatencyReport, since_start: bool) -> String {
-    let LatencyReport { keyspace, column_family, offsets_micros, reads, writes, .. } = report;
+pub(super) fn render_histograms(reports: &[LatencyReport], since_start: bool) -> String {
+    reports.iter().map(|report| render_histogram(report, since_start)).collect()
+}
+
+fn render_histogram(report: &LatencyReport, since_start: bool) -> String {
+    let LatencyReport { family, offsets_micros, reads, writes, .. } = report;
+    let Family { keyspace, column_family } = family;
     let mut text = format!("{keyspace}/{column_family} read/write latency histogram:\n");
     let _ = writeln!(text, "{:<10}{:>18}{:>18}", "Bucket", "Read", "Write");
     let chosen = |histogram: &LatencyHistogram| {
@@ -94,10 +105,9 @@ pub(super) fn render_compactions(compactions: &Compactions) -> String {
     let pending: usize = compactions.pending.iter().map(|pending| pending.count).sum();
     let mut text = format!("pending tasks: {pending}\n");
     for waiting in &compactions.pending {
-        let (keyspace, family) = (&waiting.keyspace, &waiting.column_family);
-        let _ = writeln!(text, "  {keyspace}.{family}: {}", waiting.count);
+        let _ = writeln!(text, "  {}: {}", waiting.family, waiting.count);
     }
-    let Compactions { completed, failed, bytes_in, bytes_out, .. } = compactions;
+    let CompactionTotals { completed, failed, bytes_in, bytes_out } = compactions.totals;
     let _ = writeln!(
         text,
         "completed: {completed} ({bytes_in} bytes to {bytes_out}), failed: {failed}"
@@ -116,7 +126,7 @@ pub(super) fn render_compactions(compactions: &Compactions) -> String {
     for running in &compactions.running {
         line([
             &running.kind,
-            &format!("{}.{}", running.keyspace, running.column_family),
+            &running.family.to_string(),
             &running.bytes_read.to_string(),
             &running.bytes_total.to_string(),
             &progress(running),
@@ -140,9 +150,9 @@ pub(super) fn render_thresholds(thresholds: &[Thresholds]) -> String {
     });
     let Some(usual) = usual else { return String::new() };
     let mut text = format!("Current compaction threshold: Min={}, Max={}\n", usual.min, usual.max);
-    for Thresholds { keyspace, column_family, min, max } in thresholds {
+    for Thresholds { family, min, max } in thresholds {
         if (*min, *max) != (usual.min, usual.max) {
-            let _ = writeln!(text, "{keyspace}.{column_family}: Min={min}, Max={max}");
+            let _ = writeln!(text, "{family}: Min={min}, Max={max}");
         }
     }
     text
@@ -154,10 +164,15 @@ mod tests {
     use crate::admin::report::PendingCompactions;
     use crate::storage::caches::CacheStats;
 
+    fn family(keyspace: &str, name: &str) -> Family {
+        Family { keyspace: keyspace.into(), column_family: name.into() }
+    }
+
     #[test]
     fn statistics_have_the_layout_of_0_6() {
         let of =
             |count, mean, recent| Latency { count, mean_micros: mean, recent_mean_micros: recent };
+        let stats = CacheStats { capacity: 10_000, size: 1, bytes: 100, hits: 5, requests: 9 };
         let super2 = FamilyReport {
             column_family: "Super2".into(),
             sstables: 1,
@@ -166,10 +181,10 @@ mod tests {
             memtable_switches: 1,
             reads: of(4, Some(1.0), Some(1297.0)),
             writes: of(2, Some(1.0), None),
-            row_cache: Some(Cache {
-                stats: CacheStats { capacity: 10_000, size: 1, bytes: 100, hits: 5, requests: 9 },
-                recent_hit_rate: Some(0.75),
-            }),
+            caches: Caches {
+                key_cache: None,
+                row_cache: Some(Cache { stats, recent_hit_rate: Some(0.75) }),
+            },
             row_max_bytes: 7,
             row_mean_bytes: 3,
             ..FamilyReport::default()
@@ -216,8 +231,7 @@ mod tests {
         let histogram =
             |recent: [u64; 4], all| LatencyHistogram { recent: recent.into(), all: vec![all; 4] };
         let report = LatencyReport {
-            keyspace: "Keyspace1".into(),
-            column_family: "Standard1".into(),
+            family: family("Keyspace1", "Standard1"),
             offsets_micros: vec![1, 2, 33_282_686],
             reads: histogram([0, 12, 3, 99], 7),
             range_reads: histogram([5; 4], 5),
@@ -238,22 +252,17 @@ mod tests {
     fn running_compactions_are_a_table() {
         let running = Compaction {
             kind: "minor".into(),
-            keyspace: "Keyspace1".into(),
-            column_family: "Standard1".into(),
+            family: family("Keyspace1", "Standard1"),
             inputs: vec!["a".into(), "b".into()],
             bytes_total: 3000,
             bytes_read: 1000,
             running_seconds: 12,
             ..Compaction::default()
         };
-        let (keyspace, column_family) = ("Keyspace1".into(), "Super1".into());
         let mut compactions = Compactions {
             running: vec![running],
-            pending: vec![PendingCompactions { keyspace, column_family, count: 2 }],
-            completed: 3,
-            failed: 1,
-            bytes_in: 400,
-            bytes_out: 300,
+            pending: vec![PendingCompactions { family: family("Keyspace1", "Super1"), count: 2 }],
+            totals: CompactionTotals { completed: 3, failed: 1, bytes_in: 400, bytes_out: 300 },
         };
         let head = "pending tasks: 2\n  Keyspace1.Super1: 2\n\
                     completed: 3 (400 bytes to 300), failed: 1\n";
@@ -270,12 +279,7 @@ mod tests {
 
     #[test]
     fn the_usual_thresholds_come_first() {
-        let of = |name: &str, min, max| Thresholds {
-            keyspace: "K".into(),
-            column_family: name.into(),
-            min,
-            max,
-        };
+        let of = |name: &str, min, max| Thresholds { family: family("K", name), min, max };
         let all = [of("a", 2, 8), of("b", 4, 32), of("c", 4, 32)];
         let expected = "Current compaction threshold: Min=4, Max=32\nK.a: Min=2, Max=8\n";
         assert_eq!(render_thresholds(&all), expected);

@@ -1,7 +1,6 @@
 //! `alexandra nodetool`: asks the admin side of a running node, or has it do something. Command
 //! lines and outputs are those of 0.6 where it had them.
 
-mod arguments;
 mod client;
 mod column_families;
 mod commands;
@@ -9,26 +8,18 @@ mod print;
 mod progress;
 mod ring;
 
+use super::failure::{FAILED, Failure};
 use super::output;
-use arguments::Given;
 use clap::ArgAction;
 pub(super) use client::Client;
-use client::{ClientError, query};
-use commands::Request;
+use commands::{Change, Command};
 use print::Printed;
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-
-/// Exit code for arguments that make no sense, and for what the server could not do.
-const FAILED: u8 = 1;
-
-/// Exit code when there is no server, as of old.
-const NOT_CONNECTED: u8 = 3;
 
 /// Where the token may stand, besides a file.
 const TOKEN_VARIABLE: &str = "ALEXANDRA_ADMIN_TOKEN";
@@ -63,93 +54,54 @@ pub(super) struct Arguments {
     help: Option<bool>,
 
     #[command(subcommand)]
-    command: Given,
-}
-
-/// Why a command came to nothing.
-#[derive(Debug, thiserror::Error)]
-enum NodetoolError {
-    /// The server does not answer, or refuses.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// The token cannot be read.
-    #[error("cannot read the token from {file}: {source}", file = file.display())]
-    TokenFile {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// It was done in vain.
-    #[error("{0}")]
-    Failed(String),
-    /// The server does something else now.
-    #[error("{0} is not under way any more: the server was started anew, its log says more")]
-    Lost(String),
-    /// The arguments make no sense, as the original says it.
-    #[error("{0}")]
-    Usage(&'static str),
-}
-
-impl NodetoolError {
-    fn exit_code(&self) -> u8 {
-        match self {
-            Self::Client(error) if error.is_about_the_connection() => NOT_CONNECTED,
-            Self::Client(_)
-            | Self::TokenFile { .. }
-            | Self::Failed(_)
-            | Self::Lost(_)
-            | Self::Usage(_) => FAILED,
-        }
-    }
+    command: Command,
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    match execute(arguments) {
-        Ok((answer, Printed { text, json, is_well })) => {
-            let exit_code = if is_well { ExitCode::SUCCESS } else { ExitCode::from(FAILED) };
-            let json = json.unwrap_or(answer);
-            output::text(&if arguments.json { format!("{json:#}\n") } else { text });
-            if arguments.command.row.request == Request::Get {
-                output::finish_telling(exit_code, FAILED)
-            } else {
-                output::finish(exit_code)
-            }
-        }
-        Err(error) => {
-            complain!("{error}");
-            ExitCode::from(error.exit_code())
-        }
+    let (answer, printed) = match execute(arguments) {
+        Ok(done) => done,
+        Err(failure) => return failure.tell(),
+    };
+    let Printed { text, json, is_well } = printed;
+    let exit_code = if is_well { ExitCode::SUCCESS } else { ExitCode::from(FAILED) };
+    let json = json.unwrap_or(answer);
+    output::text(&if arguments.json { format!("{json:#}\n") } else { text });
+    match arguments.command {
+        Command::Look(_) => output::finish_telling(exit_code, FAILED),
+        Command::Change(_) | Command::Operation(_) => output::finish(exit_code),
     }
 }
 
 /// Sends the request of a command; returns the answer, and what is printed of it.
-fn execute(arguments: &Arguments) -> Result<(Value, Printed), NodetoolError> {
+fn execute(arguments: &Arguments) -> Result<(Value, Printed), Failure> {
     let token = token(arguments.token_file.as_deref())?;
     let timeout = Duration::from_secs(arguments.timeout);
     let client = Client::new(&arguments.host, arguments.port, token, timeout)?;
-    let given = &arguments.command;
-    let row = given.row;
-    let parameters = (row.parameters)(given)?;
-    let path = format!("/api/v1/{}", row.path);
-    let answer = match row.request {
-        Request::Get => client.get(&query(&path, &parameters))?,
-        Request::Put => client.set(&path, &parameters)?,
-        Request::Post => client.work(&path, &parameters)?,
-        Request::Delete => client.delete(&query(&path, &parameters))?,
-        Request::Compaction => progress::compact(&client, &path, given, &parameters)?,
-        Request::Operation => progress::follow(&client, &path, given, &parameters)?,
+    let call = match &arguments.command {
+        Command::Look(look) => look.call()?,
+        Command::Change(change) => change.call()?,
+        Command::Operation(operation) => operation.call()?,
     };
-    let printed = (row.print)(&answer, given).map_err(|error| client.senseless(error))?;
+    let path = format!("/api/v1/{}", call.path);
+    let answer = match &arguments.command {
+        Command::Change(Change::Compact(work)) => progress::compact(&client, &path, &call, work)?,
+        _ => client.call(&call.method, &path, &call.parameters)?,
+    };
+    let answer = match &arguments.command {
+        Command::Operation(it) if !it.waiting().no_wait => progress::follow(&client, answer)?,
+        _ => answer,
+    };
+    let printed = (call.print)(&answer).map_err(|error| client.senseless(error))?;
     Ok((answer, printed))
 }
 
-fn token(file: Option<&Path>) -> Result<Option<String>, NodetoolError> {
+fn token(file: Option<&Path>) -> Result<Option<String>, Failure> {
     let Some(file) = file else { return Ok(std::env::var(TOKEN_VARIABLE).ok()) };
-    match fs::read_to_string(file) {
-        Ok(text) => Ok(Some(text.trim().to_owned())),
-        Err(source) => Err(NodetoolError::TokenFile { file: file.to_owned(), source }),
-    }
+    let text = fs::read_to_string(file).map_err(|source| {
+        let file = file.display();
+        Failure::new(format_args!("cannot read the token from {file}: {source}"))
+    })?;
+    Ok(Some(text.trim().to_owned()))
 }
 
 /// The arguments as this program takes them, of a call under the name `nodetool`, or `nodeprobe` as

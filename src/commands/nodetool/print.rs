@@ -1,9 +1,9 @@
 //! Texts that commands print: the node itself, operations and snapshots.
 
-use super::arguments::Given;
 use crate::admin::report::{Collected, Info, OperationState, Pool, Received, Snapshot};
 use crate::base::utc::UtcTime;
 use crate::node::Drained;
+use crate::repair::Progress;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Error, Value, json};
@@ -26,36 +26,33 @@ impl From<String> for Printed {
     }
 }
 
+/// Turns an answer into what is printed. It fails if the resource does not answer so.
+pub(super) type Print = Box<dyn Fn(&Value) -> Result<Printed, Error>>;
+
 /// The answer as this text.
-pub(super) fn text<T: DeserializeOwned>(
-    answer: &Value,
-    render: impl FnOnce(&T) -> String,
-) -> Result<Printed, Error> {
-    Ok(render(&T::deserialize(answer)?).into())
+pub(super) fn text<T: DeserializeOwned>(render: impl Fn(&T) -> String + 'static) -> Print {
+    judged(render, |_| true)
 }
 
 /// The same for an answer that is a list.
-pub(super) fn list<T: DeserializeOwned>(
-    answer: &Value,
-    render: impl FnOnce(&[T]) -> String,
-) -> Result<Printed, Error> {
-    Ok(render(&Vec::deserialize(answer)?).into())
+pub(super) fn list<T: DeserializeOwned>(render: impl Fn(&[T]) -> String + 'static) -> Print {
+    text(move |all: &Vec<T>| render(all))
 }
 
 /// The answer as this text, with the exit code of a failure unless it is well.
 pub(super) fn judged<T: DeserializeOwned>(
-    answer: &Value,
-    render: impl FnOnce(&T) -> String,
-    is_well: impl FnOnce(&T) -> bool,
-) -> Result<Printed, Error> {
-    let typed = T::deserialize(answer)?;
-    Ok(Printed { is_well: is_well(&typed), ..render(&typed).into() })
+    render: impl Fn(&T) -> String + 'static,
+    is_well: impl Fn(&T) -> bool + 'static,
+) -> Print {
+    Box::new(move |answer| {
+        let typed = T::deserialize(answer)?;
+        Ok(Printed { is_well: is_well(&typed), ..render(&typed).into() })
+    })
 }
 
 /// Nothing, as in 0.6.
-#[expect(clippy::unnecessary_wraps, reason = "rows have functions of one signature")]
-pub(super) fn nothing(_: &Value, _: &Given) -> Result<Printed, Error> {
-    Ok(String::new().into())
+pub(super) fn nothing() -> Print {
+    Box::new(|_| Ok(String::new().into()))
 }
 
 /// The lines of 0.6, and after them what the memory of this server consists of.
@@ -101,7 +98,7 @@ pub(super) fn load(bytes: u64) -> String {
 }
 
 /// 0.6 had none; later releases print the same line.
-pub(super) fn version(answer: &Value, _: &Given) -> Result<Printed, Error> {
+pub(super) fn version(answer: &Value) -> Result<Printed, Error> {
     let Info { version, .. } = Info::deserialize(answer)?;
     let json = Some(json!({ "version": version }));
     Ok(Printed { json, ..format!("ReleaseVersion: Alexandra {version}\n").into() })
@@ -131,7 +128,8 @@ pub(super) fn render_drain(Drained { flushed, left }: &Drained) -> String {
 /// Result of an operation on the ring.
 pub(super) fn render_operation(state: &OperationState) -> String {
     let mut text = String::new();
-    for Collected { address, ranges, rows, bytes, .. } in &state.collected {
+    for Collected { address, progress } in &state.collected {
+        let Progress { ranges, rows, bytes, .. } = progress;
         let _ =
             writeln!(text, "{address} has collected {ranges} ranges: {rows} rows, {bytes} bytes");
     }
@@ -256,10 +254,13 @@ mod tests {
             seconds: 2.25,
             collected: vec![Collected {
                 address: [10, 0, 0, 2].into(),
-                ranges: 4,
-                ranges_done: 4,
-                rows: 7,
-                bytes: 900,
+                progress: Progress {
+                    ranges: 4,
+                    ranges_done: 4,
+                    rows: 7,
+                    bytes: 900,
+                    expected_rows: 0,
+                },
             }],
             done: Some("this node has left".to_owned()),
             ..OperationState::default()

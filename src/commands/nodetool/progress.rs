@@ -1,35 +1,26 @@
 //! Commands that take their time: they show on a terminal how far the server is.
 
-use super::NodetoolError;
-use super::arguments::Given;
 use super::client::Client;
-use crate::admin::report::{Collected, Compaction, Compactions, Done, OperationState};
-use crate::commands::progress::Progress;
+use super::commands::{Call, Work};
+use crate::admin::report::{Compaction, Compactions, Done, OperationState};
+use crate::commands::failure::Failure;
+use crate::commands::progress::Progress as Bar;
+use crate::repair::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::fmt::Write;
 use std::time::Duration;
 
 /// Interval at which the server is asked for its progress.
 const POLL: Duration = Duration::from_millis(500);
 
-/// Begins an operation on the ring, and returns its state when it has ended, or at once with
-/// `--no-wait`.
-pub(super) fn follow(
-    client: &Client,
-    path: &str,
-    given: &Given,
-    parameters: &Map<String, Value>,
-) -> Result<Value, NodetoolError> {
+/// Follows the operation on the ring that has begun; returns its state when it has ended.
+pub(super) fn follow(client: &Client, mut answer: Value) -> Result<Value, Failure> {
     let parse = |answer: &Value| {
         OperationState::deserialize(answer).map_err(|error| client.senseless(error))
     };
-    let mut answer: Value = client.work(path, parameters)?;
     let mut state = parse(&answer)?;
-    if given.flag("no_wait") {
-        return Ok(answer);
-    }
     let bar = ProgressBar::new_spinner();
     let style = ProgressStyle::with_template("{spinner} {elapsed_precise} {msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
@@ -39,22 +30,23 @@ pub(super) fn follow(
         bar.set_message(brief(&state));
         std::thread::sleep(POLL);
         answer = client.get("/api/v1/ring/operation")?;
-        if answer.is_null() {
-            return Err(NodetoolError::Lost(asked));
+        let is_it = |answer: &Value| answer["operation"] == *asked;
+        if !is_it(&answer) {
+            return Err(Failure::new(format_args!(
+                "{asked} is not under way any more: the server was started anew, its log says more"
+            )));
         }
         state = parse(&answer)?;
-        if state.operation != asked {
-            return Err(NodetoolError::Lost(asked));
-        }
     }
     bar.finish_and_clear();
-    state.error.map_or(Ok(answer), |error| Err(NodetoolError::Failed(error)))
+    state.error.map_or(Ok(answer), |error| Err(Failure::new(error)))
 }
 
 /// Progress in one line.
 pub(super) fn brief(state: &OperationState) -> String {
-    let sum = |of: fn(&Collected) -> u64| state.collected.iter().map(of).sum::<u64>();
-    let bytes: u64 = state.collected.iter().map(|it| it.bytes).sum();
+    let sum =
+        |of: fn(&Progress) -> u64| state.collected.iter().map(|it| of(&it.progress)).sum::<u64>();
+    let bytes = sum(|it| it.bytes);
     let mut text = state.mode.clone();
     if !state.collected.is_empty() {
         let (done, all) = (sum(|it| it.ranges_done), sum(|it| it.ranges));
@@ -71,18 +63,18 @@ pub(super) fn brief(state: &OperationState) -> String {
 pub(super) fn compact(
     client: &Client,
     path: &str,
-    given: &Given,
-    parameters: &Map<String, Value>,
-) -> Result<Value, NodetoolError> {
-    let progress = Progress::of_work(0);
+    call: &Call,
+    work: &Work,
+) -> Result<Value, Failure> {
+    let progress = Bar::of_work(0);
     if !progress.is_shown() {
-        return Ok(client.work(path, parameters)?);
+        return client.call(&call.method, path, &call.parameters);
     }
-    let (keyspace, families) = (given.text("keyspace"), given.texts("column_families"));
+    let (keyspace, families) = (work.keyspace.as_deref(), &work.column_families);
     let watched = "/api/v1/compactions";
-    let answer = client.work_watched(path, parameters, watched, |found: &Compactions| {
-        if let Some(running) = asked_for(keyspace, &families, found) {
-            progress.tell(&format!("{}.{}", running.keyspace, running.column_family));
+    let answer = client.work_watched(path, &call.parameters, watched, |found: &Compactions| {
+        if let Some(running) = asked_for(keyspace, families, found) {
+            progress.tell(&running.family.to_string());
             progress.set_of(running.bytes_read.min(running.bytes_total), running.bytes_total);
         }
     })?;
@@ -95,27 +87,27 @@ pub(super) fn compact(
 /// The compaction that the command waits for, as far as can be told.
 fn asked_for<'a>(
     keyspace: Option<&str>,
-    families: &[&str],
+    families: &[String],
     found: &'a Compactions,
 ) -> Option<&'a Compaction> {
     found.running.iter().find(|running| {
         running.kind == "major"
-            && keyspace.is_none_or(|keyspace| *keyspace == running.keyspace)
-            && (families.is_empty() || families.contains(&&*running.column_family))
+            && keyspace.is_none_or(|keyspace| *keyspace == running.family.keyspace)
+            && (families.is_empty() || families.contains(&running.family.column_family))
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin::report::Family;
 
     #[test]
     fn the_compaction_that_was_asked_for_is_shown() {
         let running = |id, kind: &str, family: &str| Compaction {
             id,
             kind: kind.into(),
-            keyspace: "K".into(),
-            column_family: family.into(),
+            family: Family { keyspace: "K".into(), column_family: family.into() },
             ..Compaction::default()
         };
         let found = Compactions {
@@ -127,7 +119,8 @@ mod tests {
             ..Compactions::default()
         };
         let shown = |keyspace, families: &[&str]| {
-            asked_for(keyspace, families, &found).map(|running| running.id)
+            let families: Vec<String> = families.iter().map(ToString::to_string).collect();
+            asked_for(keyspace, &families, &found).map(|running| running.id)
         };
         assert_eq!([shown(None, &[]), shown(Some("K"), &[])], [Some(2); 2]);
         assert_eq!([shown(Some("K"), &["A"]), shown(Some("K"), &["B"])], [Some(2), Some(3)]);

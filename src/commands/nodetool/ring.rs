@@ -31,8 +31,7 @@ pub(super) fn render_ring(ring: &Ring) -> String {
     }
     for (place, endpoint) in members.iter().enumerate() {
         let status = format!("{:?}", endpoint.status);
-        let load = endpoint.load_bytes.map_or_else(|| "?".to_owned(), load);
-        let owns = endpoint.owns.map_or_else(|| "?".to_owned(), |it| format!("{:.2}%", it * 100.0));
+        let (load, owns) = (known(endpoint.load_bytes, load), known(endpoint.owns, percent));
         let cells = [&*endpoint.address.to_string(), &status, &load, &owns, &token(endpoint)];
         line(cells, art(place, members.len()));
     }
@@ -41,13 +40,26 @@ pub(super) fn render_ring(ring: &Ring) -> String {
         && local.state == RingState::Outside
     {
         let status = format!("{:?}", local.status);
-        let load = local.load_bytes.map_or_else(|| "?".to_owned(), load);
+        let load = known(local.load_bytes, load);
         line([&*local.address.to_string(), &status, &load, "0.00%", "(no place on the ring)"], "");
     }
     text
 }
 
-/// What stands for the ring behind the line of a place.
+/// A value as text, if it is known.
+fn known<T>(value: Option<T>, show: fn(T) -> String) -> String {
+    value.map_or_else(|| "?".to_owned(), show)
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2}%", share * 100.0)
+}
+
+fn time(millis: u64) -> String {
+    UtcTime(millis).to_string()
+}
+
+/// Picture of the ring after the line of a place.
 fn art(place: usize, count: usize) -> &'static str {
     match place {
         0 => "|<--|",
@@ -70,14 +82,13 @@ pub(super) fn render_status(status: &ClusterStatus) -> String {
     };
     line(["Address", "Status", "State", "Load", "Owns", "Since", "Version", "Token"]);
     for node in &status.nodes {
-        let since = node.since_millis.map_or_else(|| "?".into(), |it| UtcTime(it).to_string());
         line([
             &node.address.to_string(),
             &format!("{:?}", node.status),
             &format!("{:?}", node.state),
-            &node.load_bytes.map_or_else(|| "?".into(), load),
-            &node.owns.map_or_else(|| "?".into(), |share| format!("{:.2}%", share * 100.0)),
-            &since,
+            &known(node.load_bytes, load),
+            &known(node.owns, percent),
+            &known(node.since_millis, time),
             &version(node),
             node.token.as_deref().unwrap_or("-"),
         ]);
@@ -185,13 +196,11 @@ pub(super) fn render_hints(hints: &Hints) -> String {
         };
         line(["Address", "Hints", "Bytes", "Oldest", "State"]);
         for target in &hints.targets {
-            let oldest =
-                target.oldest_millis.map_or_else(|| "?".into(), |it| UtcTime(it).to_string());
             line([
                 &target.address.to_string(),
                 &target.hints.to_string(),
                 &target.bytes.to_string(),
-                &oldest,
+                &known(target.oldest_millis, time),
                 &hint_state(target),
             ]);
         }
@@ -228,10 +237,10 @@ fn hint_state(target: &HintTarget) -> String {
 pub(super) fn render_streams(streams: &Streams, host: Option<IpAddr>) -> String {
     let mut text = format!("Mode: {}\n", streams.mode);
     direction(&mut text, &streams.sending, host, ("sending", "Streaming to", "to"), |it| {
-        format!("{}.{}", it.keyspace, it.column_family)
+        it.family.to_string()
     });
     direction(&mut text, &streams.receiving, host, ("receiving", "Streaming from", "from"), |it| {
-        format!("{}: {}", it.keyspace, it.column_family)
+        format!("{}: {}", it.family.keyspace, it.family.column_family)
     });
     text
 }
@@ -276,6 +285,7 @@ pub(super) fn render_return(AllowedReturn { address, returned }: &AllowedReturn)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin::report::Family;
     use crate::admin::ring_report::{GossipState, SchemaGroup};
 
     const TOKENS: [&str; 3] =
@@ -499,8 +509,10 @@ mod tests {
     fn lines_are_those_of_0_6() {
         let stream = |host, bytes| StreamReport {
             address: [10, 0, 0, host].into(),
-            keyspace: "Keyspace1".to_owned(),
-            column_family: "Standard1".to_owned(),
+            family: Family {
+                keyspace: "Keyspace1".to_owned(),
+                column_family: "Standard1".to_owned(),
+            },
             bytes,
         };
         let mut streams =

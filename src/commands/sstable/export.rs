@@ -1,10 +1,11 @@
 //! `alexandra sstable export`.
 
 use super::Outcome;
-use super::target::{ConfigArguments, Files, ToolError, describe_itself};
+use super::target::{ConfigArguments, Files, ToolError, describe_itself, families};
 use super::verify::OTHER_FILE;
 use crate::base::fs::FileSystem;
 use crate::commands::progress::Progress;
+use crate::model::comparator::hex;
 use crate::model::key::RowKey;
 use crate::model::schema::ColumnFamilySchema;
 use crate::ring::Partitioner;
@@ -13,6 +14,7 @@ use crate::storage::json::{Exported, Selection, Shape, export, unhex};
 use crate::storage::offline::TableState;
 use crate::storage::rows::MergedRows;
 use crate::storage::sstable::SsTable;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -74,14 +76,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
         }
         return run_on(&files.fs, &files.paths, (&family, partitioner), arguments);
     }
-    let [keyspace, name] = &targets[..] else {
+    let [_, _] = &targets[..] else {
         return Err(ToolError::Usage(
             "name SSTables, or a keyspace and a column family of the configuration".into(),
         ));
     };
     let configured = config.open()?;
-    let names = [name.display().to_string()];
-    let families = configured.families(keyspace.to_str(), &names)?;
+    let families = families(&configured.settings, targets)?;
     let schema = &families.first().expect("one name gives one column family").schema;
     let offline = configured.server.family(&schema.keyspace, &schema.name)?;
     let files = offline.tables().into_iter().map(|table| {
@@ -146,18 +147,13 @@ fn run_on(
     Ok(Outcome::of(exported.damaged.is_empty()))
 }
 
-fn keys(
-    named: &[OsString],
-    are_hex: bool,
-) -> Result<std::collections::BTreeSet<RowKey>, ToolError> {
+fn keys(named: &[OsString], are_hex: bool) -> Result<BTreeSet<RowKey>, ToolError> {
     let key = |named: &OsString| {
         if !are_hex {
             return Ok(RowKey::new(named.as_bytes()));
         }
-        let bytes = named.to_str().and_then(unhex);
-        let bytes = bytes
-            .ok_or_else(|| ToolError::Usage(format!("{} is not hexadecimal", named.display())))?;
-        Ok(RowKey::new(&bytes))
+        let bytes = named.to_str().and_then(unhex).map(|bytes| RowKey::new(&bytes));
+        bytes.ok_or_else(|| ToolError::Usage(format!("{} is not hexadecimal", named.display())))
     };
     named.iter().map(key).collect()
 }
@@ -174,12 +170,8 @@ fn print_keys(
         let bytes = key.key().as_bytes();
         let is_wanted = selection.keys.is_empty() || selection.keys.contains(key.key());
         if is_wanted && !selection.excluded.contains(key.key()) {
-            if as_hex {
-                output.write_all(crate::model::comparator::hex(bytes).as_bytes())?;
-            } else {
-                output.write_all(bytes)?;
-            }
-            output.write_all(b"\n")?;
+            let shown = if as_hex { hex(bytes).into_bytes() } else { bytes.to_vec() };
+            output.write_all(&[&shown[..], b"\n"].concat())?;
         }
     }
     Ok(())

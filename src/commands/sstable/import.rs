@@ -1,7 +1,10 @@
 //! `alexandra sstable import`.
 
 use super::Outcome;
-use super::target::{ConfigArguments, Configured, ToolError, check_output, writer_options};
+use super::target::{
+    ConfigArguments, Configured, ToolError, check_output, family_of, folder_of, taken,
+    writer_options,
+};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::fs::{FileSystem, OsFileSystem};
 use crate::commands::progress::Progress;
@@ -39,23 +42,18 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
-    let names = [arguments.family.clone()];
+    let settings = arguments.config.load()?;
+    let family = family_of(&settings, &arguments.keyspace, &arguments.family)?;
     if let Some(output) = &arguments.output {
         // The directories of the configuration are not touched: a server may run on them.
-        let settings = arguments.config.load()?;
         let fs: Arc<dyn FileSystem> = Arc::new(OsFileSystem);
-        let family = family_of(&settings, &arguments.keyspace, &arguments.family)?;
         let imported = to_file(&fs, &settings, &family, &arguments.json, output)?;
         tell(&imported, std::slice::from_ref(output));
         return Ok(Outcome::Sound);
     }
-    create_directories(&arguments.config.load()?)?;
-    let configured = arguments.config.open()?;
-    let families = configured.families(Some(&arguments.keyspace), &names)?;
-    let [family] = &families[..] else {
-        return Err(ToolError::Usage("one column family is imported at a time".into()));
-    };
-    let (imported, names) = to_store(&configured, family, &arguments.json)?;
+    create_directories(&settings)?;
+    let configured = Configured::lock(settings)?;
+    let (imported, names) = to_store(&configured, &family, &arguments.json)?;
     tell(&imported, &names);
     Ok(Outcome::Sound)
 }
@@ -71,23 +69,8 @@ fn create_directories(settings: &Settings) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// The settings of a column family.
-pub(super) fn family_of(
-    settings: &Settings,
-    keyspace: &str,
-    name: &str,
-) -> Result<ColumnFamilySettings, ToolError> {
-    let system = settings.system_column_families();
-    let own = settings.keyspaces.iter().flat_map(|keyspace| &keyspace.column_families);
-    let mut all = system.iter().chain(own);
-    let found = all.find(|f| f.schema.keyspace == keyspace && f.schema.name == name);
-    found.cloned().ok_or_else(|| {
-        ToolError::Usage(format!("there is no column family {name} in keyspace {keyspace}"))
-    })
-}
-
 /// Imports into a column family; what is there stays, and the newer of two columns counts.
-pub(super) fn to_store(
+fn to_store(
     configured: &Configured,
     family: &ColumnFamilySettings,
     json: &Path,
@@ -107,7 +90,7 @@ pub(super) fn to_store(
 }
 
 /// Imports into a file that no server reads.
-pub(super) fn to_file(
+fn to_file(
     fs: &Arc<dyn FileSystem>,
     settings: &Settings,
     family: &ColumnFamilySettings,
@@ -115,9 +98,6 @@ pub(super) fn to_file(
     output: &Path,
 ) -> Result<Imported, ToolError> {
     check_output(&**fs, output)?;
-    if fs.try_exists(output).context("look for", output)? {
-        return Err(ToolError::Usage(format!("{} is there already", output.display())));
-    }
     let importer = Importer {
         fs,
         family: &family.schema,
@@ -134,8 +114,7 @@ pub(super) fn to_file(
     let done = import(&importer, json, &mut next_path)?;
     if let Some(file) = &done.file {
         publish(&**fs, &file.path, output)?;
-        let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
+        let folder = folder_of(output);
         fs.sync_dir(folder).context("sync", folder)?;
     }
     Ok(done)
@@ -146,9 +125,7 @@ fn publish(fs: &dyn FileSystem, file: &Path, output: &Path) -> Result<(), ToolEr
     let linked = fs.hard_link(file, output);
     fs.remove_file(file).context("remove", file)?;
     match linked {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            Err(ToolError::Usage(format!("{} is there already", output.display())))
-        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(taken(output)),
         linked => Ok(linked.context("link", output)?),
     }
 }
@@ -171,7 +148,7 @@ fn import(
     Ok(importer.import(&mut open, next_path, &mut tell)?)
 }
 
-pub(super) fn tell(imported: &Imported, names: &[PathBuf]) {
+fn tell(imported: &Imported, names: &[PathBuf]) {
     let Imported { rows, cells, file } = imported;
     say!("{rows} rows and {cells} cells imported");
     if file.is_none() {

@@ -15,6 +15,7 @@ mod verify;
 pub(super) use old_tools::OldTool;
 
 use super::output;
+use super::serve::start_logging;
 use clap::Subcommand;
 use std::process::ExitCode;
 use target::ToolError;
@@ -58,7 +59,7 @@ enum Command {
 }
 
 pub(super) fn run(arguments: Arguments) -> ExitCode {
-    start_logging();
+    start_logging("warn");
     let is_telling = !matches!(arguments.command, Command::Scrub(_) | Command::Import(_));
     let done = match arguments.command {
         Command::Dump(arguments) => dump::run(&arguments),
@@ -99,10 +100,4 @@ fn exit(done: Result<Outcome, ToolError>) -> ExitCode {
             ExitCode::from(FAILED)
         }
     }
-}
-
-/// Logs warnings of the library.
-fn start_logging() {
-    let environment = env_logger::Env::default().default_filter_or("warn");
-    let _ = env_logger::Builder::from_env(environment).try_init();
 }

@@ -2,10 +2,11 @@
 //! Their options and outputs are as of old, the files are ours.
 
 use super::export;
-use super::import::{self, family_of};
-use super::target::{ConfigArguments, ToolError};
-use super::{Outcome, exit, start_logging};
+use super::import;
+use super::target::{ConfigArguments, ToolError, family_of};
+use super::{Outcome, exit};
 use crate::commands::output;
+use crate::commands::serve::start_logging;
 use clap::Parser;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -83,28 +84,22 @@ impl OldTool {
 
     /// Runs it; the name of the program stands before its arguments.
     pub(in crate::commands) fn run(self, mut arguments: Vec<OsString>) -> ExitCode {
-        start_logging();
-        match self {
-            Self::SstableToJson => match ToJson::try_parse_from(arguments) {
-                Ok(parsed) => to_json(parsed),
-                Err(error) => refuse(&error),
-            },
-            Self::SstableKeys => {
-                if arguments.len() != 2 {
-                    complain!("Usage: sstablekeys <sstable>");
-                    return ExitCode::from(KEYS_USAGE);
-                }
-                arguments.push("-e".into());
-                match ToJson::try_parse_from(arguments) {
-                    Ok(parsed) => to_json(parsed),
-                    Err(error) => refuse(&error),
-                }
+        start_logging("warn");
+        if self == Self::SstableKeys {
+            if arguments.len() != 2 {
+                complain!("Usage: sstablekeys <sstable>");
+                return ExitCode::from(KEYS_USAGE);
             }
-            Self::JsonToSstable => match FromJson::try_parse_from(arguments) {
-                Ok(parsed) => output::finish(exit(from_json(parsed))),
-                Err(error) => refuse(&error),
-            },
+            arguments.push("-e".into());
         }
+        let done = match self {
+            Self::SstableToJson | Self::SstableKeys => {
+                ToJson::try_parse_from(arguments).map(to_json)
+            }
+            Self::JsonToSstable => FromJson::try_parse_from(arguments)
+                .map(|parsed| output::finish(exit(from_json(parsed)))),
+        };
+        done.unwrap_or_else(|error| refuse(&error))
     }
 }
 

@@ -1,19 +1,18 @@
 //! `alexandra sstable scrub`.
 
 use super::Outcome;
-use super::import::family_of;
 use super::target::{
-    ConfigArguments, Configured, Files, ToolError, check_output, describe_itself, writer_options,
+    ConfigArguments, Configured, Files, ToolError, check_output, describe_itself, families,
+    writer_options,
 };
-use super::verify::{OTHER_FILE, families, print, verify_file};
+use super::verify::{OTHER_FILE, print, verify_file};
 use crate::base::clock::{Clock, SystemClock};
-use crate::base::fs::{FileSystem, OsFileSystem};
+use crate::base::fs::FileSystem;
 use crate::commands::progress::Progress;
-use crate::config::settings::ColumnFamilySettings;
 use crate::model::schema::ColumnFamilySchema;
 use crate::storage::check::{Expected, Report, Salvaged, salvage};
-use crate::storage::error::{FileContext, FileError};
-use crate::storage::offline::{OfflineFamily, TableState};
+use crate::storage::error::FileError;
+use crate::storage::offline::TableState;
 use crate::storage::sstable::split_writer::Paths;
 use crate::storage::sstable::{Compression, SplitWriter, WriterOptions, WrittenFile};
 use std::path::{Path, PathBuf};
@@ -42,24 +41,17 @@ pub(super) struct Arguments {
     targets: Vec<PathBuf>,
 }
 
+/// A damaged file, as it should be, and the column family that its rows are saved for.
+struct Aim {
+    expected: Expected,
+    family: Arc<ColumnFamilySchema>,
+    options: WriterOptions,
+}
+
 pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
     let Arguments { config, accept_loss, output, targets } = arguments;
     if let Some(output) = output {
-        return match &targets[..] {
-            [file] => scrub_file(file, None, output, *accept_loss),
-            [file, keyspace, family] => {
-                let settings = config.load()?;
-                let names = [keyspace, family].map(|name| name.display().to_string());
-                let family = family_of(&settings, &names[0], &names[1])?;
-                let into = NewFamily { options: writer_options(&settings, &family), family };
-                scrub_file(file, Some(into), output, *accept_loss)
-            }
-            _ => Err(ToolError::Usage(
-                "--output takes what is saved of one SSTable: name it, and a keyspace and column \
-                 family behind it if the new file is to be of these"
-                    .into(),
-            )),
-        };
+        return scrub_file(config, targets, output, *accept_loss);
     }
     if config.takes_files(targets) {
         let text = "an SSTable is replaced in its column family: name the configuration by \
@@ -68,26 +60,39 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
     }
     let configured = config.open()?;
     let mut outcome = Outcome::Sound;
-    for family in families(&configured, targets)? {
-        outcome = outcome.and(scrub_family(&configured, &family, *accept_loss)?);
+    for family in families(&configured.settings, targets)? {
+        let options = writer_options(&configured.settings, &family);
+        let expected = configured.expected(&family.schema);
+        let aim = Aim { expected, family: family.schema, options };
+        outcome = outcome.and(scrub_family(&configured, &aim, *accept_loss)?);
     }
     Ok(outcome)
 }
 
 fn scrub_family(
     configured: &Configured,
-    family: &ColumnFamilySettings,
+    aim: &Aim,
     accept_loss: bool,
 ) -> Result<Outcome, ToolError> {
-    let schema = &family.schema;
-    let expected = configured.expected(schema);
-    let (offline, mut outcome) = open_family(configured, schema, &expected, accept_loss)?;
-    let Some(mut offline) = offline else { return Ok(outcome) };
+    let open = || configured.server.family(&aim.family.keyspace, &aim.family.name);
+    let mut outcome = Outcome::Sound;
+    let mut offline = match open() {
+        Err(error) if error.is_of_manifest() => {
+            say!("{}: DAMAGED\n  {error}", aim.family);
+            outcome = Outcome::Damaged;
+            if !accept_loss {
+                return Ok(outcome);
+            }
+            adopt_orphans(configured, aim)?;
+            open()?
+        }
+        opened => opened?,
+    };
     for table in offline.tables() {
         let file = table.path.display();
         if table.state == TableState::Missing {
             outcome = Outcome::Damaged;
-            say!("{file} of {schema} is missing: put it back");
+            say!("{file} of {} is missing: put it back", aim.family);
             if accept_loss {
                 offline.replace(&[], &[table.generation])?;
                 say!("  the manifest does not name it any more: what it held is lost");
@@ -96,12 +101,12 @@ fn scrub_family(
             }
             continue;
         }
-        let report = verify_file(&*configured.fs, &table.path, &expected)?;
+        let report = verify_file(&*configured.fs, &table.path, &aim.expected)?;
         if report.is_sound() && table.state != TableState::Present {
             say!("{file}: {OTHER_FILE}");
             if accept_loss {
-                adopt_orphans(configured, schema, &expected)?;
-                return Ok(scrub_family(configured, family, false)?.and(Outcome::Damaged));
+                adopt_orphans(configured, aim)?;
+                return Ok(scrub_family(configured, aim, false)?.and(Outcome::Damaged));
             }
             say!("  left as it is: put the right one back. --accept-loss makes a new manifest");
             outcome = Outcome::Damaged;
@@ -115,49 +120,29 @@ fn scrub_family(
             say!("  left as it is: the file or the configuration is a wrong one");
             continue;
         }
-        let options = writer_options(&configured.settings, family);
-        let damaged = (table.generation, &report);
-        let is_done = replace(&mut offline, damaged, (schema, options), accept_loss)?;
-        if !is_done {
+        let mut next_path = || offline.new_path();
+        let Some(saved) = save(&*configured.fs, &report, aim, accept_loss, &mut next_path)? else {
             say!("  left as it is: --accept-loss goes on without what is lost");
+            continue;
+        };
+        let (names, kept) = offline.replace(&saved, &[table.generation])?;
+        for name in names {
+            say!("  saved as {}", name.display());
+        }
+        for path in kept {
+            say!("  the damaged file is kept as {}", path.display());
         }
     }
     Ok(outcome)
 }
 
-/// The column family, and whether its manifest is sound; none if the manifest is of no use and
-/// there is to be no new one.
-fn open_family(
-    configured: &Configured,
-    schema: &ColumnFamilySchema,
-    expected: &Expected,
-    accept_loss: bool,
-) -> Result<(Option<OfflineFamily>, Outcome), ToolError> {
-    let open = || configured.server.family(&schema.keyspace, &schema.name);
-    match open() {
-        Err(error) if error.is_of_manifest() => {
-            say!("{schema}: DAMAGED\n  {error}");
-            if !accept_loss {
-                return Ok((None, Outcome::Damaged));
-            }
-            adopt_orphans(configured, schema, expected)?;
-            Ok((Some(open()?), Outcome::Damaged))
-        }
-        opened => Ok((Some(opened?), Outcome::Sound)),
-    }
-}
-
 /// Makes a manifest of the SSTables that are there: those with their final names, be they damaged,
 /// and sound ones whose last step may only have been cut off.
-fn adopt_orphans(
-    configured: &Configured,
-    schema: &ColumnFamilySchema,
-    expected: &Expected,
-) -> Result<(), ToolError> {
-    let orphans = configured.server.orphans(&schema.keyspace, &schema.name)?;
+fn adopt_orphans(configured: &Configured, aim: &Aim) -> Result<(), ToolError> {
+    let orphans = configured.server.orphans(&aim.family.keyspace, &aim.family.name)?;
     let mut live = Vec::new();
     for file in orphans.files() {
-        let report = verify_file(&*configured.fs, &file.path, expected)?;
+        let report = verify_file(&*configured.fs, &file.path, &aim.expected)?;
         if report.is_foreign || !(file.is_finished || report.is_sound()) {
             say!("  {}: it is left out", file.path.display());
         } else {
@@ -175,104 +160,64 @@ fn adopt_orphans(
     Ok(())
 }
 
-/// Puts what can be saved in place of a damaged file; false if something is lost and that is not
-/// accepted.
-fn replace(
-    offline: &mut OfflineFamily,
-    (generation, report): (u64, &Report),
-    (family, options): (&ColumnFamilySchema, WriterOptions),
-    accept_loss: bool,
-) -> Result<bool, ToolError> {
-    let fs = OsFileSystem;
-    let (written, salvaged) = save(&fs, report, family, options, &mut || offline.new_path())?;
-    if !tell(&salvaged) && !accept_loss {
-        discard(&fs, &written);
-        return Ok(false);
-    }
-    let (names, kept) = offline.replace(&written, &[generation])?;
-    for name in names {
-        say!("  saved as {}", name.display());
-    }
-    for path in kept {
-        say!("  the damaged file is kept as {}", path.display());
-    }
-    Ok(true)
-}
-
+/// Saves what can be read of a file; `None` if something is lost and that is not accepted.
 fn save(
     fs: &dyn FileSystem,
     report: &Report,
-    family: &ColumnFamilySchema,
-    options: WriterOptions,
+    aim: &Aim,
+    accept_loss: bool,
     next_path: &mut dyn FnMut() -> Result<PathBuf, FileError>,
-) -> Result<(Vec<WrittenFile>, Salvaged), ToolError> {
+) -> Result<Option<Vec<WrittenFile>>, ToolError> {
     let rows = |counts: Option<(u64, u64)>| counts.map_or(0, |(rows, _)| rows);
     // Each row takes more than a byte, whatever a file claims.
     let expected_rows = rows(report.stated).min(report.size).max(rows(report.found));
     let now = SystemClock::new().now_micros();
-    let paths = Paths::new(next_path);
-    let partitioner = options.partitioner;
+    let (family, partitioner) = (&*aim.family, aim.options.partitioner);
+    let (options, paths) = (aim.options.clone(), Paths::new(next_path));
     let mut sink = SplitWriter::new(fs, family, options, expected_rows, now, paths);
     let progress = Progress::new("Saving", &report.file, report.size);
     let mut told = |bytes| progress.set(bytes);
     let salvaged = salvage(fs, report, (family, partitioner), &mut sink, &mut told)?;
+    drop(progress);
     let (written, empty): (Vec<_>, Vec<_>) =
         sink.finish()?.into_iter().partition(|file| file.properties.rows > 0);
     discard(fs, &empty);
-    Ok((written, salvaged))
+    if !tell(&salvaged) && !accept_loss {
+        discard(fs, &written);
+        return Ok(None);
+    }
+    Ok(Some(written))
 }
 
-/// The column family of a new file, which may be another one than that of the old file.
-struct NewFamily {
-    family: ColumnFamilySettings,
-    options: WriterOptions,
-}
-
-/// The column family of the new file, the expected one of the old file, and the options of the new
-/// one.
-fn aims(
-    fs: &dyn FileSystem,
-    file: &Path,
-    into: Option<NewFamily>,
-) -> Result<(Arc<ColumnFamilySchema>, Expected, WriterOptions), ToolError> {
-    let itself = describe_itself(fs, file);
-    let Some(NewFamily { family, options }) = into else {
-        let (properties, family, partitioner) = itself?;
-        let options = WriterOptions {
-            block_bytes: BLOCK_BYTES,
-            index_interval: properties.index_interval.max(1) as usize,
-            compression: Compression::default(),
-            partitioner,
-        };
-        return Ok((family, Expected::default(), options));
-    };
-    let (family, partitioner) = (family.schema, options.partitioner);
-    // The names may be others, and only they.
-    let expected = match itself {
-        Ok((properties, _, _)) => {
-            let (keyspace, name) = (properties.keyspace, properties.family);
-            Arc::new(ColumnFamilySchema { keyspace, name, ..ColumnFamilySchema::clone(&family) })
-        }
-        Err(_) => Arc::clone(&family),
-    };
-    let expected = Expected { family: Some(expected), partitioner: Some(partitioner) };
-    Ok((family, expected, options))
-}
-
-/// Saves a file that is in no column family.
+/// Saves a file that is in no column family; what is saved may be for another one.
 fn scrub_file(
-    file: &Path,
-    into: Option<NewFamily>,
+    config: &ConfigArguments,
+    targets: &[PathBuf],
     output: &Path,
     accept_loss: bool,
 ) -> Result<Outcome, ToolError> {
-    let files = Files::open(&[file.to_owned()])?;
-    check_output(&*files.fs, output)?;
-    if files.fs.try_exists(output).context("look for", output)? {
-        return Err(ToolError::Usage(format!("{} is there already", output.display())));
-    }
-    let (family, expected, options) = aims(&*files.fs, file, into)?;
-    let report = verify_file(&*files.fs, file, &expected)?;
+    let (file, names) = match targets {
+        [file, names @ ..] if [0, 2].contains(&names.len()) => (file, names),
+        _ => {
+            return Err(ToolError::Usage(
+                "--output takes what is saved of one SSTable: name it, and a keyspace and column \
+                 family behind it if the new file is to be of these"
+                    .into(),
+            ));
+        }
+    };
+    let into = if names.is_empty() {
+        None
+    } else {
+        let settings = config.load()?;
+        let family = families(&settings, names)?.swap_remove(0);
+        Some((writer_options(&settings, &family), family.schema))
+    };
+    let files = Files::open(std::slice::from_ref(file))?;
+    let fs = &*files.fs;
+    check_output(fs, output)?;
+    let aim = aim(fs, file, into)?;
+    let report = verify_file(fs, file, &aim.expected)?;
     let outcome = print_briefly(&report);
     if report.is_foreign {
         let text = "its rows sort otherwise than those of that column family: export them, and \
@@ -288,16 +233,40 @@ fn scrub_file(
         }
         Ok(PathBuf::from(path))
     };
-    let (written, salvaged) = save(&*files.fs, &report, &family, options, &mut next_path)?;
-    if !tell(&salvaged) && !accept_loss {
-        discard(&*files.fs, &written);
+    let Some(saved) = save(fs, &report, &aim, accept_loss, &mut next_path)? else {
         say!("  nothing is written: --accept-loss goes on without what is lost");
         return Ok(Outcome::Damaged);
-    }
-    for file in written {
+    };
+    for file in saved {
         say!("  saved as {}", file.path.display());
     }
     Ok(outcome)
+}
+
+/// A file that is in no column family says itself which one it is of, unless that is given.
+fn aim(
+    fs: &dyn FileSystem,
+    file: &Path,
+    into: Option<(WriterOptions, Arc<ColumnFamilySchema>)>,
+) -> Result<Aim, ToolError> {
+    let itself = describe_itself(fs, file);
+    let Some((options, family)) = into else {
+        let (properties, family, partitioner) = itself?;
+        let options = WriterOptions {
+            block_bytes: BLOCK_BYTES,
+            index_interval: properties.index_interval.max(1) as usize,
+            compression: Compression::default(),
+            partitioner,
+        };
+        return Ok(Aim { expected: Expected::default(), family, options });
+    };
+    let mut expected = ColumnFamilySchema::clone(&family);
+    if let Ok((properties, _, _)) = itself {
+        // The names may be others, and only they.
+        (expected.keyspace, expected.name) = (properties.keyspace, properties.family);
+    }
+    let (expected, partitioner) = (Some(Arc::new(expected)), Some(options.partitioner));
+    Ok(Aim { expected: Expected { family: expected, partitioner }, family, options })
 }
 
 /// Prints what is lost; whether that is nothing.

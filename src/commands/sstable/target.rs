@@ -1,7 +1,7 @@
-//! What a command works on: files that it is given, or column families of a configuration.
+//! Targets of a command: files that it is given, or column families of a configuration.
 
 use crate::base::fs::{DirEntry, FileSystem, Lock, OsFileSystem};
-use crate::config::settings::ColumnFamilySettings;
+use crate::config::settings::{ColumnFamilySettings, SYSTEM_KEYSPACE};
 use crate::config::{ConfigErrors, Loader, Properties, Settings};
 use crate::model::comparator::ComparatorRegistry;
 use crate::model::schema::ColumnFamilySchema;
@@ -16,6 +16,7 @@ use crate::storage::offline::{OfflineError, OfflineServer, lock_around};
 use crate::storage::sstable::scan::Frame;
 use crate::storage::sstable::{Properties as FileProperties, WriterOptions};
 use crate::storage::system::log_guard::LogGuard;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -93,11 +94,7 @@ impl ConfigArguments {
 
     /// Reads the configuration and locks its directories.
     pub(super) fn open(&self) -> Result<Configured, ToolError> {
-        let settings = self.load()?;
-        let fs: Arc<dyn FileSystem> = Arc::new(OsFileSystem);
-        let directories = &settings.directories;
-        let server = OfflineServer::lock(&fs, &directories.data, &directories.commit_log)?;
-        Ok(Configured { settings, fs, server })
+        Configured::lock(self.load()?)
     }
 }
 
@@ -110,31 +107,11 @@ pub(super) struct Configured {
 }
 
 impl Configured {
-    /// Column families by name: all of a keyspace, or of all keyspaces, `system` included.
-    pub(super) fn families(
-        &self,
-        keyspace: Option<&str>,
-        names: &[String],
-    ) -> Result<Vec<ColumnFamilySettings>, ToolError> {
-        let system = self.settings.system_column_families();
-        let own = self.settings.keyspaces.iter().flat_map(|keyspace| &keyspace.column_families);
-        let all: Vec<&ColumnFamilySettings> = system.iter().chain(own).collect();
-        let Some(keyspace) = keyspace else { return Ok(all.into_iter().cloned().collect()) };
-        let in_keyspace: Vec<&ColumnFamilySettings> =
-            all.into_iter().filter(|family| family.schema.keyspace == keyspace).collect();
-        if in_keyspace.is_empty() && self.settings.keyspace(keyspace).is_none() {
-            return Err(ToolError::Usage(format!("Keyspace {keyspace} does not exist")));
-        }
-        if names.is_empty() {
-            return Ok(in_keyspace.into_iter().cloned().collect());
-        }
-        let found = names.iter().map(|name| {
-            let family = in_keyspace.iter().find(|family| family.schema.name == *name);
-            family.map(|family| (*family).clone()).ok_or_else(|| {
-                ToolError::Usage(format!("there is no column family {name} in {keyspace}"))
-            })
-        });
-        found.collect()
+    pub(super) fn lock(settings: Settings) -> Result<Self, ToolError> {
+        let fs: Arc<dyn FileSystem> = Arc::new(OsFileSystem);
+        let directories = &settings.directories;
+        let server = OfflineServer::lock(&fs, &directories.data, &directories.commit_log)?;
+        Ok(Self { settings, fs, server })
     }
 
     /// Expectations of SSTables of this column family.
@@ -159,7 +136,57 @@ impl Configured {
     }
 }
 
-/// How SSTables of a column family are written.
+/// Column families by name: those of a keyspace that are named after it, else all of it; all of all
+/// keyspaces, `system` included, without names.
+pub(super) fn families(
+    settings: &Settings,
+    names: &[PathBuf],
+) -> Result<Vec<ColumnFamilySettings>, ToolError> {
+    let names: Vec<String> = names.iter().map(|name| name.display().to_string()).collect();
+    match &names[..] {
+        [] => Ok(all_families(settings).collect()),
+        [keyspace] => {
+            let of_keyspace = |it: &ColumnFamilySettings| it.schema.keyspace == *keyspace;
+            let found: Vec<_> = all_families(settings).filter(of_keyspace).collect();
+            if found.is_empty() {
+                check_keyspace(settings, keyspace)?;
+            }
+            Ok(found)
+        }
+        [keyspace, names @ ..] => {
+            names.iter().map(|name| family_of(settings, keyspace, name)).collect()
+        }
+    }
+}
+
+fn all_families(settings: &Settings) -> impl Iterator<Item = ColumnFamilySettings> {
+    let own = settings.keyspaces.iter().flat_map(|keyspace| &keyspace.column_families);
+    settings.system_column_families().into_iter().chain(own.cloned())
+}
+
+fn check_keyspace(settings: &Settings, keyspace: &str) -> Result<(), ToolError> {
+    if keyspace == SYSTEM_KEYSPACE || settings.keyspace(keyspace).is_some() {
+        return Ok(());
+    }
+    Err(ToolError::Usage(format!("Keyspace {keyspace} does not exist")))
+}
+
+/// The settings of a column family.
+pub(super) fn family_of(
+    settings: &Settings,
+    keyspace: &str,
+    name: &str,
+) -> Result<ColumnFamilySettings, ToolError> {
+    check_keyspace(settings, keyspace)?;
+    let is_it = |family: &ColumnFamilySettings| {
+        family.schema.keyspace == keyspace && family.schema.name == name
+    };
+    all_families(settings)
+        .find(is_it)
+        .ok_or_else(|| ToolError::Usage(format!("there is no column family {name} in {keyspace}")))
+}
+
+/// Options for writing SSTables of a column family.
 pub(super) fn writer_options(settings: &Settings, family: &ColumnFamilySettings) -> WriterOptions {
     let options = node::family_options(settings, family);
     WriterOptions {
@@ -190,33 +217,34 @@ impl Files {
                 paths.push(path.clone());
             }
         }
-        let mut folders: Vec<&Path> = paths.iter().filter_map(|path| path.parent()).collect();
-        folders.sort_unstable();
-        folders.dedup();
-        let absolute = |folder: &Path| {
-            let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-            folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
-        };
-        let mut folders: Vec<PathBuf> = folders.into_iter().map(absolute).collect();
-        // The same data directory above two folders would be locked twice, and refused.
-        folders.sort_unstable_by(|a, b| a.parent().cmp(&b.parent()));
-        folders.dedup_by(|a, b| a.parent() == b.parent());
+        // By the data directory above a folder: it can be locked once.
+        let mut folders = BTreeMap::new();
+        for path in &paths {
+            let folder = folder_of(path);
+            let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+            folders.entry(folder.parent().map(Path::to_owned)).or_insert(folder);
+        }
         let mut locks = Vec::new();
-        for folder in folders {
-            locks.extend(lock_around(&*fs, &folder)?);
+        for folder in folders.values() {
+            locks.extend(lock_around(&*fs, folder)?);
         }
         Ok(Self { fs, paths, _locks: locks })
     }
 }
 
-/// How far above a file a data directory may be: of its keyspace, and of a snapshot there.
+/// Levels that a data directory may be above a file: of its keyspace, and of a snapshot there.
 const LEVELS_IN_DATA: usize = 4;
 
-/// Refuses a name for a new SSTable among the files of a server: one that no manifest names is not
-/// read there, and may be in the way of the server's next one.
+/// The folder that a file is in.
+pub(super) fn folder_of(file: &Path) -> &Path {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
+/// Refuses the name of a new SSTable if it is taken, or among the files of a server: one that no
+/// manifest names is not read there, and may be in the way of the server's next one.
 pub(super) fn check_output(fs: &dyn FileSystem, output: &Path) -> Result<(), ToolError> {
-    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
+    let folder = folder_of(output);
     let absolute = folder.canonicalize().context("open", folder)?;
     let is_of_family =
         |entry: &DirEntry| matches!(FileName::parse(&entry.name), FileName::Manifest(_));
@@ -233,7 +261,15 @@ pub(super) fn check_output(fs: &dyn FileSystem, output: &Path) -> Result<(), Too
             output.display()
         )));
     }
+    if fs.try_exists(output).context("look for", output)? {
+        return Err(taken(output));
+    }
     Ok(())
+}
+
+/// The error for a new file whose name is taken.
+pub(super) fn taken(output: &Path) -> ToolError {
+    ToolError::Usage(format!("{} is there already", output.display()))
 }
 
 fn sstables_in(fs: &dyn FileSystem, folder: &Path) -> Result<Vec<PathBuf>, ToolError> {

@@ -1,7 +1,7 @@
 //! `alexandra sstable verify`.
 
 use super::Outcome;
-use super::target::{ConfigArguments, Configured, Files, ToolError};
+use super::target::{ConfigArguments, Configured, Files, ToolError, families};
 use crate::base::fs::FileSystem;
 use crate::commands::progress::Progress;
 use crate::config::settings::ColumnFamilySettings;
@@ -34,23 +34,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, ToolError> {
     }
     let configured = config.open()?;
     let mut outcome = Outcome::Sound;
-    for family in families(&configured, targets)? {
+    for family in families(&configured.settings, targets)? {
         outcome = outcome.and(verify_family(&configured, &family)?);
     }
     configured.tell_of_commit_log();
     Ok(outcome)
-}
-
-/// The column families after `--config`.
-pub(super) fn families(
-    configured: &Configured,
-    names: &[PathBuf],
-) -> Result<Vec<ColumnFamilySettings>, ToolError> {
-    let names: Vec<String> = names.iter().map(|name| name.display().to_string()).collect();
-    match names.split_first() {
-        None => configured.families(None, &[]),
-        Some((keyspace, families)) => configured.families(Some(keyspace), families),
-    }
 }
 
 fn verify_family(

@@ -2,7 +2,6 @@
 //! test has addresses of its own there.
 
 use super::*;
-use crate::config::networks::Network;
 use crate::kit::clock::ManualClock;
 use crate::net::frame::{Frame, FrameReader, put_frame};
 use crate::net::transport::IncomingFile;
@@ -410,7 +409,7 @@ fn dial_from(from: [u8; 4], to: SocketAddr) -> RawStream {
 #[test]
 fn only_the_networks_of_the_list_may_connect() {
     let mut options = TcpOptions::new(address(11, 1));
-    options.peer_networks = PeerNetworks(vec![Network::parse("127.0.12.0/24").unwrap()]);
+    options.peer_networks = PeerNetworks(vec!["127.0.12.0/24".parse().unwrap()]);
     let node = Node::with(options);
     let at = node.transport.address();
     let mut stranger = dial_from([127, 0, 13, 1], at);

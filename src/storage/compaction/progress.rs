@@ -2,6 +2,7 @@
 
 use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::model::schema::ColumnFamilySchema;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -59,7 +60,7 @@ pub struct CompactionProgress {
 }
 
 /// What all compactions did since the start of the node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CompactionTotals {
     /// Compactions that came to their end.
     pub completed: u64,

@@ -139,16 +139,16 @@ fn description_of_04(
     settings: Option<&ColumnFamilySettings>,
 ) -> String {
     let labels = settings.map(|settings| settings.labels.clone()).unwrap_or_default();
-    let columns = format!(
-        "{}({}, {}, {})",
-        labels.column_map, labels.column_key, labels.column_value, labels.column_timestamp,
-    );
+    let columns = ["ColumnMap", "ColumnKey", "ColumnValue", "ColumnTimestamp"];
+    let [map, key, value, timestamp] = columns.map(|element| labels.word(element));
+    let columns = format!("{map}({key}, {value}, {timestamp})");
     let columns = if family.is_super() {
-        format!("{}({}, {columns})", labels.super_column_map, labels.super_column_key)
+        let (map, key) = (labels.word("SuperColumnMap"), labels.word("SuperColumnKey"));
+        format!("{map}({key}, {columns})")
     } else {
         columns
     };
-    format!("{family}({}, {columns})", labels.row_key)
+    format!("{family}({}, {columns})", labels.word("RowKey"))
 }
 
 fn json_string(text: &str) -> String {

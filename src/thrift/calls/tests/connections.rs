@@ -2,7 +2,7 @@
 
 use super::fixture::*;
 use crate::base::clock::SystemClock;
-use crate::config::properties::{PasswordMode, UnknownPasswordMode};
+use crate::config::properties::PasswordMode;
 use crate::config::settings::Release;
 use crate::server::{Server, ServerOptions, listen};
 use crate::service::{Authenticator, ServiceError, SimpleAuthenticator};
@@ -62,8 +62,7 @@ fn logins_are_judged_step_by_step() {
         let text = format!("User jsmith could not be authorized to use keyspace {keyspace}");
         assert_eq!(why(keyspace, &good), text);
     }
-    let mode = "md5".to_owned();
-    let simple = SimpleAuthenticator { password_mode: Err(UnknownPasswordMode(mode)), ..simple };
+    let simple = SimpleAuthenticator { password_mode: PasswordMode::parse("md5"), ..simple };
     let text = check(&simple, "Blog", &[]).unwrap_err().text().to_owned();
     assert!(text.starts_with("The requested password check mode 'md5' is not a valid mode.  "));
 }
