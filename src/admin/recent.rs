@@ -13,7 +13,7 @@ const LOOKS: usize = 2;
 
 /// Earlier looks at the counters.
 #[derive(Debug, Default)]
-pub struct Recent(Mutex<rank::RecentStatistics, VecDeque<Look>>);
+pub struct Recent(Mutex<rank::State, VecDeque<Look>>);
 
 /// The counters at one moment.
 #[derive(Debug)]

@@ -36,7 +36,7 @@ struct Loan {
     own: usize,
     lent: AtomicUsize,
     /// Held while the lender changes its size.
-    changes: Mutex<rank::BudgetLoan, ()>,
+    changes: Mutex<rank::State, ()>,
 }
 
 /// What a part is a part of.

@@ -22,7 +22,7 @@ pub struct LimitedLog<S> {
     clock: Arc<dyn Clock>,
     /// The limit for one subject.
     limit: Limit,
-    allowances: Mutex<rank::LogLimits, Allowances<S>>,
+    allowances: Mutex<rank::Last, Allowances<S>>,
 }
 
 /// The number of lines that may be written at once, and the time until one more may be.

@@ -17,7 +17,7 @@ pub struct RackFileSource {
     path: PathBuf,
     racks: Arc<Racks>,
     /// Look of the file when it was read last. Lock: also held while it is read.
-    seen: Mutex<rank::RackFile, Option<Look>>,
+    seen: Mutex<rank::Job, Option<Look>>,
 }
 
 /// By what a change of a file is noticed.

@@ -79,11 +79,11 @@ pub struct Coordinator {
     /// By number of column family, so that the hot path looks no name up.
     families: boxcar::Vec<FamilyReads>,
     /// Held while a family is added to those.
-    adding_family: Mutex<rank::Schema, ()>,
+    adding_family: Mutex<rank::Last, ()>,
     /// Replaced as a whole when the ring changes.
-    view: RwLock<rank::RingView, Arc<View>>,
+    view: RwLock<rank::State, Arc<View>>,
     /// The writes of former views that may be under way.
-    former_writes: Mutex<rank::RingView, Vec<Weak<()>>>,
+    former_writes: Mutex<rank::State, Vec<Weak<()>>>,
     pub(super) local: IpAddr,
     pub(super) rpc_timeout: Duration,
     pub(super) replica: Arc<Replica>,

@@ -23,7 +23,7 @@ const CELL_OVERHEAD: usize = 48;
 pub(super) struct Unacknowledged {
     limit: usize,
     /// Of each node to which anything was sent: as many as the ring has.
-    nodes: RwLock<rank::Unacknowledged, BTreeMap<IpAddr, AtomicUsize>>,
+    nodes: RwLock<rank::State, BTreeMap<IpAddr, AtomicUsize>>,
 }
 
 impl Unacknowledged {

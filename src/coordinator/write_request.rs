@@ -58,7 +58,7 @@ pub(super) struct WriteRequest {
     /// Shows that it is under way, to who waits for the writes of a ring that was.
     #[expect(dead_code, reason = "that it lives is what it is for")]
     under_way: Arc<()>,
-    state: Mutex<rank::Request, State>,
+    state: Mutex<rank::State, State>,
 }
 
 struct State {

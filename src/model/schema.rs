@@ -132,7 +132,7 @@ pub struct FamilyId(pub u32);
 pub struct Schema {
     /// By number, also those that were dropped: requests under way may still name them.
     families: boxcar::Vec<Arc<ColumnFamilySchema>>,
-    keyspaces: RwLock<rank::Schema, Keyspaces>,
+    keyspaces: RwLock<rank::Last, Keyspaces>,
 }
 
 /// The families that exist, by name.

@@ -71,7 +71,7 @@ impl Caller {
 
 /// Hands the first answer over.
 #[derive(Debug)]
-struct Answer(Mutex<rank::Call, Option<oneshot::Sender<Answered>>>);
+struct Answer(Mutex<rank::State, Option<oneshot::Sender<Answered>>>);
 
 /// The body of an answer, or why there is none.
 type Answered = Result<Vec<u8>, CallError>;

@@ -76,7 +76,7 @@ pub struct Messenger {
     transport: Arc<dyn Transport>,
     reporter: LimitedLog<IpAddr>,
     next_id: AtomicU64,
-    shards: [Mutex<rank::Replies, Shard>; SHARDS],
+    shards: [Mutex<rank::State, Shard>; SHARDS],
 }
 
 /// Requests that are under way.

@@ -47,7 +47,7 @@ pub struct HandoffOptions {
 #[derive(Debug)]
 pub struct Handoff {
     options: HandoffOptions,
-    state: Mutex<rank::HintDelivery, State>,
+    state: Mutex<rank::State, State>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }

@@ -134,7 +134,7 @@ pub struct Member {
     blocking: Blocking,
     /// The time of what was noted last of the ring, in milliseconds since 1970. Held while notes
     /// are written, so that they keep their order, and taken before that of gossip.
-    last_note: Mutex<rank::RingNotes, u64>,
+    last_note: Mutex<rank::Membership, u64>,
     /// One lock for all, held while a message is worked on; nothing waits under it.
     gossip: Mutex<rank::Gossip, Gossip>,
 }

@@ -110,7 +110,7 @@ pub(super) struct Node {
     pub(super) sending: Traffic,
     pub(super) receiving: Traffic,
     host: Weak<dyn Host>,
-    rng: Mutex<rank::Random, fastrand::Rng>,
+    rng: Mutex<rank::Last, fastrand::Rng>,
 }
 
 impl Node {

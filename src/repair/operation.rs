@@ -59,7 +59,7 @@ pub(super) struct OperationRun {
     /// Progress of the replicas with what is compared at the moment.
     pub(super) hashing: ProgressByNode,
     /// Without this progress, and with the time of its end only.
-    state: Mutex<rank::Operation, OperationReport>,
+    state: Mutex<rank::Gossip, OperationReport>,
 }
 
 impl OperationKind {

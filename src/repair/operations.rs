@@ -84,7 +84,7 @@ pub struct Operations {
     pub(super) service: Arc<Service>,
     pub(super) legacy: Arc<LegacyPeers>,
     /// The last one that was begun.
-    last: Mutex<rank::LastOperation, Option<Arc<OperationRun>>>,
+    last: Mutex<rank::Membership, Option<Arc<OperationRun>>>,
 }
 
 impl Operations {

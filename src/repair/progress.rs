@@ -23,7 +23,7 @@ pub struct Progress {
 
 /// Counts the progress of a job while it runs.
 #[derive(Debug, Default)]
-pub(super) struct ProgressCounters(Mutex<rank::RepairProgress, Progress>);
+pub(super) struct ProgressCounters(Mutex<rank::State, Progress>);
 
 impl ProgressCounters {
     /// More ranges are to be fetched.
@@ -58,7 +58,7 @@ impl ProgressCounters {
 
 /// Progress of the nodes that work for an operation.
 #[derive(Debug, Default)]
-pub(super) struct ProgressByNode(Mutex<rank::RepairProgress, BTreeMap<IpAddr, Progress>>);
+pub(super) struct ProgressByNode(Mutex<rank::State, BTreeMap<IpAddr, Progress>>);
 
 impl ProgressByNode {
     pub(super) fn note(&self, node: IpAddr, progress: Progress) {

@@ -26,7 +26,7 @@ pub struct Stream {
 #[derive(Debug)]
 pub(super) struct Traffic {
     clock: Arc<dyn Clock>,
-    streams: Mutex<rank::RepairProgress, Streams>,
+    streams: Mutex<rank::State, Streams>,
 }
 
 /// Bytes, and when there were some last.
@@ -69,7 +69,7 @@ pub(super) struct Throttle {
     /// `None` for no limit.
     bytes_per_second: Option<u64>,
     /// When all that has come would have come at that pace, on the monotonic clock.
-    due: Mutex<rank::Throttle, Duration>,
+    due: Mutex<rank::State, Duration>,
 }
 
 impl Throttle {

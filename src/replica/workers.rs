@@ -71,12 +71,12 @@ pub struct WorkerPool {
     room: Arc<Semaphore>,
     /// Those for whose job there is no room yet.
     without_room: Waiters,
-    threads: Mutex<rank::Threads, Vec<JoinHandle<()>>>,
+    threads: Mutex<rank::State, Vec<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
 struct Queue {
-    state: Mutex<rank::ReplicaJobs, QueueState>,
+    state: Mutex<rank::State, QueueState>,
     changed: Condvar,
 }
 

@@ -32,12 +32,12 @@ const SENTINEL_MILLIS: f64 = 0.0001;
 /// a pointer; the scores, likewise; the time of the last forgetting, held during an update.
 #[derive(Debug, Default)]
 pub struct DynamicSnitch {
-    windows: RwLock<rank::SnitchWindows, Arc<BTreeMap<IpAddr, Arc<Window>>>>,
-    scores: RwLock<rank::SnitchScores, Arc<BTreeMap<IpAddr, f64>>>,
+    windows: RwLock<rank::State, Arc<BTreeMap<IpAddr, Arc<Window>>>>,
+    scores: RwLock<rank::State, Arc<BTreeMap<IpAddr, f64>>>,
     /// How many answers have been recorded since the last update.
     recorded: AtomicUsize,
     /// When everything was forgotten last; before the first update `None`.
-    forgotten: Mutex<rank::SnitchUpdate, Option<Duration>>,
+    forgotten: Mutex<rank::Job, Option<Duration>>,
 }
 
 /// The last answers of an endpoint.

@@ -23,7 +23,7 @@ pub struct RecentLatencies {
     buckets: [AtomicU32; BUCKETS],
     /// When the counts were halved last; `None` before the first look at the time. Lock: held
     /// while they are halved.
-    halved: Mutex<rank::LatencyDecay, Option<Duration>>,
+    halved: Mutex<rank::State, Option<Duration>>,
 }
 
 impl RecentLatencies {

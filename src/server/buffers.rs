@@ -20,7 +20,7 @@ const SMALL_BYTES: usize = 4 << 10;
 /// Buffers of one worker. The lock is never contended: only the worker's own tasks take it.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
-    free: Mutex<rank::ServerBuffers, Vec<Vec<u8>>>,
+    free: Mutex<rank::State, Vec<Vec<u8>>>,
 }
 
 impl Pool {

@@ -26,7 +26,7 @@ const MOST_IDLE: usize = 1024;
 #[derive(Debug, Default)]
 pub(super) struct LoginTurns {
     /// By address. Lock: held for a lookup only.
-    hosts: Mutex<rank::LoginTurns, HashMap<IpAddr, Arc<Host>>>,
+    hosts: Mutex<rank::State, HashMap<IpAddr, Arc<Host>>>,
 }
 
 /// One address. All of its logins hold it.

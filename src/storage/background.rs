@@ -96,7 +96,7 @@ pub enum Next {
 /// Work that waits for a thread.
 #[derive(Debug, Default)]
 pub struct WorkQueue {
-    state: Mutex<rank::FlushQueue, State>,
+    state: Mutex<rank::State, State>,
     changed: Condvar,
 }
 

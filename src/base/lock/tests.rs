@@ -1,4 +1,4 @@
-use super::rank::{Flush, Gate, Manifest};
+use super::rank::{Files, Flush, Gate};
 use super::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
@@ -11,10 +11,10 @@ fn panic_of<T>(take: impl FnOnce() -> T) -> Option<String> {
 
 #[test]
 fn an_inversion_names_both_locks() {
-    let (gate, manifest) = (RwLock::<Gate, _>::default(), Mutex::<Manifest, _>::new(1));
+    let (gate, manifest) = (RwLock::<Gate, _>::default(), Mutex::<Files, _>::new(1));
     let locked = manifest.lock();
     let message = panic_of(|| gate.read() as RwLockReadGuard<'_, u8>).unwrap();
-    assert!(message.contains("`gate` is taken under the lock `manifest`"), "{message}");
+    assert!(message.contains("`gate` is taken under the lock `files`"), "{message}");
     assert!(message.contains(file!()), "it tells where: {message}");
     drop(locked);
     let read = gate.read();
@@ -26,7 +26,7 @@ fn an_inversion_names_both_locks() {
 
 #[test]
 fn guards_are_dropped_in_any_order() {
-    let (gate, manifest) = (RwLock::<Gate, ()>::default(), Mutex::<Manifest, ()>::default());
+    let (gate, manifest) = (RwLock::<Gate, ()>::default(), Mutex::<Files, ()>::default());
     let (writing, locked) = (gate.write(), manifest.lock());
     drop(writing);
     assert!(panic_of(|| gate.write()).is_some());
@@ -47,7 +47,7 @@ fn numbered_locks_of_one_rank_are_taken_by_ascending_number() {
 
 #[test]
 fn what_is_only_tried_counts_as_held() {
-    let (gate, manifest) = (RwLock::<Gate, ()>::default(), Mutex::<Manifest, ()>::default());
+    let (gate, manifest) = (RwLock::<Gate, ()>::default(), Mutex::<Files, ()>::default());
     let locked = manifest.lock();
     assert!(manifest.try_lock().is_none());
     let reading = gate.try_read().expect("nobody waits, so that the order does not matter");
@@ -62,7 +62,7 @@ fn what_is_only_tried_counts_as_held() {
 
 #[test]
 fn a_wait_gives_its_rank_back() {
-    let (is_open, opened) = (Mutex::<Manifest, _>::new(false), Condvar::default());
+    let (is_open, opened) = (Mutex::<Files, _>::new(false), Condvar::default());
     let gate = RwLock::<Gate, ()>::default();
     std::thread::scope(|scope| {
         let (tell, told) = mpsc::channel();
@@ -90,10 +90,10 @@ fn a_wait_gives_its_rank_back() {
 #[test]
 fn no_wait_under_a_lock_that_comes_after() {
     let (outer, changed) = (Mutex::<Gate, ()>::default(), Condvar::default());
-    let inner = Mutex::<Manifest, ()>::default();
+    let inner = Mutex::<Files, ()>::default();
     let (mut waiting, held) = (outer.lock(), inner.lock());
     let message = panic_of(|| changed.wait(&mut waiting)).unwrap();
-    assert!(message.contains("`gate` is taken under the lock `manifest`"), "{message}");
+    assert!(message.contains("`gate` is taken under the lock `files`"), "{message}");
     drop((waiting, held));
     drop(outer.lock());
 }

@@ -143,7 +143,7 @@ pub struct TcpTransport {
     address: SocketAddr,
     workers: Workers,
     /// Until [`TcpTransport::serve`].
-    listener: Mutex<rank::Listener, Option<TcpListener>>,
+    listener: Mutex<rank::State, Option<TcpListener>>,
 }
 
 impl TcpTransport {

@@ -137,7 +137,7 @@ fn too_large(message: &[u8], to: IpAddr) -> String {
 /// All peers by their addresses. When there are too many, those go to which nothing is open.
 #[derive(Debug)]
 pub(super) struct Peers {
-    by_address: RwLock<rank::Peers, BTreeMap<IpAddr, Arc<Peer>>>,
+    by_address: RwLock<rank::Job, BTreeMap<IpAddr, Arc<Peer>>>,
     most: usize,
     /// Memory for all queues.
     queued: Arc<Budget>,

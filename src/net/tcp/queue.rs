@@ -54,7 +54,7 @@ pub(super) enum Pushed {
 /// nothing is left to write, whoever queues a message may send it: that saves waking the writer.
 #[derive(Debug)]
 pub(super) struct Queue {
-    state: Mutex<rank::PeerQueue, State>,
+    state: Mutex<rank::State, State>,
     /// Wakes the writer.
     wake: Notify,
     /// How often the connection was to be closed.

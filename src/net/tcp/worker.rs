@@ -19,7 +19,7 @@ type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 #[derive(Debug, Clone)]
 pub(super) struct Workers {
     workers: Arc<[Worker]>,
-    threads: Arc<Mutex<rank::Threads, Vec<JoinHandle<()>>>>,
+    threads: Arc<Mutex<rank::State, Vec<JoinHandle<()>>>>,
 }
 
 #[derive(Debug)]

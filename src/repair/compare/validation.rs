@@ -23,7 +23,7 @@ use tokio_util::task::TaskTracker;
 pub(crate) struct Validator {
     storage: Arc<Storage>,
     blocking: Blocking,
-    remembered: Arc<Mutex<rank::RowHashes, Remembered>>,
+    remembered: Arc<Mutex<rank::Files, Remembered>>,
     /// One column family is read at a time, as it was on the one compaction thread of 0.6; lists of
     /// rows, which are short, do not wait for that.
     scan: Arc<Semaphore>,

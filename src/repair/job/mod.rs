@@ -30,7 +30,7 @@ const MAX_JOBS: usize = 64;
 #[derive(Debug)]
 pub(super) struct Jobs {
     clock: Arc<dyn Clock>,
-    by_number: Arc<Mutex<rank::RepairProgress, BTreeMap<u64, Job>>>,
+    by_number: Arc<Mutex<rank::State, BTreeMap<u64, Job>>>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }

@@ -31,7 +31,7 @@ pub(super) struct Expected {
 pub(super) struct Session {
     pub(super) source: IpAddr,
     pub(super) keyspace: String,
-    state: Mutex<rank::LegacySession, SessionState>,
+    state: Mutex<rank::State, SessionState>,
 }
 
 #[derive(Debug, Default)]
@@ -103,7 +103,7 @@ pub(super) enum Arrival {
 
 /// All that comes from nodes of 0.6.
 #[derive(Debug, Default)]
-pub(super) struct InboundSessions(Mutex<rank::LegacyStreams, BTreeMap<IpAddr, Source>>);
+pub(super) struct InboundSessions(Mutex<rank::Job, BTreeMap<IpAddr, Source>>);
 
 impl InboundSessions {
     /// A session will be announced for what this node asks a source for.

@@ -29,7 +29,7 @@ struct Target {
 
 /// All that goes to nodes of 0.6.
 #[derive(Debug, Default)]
-pub(super) struct OutboundSessions(Mutex<rank::LegacyPeers, BTreeMap<IpAddr, Target>>);
+pub(super) struct OutboundSessions(Mutex<rank::State, BTreeMap<IpAddr, Target>>);
 
 /// The turn of a session with a target.
 #[derive(Debug)]

@@ -65,7 +65,7 @@ pub(super) struct Shared {
     pub(super) names: DirectorySync,
     /// Warnings about hints that are not kept.
     refusals: LimitedLog<IpAddr>,
-    rng: Mutex<rank::Random, fastrand::Rng>,
+    rng: Mutex<rank::Last, fastrand::Rng>,
 }
 
 impl Shared {
@@ -81,7 +81,7 @@ impl Shared {
 pub struct HintStore {
     shared: Arc<Shared>,
     /// The logs of all targets that there were hints for. An empty one has no files.
-    logs: Mutex<rank::HintLogs, BTreeMap<IpAddr, Arc<TargetLog>>>,
+    logs: Mutex<rank::State, BTreeMap<IpAddr, Arc<TargetLog>>>,
 }
 
 impl HintStore {

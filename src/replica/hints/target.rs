@@ -50,8 +50,8 @@ pub(super) struct TargetLog {
     pub(super) folder: PathBuf,
     /// Held by who syncs or removes files; taken before the state. Who may not wait for a disk must
     /// not ask for it.
-    pub(super) upkeep: Mutex<rank::HintUpkeep, ()>,
-    state: Mutex<rank::HintLog, State>,
+    pub(super) upkeep: Mutex<rank::Job, ()>,
+    state: Mutex<rank::Files, State>,
 }
 
 /// Content of one file of hints.

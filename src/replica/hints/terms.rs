@@ -22,7 +22,7 @@ pub(super) struct Terms {
     schema: Arc<Schema>,
     max_age: Duration,
     /// Families that a warning was written about.
-    warned: Mutex<rank::HintWarnings, BTreeSet<(String, String)>>,
+    warned: Mutex<rank::State, BTreeSet<(String, String)>>,
 }
 
 /// What is to be done with a hint.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// for copying or swapping it.
 #[derive(Debug)]
 pub struct Racks {
-    current: RwLock<rank::Racks, Option<Arc<RackFile>>>,
+    current: RwLock<rank::State, Option<Arc<RackFile>>>,
 }
 
 impl Racks {

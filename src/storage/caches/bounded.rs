@@ -30,7 +30,7 @@ pub(super) struct BoundedCache<K, V>(Arc<Inner<K, V>>);
 #[derive(Debug)]
 struct Inner<K, V> {
     entries: Cache<K, Arc<Charged<V>>, UnitWeighter, RandomState>,
-    bounds: Mutex<rank::CacheBounds, Bounds>,
+    bounds: Mutex<rank::State, Bounds>,
     meter: Arc<Meter>,
     /// Misses of reads that have begun anew, and miss again.
     repeated: AtomicU64,

@@ -32,7 +32,7 @@ pub struct ByteBudget {
     used: AtomicU64,
     /// Whether a cache is smaller than its operator allows.
     squeezed: AtomicBool,
-    members: Mutex<rank::CacheBudget, Vec<Weak<dyn Member>>>,
+    members: Mutex<rank::View, Vec<Weak<dyn Member>>>,
 }
 
 impl ByteBudget {

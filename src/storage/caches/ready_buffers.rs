@@ -21,7 +21,7 @@ const READY: usize = 256;
 /// Buffers of one size that are ready to be written to.
 #[derive(Debug, Default)]
 pub struct ReadyBuffers {
-    state: Mutex<rank::ReadyBuffers, State>,
+    state: Mutex<rank::State, State>,
     changed: Condvar,
 }
 

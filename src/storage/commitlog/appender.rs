@@ -45,8 +45,8 @@ pub(super) struct Appender {
     /// Mailbox of the sync thread.
     pub(super) signal: SyncSignal,
     clock: Arc<dyn Clock>,
-    queue: Mutex<rank::CommitLogQueue, Queue>,
-    writer: Mutex<rank::CommitLogWriter, Writer>,
+    queue: Mutex<rank::State, Queue>,
+    writer: Mutex<rank::Files, Writer>,
     /// Number of records that the operating system has.
     written: AtomicU64,
 }

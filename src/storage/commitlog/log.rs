@@ -62,7 +62,7 @@ pub struct LogOptions {
 pub struct CommitLog {
     pub(super) appender: Arc<Appender>,
     archiver: Option<Arc<Archiver>>,
-    threads: Mutex<rank::Threads, Option<Threads>>,
+    threads: Mutex<rank::State, Option<Threads>>,
 }
 
 /// Threads that work until the log is closed.

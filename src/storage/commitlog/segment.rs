@@ -60,7 +60,7 @@ pub(super) struct SegmentMaker {
     previous: u64,
     /// Preallocated size of an ordinary segment.
     segment_bytes: u64,
-    next: Mutex<rank::CommitLogSegments, Next>,
+    next: Mutex<rank::State, Next>,
 }
 
 #[derive(Debug)]

@@ -19,7 +19,7 @@ pub type SyncCallback = Box<dyn FnOnce(Result<(), LogError>) + Send>;
 /// The mailbox of the sync thread.
 #[derive(Debug)]
 pub(super) struct SyncSignal {
-    state: Mutex<rank::CommitLogSync, State>,
+    state: Mutex<rank::State, State>,
     wake: Condvar,
 }
 

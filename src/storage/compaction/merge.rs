@@ -69,7 +69,7 @@ pub struct Compactor {
     pub(super) board: Board,
     /// Held from the look at the room on the disk until the compaction stands on the board: two
     /// that begin at once must not both count on the same room.
-    admission: Mutex<rank::CompactionAdmission, ()>,
+    admission: Mutex<rank::Job, ()>,
 }
 
 impl Compactor {

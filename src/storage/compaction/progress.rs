@@ -76,7 +76,7 @@ pub struct CompactionTotals {
 #[derive(Debug, Default)]
 pub(super) struct Board {
     next_id: AtomicU64,
-    running: Mutex<rank::RunningCompactions, Vec<Arc<Task>>>,
+    running: Mutex<rank::State, Vec<Arc<Task>>>,
     completed: AtomicU64,
     failed: AtomicU64,
     bytes_in: AtomicU64,

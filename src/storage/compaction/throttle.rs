@@ -18,7 +18,7 @@ pub(super) struct Throttle {
     bytes_per_second: Option<u64>,
     /// So many times the limit are allowed at the moment, as the bits of an `f64`.
     haste: AtomicU64,
-    debt: Mutex<rank::Throttle, Debt>,
+    debt: Mutex<rank::State, Debt>,
 }
 
 /// Bytes that went through too early.

@@ -34,7 +34,7 @@ pub(super) struct SavedCaches {
     ticks: WorkQueue,
     directory: Option<PathBuf>,
     /// Held while the file of a cache is written.
-    saving: Mutex<rank::SavedCaches, ()>,
+    saving: Mutex<rank::Files, ()>,
     /// What was saved before the start has been read.
     are_filled: AtomicBool,
 }

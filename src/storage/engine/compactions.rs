@@ -58,7 +58,7 @@ impl Takes {
 /// Families in which a compaction may be due.
 #[derive(Debug, Default)]
 pub(super) struct CompactionQueue {
-    state: Mutex<rank::CompactionQueue, QueueState>,
+    state: Mutex<rank::State, QueueState>,
     changed: Condvar,
     /// Woken when the storage is closed.
     ended: Condvar,

@@ -60,7 +60,7 @@ impl fmt::Display for Trouble {
 /// Shortages that are not over: of the commit log, which has no column family, or of a flush.
 #[derive(Debug, Default)]
 pub(super) struct Shortages {
-    reasons: Mutex<rank::Shortages, BTreeMap<Option<FamilyId>, String>>,
+    reasons: Mutex<rank::State, BTreeMap<Option<FamilyId>, String>>,
 }
 
 impl Shortages {

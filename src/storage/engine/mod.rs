@@ -130,7 +130,7 @@ pub enum Applied {
 #[derive(Debug)]
 pub struct Storage {
     core: Arc<Core>,
-    threads: Mutex<rank::Threads, Vec<JoinHandle<()>>>,
+    threads: Mutex<rank::State, Vec<JoinHandle<()>>>,
     closed: AtomicBool,
 }
 
@@ -172,7 +172,7 @@ pub struct Core {
     memtable_budget: u64,
     snapshots: Snapshots,
     /// Woken when a flush has freed memory.
-    memory_freed: (Mutex<rank::MemtableRoom, ()>, Condvar),
+    memory_freed: (Mutex<rank::Files, ()>, Condvar),
     shortages: Shortages,
     stopping: AtomicBool,
     /// The families of users that are noted as having had data. Taken after the lock of a flush,

@@ -29,7 +29,7 @@ pub(super) struct Snapshots {
     before_compaction: bool,
     /// Held by an operator's call: snapshots are taken and cleared, and column families added and
     /// dropped, one after the other.
-    one_at_a_time: Mutex<rank::Snapshots, ()>,
+    one_at_a_time: Mutex<rank::Job, ()>,
     /// Time of the newest one, in milliseconds: no two have the same.
     newest: AtomicU64,
 }

@@ -65,9 +65,9 @@ pub struct Blocks<'a> {
     pub(super) keys: Option<&'a KeyCache>,
     /// Whether the last data block stays at hand.
     keeps_last: bool,
-    last: Mutex<rank::BlockReader, Option<(u64, Block)>>,
+    last: Mutex<rank::State, Option<(u64, Block)>>,
     /// What was read ahead, for who reads the whole file.
-    ahead: Mutex<rank::BlockReader, ReadAhead>,
+    ahead: Mutex<rank::State, ReadAhead>,
     /// Counts the bytes of the blocks that were handed out, as they are on disk.
     passed: Option<&'a AtomicU64>,
 }

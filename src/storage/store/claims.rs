@@ -15,7 +15,7 @@ const STOP_CHECK: Duration = Duration::from_millis(100);
 /// The SSTables of a store that are being compacted.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    state: Mutex<rank::CompactionClaims, State>,
+    state: Mutex<rank::Files, State>,
     released: Condvar,
 }
 

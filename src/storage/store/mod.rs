@@ -124,7 +124,7 @@ pub struct Store {
     environment: Arc<Environment>,
     /// The folder of the keyspace in each data directory.
     folders: Vec<PathBuf>,
-    manifest: Mutex<rank::Manifest, Manifest>,
+    manifest: Mutex<rank::Files, Manifest>,
     view: RwLock<rank::View, Arc<View>>,
     next_generation: AtomicU64,
     flushing: Mutex<rank::Flush, ()>,
@@ -137,9 +137,9 @@ pub struct Store {
     pressure: Pressure,
     /// SSTables that were replaced. Whoever lets go of one last removes its file, which takes
     /// time; a reader never is the last, since they stay here until nobody else has them.
-    replaced: Mutex<rank::ReplacedTables, Vec<Arc<SsTable>>>,
-    merges: Mutex<rank::Merges, Merges>,
-    cache_sizes: Mutex<rank::CacheSizes, CacheSizes>,
+    replaced: Mutex<rank::State, Vec<Arc<SsTable>>>,
+    merges: Mutex<rank::State, Merges>,
+    cache_sizes: Mutex<rank::Files, CacheSizes>,
     /// Set once, when something went wrong after which writing on could lose data.
     failure: OnceLock<String>,
     is_dropped: AtomicBool,

@@ -39,7 +39,7 @@ pub(super) struct Receivers {
 
 /// All that is under way with trees.
 #[derive(Debug, Default)]
-pub(crate) struct TreeTable(Mutex<rank::LegacyPeers, Tables>);
+pub(crate) struct TreeTable(Mutex<rank::State, Tables>);
 
 #[derive(Debug, Default)]
 struct Tables {

@@ -28,7 +28,7 @@ pub(in super::super) struct Archiver {
     archive: Archive,
     appender: Arc<Appender>,
     clock: Arc<dyn Clock>,
-    mailbox: Mutex<rank::ArchiveQueue, Mailbox>,
+    mailbox: Mutex<rank::State, Mailbox>,
     wake: Condvar,
 }
 
