@@ -15,9 +15,9 @@ use alexandra::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, S
 use alexandra::model::slice::Slice;
 use alexandra::ring::Partitioner;
 use alexandra::storage::caches::CacheStats;
-use alexandra::storage::engine::Components;
+use alexandra::storage::database::Components;
 use alexandra::storage::sstable::Access;
-use alexandra::storage::{FamilyOptions, Options, Storage};
+use alexandra::storage::{Database, FamilyOptions, Options};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ const CALLS: u64 = 200_000;
 
 const VALUE: [u8; 34] = *b"a value of thirty-four bytes, yes.";
 
-fn open(directory: &Path, clock: &Arc<dyn Clock>, block_cache_bytes: u64) -> Storage {
+fn open(directory: &Path, clock: &Arc<dyn Clock>, block_cache_bytes: u64) -> Database {
     let components = Components {
         fs: Arc::new(OsFileSystem),
         clock: Arc::clone(clock),
@@ -58,11 +58,11 @@ fn open(directory: &Path, clock: &Arc<dyn Clock>, block_cache_bytes: u64) -> Sto
         keys_cached: CacheSize::Off,
         ..FamilyOptions::default()
     };
-    Storage::open(components, options, Partitioner::Random, schema, family_options)
+    Database::open(components, options, Partitioner::Random, schema, family_options)
         .expect("the directory can be opened")
 }
 
-fn write(storage: &Storage) {
+fn write(storage: &Database) {
     for number in 0..ROWS {
         let key = format!("key{number:010}");
         let mut row = MutationBuilder::new(storage.schema(), "Keyspace1", key.as_bytes());
@@ -83,24 +83,24 @@ fn processor_nanos() -> u64 {
     first.expect("the first number is the time on a processor")
 }
 
-fn measure(storage: &Storage, name: &str) {
+fn measure(storage: &Database, name: &str) {
     let slice = Slice::range(None, b"", b"", false, 5);
     let mut rng = fastrand::Rng::with_seed(1);
     let mut read = || {
         let number = rng.u64(..READ_ROWS) * (ROWS / READ_ROWS);
         let key = RowKey::from(format!("key{number:010}").as_str());
         let found = storage
-            .store(FAMILY)
+            .family(FAMILY)
             .read(&key, &slice, &RequestContext::default(), Access::Cached)
             .expect("reads work");
         assert_eq!(found.count, 5);
     };
     (0..10 * READ_ROWS).for_each(|_| read());
-    let before = storage.store(FAMILY).cache_stats();
+    let before = storage.family(FAMILY).cache_stats();
     let begun = processor_nanos();
     (0..CALLS).for_each(|_| read());
     let nanos = (processor_nanos() - begun) / CALLS;
-    let now = storage.store(FAMILY).cache_stats();
+    let now = storage.family(FAMILY).cache_stats();
     let rate = |earlier: Option<CacheStats>, now: Option<CacheStats>| {
         now.map_or(f64::NAN, |now| now.hit_rate_since(&earlier.unwrap_or_default()))
     };
@@ -122,7 +122,7 @@ fn main() {
         let storage = open(directory.path(), &clock, bytes);
         let caches = [("no cache", 0, 0), ("key cache", 200_000, 0), ("row cache", 0, 200_000)];
         for (cache, keys, rows) in caches {
-            storage.store(FAMILY).set_cache_capacity(keys, rows);
+            storage.family(FAMILY).set_cache_capacity(keys, rows);
             measure(&storage, &format!("{state}; {cache}"));
         }
     }

@@ -12,7 +12,7 @@ use alexandra::base::fs::OsFileSystem;
 use alexandra::config::{Loader, Settings};
 use alexandra::model::comparator::ComparatorRegistry;
 use alexandra::node::NodeOptions;
-use alexandra::storage::engine::Components;
+use alexandra::storage::database::Components;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use std::alloc::System;
 use std::error::Error;

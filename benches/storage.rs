@@ -12,9 +12,9 @@ use alexandra::model::mutation::{MutationBuilder, RowMutation};
 use alexandra::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
 use alexandra::model::slice::Slice;
 use alexandra::ring::{Partitioner, RowRange};
-use alexandra::storage::engine::Components;
+use alexandra::storage::database::Components;
 use alexandra::storage::sstable::Access;
-use alexandra::storage::{FamilyOptions, Options, Storage};
+use alexandra::storage::{Database, FamilyOptions, Options};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ const ROWS: u64 = 200_000;
 const WIDE_COLUMNS: u64 = 1_000_000;
 const VALUE: [u8; 34] = *b"a value of thirty-four bytes, yes.";
 
-fn open(directory: &Path, clock: &Arc<dyn Clock>) -> Storage {
+fn open(directory: &Path, clock: &Arc<dyn Clock>) -> Database {
     let components = Components {
         fs: Arc::new(OsFileSystem),
         clock: Arc::clone(clock),
@@ -44,7 +44,7 @@ fn open(directory: &Path, clock: &Arc<dyn Clock>) -> Storage {
     };
     let schema = Arc::new(Schema::new([family("Rows"), family("Wide")].map(Arc::new)));
     let family_options = |_| FamilyOptions { min_compaction_threshold: 0, ..Default::default() };
-    Storage::open(components, options, Partitioner::Random, schema, family_options)
+    Database::open(components, options, Partitioner::Random, schema, family_options)
         .expect("a fresh directory can be opened")
 }
 
@@ -64,7 +64,7 @@ fn measure_once(clock: &dyn Clock, name: &str, parts: u64, work: impl FnOnce()) 
     println!("{name:<40} {nanos:>8} ns");
 }
 
-fn row(storage: &Storage, family: FamilyId, key: &str, columns: u64) -> RowMutation {
+fn row(storage: &Database, family: FamilyId, key: &str, columns: u64) -> RowMutation {
     let mut builder = MutationBuilder::new(storage.schema(), "Keyspace1", key.as_bytes());
     builder.family(family);
     for i in 0..columns {
@@ -73,7 +73,7 @@ fn row(storage: &Storage, family: FamilyId, key: &str, columns: u64) -> RowMutat
     builder.finish()
 }
 
-fn reads(clock: &dyn Clock, storage: &Storage, rows: FamilyId, state: &str) {
+fn reads(clock: &dyn Clock, storage: &Database, rows: FamilyId, state: &str) {
     let schema = storage.schema().family(rows).clone();
     let mut rng = fastrand::Rng::with_seed(1);
     let mut key = move || RowKey::from(format!("key{:010}", rng.u64(..ROWS)).as_str());
@@ -81,14 +81,14 @@ fn reads(clock: &dyn Clock, storage: &Storage, rows: FamilyId, state: &str) {
     let five = Slice::range(None, b"", b"", false, 5);
     measure(clock, &format!("get, {state}"), 300_000, |_| {
         let found = storage
-            .store(rows)
+            .family(rows)
             .read(&key(), &one, &RequestContext::default(), Access::Cached)
             .expect("reads work");
         assert_eq!(found.count, 1);
     });
     measure(clock, &format!("get_slice of 5, {state}"), 300_000, |_| {
         let found = storage
-            .store(rows)
+            .family(rows)
             .read(&key(), &five, &RequestContext::default(), Access::Cached)
             .expect("reads work");
         assert_eq!(found.count, 5);
@@ -97,7 +97,7 @@ fn reads(clock: &dyn Clock, storage: &Storage, rows: FamilyId, state: &str) {
         let token = Partitioner::Random.token(key().as_bytes());
         let range = RowRange { start: Bound::Included(token), end: Bound::Unbounded };
         storage
-            .store(rows)
+            .family(rows)
             .scan(&range, &five, 10, &RequestContext::default(), Access::Cached)
             .expect("scans work");
     });
@@ -121,7 +121,7 @@ fn main() {
     reads(clock, &storage, rows, "several SSTables");
     storage.flush(rows).expect("flushing works");
     let cells: u64 =
-        storage.store(rows).view().tables.iter().map(|table| table.properties().cells).sum();
+        storage.family(rows).view().tables.iter().map(|table| table.properties().cells).sum();
     measure_once(clock, "compact a cell", cells, || {
         storage.compact(rows).expect("compacting works");
     });
@@ -138,7 +138,7 @@ fn main() {
             let slice = Slice::range(None, start.as_bytes(), b"", false, 10);
             let key = RowKey::from("wide");
             let found = storage
-                .store(wide)
+                .family(wide)
                 .read(&key, &slice, &RequestContext::default(), Access::Cached)
                 .expect("reads work");
             assert_eq!(found.count, 10);

@@ -6,7 +6,7 @@ use crate::config::settings::ListenerSettings;
 use crate::node::{Node, NodeError, NodeOptions};
 use crate::server::Server;
 use crate::service::Service;
-use crate::storage::engine::Components;
+use crate::storage::database::Components;
 use crate::thrift::{Calls, Clients, Thrift};
 use std::sync::Arc;
 use tokio::net::TcpListener;

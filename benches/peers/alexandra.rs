@@ -13,9 +13,9 @@ use alexandra::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, S
 use alexandra::model::slice::Slice;
 use alexandra::ring::{Partitioner, RowRange};
 use alexandra::storage::commitlog::SyncPolicy;
-use alexandra::storage::engine::{Applied, Components};
+use alexandra::storage::database::{Applied, Components};
 use alexandra::storage::sstable::Access;
-use alexandra::storage::{FamilyOptions, Options, Storage};
+use alexandra::storage::{Database, FamilyOptions, Options};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -32,7 +32,7 @@ const WIDE: &[u8] = b"wide";
 
 /// The storage core with one column family, and the timestamps that a client would give.
 struct Core {
-    storage: Storage,
+    storage: Database,
     timestamp: AtomicI64,
 }
 
@@ -65,7 +65,7 @@ impl Core {
             block_bytes: settings.block_bytes,
             ..Default::default()
         };
-        let storage = Storage::open(
+        let storage = Database::open(
             components,
             options,
             Partitioner::OrderPreserving,
@@ -102,7 +102,7 @@ impl Core {
 
     fn read(&self, key: &[u8], slice: &Slice) -> alexandra::model::slice::RowSlice {
         self.storage
-            .store(FAMILY)
+            .family(FAMILY)
             .read(&RowKey::new(key), slice, &RequestContext::default(), Access::Cached)
             .expect("reads work")
     }
@@ -136,7 +136,7 @@ impl Rows {
         let token = |key: &[u8]| Partitioner::OrderPreserving.token(key);
         let range = RowRange { start: start.map(token), end: Bound::Unbounded };
         let slice = Slice::range(None, b"", b"", false, usize::MAX);
-        let rows = self.0.storage.store(FAMILY).scan(
+        let rows = self.0.storage.family(FAMILY).scan(
             &range,
             &slice,
             limit,

@@ -13,8 +13,8 @@ use crate::net::tcp::TcpTransport;
 use crate::node::{Drain, Member};
 use crate::replica::Replica;
 use crate::storage::caches::{CacheStats, FamilyCacheStats};
-use crate::storage::store::{BUCKET_OFFSETS, Histogram, StoreStatistics, Totals};
-use crate::storage::{Storage, compaction};
+use crate::storage::family::{BUCKET_OFFSETS, FamilyStatistics, Histogram, Totals};
+use crate::storage::{Database, compaction};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub struct AdminContext {
     /// `ClusterName`.
     pub cluster_name: String,
     /// Its data.
-    pub storage: Arc<Storage>,
+    pub storage: Arc<Database>,
     /// Its part of requests.
     pub replica: Arc<Replica>,
     /// The node among others.
@@ -48,7 +48,7 @@ pub struct AdminContext {
 impl AdminContext {
     /// Looks at the counters, so that means of what comes now can be told later.
     pub(super) fn remember(&self) {
-        let stores = || self.storage.stores();
+        let stores = || self.storage.families();
         let statistics = stores().map(|store| store.statistics()).collect();
         let histograms = stores().map(|store| histograms(store.operations())).collect();
         self.recent.remember(statistics, histograms, self.storage.block_cache_stats());
@@ -95,7 +95,7 @@ impl AdminContext {
 
     /// SSTables of all column families.
     pub(super) fn load_bytes(&self) -> u64 {
-        self.storage.stores().map(|store| store.statistics().live_bytes).sum()
+        self.storage.families().map(|store| store.statistics().live_bytes).sum()
     }
 
     /// The column families that pass, by keyspace.
@@ -109,7 +109,7 @@ impl AdminContext {
         });
         for id in sorted {
             let family = schema.family(id);
-            let statistics = self.storage.store(id).statistics();
+            let statistics = self.storage.family(id).statistics();
             if keyspaces.last().is_none_or(|last| last.keyspace != family.keyspace) {
                 keyspaces.push(KeyspaceReport::of(&family.keyspace));
             }
@@ -119,9 +119,9 @@ impl AdminContext {
         keyspaces
     }
 
-    fn family_report(&self, id: FamilyId, name: &str, now: &StoreStatistics) -> FamilyReport {
+    fn family_report(&self, id: FamilyId, name: &str, now: &FamilyStatistics) -> FamilyReport {
         let earlier = self.recent.earlier(id);
-        let latency = |of: fn(&StoreStatistics) -> &Totals| {
+        let latency = |of: fn(&FamilyStatistics) -> &Totals| {
             let recent = earlier.as_ref().map_or(*of(now), |earlier| of(now).since(of(earlier)));
             Latency::new(*of(now), recent)
         };
@@ -154,7 +154,7 @@ impl AdminContext {
 
     fn latencies_of(&self, id: FamilyId) -> LatencyReport {
         let family = self.storage.schema().family(id);
-        let [reads, range_reads, writes] = histograms(self.storage.store(id).operations());
+        let [reads, range_reads, writes] = histograms(self.storage.family(id).operations());
         let earlier = self.recent.earlier_histograms(id);
         let of = |now: &Histogram, earlier: &Histogram| LatencyHistogram {
             all: now.buckets().to_vec(),
@@ -171,11 +171,11 @@ impl AdminContext {
 
     /// The caches of a column family.
     pub(super) fn caches(&self, id: FamilyId) -> Caches {
-        let now = self.storage.store(id).cache_stats();
+        let now = self.storage.family(id).cache_stats();
         Self::caches_since(now, self.recent.earlier(id).as_ref())
     }
 
-    fn caches_since(now: FamilyCacheStats, earlier: Option<&StoreStatistics>) -> Caches {
+    fn caches_since(now: FamilyCacheStats, earlier: Option<&FamilyStatistics>) -> Caches {
         let earlier = earlier.map(|look| look.caches).unwrap_or_default();
         let cache = |now: Option<CacheStats>, earlier: Option<CacheStats>| {
             now.map(|now| Cache::new(now, earlier.unwrap_or_default()))
@@ -215,7 +215,7 @@ impl AdminContext {
         let of = |id: &FamilyId| {
             let family = (&**self.storage.schema().family(*id)).into();
             let compaction::Thresholds { min, max } =
-                self.storage.store(*id).compaction_thresholds();
+                self.storage.family(*id).compaction_thresholds();
             Thresholds { family, min, max }
         };
         families.iter().map(of).collect()

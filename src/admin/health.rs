@@ -1,7 +1,7 @@
 //! Whether the node is well: one answer for info, status, load balancers and metrics.
 
 use super::context::AdminContext;
-use crate::storage::engine::{Trouble, TroubleKind};
+use crate::storage::database::{Trouble, TroubleKind};
 use serde::Serialize;
 
 /// Whether a node can serve.

@@ -6,7 +6,7 @@ use super::context::AdminContext;
 use super::health;
 use super::report::{Compactions, Family, Info};
 use super::ring_report::{Hints, Messages, PeerMessages, RingEndpoint, Status};
-use crate::storage::store::{StoreStatistics, Totals};
+use crate::storage::family::{FamilyStatistics, Totals};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
 use prometheus_client::metrics::MetricType;
@@ -147,7 +147,7 @@ const COMPACTIONS: [Measure<Compactions>; 6] = [
 
 /// Of each column family. One operation of about sixteen is timed: its mean time is the seconds
 /// divided by how many were timed.
-const FAMILIES: [Measure<StoreStatistics>; 21] = [
+const FAMILIES: [Measure<FamilyStatistics>; 21] = [
     measure("reads", "Slices of single rows", |s| Counter(s.reads.count)),
     measure("reads_timed", "Slices of single rows that were timed", |s| Counter(s.reads.timed)),
     measure("reads_timed_seconds", "Time of these", |s| seconds(&s.reads)),
@@ -314,7 +314,7 @@ impl Collector for NodeCollector {
         encode_all(&mut encoder, "peer", &ENDPOINTS, &endpoints)?;
         let peers: Vec<_> = messages.peers.iter().map(|it| (peer(it.address), it)).collect();
         encode_all(&mut encoder, "peer", &PEERS, &peers)?;
-        let families = context.storage.stores().map(|store| {
+        let families = context.storage.families().map(|store| {
             let Family { keyspace, column_family } = store.schema().as_ref().into();
             let labels = vec![("keyspace", keyspace), ("column_family", column_family)];
             (labels, store.statistics())

@@ -8,13 +8,13 @@ use super::context::AdminContext;
 use super::report::Pool;
 use super::ring_report::HintState;
 use crate::replica::PoolLoad;
-use crate::storage::store::StoreStatistics;
+use crate::storage::family::FamilyStatistics;
 
 impl AdminContext {
     /// All kinds of work, in no order that means anything.
     pub(super) fn pools(&self) -> Vec<Pool> {
-        let statistics: Vec<_> = self.storage.stores().map(|store| store.statistics()).collect();
-        let sum = |of: fn(&StoreStatistics) -> u64| -> u64 { statistics.iter().map(of).sum() };
+        let statistics: Vec<_> = self.storage.families().map(|store| store.statistics()).collect();
+        let sum = |of: fn(&FamilyStatistics) -> u64| -> u64 { statistics.iter().map(of).sum() };
         let coordinator = self.member.coordinator().stats();
         let gossip = self.member.with_gossip(|gossiper, _| gossiper.received());
         let mut pools = vec![

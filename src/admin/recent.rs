@@ -5,7 +5,7 @@
 use crate::base::lock::{Mutex, rank};
 use crate::model::schema::FamilyId;
 use crate::storage::caches::CacheStats;
-use crate::storage::store::{Histogram, Operation, Operations, StoreStatistics};
+use crate::storage::family::{FamilyStatistics, Histogram, Operation, Operations};
 use std::collections::VecDeque;
 
 /// Looks that are kept. The recent operations are those since the oldest of them.
@@ -19,7 +19,7 @@ pub struct Recent(Mutex<rank::State, VecDeque<Look>>);
 #[derive(Debug)]
 struct Look {
     /// Of all column families, by their numbers.
-    families: Vec<StoreStatistics>,
+    families: Vec<FamilyStatistics>,
     /// Times of their operations, the same way.
     histograms: Vec<Histograms>,
     /// Of the block cache.
@@ -38,7 +38,7 @@ impl Recent {
     /// Keeps one more look; the oldest may go.
     pub(super) fn remember(
         &self,
-        families: Vec<StoreStatistics>,
+        families: Vec<FamilyStatistics>,
         histograms: Vec<Histograms>,
         blocks: CacheStats,
     ) {
@@ -56,7 +56,7 @@ impl Recent {
     }
 
     /// The column family at the oldest look; `None` before the first.
-    pub(super) fn earlier(&self, family: FamilyId) -> Option<StoreStatistics> {
+    pub(super) fn earlier(&self, family: FamilyId) -> Option<FamilyStatistics> {
         let looks = self.0.lock();
         looks.back()?.families.get(family.0 as usize).cloned()
     }
@@ -72,10 +72,10 @@ impl Recent {
 mod tests {
     use super::*;
     use crate::storage::caches::FamilyCacheStats;
-    use crate::storage::store::{RowSizes, Totals};
+    use crate::storage::family::{RowSizes, Totals};
 
-    fn look(reads: u64) -> Vec<StoreStatistics> {
-        vec![StoreStatistics {
+    fn look(reads: u64) -> Vec<FamilyStatistics> {
+        vec![FamilyStatistics {
             sstables: 0,
             live_bytes: 0,
             total_bytes: 0,

@@ -11,7 +11,7 @@ use crate::config::settings::PHI_CONVICT_THRESHOLDS;
 use crate::model::schema::{FamilyId, Schema};
 use crate::node::Drained;
 use crate::repair::{Operation, RepairScope};
-use crate::storage::{Storage, compaction, snapshot};
+use crate::storage::{Database, compaction, snapshot};
 use axum::Json;
 use axum::extract::State;
 use axum::handler::Handler;
@@ -187,7 +187,7 @@ async fn set_cache_capacities(
     // Many entries may have to leave.
     it.jobs
         .run(move || {
-            let store = it.context.storage.store(family);
+            let store = it.context.storage.family(family);
             store.set_cache_capacity(change.key_cache, change.row_cache);
             Ok(Json(it.context.caches(family)))
         })
@@ -215,7 +215,7 @@ async fn set_thresholds(
     let storage = &it.context.storage;
     let families = families(it.schema(), change.keyspace.as_deref(), &change.column_families)?;
     let new = |family: &FamilyId| {
-        let compaction::Thresholds { min, max } = storage.store(*family).compaction_thresholds();
+        let compaction::Thresholds { min, max } = storage.family(*family).compaction_thresholds();
         compaction::Thresholds::new(change.min.unwrap_or(min), change.max.unwrap_or(max))
     };
     // All of them make sense, or none is changed.
@@ -259,7 +259,7 @@ impl Admin {
     async fn work(
         self,
         work: Work,
-        act: fn(&Storage, FamilyId, &str) -> Result<(), AdminError>,
+        act: fn(&Database, FamilyId, &str) -> Result<(), AdminError>,
     ) -> WorkAnswer {
         let families = families(self.schema(), work.keyspace.as_deref(), &work.column_families)?;
         let name = |id: &FamilyId| self.schema().family(*id).to_string();

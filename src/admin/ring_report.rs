@@ -2,7 +2,7 @@
 
 use crate::net::PeerStats;
 use crate::replica::HintStats;
-use crate::storage::engine::Trouble;
+use crate::storage::database::Trouble;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -7,7 +7,7 @@ use crate::base::fs::OsFileSystem;
 use crate::config::settings::SYSTEM_KEYSPACE;
 use crate::config::{Loader, Settings};
 use crate::model::comparator::ComparatorRegistry;
-use crate::storage::engine::Components;
+use crate::storage::database::Components;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use crate::base::machine::{self, ConnectionKind};
 use crate::config::{ConfigErrors, Loaded, Loader, Note, NoteLevel, Properties, Settings};
 use crate::model::comparator::ComparatorRegistry;
 use crate::node::{Node, NodeError, NodeOptions};
-use crate::storage::engine::Components;
+use crate::storage::database::Components;
 use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@ use super::member::Member;
 use crate::coordinator::Peers;
 use crate::net::tcp::TcpTransport;
 use crate::replica::HintStore;
-use crate::storage::Storage;
+use crate::storage::Database;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tokio::sync::OnceCell;
@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 pub(super) struct DrainOptions {
     pub(super) member: Arc<Member>,
     pub(super) transport: Arc<TcpTransport>,
-    pub(super) storage: Arc<Storage>,
+    pub(super) storage: Arc<Database>,
     pub(super) hints: Option<Arc<HintStore>>,
 }
 

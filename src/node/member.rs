@@ -38,7 +38,7 @@ use crate::replica::{
     Blocking, HintStore, OwnReadiness, Readiness, Replica, Responder, ResponderOptions,
 };
 use crate::ring::{ReplicaPlacement, Token};
-use crate::storage::Storage;
+use crate::storage::Database;
 use crate::storage::system::saved_ring::RingNote;
 use crate::storage::system::{self, IdentityError};
 use log::Level;
@@ -87,7 +87,7 @@ pub struct MemberOptions {
     /// Where the replicas of each keyspace live.
     pub placements: BTreeMap<String, ReplicaPlacement>,
     /// Its data.
-    pub storage: Arc<Storage>,
+    pub storage: Arc<Database>,
     /// Itself as a replica.
     pub replica: Arc<Replica>,
     /// `StreamThroughputInMBPerSecond`, in bytes per second; `None` for no limit.
@@ -113,7 +113,7 @@ pub struct MemberOptions {
 pub struct Member {
     local: IpAddr,
     seeds: Vec<IpAddr>,
-    storage: Arc<Storage>,
+    storage: Arc<Database>,
     clock: Arc<dyn Clock>,
     transport: Arc<dyn Transport>,
     messenger: Arc<Messenger>,
@@ -694,7 +694,7 @@ impl Member {
     }
 
     fn announce_load(&self) {
-        let stores = self.storage.stores();
+        let stores = self.storage.families();
         let bytes: u64 = stores.map(|store| store.statistics().live_bytes).sum();
         announce(&mut self.lock().gossiper, LOAD_STATE, &format!("{bytes}.0"));
     }

@@ -43,10 +43,10 @@ use crate::replica::{HINT_SEGMENT_BYTES, HintOptions, HintStore, Replica, Replic
 use crate::ring::{DynamicSnitch, ReplicaPlacement, TokenError};
 use crate::server::Server;
 use crate::service::{Authenticator, Service, ServiceOptions, SimpleAuthenticator};
-use crate::storage::Storage;
-use crate::storage::engine::{Components, StorageError};
+use crate::storage::Database;
+use crate::storage::database::{Components, StorageError};
 use crate::storage::error::{FileError, ReadError};
-use crate::storage::store::OpenError;
+use crate::storage::family::OpenError;
 use crate::storage::system::local_placement::SavedPlace;
 use crate::storage::system::{Identity, IdentityError};
 use drain::DrainOptions;
@@ -168,7 +168,7 @@ pub struct Node {
     start_mode: StartMode,
     service: Arc<Service>,
     replica: Arc<Replica>,
-    storage: Arc<Storage>,
+    storage: Arc<Database>,
     admin: Option<RunningAdmin>,
     member: Arc<Member>,
     transport: Arc<TcpTransport>,
@@ -417,7 +417,7 @@ fn snitches(settings: &Settings) -> Vec<String> {
 /// The replica, which may have a part of the block cache for its requests.
 fn start_replica(
     settings: &Settings,
-    storage: &Arc<Storage>,
+    storage: &Arc<Database>,
     memory: &Arc<Budget>,
 ) -> Result<Arc<Replica>, NodeError> {
     storage.lend_block_cache(memory, lendable_blocks(settings));
@@ -443,7 +443,7 @@ fn hint_sync_interval(sync: CommitLogSync) -> Duration {
 fn service(
     settings: Settings,
     options: &NodeOptions,
-    storage: &Arc<Storage>,
+    storage: &Arc<Database>,
     member: &Member,
     clock: Arc<dyn Clock>,
 ) -> Arc<Service> {
@@ -460,7 +460,7 @@ fn service(
 
 /// What the node has already when it becomes one among others.
 struct Parts<'a> {
-    storage: &'a Arc<Storage>,
+    storage: &'a Arc<Database>,
     replica: &'a Arc<Replica>,
     hints: &'a Option<Arc<HintStore>>,
     transport: &'a Arc<TcpTransport>,
@@ -517,7 +517,7 @@ fn start_admin(
 fn open_hints(
     settings: &Settings,
     options: &NodeOptions,
-    storage: &Storage,
+    storage: &Database,
     fs: Arc<dyn FileSystem>,
     clock: &Arc<dyn Clock>,
 ) -> Result<Option<Arc<HintStore>>, NodeError> {

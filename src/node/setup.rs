@@ -11,9 +11,9 @@ use crate::config::{ConfigError, Settings};
 use crate::model::schema::Schema;
 use crate::ring::Partitioner;
 use crate::storage::commitlog::SyncPolicy;
-use crate::storage::engine::{Components, StorageError};
+use crate::storage::database::{Components, StorageError};
 use crate::storage::restore;
-use crate::storage::{self, CacheOptions, CompactionOptions, FamilyOptions, Storage};
+use crate::storage::{self, CacheOptions, CompactionOptions, Database, FamilyOptions};
 use std::sync::Arc;
 
 /// Raw size of a data block, unless `ColumnIndexSizeInKB` asks for less: what a read of one column
@@ -66,9 +66,9 @@ impl StorageSetup {
     }
 
     /// Opens it.
-    pub fn open(self, components: Components) -> Result<Storage, StorageError> {
+    pub fn open(self, components: Components) -> Result<Database, StorageError> {
         let Self { options, partitioner, schema, families } = self;
-        Storage::open(components, options, partitioner, schema, |id| {
+        Database::open(components, options, partitioner, schema, |id| {
             families[id.0 as usize].clone()
         })
     }

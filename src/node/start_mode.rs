@@ -5,7 +5,7 @@ use crate::base::clock::Clock;
 use crate::config::{Properties, Settings};
 use crate::repair::{StartMode, StartOptions};
 use crate::ring::Token;
-use crate::storage::Storage;
+use crate::storage::Database;
 use crate::storage::system::local_placement::SavedPlace;
 use crate::storage::system::{self, Identity, IdentityError};
 
@@ -13,7 +13,7 @@ use crate::storage::system::{self, Identity, IdentityError};
 pub(super) fn begin(
     settings: &Settings,
     options: &NodeOptions,
-    storage: &Storage,
+    storage: &Database,
     clock: &dyn Clock,
 ) -> Result<(Identity, StartMode), NodeError> {
     let place = SavedPlace::read(storage).map_err(IdentityError::from)?;

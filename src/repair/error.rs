@@ -6,7 +6,7 @@ use crate::net::bodies::{BodyError, EncodeError};
 use crate::net::caller::CallError;
 use crate::replica::Abandoned;
 use crate::storage::compaction::CompactionError;
-use crate::storage::engine::{ExchangeError, IngestError, WriteError};
+use crate::storage::database::{ExchangeError, IngestError, WriteError};
 use crate::storage::error::{FileError, ReadError};
 use crate::storage::original;
 use std::io;

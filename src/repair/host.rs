@@ -11,7 +11,7 @@ use crate::net::bodies::BodyContext;
 use crate::net::messenger::Messenger;
 use crate::replica::Blocking;
 use crate::ring::{Partitioner, ReplicaPlacement, Token};
-use crate::storage::Storage;
+use crate::storage::Database;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::net::IpAddr;
@@ -100,7 +100,7 @@ pub trait Host: Send + Sync + Debug {
 /// This node, for all parts of the layer.
 #[derive(Debug)]
 pub(super) struct Node {
-    pub(super) storage: Arc<Storage>,
+    pub(super) storage: Arc<Database>,
     pub(super) messenger: Arc<Messenger>,
     pub(super) placements: BTreeMap<String, ReplicaPlacement>,
     pub(super) clock: Arc<dyn Clock>,

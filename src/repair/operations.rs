@@ -17,7 +17,7 @@ use crate::net::message::Message;
 use crate::net::messenger::Messenger;
 use crate::replica::Blocking;
 use crate::ring::{ReplicaPlacement, Token, TokenMetadata};
-use crate::storage::Storage;
+use crate::storage::Database;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
@@ -26,7 +26,7 @@ use std::sync::{Arc, Weak};
 #[derive(Debug)]
 pub struct OperationsOptions {
     /// The data of this node.
-    pub storage: Arc<Storage>,
+    pub storage: Arc<Database>,
     /// The way to the others.
     pub messenger: Arc<Messenger>,
     /// Where the replicas of each keyspace live.

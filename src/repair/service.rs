@@ -137,7 +137,7 @@ impl Service {
                 Ok(members.collect::<Vec<_>>().encode(context)?)
             }
             WHICH_TOKEN => {
-                let stores = node.storage.stores();
+                let stores = node.storage.families();
                 let load = stores.map(|store| store.statistics().live_bytes).sum::<u64>() as f64;
                 Ok((load, halving_token(node).await?).encode(context)?)
             }
@@ -194,7 +194,7 @@ impl Service {
             let max_bytes = max_bytes.clamp(1, MAX_PAGE) as usize;
             let page = match rows {
                 PageRows::Range(range) => {
-                    storage.store(id).read_piece(&range, after.as_ref(), max_bytes)?
+                    storage.family(id).read_piece(&range, after.as_ref(), max_bytes)?
                 }
                 PageRows::Keys(keys) => {
                     let keys = keys.into_iter().map(|key| partitioner.decorate(key));
@@ -204,7 +204,7 @@ impl Service {
                             "the rows that are asked for are not in the order of their tokens";
                         return Err(OperationError::Failed(why.to_owned()));
                     }
-                    storage.store(id).read_rows_piece(&keys, after.as_ref(), max_bytes)?
+                    storage.family(id).read_rows_piece(&keys, after.as_ref(), max_bytes)?
                 }
             };
             drop(permit);

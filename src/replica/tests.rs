@@ -14,7 +14,7 @@ use crate::model::slice::Slice;
 use crate::ring::{Partitioner, RowRange};
 use crate::storage::answer;
 use crate::storage::commitlog::SyncPolicy;
-use crate::storage::{Options, Storage};
+use crate::storage::{Database, Options};
 use rustix::io::Errno;
 use std::num::NonZero;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const MANY: usize = 201_000;
 struct Fixture {
     schema: Arc<Schema>,
     disk: SimFileSystem,
-    storage: Arc<Storage>,
+    storage: Arc<Database>,
     replica: Arc<Replica>,
 }
 

@@ -17,9 +17,9 @@ use crate::model::schema::FamilyId;
 use crate::model::slice::{RowSlice, Slice};
 use crate::model::version::RowVersion;
 use crate::ring::{RowRange, Token, TokenRange};
-use crate::storage::Storage;
+use crate::storage::Database;
 use crate::storage::commitlog::Position;
-use crate::storage::engine::{Applied, WriteError};
+use crate::storage::database::{Applied, WriteError};
 use crate::storage::error::ReadError;
 use crate::storage::sstable::Access;
 
@@ -73,7 +73,7 @@ pub struct ReplicaOptions {
 /// whole read from memory. What would block goes to a bounded pool. A read that turns out to take
 /// long there begins again in a lane of its own, and so do all further ones of its request.
 pub struct Replica {
-    storage: Arc<Storage>,
+    storage: Arc<Database>,
     reads: Lane,
     /// For requests that take long, so that the others never wait for them.
     long_reads: Lane,
@@ -151,13 +151,13 @@ pub struct Begun<'r, T> {
 }
 
 /// A read that may be tried more than once.
-type ReadJob<T> = dyn Fn(&Storage, &RequestContext) -> Result<T, ReadError> + Send + Sync;
+type ReadJob<T> = dyn Fn(&Database, &RequestContext) -> Result<T, ReadError> + Send + Sync;
 
 /// A read of one row by the storage.
-type ReadRow<T> = fn(&Storage, RowQuery<'_>, &RequestContext, Access) -> Result<T, ReadError>;
+type ReadRow<T> = fn(&Database, RowQuery<'_>, &RequestContext, Access) -> Result<T, ReadError>;
 
 /// A read of many rows by the storage.
-type ReadRange<T> = fn(&Storage, RangeQuery<'_>, &RequestContext, Access) -> Result<T, ReadError>;
+type ReadRange<T> = fn(&Database, RangeQuery<'_>, &RequestContext, Access) -> Result<T, ReadError>;
 
 /// The place where the answer of a thread comes, which has the thread give up when it is dropped.
 type Asked<T> = (oneshot::Receiver<Result<T, ReadError>>, CancelOnDrop);
@@ -196,7 +196,7 @@ const INLINE_MUTATIONS: usize = 64;
 
 impl Replica {
     /// A replica over a storage core; fails if the threads cannot be started.
-    pub fn start(storage: Arc<Storage>, options: ReplicaOptions) -> io::Result<Self> {
+    pub fn start(storage: Arc<Database>, options: ReplicaOptions) -> io::Result<Self> {
         let ReplicaOptions { memory, runs_inline, .. } = options;
         let threads = |wanted: usize| if runs_inline { 0 } else { wanted.max(1) };
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
@@ -270,7 +270,7 @@ impl Replica {
         context: &mut RequestContext,
     ) -> PendingRead<'_, RowSlice> {
         let read: ReadRow<_> = |storage, RowQuery { family, key, slice }, context, access| {
-            storage.store(family).read(key, slice, context, access)
+            storage.family(family).read(key, slice, context, access)
         };
         self.read_row(row, context, read).await
     }
@@ -282,7 +282,7 @@ impl Replica {
         context: &mut RequestContext,
     ) -> PendingRead<'_, usize> {
         let count: ReadRow<_> = |storage, RowQuery { family, key, slice }, context, access| {
-            storage.store(family).count(key, slice, context, access)
+            storage.family(family).count(key, slice, context, access)
         };
         self.read_row(row, context, count).await
     }
@@ -294,7 +294,7 @@ impl Replica {
         context: &mut RequestContext,
     ) -> PendingRead<'_, RowVersion> {
         let read: ReadRow<_> = |storage, RowQuery { family, key, slice }, context, access| {
-            storage.store(family).read_version(key, slice, context, access)
+            storage.family(family).read_version(key, slice, context, access)
         };
         self.read_row(row, context, read).await
     }
@@ -307,7 +307,7 @@ impl Replica {
     ) -> PendingRead<'_, Vec<Row>> {
         let scan: ReadRange<_> = |storage, rows, context, access| {
             let RangeQuery { family, range, slice, max_rows } = rows;
-            storage.store(family).scan(range, slice, max_rows, context, access)
+            storage.family(family).scan(range, slice, max_rows, context, access)
         };
         self.read_range(rows, context, scan).await
     }
@@ -321,7 +321,7 @@ impl Replica {
     ) -> PendingRead<'_, Vec<VersionedRow>> {
         let scan: ReadRange<_> = |storage, rows, context, access| {
             let RangeQuery { family, range, slice, max_rows } = rows;
-            storage.store(family).scan_versions(range, slice, max_rows, context, access)
+            storage.family(family).scan_versions(range, slice, max_rows, context, access)
         };
         self.read_range(rows, context, scan).await
     }
@@ -336,7 +336,7 @@ impl Replica {
         self.or_on_a_worker(inline, context, || {
             let RowQuery { family, key, slice } = row;
             let (key, slice) = (key.clone(), slice.clone());
-            move |storage: &Storage, context: &RequestContext| {
+            move |storage: &Database, context: &RequestContext| {
                 let row = RowQuery { family, key: &key, slice: &slice };
                 read(storage, row, context, Access::Cached)
             }
@@ -354,7 +354,7 @@ impl Replica {
         self.or_on_a_worker(inline, context, || {
             let RangeQuery { family, range, slice, max_rows } = rows;
             let (range, slice) = (range.clone(), slice.clone());
-            move |storage: &Storage, context: &RequestContext| {
+            move |storage: &Database, context: &RequestContext| {
                 let rows = RangeQuery { family, range: &range, slice: &slice, max_rows };
                 read(storage, rows, context, Access::Cached)
             }
@@ -393,7 +393,7 @@ impl Replica {
             let samples = self.storage.row_samples(range, context)?;
             return Ok(samples.splits(keys_per_split));
         }
-        let job = move |storage: &Storage, context: &RequestContext| {
+        let job = move |storage: &Database, context: &RequestContext| {
             Ok(storage.row_samples(range.clone(), context)?.splits(keys_per_split))
         };
         Begun { replica: self, job: Arc::new(job), short: None }.wait(context).await
@@ -428,7 +428,7 @@ impl Replica {
     ) -> PendingRead<'_, T>
     where
         T: Send + 'static,
-        J: Fn(&Storage, &RequestContext) -> Result<T, ReadError> + Send + Sync + 'static,
+        J: Fn(&Database, &RequestContext) -> Result<T, ReadError> + Send + Sync + 'static,
     {
         if !matches!(inline, Err(ReadError::WouldBlock)) {
             return PendingRead::Ready(inline.map_err(ReplicaError::from));
@@ -471,7 +471,7 @@ impl std::fmt::Debug for Replica {
 
 /// Answers when the log is on disk up to this position, without a thread that waits.
 fn notify_when_durable(
-    storage: &Storage,
+    storage: &Database,
     position: Position,
     sender: oneshot::Sender<Result<(), ReplicaError>>,
 ) {

@@ -1,4 +1,4 @@
-//! Work for the threads behind a [`super::Storage`] that write memtables to disk.
+//! Work for the threads behind a [`super::Database`] that write memtables to disk.
 //!
 //! They take it from a queue in which each column family stands at most once, so that it does not
 //! grow without bound. What writers wait for goes before what only has to be done some day: a

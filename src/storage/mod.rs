@@ -4,7 +4,7 @@
 //! full memtable is written as an [`sstable`]; [`compaction`] merges SSTables of similar size. A
 //! read merges the memtables and those SSTables that may hold something of the row ([`row`]); a
 //! range read does so for many rows in token order ([`rows`]). What is read often is kept in
-//! [`caches`]. [`store`] is one column family, [`Storage`] all of them together with the log and
+//! [`caches`]. [`family`] is one column family, [`Database`] all of them together with the log and
 //! the threads that work in the background.
 //!
 //! Tools work on the files of a stopped server through [`offline`]. [`check`] verifies them and
@@ -26,9 +26,10 @@ pub mod check;
 pub mod checked_file;
 pub mod commitlog;
 pub mod compaction;
+pub mod database;
 pub mod directory;
-pub mod engine;
 pub mod error;
+pub mod family;
 pub mod files;
 pub mod foreign;
 pub mod json;
@@ -44,8 +45,7 @@ pub mod row;
 pub mod rows;
 pub mod snapshot;
 pub mod sstable;
-pub mod store;
 pub mod system;
 
-pub use engine::Storage;
+pub use database::Database;
 pub use options::{CacheOptions, CompactionOptions, CompactionStrategy, FamilyOptions, Options};

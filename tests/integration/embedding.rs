@@ -9,7 +9,7 @@ use alexandra::base::fs::OsFileSystem;
 use alexandra::config::{Loader, Settings};
 use alexandra::model::comparator::{ComparatorRegistry, CustomComparator};
 use alexandra::node::NodeOptions;
-use alexandra::storage::engine::Components;
+use alexandra::storage::database::Components;
 use std::cmp::Ordering;
 use std::net::SocketAddr;
 use std::path::Path;

@@ -12,7 +12,7 @@ use alexandra::replica::{Replica, ReplicaOptions};
 use alexandra::ring::{
     Partitioner, ReplicaPlacement, ReplicationStrategy, Snitch, Token, TokenMetadata,
 };
-use alexandra::storage::Storage;
+use alexandra::storage::Database;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use std::time::Duration;
 /// The only node of its ring, with an empty disk.
 pub(crate) struct LoneNode {
     pub(crate) coordinator: Arc<Coordinator>,
-    storage: Arc<Storage>,
+    storage: Arc<Database>,
 }
 
 impl LoneNode {

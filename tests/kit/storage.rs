@@ -6,9 +6,9 @@ use alexandra::base::events::Events;
 use alexandra::model::comparator::Comparator;
 use alexandra::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
 use alexandra::ring::Partitioner;
-use alexandra::storage::engine::Components;
+use alexandra::storage::database::Components;
 use alexandra::storage::options::{FamilyOptions, Options};
-use alexandra::storage::{Storage, system};
+use alexandra::storage::{Database, system};
 use std::sync::Arc;
 
 /// Options for the directories of a simulated disk. What was flushed is read from the disk.
@@ -23,16 +23,16 @@ pub(crate) fn open(
     options: Options,
     partitioner: Partitioner,
     schema: &Arc<Schema>,
-) -> Arc<Storage> {
+) -> Arc<Database> {
     let components = Components { fs: Arc::new(fs.clone()), clock, events: Events::ignored() };
     let family = |_| FamilyOptions::default();
-    let storage = Storage::open(components, options, partitioner, Arc::clone(schema), family);
+    let storage = Database::open(components, options, partitioner, Arc::clone(schema), family);
     Arc::new(storage.unwrap())
 }
 
 /// Opens a storage with the column family `LocationInfo` of the keyspace `system`, which is all
 /// that a node notes of itself.
-pub(crate) fn open_system(fs: &SimFileSystem, clock: Arc<dyn Clock>) -> Arc<Storage> {
+pub(crate) fn open_system(fs: &SimFileSystem, clock: Arc<dyn Clock>) -> Arc<Database> {
     let family = ColumnFamilySchema::new(
         system::KEYSPACE.into(),
         system::LOCATION_INFO.into(),

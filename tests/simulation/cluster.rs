@@ -325,7 +325,7 @@ impl Cluster {
                     let context = alexandra::base::context::RequestContext::new(1 << 20);
                     let all = Slice::all(None);
                     let version =
-                        storage.store(id).read_version(&key, &all, &context, Access::Cached);
+                        storage.family(id).read_version(&key, &all, &context, Access::Cached);
                     let version = version.expect("the disk is sound");
                     versions.push((node, version));
                 }

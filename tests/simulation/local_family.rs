@@ -1,5 +1,5 @@
-//! A column family that is added to a running node, written, and dropped again: what is in it at any
-//! time is what was written since it was added last, also after kills and losses of power.
+//! A column family that is added to a running node, written, and dropped again: it always holds
+//! what was written since it was added last, also after kills and losses of power.
 
 use alexandra::base::context::RequestContext;
 use alexandra::model::comparator::Comparator;
@@ -9,7 +9,7 @@ use alexandra::model::schema::{ColumnFamilyKind, ColumnFamilySchema};
 use alexandra::model::slice::Slice;
 use alexandra::ring::RowRange;
 use alexandra::storage::sstable::Access;
-use alexandra::storage::{FamilyOptions, Storage};
+use alexandra::storage::{Database, FamilyOptions};
 use std::collections::BTreeSet;
 
 /// A keyspace that each node keeps for itself.
@@ -33,7 +33,7 @@ impl LocalFamily {
     }
 
     /// Checks what the family holds, then writes to it or drops it; adds it if there is none.
-    pub(crate) fn change(&mut self, storage: &Storage, drops: bool, options: FamilyOptions) {
+    pub(crate) fn change(&mut self, storage: &Database, drops: bool, options: FamilyOptions) {
         self.check(storage);
         match &mut self.rows {
             None => {
@@ -64,12 +64,12 @@ impl LocalFamily {
     }
 
     /// Checks that the family holds what was acknowledged, and nothing from before it was dropped.
-    pub(crate) fn check(&self, storage: &Storage) {
+    pub(crate) fn check(&self, storage: &Database) {
         let id = storage.schema().family_id(KEYSPACE, NAME);
         assert_eq!(id.is_some(), self.rows.is_some(), "the family exists while it is defined");
         let (Some(id), Some(expected)) = (id, &self.rows) else { return };
         let (all, range) = (Slice::all(None), RowRange::all());
-        let rows = storage.store(id).scan(
+        let rows = storage.family(id).scan(
             &range,
             &all,
             usize::MAX,

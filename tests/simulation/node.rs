@@ -19,10 +19,10 @@ use alexandra::repair::{Operation, OperationError, OperationReport, StartMode, S
 use alexandra::replica::{HintOptions, HintStore, Replica, ReplicaOptions};
 use alexandra::ring::{DynamicSnitch, ReplicaPlacement, ReplicationStrategy, Snitch, Token};
 use alexandra::storage::commitlog::SyncPolicy;
-use alexandra::storage::engine::Components;
-use alexandra::storage::store::Store;
+use alexandra::storage::database::Components;
+use alexandra::storage::family::ColumnFamily;
 use alexandra::storage::system::local_placement::SavedPlace;
-use alexandra::storage::{FamilyOptions, Options, Storage, system};
+use alexandra::storage::{Database, FamilyOptions, Options, system};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
@@ -112,7 +112,7 @@ impl Behind {
 pub(crate) struct Running {
     runtime: Runtime,
     pub(crate) member: Arc<Member>,
-    pub(crate) storage: Arc<Storage>,
+    pub(crate) storage: Arc<Database>,
     pub(crate) hints: Option<Arc<HintStore>>,
     clock: Arc<NodeClock>,
     generation: i32,
@@ -270,7 +270,7 @@ impl Node {
     }
 
     /// Who it is, and as what it starts; none if it has left the ring, and must not start again.
-    fn begin(&self, storage: &Storage, now_secs: i32) -> Option<(system::Identity, StartMode)> {
+    fn begin(&self, storage: &Database, now_secs: i32) -> Option<(system::Identity, StartMode)> {
         let place = SavedPlace::read(storage).expect("the disk is sound");
         if place == SavedPlace::Left {
             return None;
@@ -300,7 +300,7 @@ impl Node {
         }
     }
 
-    fn open_storage(&self, setup: &Setup, clock: &Arc<NodeClock>) -> Storage {
+    fn open_storage(&self, setup: &Setup, clock: &Arc<NodeClock>) -> Database {
         let components = Components {
             fs: Arc::new(self.disk.clone()),
             clock: Arc::clone(clock) as _,
@@ -328,18 +328,18 @@ impl Node {
         if let Some(family) = self.local_family.definition() {
             schema.insert(family.into());
         }
-        let opened = Storage::open(components, options, setup.partitioner, schema, family);
+        let opened = Database::open(components, options, setup.partitioner, schema, family);
         let storage = opened.expect("the disk is sound");
         // The start may have noted something, which is in no memtable that was replayed.
         let own = storage.schema().family_id(system::KEYSPACE, system::LOCATION_INFO);
         own.map(|own| storage.flush(own)).transpose().expect("the disk is sound");
         // A thread in the background writes what was replayed to disk, and removes the segments in
         // which it stood. When it does must not depend on the machine.
-        let is_flushed = |store: &Arc<Store>| {
+        let is_flushed = |store: &Arc<ColumnFamily>| {
             let now = store.statistics();
             now.memtable_operations == 0 && now.memtables_flushing == 0
         };
-        while !storage.stores().all(is_flushed) || self.log_segments() > 1 {
+        while !storage.families().all(is_flushed) || self.log_segments() > 1 {
             std::thread::yield_now();
         }
         self.local_family.check(&storage);
@@ -358,7 +358,7 @@ impl Node {
         found.iter().filter(|entry| entry.name.starts_with("CommitLog-")).count()
     }
 
-    fn open_hints(&self, storage: &Storage, clock: &Arc<NodeClock>) -> HintStore {
+    fn open_hints(&self, storage: &Database, clock: &Arc<NodeClock>) -> HintStore {
         let schema = Arc::clone(storage.schema());
         let options = HintOptions {
             directory: "/hints".into(),

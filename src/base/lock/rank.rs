@@ -55,8 +55,8 @@ ranks! {
     Gossip: "gossip", "the gossip state of this node; mode and outcome of an operation",
         "a round or message; updates of the coordinator's ring and of hints";
     Job: "job",
-        "work done one at a time: snapshots and schema changes, upkeep of a hint log, sessions with \
-         nodes of 0.6, updates of the snitch, connections of the node protocol, room for compactions",
+        "work done one at a time: snapshots and schema changes, upkeep of a hint log, sessions \
+         with nodes of 0.6, updates of the snitch, connections to nodes, room for compactions",
         "the work";
     Flush(Numbered): "flush",
         "flushes of a family, in order; a snapshot takes those of its families by number",

@@ -176,7 +176,7 @@ mod tests {
     use super::*;
     use crate::admin::report::{Cache, Memory, Repaired};
     use crate::storage::caches::CacheStats;
-    use crate::storage::engine::{Trouble, TroubleKind};
+    use crate::storage::database::{Trouble, TroubleKind};
 
     #[test]
     fn the_lines_of_old_come_first() {

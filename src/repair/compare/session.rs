@@ -144,7 +144,7 @@ impl Operations {
         operation: &OperationRun,
         report: &mut FamilyRepair,
     ) -> Result<()> {
-        let gc_before = self.node.storage.store(family).gc_before();
+        let gc_before = self.node.storage.family(family).gc_before();
         for (mut replicas, ranges) in self.repaired_ranges(family, scope, &look.members.ring)? {
             replicas.retain(|replica| !look.is_legacy(*replica));
             if replicas.len() < 2 {

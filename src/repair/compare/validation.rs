@@ -11,8 +11,8 @@ use crate::repair::error::{OperationError, Result};
 use crate::repair::job::{JobControl, Output, Scope};
 use crate::replica::{Abandoned, Blocking};
 use crate::ring::{DecoratedKey, RowRange, Token, TokenRange};
-use crate::storage::Storage;
-use crate::storage::engine::ValidationSet;
+use crate::storage::Database;
+use crate::storage::database::ValidationSet;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 /// Hashes rows, and remembers the hashes.
 #[derive(Debug, Clone)]
 pub(crate) struct Validator {
-    storage: Arc<Storage>,
+    storage: Arc<Database>,
     blocking: Blocking,
     remembered: Arc<Mutex<rank::Files, Remembered>>,
     /// One column family is read at a time, as it was on the one compaction thread of 0.6; lists of
@@ -31,7 +31,7 @@ pub(crate) struct Validator {
 }
 
 impl Validator {
-    pub(crate) fn new(storage: Arc<Storage>, blocking: Blocking) -> Self {
+    pub(crate) fn new(storage: Arc<Database>, blocking: Blocking) -> Self {
         let (remembered, tasks) = Default::default();
         Self { storage, blocking, remembered, scan: Arc::new(Semaphore::new(1)), tasks }
     }
@@ -120,7 +120,7 @@ impl Validator {
         mut empty: Leaves,
     ) -> Result<Leaves> {
         self.load(family);
-        self.storage.store(family).want_merged_keys();
+        self.storage.family(family).want_merged_keys();
         let (now, merges) = (&set.identities(), set.merges());
         let known = self.remembered().find(family, Tables { now, merges }, division, &empty);
         let Some(Known { mut leaves, added }) = known else {
@@ -149,7 +149,7 @@ impl Validator {
         if self.remembered().is_loaded(family) {
             return;
         }
-        let file = self.storage.store(family).kept_hashes(MAX_BYTES);
+        let file = self.storage.family(family).kept_hashes(MAX_BYTES);
         let file = file.unwrap_or_else(|error| {
             log::warn!("what is known of hashes cannot be read: {error}");
             None
@@ -160,7 +160,7 @@ impl Validator {
     /// Keeps what is known of a family for the next start. Without it all rows are read again then.
     fn save(&self, family: FamilyId) {
         let content = self.remembered().save(family, self.context());
-        if let Err(error) = self.storage.store(family).keep_hashes(&content) {
+        if let Err(error) = self.storage.family(family).keep_hashes(&content) {
             log::warn!("what is known of hashes cannot be kept: {error}");
         }
     }
@@ -186,7 +186,7 @@ impl Validator {
     fn catch_up(&self) -> Vec<FamilyId> {
         let families = self.remembered().families();
         let has_changed = |family: &FamilyId| {
-            let now = self.storage.store(*family).tables_now();
+            let now = self.storage.family(*family).tables_now();
             let tables = Tables { now: &now.identities(), merges: &now.merges };
             self.remembered().catch_up(*family, tables)
         };

@@ -2,7 +2,7 @@
 
 use crate::base::lock::{Mutex, MutexGuard, rank};
 use crate::model::schema::FamilyId;
-use crate::storage::engine::TakenIn;
+use crate::storage::database::TakenIn;
 use crate::storage::files::OriginalPart;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;

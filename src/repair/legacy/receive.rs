@@ -6,7 +6,7 @@ use crate::net::bodies::{StreamFile, StreamFinished};
 use crate::net::message::{Message, STREAMING_KEYSPACE};
 use crate::net::{IncomingFile, Verb};
 use crate::repair::error::{OperationError, Result, fail};
-use crate::storage::engine::{SpooledFile, TakenIn};
+use crate::storage::database::{SpooledFile, TakenIn};
 use crate::storage::files::OriginalPart;
 use log::Level;
 use std::net::IpAddr;

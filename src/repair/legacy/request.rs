@@ -8,7 +8,7 @@ use crate::net::bodies::StreamRequest;
 use crate::net::message::Message;
 use crate::repair::error::{OperationError, Result, fail};
 use crate::repair::transfer::WantedRange;
-use crate::storage::engine::TakenIn;
+use crate::storage::database::TakenIn;
 use log::Level;
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use crate::repair::compare::ranges::straight;
 use crate::repair::error::{OperationError, Result, fail};
 use crate::replica::Abandoned;
 use crate::ring::{RowRange, TokenRange};
-use crate::storage::engine::{OutgoingTable, TakenIn};
+use crate::storage::database::{OutgoingTable, TakenIn};
 use crate::storage::error::FileContext;
 use log::Level;
 use std::io;

@@ -174,7 +174,7 @@ impl Operations {
         let families = self.node.storage.schema().families();
         let families: Vec<_> = families.filter(|(_, it)| replicated(&it.keyspace)).collect();
         let has_data = |(id, _): &(FamilyId, _)| {
-            let statistics = self.node.storage.store(*id).statistics();
+            let statistics = self.node.storage.family(*id).statistics();
             statistics.live_bytes > 0 || statistics.memtable_operations > 0
         };
         if !families.iter().any(has_data) {

@@ -17,7 +17,7 @@ use crate::repair::host::Node;
 use crate::repair::legacy::LegacyPeers;
 use crate::repair::progress::ProgressCounters;
 use crate::ring::DecoratedKey;
-use crate::storage::engine::{Ingest, IngestError};
+use crate::storage::database::{Ingest, IngestError};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use std::collections::BTreeMap;
 use std::net::IpAddr;

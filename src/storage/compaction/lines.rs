@@ -1,8 +1,8 @@
 //! Log lines of compactions, in the words of 0.6 where it has some.
 
 use super::progress::CompactionKind;
+use crate::storage::family::ColumnFamily;
 use crate::storage::sstable::SsTable;
-use crate::storage::store::Store;
 use log::Level;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(crate) const TARGET: &str = "alexandra::compaction";
 
 /// Tells that a compaction of these files begins.
-pub(crate) fn begins(store: &Store, kind: CompactionKind, inputs: &[Arc<SsTable>]) {
+pub(crate) fn begins(store: &ColumnFamily, kind: CompactionKind, inputs: &[Arc<SsTable>]) {
     let (family, inputs) = (store.schema(), Paths(inputs.iter().map(|table| table.path())));
     let line = format_args!("Compacting [{inputs}] ({kind} compaction of {family})");
     store.environment().events.tell(Level::Info, TARGET, line);
@@ -29,7 +29,7 @@ pub(crate) struct Ended {
 }
 
 /// Tells that the outputs of a compaction have taken the place of its inputs.
-pub(crate) fn ended(store: &Store, ended: &Ended) {
+pub(crate) fn ended(store: &ColumnFamily, ended: &Ended) {
     let Ended { outputs, bytes_in, bytes_out, rows, began_at } = ended;
     let environment = store.environment();
     let took = environment.clock.monotonic().saturating_sub(*began_at).as_millis();

@@ -10,11 +10,13 @@ use crate::model::slice::CellRange;
 use crate::model::visibility::Purge;
 use crate::ring::{DecoratedKey, RowRange};
 use crate::storage::error::{FileError, ReadError};
+use crate::storage::family::{
+    Claim, ColumnFamily, MergeNotes, NewTable, OutputShape, Outputs, View,
+};
 use crate::storage::files;
 use crate::storage::row::{RowReader, RowSources};
 use crate::storage::rows::{MergedRows, RowStream};
 use crate::storage::sstable::{Access, Blocks, SsTable, SsTableWriter, filter};
-use crate::storage::store::{Claim, MergeNotes, NewTable, OutputShape, Outputs, Store, View};
 use log::Level;
 use std::ops::{Bound, RangeBounds};
 use std::path::PathBuf;
@@ -237,7 +239,7 @@ pub(super) fn mark_damaged(inputs: &[Arc<SsTable>], error: &ReadError) {
 
 /// What is merged.
 struct Merge<'a> {
-    store: &'a Store,
+    store: &'a ColumnFamily,
     inputs: &'a [Arc<SsTable>],
     /// The rows that stay; `None` for all.
     keep: Option<&'a [RowRange]>,
@@ -248,7 +250,7 @@ impl Merge<'_> {
     /// them.
     fn write(
         &self,
-        mut outputs: Outputs<&Store>,
+        mut outputs: Outputs<&ColumnFamily>,
         pace: &mut Pace<'_>,
     ) -> Result<(Vec<NewTable>, u64, MergeNotes), CompactionError> {
         let partitioner = self.store.environment().partitioner;
@@ -335,7 +337,7 @@ impl Merge<'_> {
 pub(super) struct Pace<'a> {
     compactor: &'a Compactor,
     task: &'a Task,
-    store: &'a Store,
+    store: &'a ColumnFamily,
     stop: &'a AtomicBool,
     kind: CompactionKind,
     bytes_total: u64,
@@ -350,7 +352,7 @@ impl<'a> Pace<'a> {
         compactor: &'a Compactor,
         running: &'a Running<'_>,
         inputs: &[Arc<SsTable>],
-        (store, kind): (&'a Store, CompactionKind),
+        (store, kind): (&'a ColumnFamily, CompactionKind),
         stop: &'a AtomicBool,
     ) -> Self {
         Self {

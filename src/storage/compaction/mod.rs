@@ -11,7 +11,7 @@
 //!   validate    gives what would be written to who compares it
 //! ```
 //!
-//! A compaction works on SSTables that its [claim](super::store::Claim) keeps from others, and
+//! A compaction works on SSTables that its [claim](super::family::Claim) keeps from others, and
 //! replaces them in one step at its end. Until then nothing is lost if it is stopped anywhere.
 
 mod fate;

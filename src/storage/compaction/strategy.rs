@@ -14,9 +14,9 @@ use super::pressure::Backlog;
 use super::progress::CompactionKind;
 use super::thresholds::Thresholds;
 use crate::ring::DecoratedKey;
+use crate::storage::family::Choosable;
 use crate::storage::options::{CompactionStrategy, FamilyOptions};
 use crate::storage::sstable::{Properties, SsTable};
-use crate::storage::store::Choosable;
 use std::sync::Arc;
 use std::time::Duration;
 

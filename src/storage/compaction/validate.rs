@@ -10,10 +10,10 @@ use crate::model::slice::CellRange;
 use crate::model::visibility::Purge;
 use crate::ring::{DecoratedKey, RowRange};
 use crate::storage::error::ReadError;
+use crate::storage::family::ColumnFamily;
 use crate::storage::row::{RowReader, RowSources};
 use crate::storage::rows::{MergedRows, RowStream};
 use crate::storage::sstable::{Access, Blocks, SsTable};
-use crate::storage::store::Store;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -91,7 +91,7 @@ impl GcSpan {
 /// `gc_before` were dropped. What the row is made of decides, and nothing else that there is, so
 /// that replicas agree. `keep_pace` is called for each cell.
 pub(in crate::storage) fn give_row<S: RowSink>(
-    store: &Store,
+    store: &ColumnFamily,
     (key, sources): (&DecoratedKey, RowSources<'_>),
     gc_before: i32,
     sink: &mut S,
@@ -119,7 +119,7 @@ pub(in crate::storage) fn give_row<S: RowSink>(
 
 /// What is read of some SSTables.
 pub(in crate::storage) struct Reading<'a> {
-    pub(in crate::storage) store: &'a Store,
+    pub(in crate::storage) store: &'a ColumnFamily,
     pub(in crate::storage) tables: &'a [Arc<SsTable>],
     /// Their rows in these ranges.
     pub(in crate::storage) ranges: &'a [RowRange],
@@ -201,7 +201,7 @@ impl Compactor {
 }
 
 fn open<'a>(
-    store: &Store,
+    store: &ColumnFamily,
     tables: &'a [Arc<SsTable>],
     range: &RowRange,
     blocks: impl Fn(&'a SsTable) -> Blocks<'a>,

@@ -6,12 +6,12 @@
 
 use super::directory;
 use super::error::{FileContext, FileError, ReadError};
+use super::family::{Found, OpenError, check_node, find};
 use super::files;
 use super::foreign::{self, ForeignError};
 use super::manifest::Manifest;
 use super::sstable::WrittenFile;
 use super::sstable::scan::Frame;
-use super::store::{Found, OpenError, check_node, find};
 use super::system::node_id::NodeId;
 use crate::base::fs::{FileSystem, Lock};
 use std::collections::BTreeMap;

@@ -20,13 +20,13 @@ mod replay;
 
 use super::commitlog::archive::{self, ArchiveError, ArchiveReplay, History};
 use super::commitlog::{Damage, Position, ReplayError};
-use super::engine::{Components, StorageError, lock_present_directories, prepare_directories};
+use super::database::{Components, StorageError, lock_present_directories, prepare_directories};
 use super::error::{FileError, ReadError};
+use super::family::OpenError;
 use super::files::RESTORING_FILE;
 use super::foreign;
 use super::options::{FamilyOptions, Options};
 use super::snapshot::SnapshotName;
-use super::store::OpenError;
 use super::system::log_guard::LostLog;
 use crate::model::schema::{FamilyId, Schema};
 use crate::ring::Partitioner;

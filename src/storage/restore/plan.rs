@@ -6,13 +6,13 @@ use crate::base::events::Events;
 use crate::model::schema::{ColumnFamilySchema, FamilyId};
 use crate::storage::commitlog::Position;
 use crate::storage::commitlog::archive::{ArchiveReplay, segment_ids};
-use crate::storage::engine::{Components, new_environment};
+use crate::storage::database::{Components, new_environment};
 use crate::storage::error::FileContext;
+use crate::storage::family::ColumnFamily;
 use crate::storage::files::{self, BEFORE_RESTORE, FileName};
 use crate::storage::manifest::Manifest;
 use crate::storage::options::Options;
 use crate::storage::snapshot::{self, Captured, Snapshot};
-use crate::storage::store::Store;
 use crate::storage::system::log_guard::LogGuard;
 use crate::storage::system::node_id::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -189,7 +189,7 @@ fn plan_keyspace(
     for (id, schema) in setup.schema.families().filter(|(_, schema)| is_meant(schema)) {
         // Opening reads what every later read depends on, and compares the comparators.
         let options = setup.family_options(id);
-        let store = Store::open(&environment, id, schema, options, folders.clone())?;
+        let store = ColumnFamily::open(&environment, id, schema, options, folders.clone())?;
         let Captured { manifest_folder, mut manifest, tables, .. } = store.capture();
         let present = present_manifests(setup, schema).map(|it| it.sequence);
         manifest.node = None;

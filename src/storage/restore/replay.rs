@@ -6,9 +6,9 @@ use crate::model::mutation::{DecodeError, RowMutation};
 use crate::model::schema::FamilyId;
 use crate::storage::commitlog::archive::ArchiveReplay;
 use crate::storage::commitlog::{Position, ReplayError};
-use crate::storage::engine::new_environment;
+use crate::storage::database::new_environment;
+use crate::storage::family::{ColumnFamily, Environment};
 use crate::storage::files;
-use crate::storage::store::{Environment, Store};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 struct Stores<'a> {
     setup: &'a Setup,
     environment: Arc<Environment>,
-    open: BTreeMap<FamilyId, Store>,
+    open: BTreeMap<FamilyId, ColumnFamily>,
     /// Mutations that any of them took.
     mutations: u64,
 }
@@ -32,7 +32,7 @@ impl<'a> Stores<'a> {
             let directories = setup.options.data_directories.iter();
             let folders = directories.map(|it| files::keyspace_folder(it, &schema.keyspace));
             let options = setup.family_options(*id);
-            let store = Store::open(&environment, *id, schema, options, folders.collect())?;
+            let store = ColumnFamily::open(&environment, *id, schema, options, folders.collect())?;
             open.insert(*id, store);
         }
         Ok(Self { setup, environment, open, mutations: 0 })

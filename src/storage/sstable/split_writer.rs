@@ -9,8 +9,8 @@ use crate::model::deletion::Deletion;
 use crate::model::schema::ColumnFamilySchema;
 use crate::ring::DecoratedKey;
 use crate::storage::error::FileError;
+use crate::storage::family::discard;
 use crate::storage::manifest::TableIdentity;
-use crate::storage::store::discard;
 use std::cmp::Ordering;
 use std::path::PathBuf;
 

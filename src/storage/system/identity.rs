@@ -4,7 +4,7 @@ use super::local_placement::SavedPlace;
 use super::{KEYSPACE, ROW, TOKEN, location_info, read_row};
 use crate::model::mutation::MutationBuilder;
 use crate::ring::Token;
-use crate::storage::engine::{Storage, WriteError};
+use crate::storage::database::{Database, WriteError};
 use crate::storage::error::ReadError;
 
 const GENERATION: &[u8] = b"Generation";
@@ -64,7 +64,7 @@ pub enum IdentityError {
 /// a token. If that `joins` it must not have data, which it would drop. The result is durable when
 /// this returns.
 pub fn establish_identity(
-    storage: &Storage,
+    storage: &Database,
     cluster_name: &str,
     now_secs: i32,
     joins: bool,
@@ -123,8 +123,8 @@ pub fn establish_identity(
 }
 
 /// Fails if a column family of a user has data.
-pub fn check_no_data(storage: &Storage) -> Result<(), IdentityError> {
-    let of_users = storage.stores().filter(|store| store.schema().keyspace != KEYSPACE);
+pub fn check_no_data(storage: &Database) -> Result<(), IdentityError> {
+    let of_users = storage.families().filter(|store| store.schema().keyspace != KEYSPACE);
     let mut with_data = of_users.filter(|store| {
         let statistics = store.statistics();
         statistics.live_bytes > 0 || statistics.memtable_operations > 0
@@ -135,7 +135,7 @@ pub fn check_no_data(storage: &Storage) -> Result<(), IdentityError> {
 
 /// Saves a generation that others have made necessary, durably. It may be smaller than the saved
 /// one.
-pub fn save_generation(storage: &Storage, generation: i32) -> Result<(), IdentityError> {
+pub fn save_generation(storage: &Database, generation: i32) -> Result<(), IdentityError> {
     let saved = Saved::read(storage)?;
     let mut row = MutationBuilder::new(storage.schema(), KEYSPACE, ROW.as_bytes());
     row.family(location_info(storage));
@@ -157,7 +157,7 @@ struct Saved {
 }
 
 impl Saved {
-    fn read(storage: &Storage) -> Result<Self, ReadError> {
+    fn read(storage: &Database) -> Result<Self, ReadError> {
         let mut saved = Self::default();
         for cell in read_row(storage, ROW)?.cells.into_iter().filter(|cell| cell.is_live()) {
             let slot = match cell.name() {
@@ -184,7 +184,7 @@ impl Saved {
 }
 
 fn write(
-    storage: &Storage,
+    storage: &Database,
     cluster_name: &str,
     identity: &Identity,
     generation_timestamp: i64,
@@ -215,14 +215,14 @@ pub(super) mod tests {
     use crate::model::comparator::Comparator;
     use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
     use crate::ring::Partitioner;
-    use crate::storage::engine::Components;
+    use crate::storage::database::Components;
     use crate::storage::options::{FamilyOptions, Options};
     use std::sync::Arc;
 
     pub(in crate::storage::system) fn open(
         fs: &SimFileSystem,
         partitioner: Partitioner,
-    ) -> Storage {
+    ) -> Database {
         let components = Components {
             fs: Arc::new(fs.clone()),
             clock: Arc::new(ManualClock::default()),
@@ -243,12 +243,12 @@ pub(super) mod tests {
         };
         let families = [family(KEYSPACE, LOCATION_INFO), family("Blog", "Entries")];
         let schema = Arc::new(Schema::new(families));
-        Storage::open(components, options, partitioner, schema, |_| FamilyOptions::default())
+        Database::open(components, options, partitioner, schema, |_| FamilyOptions::default())
             .unwrap()
     }
 
     /// Storage with the keyspace `system` and one more.
-    pub(in crate::storage::system) fn open_with(partitioner: Partitioner) -> Storage {
+    pub(in crate::storage::system) fn open_with(partitioner: Partitioner) -> Database {
         open(&SimFileSystem::new(1), partitioner)
     }
 
@@ -318,7 +318,7 @@ pub(super) mod tests {
             let identity = establish_identity(&storage, "c", now, true).unwrap();
             (storage, identity)
         };
-        let place = |storage: &Storage| SavedPlace::read(storage).unwrap();
+        let place = |storage: &Database| SavedPlace::read(storage).unwrap();
         let arriving =
             |token: &Token| SavedPlace::Arriving { token: token.clone(), replaced: None };
         let (storage, first) = establish(1000);

@@ -11,7 +11,7 @@
 use super::{KEYSPACE, ROW, TOKEN, location_info, read_row};
 use crate::model::mutation::MutationBuilder;
 use crate::ring::Token;
-use crate::storage::engine::{Storage, WriteError};
+use crate::storage::database::{Database, WriteError};
 use crate::storage::error::ReadError;
 use std::net::IpAddr;
 
@@ -46,7 +46,7 @@ pub enum SavedPlace {
 
 impl SavedPlace {
     /// Reads it.
-    pub fn read(storage: &Storage) -> Result<Self, ReadError> {
+    pub fn read(storage: &Database) -> Result<Self, ReadError> {
         let row = read_row(storage, BOOTSTRAP)?;
         let value = |name: &[u8]| {
             let cell = row.cells.iter().find(|cell| cell.name() == name && cell.is_live());
@@ -71,7 +71,7 @@ impl SavedPlace {
     }
 
     /// Notes it, durably; `token` is what the node owns from now on, if that is new.
-    pub fn save(&self, storage: &Storage, token: Option<&Token>) -> Result<(), WriteError> {
+    pub fn save(&self, storage: &Database, token: Option<&Token>) -> Result<(), WriteError> {
         let partitioner = storage.partitioner();
         let clock_millis = storage.now_millis();
         let family = location_info(storage);
@@ -108,7 +108,7 @@ impl SavedPlace {
 }
 
 /// The time of the latest note of this kind.
-fn latest(storage: &Storage) -> Option<i64> {
+fn latest(storage: &Database) -> Option<i64> {
     let rows = [BOOTSTRAP, ROW].into_iter().flat_map(|row| read_row(storage, row));
     let cells = rows.flat_map(|row| row.cells);
     let notes = cells.filter(|it| [HAS_DATA, PLACE, TARGET, REPLACED, TOKEN].contains(&it.name()));

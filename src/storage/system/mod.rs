@@ -18,7 +18,7 @@ pub mod saved_ring;
 
 pub use identity::{Identity, IdentityError, check_no_data, establish_identity, save_generation};
 
-use super::engine::Storage;
+use super::database::Database;
 use super::error::ReadError;
 use super::sstable::Access;
 use crate::base::context::RequestContext;
@@ -39,14 +39,14 @@ pub const HINTS: &str = "HintsColumnFamily";
 pub(super) const ROW: &str = "L";
 const TOKEN: &[u8] = b"Token";
 
-fn location_info(storage: &Storage) -> FamilyId {
+fn location_info(storage: &Database) -> FamilyId {
     let family = storage.schema().family_id(KEYSPACE, LOCATION_INFO);
     family.expect("every schema has the system keyspace")
 }
 
 /// Reads a row of [`LOCATION_INFO`], tombstones included. Those that are left out are older than
 /// the clock, and so than what is noted by it.
-fn read_row(storage: &Storage, key: &str) -> Result<RowVersion, ReadError> {
+fn read_row(storage: &Database, key: &str) -> Result<RowVersion, ReadError> {
     let (family, key, all) = (location_info(storage), RowKey::from(key), Slice::all(None));
-    storage.store(family).read_version(&key, &all, &RequestContext::default(), Access::Cached)
+    storage.family(family).read_version(&key, &all, &RequestContext::default(), Access::Cached)
 }

@@ -14,7 +14,7 @@ use crate::base::java::{JavaReader, JavaWriter};
 use crate::model::deletion::Deletion;
 use crate::model::mutation::{MutationBuilder, RowMutation};
 use crate::ring::Token;
-use crate::storage::engine::{Storage, WriteError};
+use crate::storage::database::{Database, WriteError};
 use crate::storage::error::ReadError;
 use std::net::IpAddr;
 
@@ -68,7 +68,7 @@ pub enum RingNote {
 
 impl SavedRing {
     /// Reads it. What makes no sense is left out, with a warning.
-    pub fn read(storage: &Storage) -> Result<Self, ReadError> {
+    pub fn read(storage: &Database) -> Result<Self, ReadError> {
         let mut saved = Self::default();
         for cell in read_row(storage, ROW)?.cells {
             let with_length = [&[cell.name().len() as u8], cell.name()].concat();
@@ -119,11 +119,11 @@ impl SavedRing {
 impl RingNote {
     /// Writes it down. `millis` is the time, in milliseconds since 1970. Durable with the next sync
     /// of the commit log.
-    pub fn write(&self, storage: &Storage, millis: u64) -> Result<(), WriteError> {
+    pub fn write(&self, storage: &Database, millis: u64) -> Result<(), WriteError> {
         storage.apply_own(&self.mutation(storage, millis)).map(drop)
     }
 
-    fn mutation(&self, storage: &Storage, millis: u64) -> RowMutation {
+    fn mutation(&self, storage: &Database, millis: u64) -> RowMutation {
         let at = i64::try_from(millis).unwrap_or(i64::MAX);
         let deleted = Deletion::at(at, i32::try_from(millis / 1000).unwrap_or(i32::MAX));
         let partitioner = storage.partitioner();

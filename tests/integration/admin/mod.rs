@@ -22,7 +22,7 @@ use alexandra::base::fs::OsFileSystem;
 use alexandra::config::Loader;
 use alexandra::model::comparator::ComparatorRegistry;
 use alexandra::node::{NodeOptions, StorageSetup};
-use alexandra::storage::engine::Components;
+use alexandra::storage::database::Components;
 use alexandra::storage::system::saved_ring::RingNote;
 use serde_json::Value;
 use std::fs;

@@ -20,7 +20,7 @@ use alexandra::node::{Member, MemberOptions, Receiver};
 use alexandra::repair::{Host, Lifecycle};
 use alexandra::replica::{Replica, ReplicaOptions};
 use alexandra::ring::Partitioner;
-use alexandra::storage::Storage;
+use alexandra::storage::Database;
 use alexandra::storage::system;
 use alexandra::storage::system::saved_ring::SavedRing;
 use std::collections::BTreeMap;
@@ -119,7 +119,7 @@ type Outcome = Result<String, Box<dyn Error>>;
 
 struct Running {
     member: Arc<Member>,
-    storage: Arc<Storage>,
+    storage: Arc<Database>,
     stop: CancellationToken,
     tasks: [JoinHandle<()>; 2],
     is_frozen: watch::Sender<bool>,

@@ -14,7 +14,7 @@ use alexandra::model::schema::FamilyId;
 use alexandra::ring::{Partitioner, RowRange};
 use alexandra::storage::commitlog::SyncPolicy;
 use alexandra::storage::compaction::CompactionError;
-use alexandra::storage::engine::Applied;
+use alexandra::storage::database::Applied;
 use alexandra::storage::error::ReadError;
 use alexandra::storage::sstable::{Access, Compression};
 use std::ops::Bound;
@@ -126,7 +126,7 @@ fn content(rig: &Rig, file: &Path) -> (Content, usize) {
             content.push(answer.map(|answer| visible(&answer)));
         }
         let range = RowRange { start: Bound::Unbounded, end: Bound::Unbounded };
-        let rows = rig.storage().store(FamilyId(family)).scan(
+        let rows = rig.storage().family(FamilyId(family)).scan(
             &range,
             &slice,
             100,

@@ -37,7 +37,7 @@ fn rig(setup: Setup) -> Rig {
 
 /// Reads a whole row of the family, or from memory alone.
 fn read(rig: &Rig, key: &str, access: Access) -> Result<RowSlice, ReadError> {
-    rig.storage().store(FAMILY).read(
+    rig.storage().family(FAMILY).read(
         &RowKey::from(key),
         &Slice::all(None),
         &RequestContext::default(),
@@ -50,11 +50,11 @@ fn flush(rig: &Rig) {
 }
 
 fn rows(rig: &Rig) -> CacheStats {
-    rig.storage().store(FAMILY).cache_stats().rows.unwrap()
+    rig.storage().family(FAMILY).cache_stats().rows.unwrap()
 }
 
 fn keys(rig: &Rig) -> CacheStats {
-    rig.storage().store(FAMILY).cache_stats().keys.unwrap()
+    rig.storage().family(FAMILY).cache_stats().keys.unwrap()
 }
 
 /// Waits for a line of the cache thread.
@@ -141,15 +141,15 @@ fn a_purged_deletion_does_not_hide_what_is_written_later() {
 fn the_cache_of_a_family_that_is_switched_on_begins_empty() {
     let rig = rig(Setup { rows_cached: CacheSize::Off, ..setup() });
     fill(&rig, 1);
-    assert_eq!(rig.storage().store(FAMILY).cache_stats().rows, None);
-    rig.storage().store(FAMILY).set_cache_capacity(10, 10);
+    assert_eq!(rig.storage().family(FAMILY).cache_stats().rows, None);
+    rig.storage().family(FAMILY).set_cache_capacity(10, 10);
     rig.get(0, "row 0", "column").unwrap();
     assert_eq!(rows(&rig).size, 1);
-    rig.storage().store(FAMILY).set_cache_capacity(0, 0);
-    assert_eq!(rig.storage().store(FAMILY).cache_stats().keys, None);
+    rig.storage().family(FAMILY).set_cache_capacity(0, 0);
+    assert_eq!(rig.storage().family(FAMILY).cache_stats().keys, None);
     rig.insert(0, "row 0", ("column", 2), b"newer");
     flush(&rig);
-    rig.storage().store(FAMILY).set_cache_capacity(10, 10);
+    rig.storage().family(FAMILY).set_cache_capacity(10, 10);
     assert_eq!(rig.get(0, "row 0", "column").as_deref(), Some(&b"newer"[..]));
 }
 
@@ -177,7 +177,7 @@ fn damage_in_one_part_of_a_row_leaves_the_others_readable() {
         rig.insert(0, "wide", (&format!("{number}"), 1), &[b'x'; 100]);
     }
     flush(&rig);
-    let path = rig.storage().store(FAMILY).view().tables[0].path().to_owned();
+    let path = rig.storage().family(FAMILY).view().tables[0].path().to_owned();
     // In the first block.
     rig.disk.corrupt(&path, 20, 0x10).unwrap();
     for _ in 0..2 {
@@ -201,7 +201,7 @@ fn a_share_of_all_keys_grows_with_them_until_a_number_is_set() {
     assert_eq!(keys(&rig).capacity, 30, "as many as all files say");
     rig.storage().compact(FAMILY).unwrap();
     assert_eq!(keys(&rig).capacity, 15);
-    rig.storage().store(FAMILY).set_cache_capacity(7, 8);
+    rig.storage().family(FAMILY).set_cache_capacity(7, 8);
     fill(&rig, 60);
     assert_eq!((keys(&rig).capacity, rows(&rig).capacity), (7, 8));
 }
@@ -215,7 +215,7 @@ fn the_key_cache_knows_where_a_row_is() {
     flush(&rig);
     let read = |access| {
         let behind = Slice::range(None, b"later", b"", false, 1);
-        rig.storage().store(FAMILY).read(
+        rig.storage().family(FAMILY).read(
             &RowKey::from("ada"),
             &behind,
             &RequestContext::default(),
@@ -232,7 +232,7 @@ fn the_key_cache_knows_where_a_row_is() {
     assert_eq!((stats.size, stats.hits, stats.requests), (1, 1, 2));
     // A file that is gone is forgotten.
     rig.storage().compact(FAMILY).unwrap();
-    rig.storage().store(FAMILY).remove_replaced();
+    rig.storage().family(FAMILY).remove_replaced();
     assert_eq!(keys(&rig).size, 0);
 }
 

@@ -9,9 +9,9 @@ use alexandra::model::mutation::MutationBuilder;
 use alexandra::model::schema::FamilyId;
 use alexandra::ring::Partitioner;
 use alexandra::storage::compaction::{CompactionError, CompactionKind};
-use alexandra::storage::engine::{Components, WriteError};
+use alexandra::storage::database::{Components, WriteError};
 use alexandra::storage::sstable::SsTable;
-use alexandra::storage::{CompactionOptions, CompactionStrategy, FamilyOptions, Options, Storage};
+use alexandra::storage::{CompactionOptions, CompactionStrategy, Database, FamilyOptions, Options};
 use fastrand::Rng;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -86,7 +86,7 @@ fn tables(rig: &Rig, family: FamilyId, sizes: &[usize]) {
 }
 
 fn table_count(rig: &Rig, family: FamilyId) -> usize {
-    rig.storage().store(family).view().tables.len()
+    rig.storage().family(family).view().tables.len()
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_major_compaction_waits_for_those_that_run() {
     thread::scope(|scope| {
         let major = scope.spawn(|| rig.storage().compact(AUTHORS));
         // From now on no more of them begin.
-        wait_until("it waits", || rig.storage().store(AUTHORS).choosable().free.is_empty());
+        wait_until("it waits", || rig.storage().family(AUTHORS).choosable().free.is_empty());
         hold.release();
         major.join().unwrap().unwrap();
     });
@@ -142,7 +142,7 @@ fn a_waiting_major_compaction_ends_with_the_node() {
     hold.wait_until_met();
     thread::scope(|scope| {
         let major = scope.spawn(|| rig.storage().compact(AUTHORS));
-        wait_until("it waits", || rig.storage().store(AUTHORS).choosable().free.is_empty());
+        wait_until("it waits", || rig.storage().family(AUTHORS).choosable().free.is_empty());
         rig.storage().stop_writes();
         let stopped = major.join().unwrap();
         assert!(matches!(stopped, Err(CompactionError::Stopped)), "{stopped:?}");
@@ -157,7 +157,7 @@ fn a_waiting_major_compaction_ends_with_the_node() {
 fn a_file_that_was_replaced_goes_soon_after_its_last_reader() {
     let rig = rig(0);
     tables(&rig, AUTHORS, &[100, 101]);
-    let reader = rig.storage().store(AUTHORS).view();
+    let reader = rig.storage().family(AUTHORS).view();
     rig.storage().compact(AUTHORS).unwrap();
     let files = || rig.files().into_iter().filter(|name| name.contains("Authors-")).count();
     assert_eq!(files(), 3);
@@ -177,7 +177,7 @@ fn levels_hold_files_that_do_not_overlap() {
         }
         rig.storage().flush(AUTHORS).unwrap();
     }
-    let store = rig.storage().store(AUTHORS);
+    let store = rig.storage().family(AUTHORS);
     wait_until("all is merged", || {
         rig.storage().pending_compactions().is_empty() && rig.storage().compactions().is_empty()
     });
@@ -199,7 +199,7 @@ fn levels_hold_files_that_do_not_overlap() {
 }
 
 /// A storage on the real disk whose compactions may read one KB per second.
-fn throttled(directory: &std::path::Path, hold: &Arc<Hold>) -> Storage {
+fn throttled(directory: &std::path::Path, hold: &Arc<Hold>) -> Database {
     let hold = Arc::clone(hold);
     let options = Options {
         segment_bytes: 1 << 22,
@@ -219,11 +219,11 @@ fn throttled(directory: &std::path::Path, hold: &Arc<Hold>) -> Storage {
         max_compaction_threshold: 4,
         ..FamilyOptions::default()
     };
-    Storage::open(components, options, Partitioner::Random, schema(864_000), family_options)
+    Database::open(components, options, Partitioner::Random, schema(864_000), family_options)
         .unwrap()
 }
 
-fn write(storage: &Storage, row: usize, may_block: bool) -> Result<(), WriteError> {
+fn write(storage: &Database, row: usize, may_block: bool) -> Result<(), WriteError> {
     let key = format!("row {}", row % 1000);
     let mut builder =
         MutationBuilder::new(storage.schema(), crate::storage_model::rig::KEYSPACE, key.as_bytes());
@@ -242,7 +242,7 @@ fn under_sustained_load_the_number_of_files_stays_bounded_whatever_the_throttle(
     // For some hundred flushes.
     for written in 0..80_000 {
         write(&storage, written, true).unwrap();
-        most = most.max(storage.store(AUTHORS).view().tables.len());
+        most = most.max(storage.family(AUTHORS).view().tables.len());
     }
     // 16 is where writes begin to be delayed.
     assert!(most <= 40, "{most} files");
@@ -254,13 +254,13 @@ fn writers_are_slowed_when_nothing_is_compacted_and_never_stalled() {
     let hold = Arc::new(Hold::default());
     let storage = throttled(directory.path(), &hold);
     storage.set_compaction_thresholds(AUTHORS, 0, 0).unwrap();
-    let files = || storage.store(AUTHORS).view().tables.len();
+    let files = || storage.family(AUTHORS).view().tables.len();
     for row in 0..64 {
         write(&storage, row, true).unwrap();
         storage.flush(AUTHORS).unwrap();
     }
     assert_eq!(files(), 64);
-    let delay = || storage.store(AUTHORS).pressure().write_delay();
+    let delay = || storage.family(AUTHORS).pressure().write_delay();
     assert_eq!(delay(), Duration::ZERO, "who switches compaction off wants no delay");
     storage.set_compaction_thresholds(AUTHORS, 2, 4).unwrap();
     hold.wait_until_met();

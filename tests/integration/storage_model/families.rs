@@ -12,9 +12,9 @@ use alexandra::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, S
 use alexandra::model::slice::Slice;
 use alexandra::ring::Partitioner;
 use alexandra::storage::commitlog::SyncPolicy;
-use alexandra::storage::engine::Components;
+use alexandra::storage::database::Components;
 use alexandra::storage::sstable::Access;
-use alexandra::storage::{FamilyOptions, Options, Storage};
+use alexandra::storage::{Database, FamilyOptions, Options};
 use fastrand::Rng;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +34,7 @@ const WRITE_BYTES: u64 = 2000;
 fn a_thousand_families_stay_within_one_budget() {
     let (events, heard) = Heard::events();
     let storage = open(events);
-    let used = || storage.store(FamilyId(0)).environment().memtable_memory.load(Ordering::Relaxed);
+    let used = || storage.family(FamilyId(0)).environment().memtable_memory.load(Ordering::Relaxed);
     let (is_over, mut most) = (AtomicBool::new(false), 0);
     thread::scope(|scope| {
         let storage = &storage;
@@ -63,7 +63,7 @@ fn a_thousand_families_stay_within_one_budget() {
     }
 }
 
-fn open(events: Events) -> Storage {
+fn open(events: Events) -> Database {
     let families = (0..FAMILIES).map(|number| {
         let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
         let name = format!("Family{number}");
@@ -83,7 +83,7 @@ fn open(events: Events) -> Storage {
     };
     let schema = Arc::new(Schema::new(families));
     let family_options = |_| FamilyOptions::default();
-    Storage::open(components, options, Partitioner::Random, schema, family_options).unwrap()
+    Database::open(components, options, Partitioner::Random, schema, family_options).unwrap()
 }
 
 /// The family and the row of each write of a writer.
@@ -92,7 +92,7 @@ fn places(writer: u64) -> impl Iterator<Item = (FamilyId, String)> {
     (0..WRITES).map(move |i| (FamilyId(rng.u32(..FAMILIES)), format!("row {writer} {i}")))
 }
 
-fn write_all(storage: &Storage, writer: u64) {
+fn write_all(storage: &Database, writer: u64) {
     for (family, key) in places(writer) {
         let mut builder = MutationBuilder::new(storage.schema(), "Keyspace1", key.as_bytes());
         builder.family(family).insert((b"", b"name"), &[b'v'; VALUE_BYTES], 1);
@@ -100,12 +100,12 @@ fn write_all(storage: &Storage, writer: u64) {
     }
 }
 
-fn check_all(storage: &Storage, writer: u64) {
+fn check_all(storage: &Database, writer: u64) {
     let all = Slice::range(None, b"", b"", false, 10);
     for (family, key) in places(writer) {
         let key = RowKey::from(key.as_str());
         let found = storage
-            .store(family)
+            .family(family)
             .read(&key, &all, &RequestContext::default(), Access::Cached)
             .unwrap();
         assert_eq!(found.count, 1, "{family:?} {key}");

@@ -4,7 +4,7 @@ use crate::kit::disk::{Fault, Operation, Survival};
 use crate::storage_model::rig::{BATCH, Outcome, Rig, Setup, insertion};
 use crate::storage_model::scenario::{Ended, Scenario};
 use alexandra::model::schema::FamilyId;
-use alexandra::storage::engine::WriteError;
+use alexandra::storage::database::WriteError;
 use fastrand::Rng;
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
@@ -130,7 +130,7 @@ fn a_failed_family_that_holds_half_of_the_memory_leaves_the_rest_to_others() {
         let parts = [(family, vec![insertion(NAME, 1, b"v")])];
         rig.write(format!("row {i}").as_bytes(), &parts)
     };
-    let authors = || rig.storage().store(FamilyId(0)).clone();
+    let authors = || rig.storage().family(FamilyId(0)).clone();
     let over_half = (0..10_000).find(|i| {
         assert!(matches!(write(0, *i), Outcome::Done));
         authors().view().memory() > 40_000
@@ -170,7 +170,7 @@ fn a_family_whose_disk_is_full_does_not_hold_up_the_flushes_of_others() {
         }
     }
     rig.heard.wait_for(PATIENCE, &["Completed flushing", "Entries-"]);
-    assert!(!rig.storage().store(FamilyId(0)).view().flushing.is_empty(), "there was no room");
+    assert!(!rig.storage().family(FamilyId(0)).view().flushing.is_empty(), "there was no room");
     rig.heard.wait_for(PATIENCE, &["Completed flushing", "Authors-"]);
 }
 
@@ -211,7 +211,7 @@ fn a_failed_family_does_not_keep_others_from_being_flushed_by_age() {
     rig.heard.take();
     rig.clock.advance(Duration::from_hours(2));
     rig.heard.wait_for(PATIENCE, &["Completed flushing", "Entries-"]);
-    assert!(rig.storage().store(FamilyId(0)).failure().is_some());
+    assert!(rig.storage().family(FamilyId(0)).failure().is_some());
 }
 
 /// Clients may hold all file handles for a while.
@@ -225,7 +225,7 @@ fn a_flush_without_file_handles_is_tried_again() {
             rig.insert(0, &format!("row {i}"), (NAME, 1), b"v");
         }
         rig.heard.wait_for(PATIENCE, &["Completed flushing"]);
-        assert_eq!(rig.storage().store(FamilyId(0)).failure(), None, "{operation:?}");
+        assert_eq!(rig.storage().family(FamilyId(0)).failure(), None, "{operation:?}");
         let left: Vec<_> = rig.files().into_iter().filter(|name| name.contains(".tmp")).collect();
         assert!(left.is_empty(), "{operation:?}: {left:?}");
     }
@@ -249,7 +249,7 @@ fn writers_that_wait_for_memory_on_a_full_disk_end_with_the_node() {
                 }
             })
         });
-        let used = &rig.storage().store(FamilyId(0)).environment().memtable_memory;
+        let used = &rig.storage().family(FamilyId(0)).environment().memtable_memory;
         while used.load(Ordering::Relaxed) <= 40_000 {
             thread::yield_now();
         }

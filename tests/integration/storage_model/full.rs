@@ -132,7 +132,7 @@ fn a_node_starts_though_there_is_no_room_for_its_data() {
     let no_room = |times| Fault { times, ..Fault::next(Operation::Create, Errno::NOSPC) };
     rig.disk.inject(no_room(u64::MAX).on(".sst"));
     let used = |rig: &Rig| {
-        let memory = &rig.storage().store(FamilyId(0)).environment().memtable_memory;
+        let memory = &rig.storage().family(FamilyId(0)).environment().memtable_memory;
         memory.load(Ordering::Relaxed)
     };
     let mut rows = 0;

@@ -142,7 +142,7 @@ fn use_everything(rig: &mut Rig) {
             let _ = rig.read(family, key.as_bytes(), &slice);
         }
         let range = RowRange { start: Bound::Unbounded, end: Bound::Unbounded };
-        let _ = rig.storage().store(FamilyId(family)).scan(
+        let _ = rig.storage().family(FamilyId(family)).scan(
             &range,
             &slice,
             100,
@@ -151,7 +151,7 @@ fn use_everything(rig: &mut Rig) {
         );
         let _ = rig.storage().compact(FamilyId(family));
     }
-    for store in (0..3).map(|family| rig.storage().store(FamilyId(family))) {
+    for store in (0..3).map(|family| rig.storage().family(FamilyId(family))) {
         let failure = store.failure().unwrap_or_default();
         assert!(!failure.contains("panicked"), "{failure}");
     }

@@ -220,7 +220,7 @@ impl Case {
     fn change_caches(&mut self, family: FamilyId) {
         let mut entries = || [0, 1, 5, 1000][self.rng.usize(..4)];
         let (keys, rows) = (entries(), entries());
-        self.rig.storage().store(family).set_cache_capacity(keys, rows);
+        self.rig.storage().family(family).set_cache_capacity(keys, rows);
     }
 
     fn next_number(&self) -> usize {
@@ -524,11 +524,15 @@ impl Case {
         let context = RequestContext::default();
         let storage = self.rig.storage();
         let version =
-            storage.store(id).read_version(&row_key, &slice, &context, Access::Cached).unwrap();
+            storage.family(id).read_version(&row_key, &slice, &context, Access::Cached).unwrap();
         let resolved = version.resolve(storage.schema().family(id), &slice);
         assert_eq!(resolved, answer, "{family} {key:?} {query:?} {version:?}");
-        let count =
-            self.rig.storage().store(id).count(&row_key, &slice, &context, Access::Cached).unwrap();
+        let count = self
+            .rig
+            .storage()
+            .family(id)
+            .count(&row_key, &slice, &context, Access::Cached)
+            .unwrap();
         assert_eq!(count, expected.1, "count of {family} {key:?} {query:?}");
     }
 
@@ -565,7 +569,7 @@ impl Case {
         let slice = self.rig.slice(family, query);
         let storage = self.rig.storage();
         let found = storage
-            .store(FamilyId(family))
+            .family(FamilyId(family))
             .scan(range, &slice, max_rows, &RequestContext::default(), Access::Cached)
             .unwrap();
         assert!(found.len() <= max_rows);

@@ -168,7 +168,7 @@ fn an_empty_mutation_makes_no_row() {
     let (family, all) = (FamilyId(FLUSHED), Slice::all(None));
     let rows = rig
         .storage()
-        .store(family)
+        .family(family)
         .scan(&RowRange::all(), &all, 9, &RequestContext::default(), Access::Cached)
         .unwrap();
     assert_eq!(rows, []);
@@ -182,7 +182,7 @@ fn a_reader_is_never_the_one_who_removes_a_file() {
         rig.insert(FLUSHED, key, ("email", 5), b"ada@example.com");
         rig.storage().flush(FamilyId(FLUSHED)).unwrap();
     }
-    let store = rig.storage().store(FamilyId(FLUSHED));
+    let store = rig.storage().family(FamilyId(FLUSHED));
     let reader = store.view();
     rig.storage().compact(FamilyId(FLUSHED)).unwrap();
     let paths: Vec<_> = reader.tables.iter().map(|table| table.path().to_owned()).collect();

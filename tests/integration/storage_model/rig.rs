@@ -18,11 +18,11 @@ use alexandra::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, S
 use alexandra::model::slice::{RowSlice, Slice};
 use alexandra::ring::Partitioner;
 use alexandra::storage::commitlog::{LogError, SyncPolicy};
-use alexandra::storage::engine::{Applied, Components, StorageError, WriteError};
+use alexandra::storage::database::{Applied, Components, StorageError, WriteError};
 use alexandra::storage::error::ReadError;
 use alexandra::storage::restore::{self, Report, Request, RestoreError};
 use alexandra::storage::sstable::{Access, Compression};
-use alexandra::storage::{CacheOptions, CompactionStrategy, FamilyOptions, Options, Storage};
+use alexandra::storage::{CacheOptions, CompactionStrategy, Database, FamilyOptions, Options};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -142,7 +142,7 @@ pub(crate) struct Rig {
     events: Events,
     /// Lines told so far.
     pub(crate) heard: Arc<Heard>,
-    storage: Option<Storage>,
+    storage: Option<Database>,
 }
 
 /// What became of a write.
@@ -198,7 +198,7 @@ impl Rig {
         self.schema = Arc::new(Schema::new(families));
         let (partitioner, schema) = (self.setup.partitioner, Arc::clone(&self.schema));
         self.storage =
-            Some(Storage::open(self.components(), options, partitioner, schema, family_options)?);
+            Some(Database::open(self.components(), options, partitioner, schema, family_options)?);
         Ok(())
     }
 
@@ -300,7 +300,7 @@ impl Rig {
         fork
     }
 
-    pub(crate) fn storage(&self) -> &Storage {
+    pub(crate) fn storage(&self) -> &Database {
         self.storage.as_ref().expect("the storage is open")
     }
 
@@ -424,13 +424,13 @@ impl Rig {
         slice: &Slice,
     ) -> Result<RowSlice, ReadError> {
         let (family, key) = (FamilyId(family), RowKey::new(key));
-        match self.storage().store(family).read(
+        match self.storage().family(family).read(
             &key,
             slice,
             &RequestContext::default(),
             Access::CachedOnly,
         ) {
-            Err(ReadError::WouldBlock) => self.storage().store(family).read(
+            Err(ReadError::WouldBlock) => self.storage().family(family).read(
                 &key,
                 slice,
                 &RequestContext::default(),

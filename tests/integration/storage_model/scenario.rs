@@ -6,9 +6,9 @@ use crate::storage_model::rig::{FLUSHABLE, KEYSPACE, Outcome, Rig, Setup, insert
 use alexandra::base::fs::FileSystem;
 use alexandra::model::schema::FamilyId;
 use alexandra::storage::CompactionStrategy;
-use alexandra::storage::engine::StorageError;
+use alexandra::storage::database::StorageError;
+use alexandra::storage::family::OpenError;
 use alexandra::storage::files::FileName;
-use alexandra::storage::store::OpenError;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

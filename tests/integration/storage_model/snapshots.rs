@@ -7,7 +7,7 @@ use crate::storage_model::rig::{
 use alexandra::base::fs::FileSystem;
 use alexandra::model::mutation::MutationBuilder;
 use alexandra::model::schema::{ColumnFamilySchema, FamilyId, Schema};
-use alexandra::storage::engine::StorageError;
+use alexandra::storage::database::StorageError;
 use alexandra::storage::restore::{Request, RestoreError};
 use alexandra::storage::snapshot::SnapshotError;
 use fastrand::Rng;
@@ -113,7 +113,7 @@ fn a_snapshot_is_what_was_there_whatever_happens_later() {
     assert_eq!(listed.len(), 1);
     assert!(listed[0].exclusive_bytes > 1000, "compaction has replaced its files: {listed:?}");
     assert!(listed[0].total_bytes > listed[0].exclusive_bytes, "but not those of others");
-    let before = rig.storage().store(FamilyId(0)).next_generation();
+    let before = rig.storage().family(FamilyId(0)).next_generation();
     put(&rig, "later still", 1, "x");
     rig.kill();
 
@@ -142,7 +142,7 @@ fn a_snapshot_is_what_was_there_whatever_happens_later() {
     };
     let slice = rig.slice(1, &crate::storage_model::model::Query { super_name: None, filter: all });
     assert_eq!(rig.read(1, b"super", &slice).unwrap().count, 1);
-    let after = rig.storage().store(FamilyId(0)).next_generation();
+    let after = rig.storage().family(FamilyId(0)).next_generation();
     assert!(after >= before, "{after} names another file than before the restore");
     // The snapshot is there still, and can be restored again.
     put(&rig, "kept", 9, "new");
@@ -170,13 +170,13 @@ fn a_compaction_is_preceded_by_a_snapshot_if_that_is_wanted() {
     restore(&rig, &plain("compact-Authors"));
     rig.open().unwrap();
     assert_eq!(value(&rig, "a").as_deref(), Some("2"));
-    assert_eq!(rig.storage().store(FamilyId(0)).view().tables.len(), 3, "as before");
+    assert_eq!(rig.storage().family(FamilyId(0)).view().tables.len(), 3, "as before");
 
     // Without it the compaction does not happen.
     rig.disk.inject(Fault::next(Operation::HardLink, Errno::NOSPC));
     let refused = rig.storage().compact(FamilyId(0)).unwrap_err().to_string();
     assert!(refused.contains("cannot link"), "{refused}");
-    assert_eq!(rig.storage().store(FamilyId(0)).view().tables.len(), 3);
+    assert_eq!(rig.storage().family(FamilyId(0)).view().tables.len(), 3);
     rig.storage().compact(FamilyId(0)).unwrap();
 }
 

@@ -13,9 +13,9 @@ use alexandra::model::schema::FamilyId;
 use alexandra::model::slice::{RowSlice, Slice};
 use alexandra::ring::{Partitioner, RowRange};
 use alexandra::storage::commitlog::SyncPolicy;
-use alexandra::storage::engine::Components;
+use alexandra::storage::database::Components;
 use alexandra::storage::sstable::Access;
-use alexandra::storage::{FamilyOptions, Options, Storage};
+use alexandra::storage::{Database, FamilyOptions, Options};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::thread;
@@ -31,7 +31,7 @@ const FAMILY: FamilyId = FamilyId(0);
 const ROWS: i64 = 4;
 const COLUMNS: usize = 100;
 
-fn open(directory: &std::path::Path, clock: &Arc<SystemClock>, caches: Caches) -> Storage {
+fn open(directory: &std::path::Path, clock: &Arc<SystemClock>, caches: Caches) -> Database {
     let options = Options {
         sync: SyncPolicy::Periodic { every: Duration::from_millis(50) },
         segment_bytes: 1 << 18,
@@ -53,7 +53,7 @@ fn open(directory: &std::path::Path, clock: &Arc<SystemClock>, caches: Caches) -
         rows_cached: if caches == Caches::Tiny { CacheSize::Entries(2) } else { CacheSize::Off },
         ..FamilyOptions::default()
     };
-    Storage::open(components, options, Partitioner::Random, schema(0), family_options).unwrap()
+    Database::open(components, options, Partitioner::Random, schema(0), family_options).unwrap()
 }
 
 /// How much is cached.
@@ -70,7 +70,7 @@ fn key(row: i64) -> RowKey {
 }
 
 /// Sets all columns of a row to the timestamp, or deletes the row just before.
-fn write(storage: &Storage, row: i64, timestamp: i64, now: i32) {
+fn write(storage: &Database, row: i64, timestamp: i64, now: i32) {
     let key = key(row);
     let mut builder = MutationBuilder::new(storage.schema(), KEYSPACE, key.as_bytes());
     builder.family(FAMILY);
@@ -94,7 +94,7 @@ fn the_value(row: &RowSlice) -> i64 {
 
 /// What the threads share.
 struct Run {
-    storage: Storage,
+    storage: Database,
     clock: Arc<SystemClock>,
     stop: AtomicBool,
     timestamps: AtomicI64,
@@ -127,7 +127,7 @@ impl Run {
         let least = newest.load(Ordering::SeqCst);
         let found = self
             .storage
-            .store(FAMILY)
+            .family(FAMILY)
             .read(&key(row), &slice, &RequestContext::default(), Access::Cached)
             .unwrap();
         assert!(the_value(&found) >= least, "an acknowledged write is not seen");
@@ -137,20 +137,20 @@ impl Run {
     /// Most of the time there is a row cache, of one row or two.
     fn change_caches(&self, round: i64) {
         thread::sleep(Duration::from_millis(5));
-        if let Some(rows) = self.storage.store(FAMILY).cache_stats().rows {
+        if let Some(rows) = self.storage.family(FAMILY).cache_stats().rows {
             // With two rows after one the same cache goes on.
             let counted = if round % 4 == 0 { rows.hits } else { 0 };
             self.row_cache_hits.fetch_add(counted, Ordering::Relaxed);
         }
         let rows = [0, 1, 2, 2][usize::try_from(round % 4).unwrap()];
-        self.storage.store(FAMILY).set_cache_capacity(1 + rows, rows);
+        self.storage.family(FAMILY).set_cache_capacity(1 + rows, rows);
     }
 
     fn scan(&self) {
         let all = Slice::all(None);
         let rows = self
             .storage
-            .store(FAMILY)
+            .family(FAMILY)
             .scan(&RowRange::all(), &all, 100, &RequestContext::default(), Access::Cached)
             .unwrap();
         assert!(rows.len() <= ROWS as usize);
@@ -221,7 +221,7 @@ fn write_and_read(caches: Caches) {
     let storage = open(directory.path(), &clock, caches);
     for (row, newest) in (0..).zip(newest) {
         let found = storage
-            .store(FAMILY)
+            .family(FAMILY)
             .read(&key(row), &Slice::all(None), &RequestContext::default(), Access::Cached)
             .unwrap();
         assert!(the_value(&found) >= newest);

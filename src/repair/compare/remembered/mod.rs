@@ -12,8 +12,8 @@ use super::leaves::{Leaves, Shape};
 use crate::model::schema::FamilyId;
 use crate::net::bodies::BodyContext;
 use crate::ring::TokenRange;
+use crate::storage::family::Merge;
 use crate::storage::manifest::TableIdentity;
-use crate::storage::store::Merge;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 

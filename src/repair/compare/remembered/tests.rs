@@ -4,7 +4,7 @@ use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
 use crate::repair::compare::TreeHash;
 use crate::ring::{Partitioner, Token};
 use crate::storage::compaction::GcSpan;
-use crate::storage::store::MergeNotes;
+use crate::storage::family::MergeNotes;
 
 const FAMILY: FamilyId = FamilyId(0);
 

@@ -11,7 +11,7 @@ use crate::model::mutation::MutationBuilder;
 use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema, Schema};
 use crate::repair::compare::TreeHash;
 use crate::ring::{Partitioner, Token};
-use crate::storage::engine::Components;
+use crate::storage::database::Components;
 use crate::storage::options::{FamilyOptions, Options};
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ fn open(fs: &SimFileSystem, clock: &Arc<ManualClock>) -> Validator {
     let schema = Schema::new([family.into()]);
     let family = |_| FamilyOptions { max_compaction_threshold: 0, ..FamilyOptions::default() };
     let (partitioner, schema) = (Partitioner::Random, Arc::new(schema));
-    let storage = Storage::open(components, options, partitioner, schema, family).unwrap();
+    let storage = Database::open(components, options, partitioner, schema, family).unwrap();
     Validator::new(Arc::new(storage), Blocking::Inline)
 }
 
@@ -90,7 +90,7 @@ async fn what_is_known_is_what_would_be_read() {
                 _ => {}
             }
             let mut scope = scope();
-            scope.gc_before = validator.storage.store(FAMILY).gc_before();
+            scope.gc_before = validator.storage.family(FAMILY).gc_before();
             if merges_by_itself {
                 validator.storage.set_compaction_thresholds(FAMILY, 2, 4).unwrap();
             } else {

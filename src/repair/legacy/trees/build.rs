@@ -10,7 +10,7 @@ use crate::repair::compare::{HashSink, HashedRow};
 use crate::repair::error::{OperationError, Result};
 use crate::repair::job::JobControl;
 use crate::ring::RowRange;
-use crate::storage::Storage;
+use crate::storage::Database;
 use crate::storage::original::can_have_key;
 use log::Level;
 use std::net::IpAddr;
@@ -98,12 +98,12 @@ impl LegacyPeers {
 
 /// Builds a tree of all rows, after a flush.
 pub(crate) fn build(
-    storage: &Storage,
+    storage: &Database,
     family: FamilyId,
     control: &JobControl,
 ) -> Result<MerkleTree> {
     let set = storage.validation_set(family)?;
-    let (partitioner, store) = (storage.partitioner(), storage.store(family));
+    let (partitioner, store) = (storage.partitioner(), storage.family(family));
     let leaves = set.rows().clamp(LEAVES.0, LEAVES.1);
     let mut tree = if partitioner.preserves_order() {
         MerkleTree::by_samples(partitioner, set.sampled_tokens(), leaves as usize)

@@ -28,7 +28,7 @@ use crate::net::message::Message;
 use crate::repair::error::{Result, fail};
 use crate::repair::host::RingSnapshot;
 use crate::ring::TokenRange;
-use crate::storage::engine::TakenIn;
+use crate::storage::database::TakenIn;
 use log::Level;
 use std::collections::BTreeSet;
 use std::net::IpAddr;

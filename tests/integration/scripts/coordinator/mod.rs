@@ -364,8 +364,9 @@ impl World {
     fn version(&self, number: usize, key: &RowKey) -> RowVersion {
         let (family, all) = (self.family(None).unwrap(), Slice::all(None));
         let (context, storage) = (RequestContext::default(), &self.nodes[number - 1].storage);
-        let version = self
-            .run(async { storage.store(family).read_version(key, &all, &context, Access::Cached) });
+        let version = self.run(async {
+            storage.family(family).read_version(key, &all, &context, Access::Cached)
+        });
         version.unwrap()
     }
 

@@ -19,8 +19,8 @@ use alexandra::ring::{
     DynamicSnitch, Partitioner, ReplicaPlacement, ReplicationStrategy, Snitch, Token, TokenMetadata,
 };
 use alexandra::storage::commitlog::SyncPolicy;
-use alexandra::storage::engine::Components;
-use alexandra::storage::{FamilyOptions, Options, Storage};
+use alexandra::storage::database::Components;
+use alexandra::storage::{Database, FamilyOptions, Options};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, mpsc};
@@ -66,7 +66,7 @@ pub(super) struct Node {
     pub(super) replica: Arc<Replica>,
     pub(super) messenger: Arc<Messenger>,
     pub(super) hints: Arc<HintStore>,
-    pub(super) storage: Arc<Storage>,
+    pub(super) storage: Arc<Database>,
     pub(super) disk: SimFileSystem,
     pub(super) snitch: Arc<DynamicSnitch>,
     pub(super) drops: Arc<Drops>,
@@ -335,7 +335,7 @@ impl World {
         disk: &SimFileSystem,
         clock: &Arc<dyn Clock>,
         is_small: bool,
-    ) -> Storage {
+    ) -> Database {
         let fs = Arc::new(disk.clone());
         let components = Components { fs, clock: Arc::clone(clock), events: Events::ignored() };
         let options = Options {
@@ -358,7 +358,7 @@ impl World {
             ..FamilyOptions::default()
         };
         let (partitioner, schema) = (Partitioner::OrderPreserving, Arc::clone(&self.schema));
-        Storage::open(components, options, partitioner, schema, family).unwrap()
+        Database::open(components, options, partitioner, schema, family).unwrap()
     }
 
     fn open_hints(&self, disk: &SimFileSystem, clock: &Arc<dyn Clock>) -> HintStore {

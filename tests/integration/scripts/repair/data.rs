@@ -10,7 +10,7 @@ use alexandra::model::mutation::MutationBuilder;
 use alexandra::model::schema::FamilyId;
 use alexandra::model::version::RowVersion;
 use alexandra::ring::RowRange;
-use alexandra::storage::Storage;
+use alexandra::storage::Database;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
@@ -116,7 +116,7 @@ fn apply(
     Ok(String::new())
 }
 
-fn on_all(world: &mut World, nodes: &str, work: impl Fn(&Storage, FamilyId)) -> Said {
+fn on_all(world: &mut World, nodes: &str, work: impl Fn(&Database, FamilyId)) -> Said {
     for node in numbers(nodes)? {
         let storage = world.node(node)?.storage();
         families(&storage, None)?.into_iter().for_each(|family| work(&storage, family));
@@ -132,7 +132,7 @@ fn stored(
 ) -> Result<BTreeMap<Vec<u8>, RowVersion>, Box<dyn Error>> {
     let storage = world.node(node)?.storage();
     let id = families(&storage, Some(family.unwrap_or("Authors")))?[0];
-    let piece = storage.store(id).read_piece(&RowRange::all(), None, usize::MAX)?;
+    let piece = storage.family(id).read_piece(&RowRange::all(), None, usize::MAX)?;
     Ok(piece.rows.into_iter().map(|(key, row)| (key.as_bytes().to_vec(), row)).collect())
 }
 

@@ -13,7 +13,7 @@ use alexandra::net::messenger::Messenger;
 use alexandra::net::{IncomingFile, Verb};
 use alexandra::repair::{Host, RingSnapshot};
 use alexandra::ring::{Partitioner, RowRange, TokenMetadata, TokenRange};
-use alexandra::storage::Storage;
+use alexandra::storage::Database;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
@@ -29,7 +29,7 @@ pub(super) struct Original {
     story: Story,
     partitioner: Partitioner,
     /// A storage for its files and trees.
-    storage: Arc<Storage>,
+    storage: Arc<Database>,
     state: Mutex<State>,
 }
 
@@ -74,15 +74,15 @@ fn file_name(path: &str) -> String {
 }
 
 /// The keys of all rows of a family.
-pub(super) fn keys(storage: &Storage, family: &str) -> Result<Vec<String>, String> {
+pub(super) fn keys(storage: &Database, family: &str) -> Result<Vec<String>, String> {
     let [family] = families(storage, Some(family))?[..] else { return Err("which?".into()) };
-    let piece = storage.store(family).read_piece(&RowRange::all(), None, usize::MAX).unwrap();
+    let piece = storage.family(family).read_piece(&RowRange::all(), None, usize::MAX).unwrap();
     let mut keys: Vec<String> = piece.rows.iter().map(|(key, _)| key.to_string()).collect();
     keys.sort_unstable();
     Ok(keys)
 }
 
-fn fill(storage: &Storage, keys: &[String]) {
+fn fill(storage: &Database, keys: &[String]) {
     let family = families(storage, Some("Authors")).unwrap()[0];
     for key in keys {
         let mut mutation = MutationBuilder::new(storage.schema(), "Blog", key.as_bytes());

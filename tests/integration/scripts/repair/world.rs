@@ -18,8 +18,8 @@ use alexandra::replica::Blocking;
 use alexandra::ring::{
     Partitioner, ReplicaPlacement, ReplicationStrategy, Snitch, Token, TokenMetadata,
 };
-use alexandra::storage::Storage;
-use alexandra::storage::engine::Components;
+use alexandra::storage::Database;
+use alexandra::storage::database::Components;
 use alexandra::storage::options::{FamilyOptions, Options};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -74,7 +74,7 @@ pub(super) fn spell_token(partitioner: Partitioner, token: &Token) -> String {
 
 /// The part of a node that a restart makes anew.
 pub(super) struct Process {
-    pub(super) storage: Arc<Storage>,
+    pub(super) storage: Arc<Database>,
     pub(super) operations: Arc<Operations>,
 }
 
@@ -190,7 +190,7 @@ impl World {
     }
 
     /// A storage in which nothing is compacted by itself.
-    pub(super) fn open(&self, fs: &SimFileSystem) -> Arc<Storage> {
+    pub(super) fn open(&self, fs: &SimFileSystem) -> Arc<Database> {
         let components = Components {
             fs: Arc::new(fs.clone()),
             clock: Arc::clone(&self.clock),
@@ -217,7 +217,7 @@ impl World {
         };
         let family = |_| FamilyOptions { max_compaction_threshold: 0, ..FamilyOptions::default() };
         let (partitioner, schema) = (self.board.partitioner, Arc::new(Schema::new(families)));
-        Arc::new(Storage::open(components, options, partitioner, schema, family).unwrap())
+        Arc::new(Database::open(components, options, partitioner, schema, family).unwrap())
     }
 
     pub(super) fn now_secs(&self) -> i32 {
@@ -265,7 +265,7 @@ impl Node {
         Arc::clone(self.process.lock().unwrap().as_ref().unwrap())
     }
 
-    pub(super) fn storage(&self) -> Arc<Storage> {
+    pub(super) fn storage(&self) -> Arc<Database> {
         Arc::clone(&self.process().storage)
     }
 
@@ -329,7 +329,7 @@ impl Node {
 }
 
 /// The families of a name; all of keyspace Blog if there is none.
-pub(super) fn families(storage: &Storage, name: Option<&str>) -> Result<Vec<FamilyId>, String> {
+pub(super) fn families(storage: &Database, name: Option<&str>) -> Result<Vec<FamilyId>, String> {
     let schema = storage.schema();
     let is_meant = |it: &ColumnFamilySchema| match name {
         Some(name) => it.name == name,

@@ -210,7 +210,7 @@ impl World {
     fn await_removals(&self) {
         if let (Ok(storage), None) = (self.storage(), &self.held) {
             wait_until("replaced files go", || {
-                storage.stores().all(|store| store.remove_replaced() == 0)
+                storage.families().all(|store| store.remove_replaced() == 0)
             });
         }
     }

@@ -193,7 +193,8 @@ impl World {
                 let cell = column.as_ref().map(|name| (Vec::new(), name.clone().into_bytes()));
                 let after = RowPosition { key: RowKey::from(after.as_str()), cell };
                 let (family, range) = (self.family(family)?, self.range(range)?);
-                let piece = self.storage()?.store(family).read_piece(&range, Some(&after), 1000)?;
+                let piece =
+                    self.storage()?.family(family).read_piece(&range, Some(&after), 1000)?;
                 Ok(rows_of(&piece.rows, "nothing"))
             }
             Command::Validate { family, gc_before, ranges } => {
@@ -260,9 +261,9 @@ impl World {
         let (mut left, mut after, mut output) = (&keys[..], None, String::new());
         loop {
             let piece = if keys.is_empty() {
-                storage.store(id).read_piece(range, after.as_ref(), bytes)?
+                storage.family(id).read_piece(range, after.as_ref(), bytes)?
             } else {
-                storage.store(id).read_rows_piece(left, after.as_ref(), bytes)?
+                storage.family(id).read_rows_piece(left, after.as_ref(), bytes)?
             };
             output += "piece\n";
             output += &rows_of(&piece.rows, "nothing");

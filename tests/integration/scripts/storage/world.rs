@@ -12,11 +12,11 @@ use alexandra::model::key::RowKey;
 use alexandra::model::schema::{ColumnFamilyKind, ColumnFamilySchema, FamilyId, Schema};
 use alexandra::model::slice::{RowSlice, Slice};
 use alexandra::ring::{Partitioner, RowRange, Token, TokenRange};
-use alexandra::storage::engine::{Ingest, OutgoingTable, SpooledFile, Trouble, ValidationSet};
+use alexandra::storage::database::{Ingest, OutgoingTable, SpooledFile, Trouble, ValidationSet};
 use alexandra::storage::snapshot::Snapshot;
 use alexandra::storage::sstable::{Access, SsTable};
 use alexandra::storage::system;
-use alexandra::storage::{CompactionStrategy, FamilyOptions, Options, Storage};
+use alexandra::storage::{CompactionStrategy, Database, FamilyOptions, Options};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
@@ -97,7 +97,7 @@ impl World {
         }
     }
 
-    pub(super) fn storage(&self) -> Result<&Storage, &'static str> {
+    pub(super) fn storage(&self) -> Result<&Database, &'static str> {
         if self.rig.is_open() { Ok(self.rig.storage()) } else { Err("the server does not run") }
     }
 
@@ -309,7 +309,7 @@ impl World {
     pub(super) fn scan(&self, family: &str, range: Option<&str>) -> Output {
         let (range, all) = (self.range(range.unwrap_or("all"))?, Slice::all(None));
         let family = self.family(family)?;
-        let rows = self.storage()?.store(family).scan(
+        let rows = self.storage()?.family(family).scan(
             &range,
             &all,
             usize::MAX,
@@ -324,7 +324,7 @@ impl World {
         let (all, context) = (Slice::all(None), RequestContext::default());
         let (family, row) = (self.family(family)?, RowKey::from(key.as_str()));
         let found =
-            self.storage()?.store(family).read_version(&row, &all, &context, Access::Cached)?;
+            self.storage()?.family(family).read_version(&row, &all, &context, Access::Cached)?;
         Ok(show::version(key.as_bytes(), &found) + "\n")
     }
 
@@ -356,7 +356,7 @@ impl World {
     }
 
     pub(super) fn tables(&self, family: &str) -> Output {
-        let view = self.storage()?.store(self.family(family)?).view();
+        let view = self.storage()?.family(self.family(family)?).view();
         let mut tables: Vec<_> = view.tables.iter().collect();
         tables.sort_by_key(|table| table.generation());
         let line = |table: &Arc<SsTable>| {
@@ -374,7 +374,7 @@ impl World {
         count: usize,
         advancing: Option<&str>,
     ) -> Output {
-        let store = self.storage()?.store(self.family(family)?);
+        let store = self.storage()?.family(self.family(family)?);
         self.wait("SSTables", advancing, || store.view().tables.len() == count)?;
         self.tables(family)
     }
@@ -417,7 +417,7 @@ impl World {
     }
 
     pub(super) fn cached_rows(&self, family: &str) -> Output {
-        let stats = self.storage()?.store(self.family(family)?).cache_stats();
+        let stats = self.storage()?.family(self.family(family)?).cache_stats();
         Ok(format!("{}\n", stats.rows.map_or(0, |rows| rows.size)))
     }
 

@@ -1,0 +1,154 @@
+//! Reasons for which a node does not serve as it should, as far as its storage knows them.
+
+use super::Core;
+use crate::base::lock::{Mutex, MutexGuard, rank};
+use crate::model::schema::FamilyId;
+use crate::storage::commitlog::LogError;
+use crate::storage::family::ColumnFamily;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::Ordering;
+
+/// A reason for which a node does not serve as it should.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trouble {
+    /// Its kind, for programs.
+    pub kind: TroubleKind,
+    /// Its details, for operators.
+    pub text: String,
+}
+
+/// The kinds of troubles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TroubleKind {
+    /// An operator has drained the node, or it is about to end.
+    Drained,
+    /// The other nodes have removed it from the ring: it serves nobody.
+    Removed,
+    /// Other nodes ignore it for its generation, and take it for dead.
+    Refused,
+    /// The commit log has stopped: no write is taken until the next start.
+    LogStopped,
+    /// The commit log has no room: no write is taken until there is some.
+    NoRoom,
+    /// A memtable cannot be written for lack of room or of file handles. Writes go on until the
+    /// memory for memtables is used up.
+    FlushWaits,
+    /// The memory for memtables is used up, and none of them can be written: writes wait, and fail
+    /// after their timeout.
+    MemoryFull,
+    /// A column family takes no writes until the next start.
+    FamilyFailed,
+    /// An SSTable has a damaged block. Reads of the rows in it fail.
+    Damaged,
+}
+
+impl TroubleKind {
+    /// Whether writes are refused, all or those to a column family.
+    pub fn refuses_writes(self) -> bool {
+        !matches!(self, Self::Refused | Self::FlushWaits | Self::Damaged)
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Shortages that are not over: of the commit log, which has no column family, or of a flush.
+#[derive(Debug, Default)]
+pub(super) struct Shortages {
+    reasons: Mutex<rank::State, BTreeMap<Option<FamilyId>, String>>,
+}
+
+impl Shortages {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Option<FamilyId>, String>> {
+        self.reasons.lock()
+    }
+
+    /// Notes a shortage of the commit log, and logs it if it is new.
+    pub(super) fn log_is_full(&self, reason: &dyn fmt::Display) {
+        self.begin(None, "writes are refused until there is room", reason);
+    }
+
+    /// Notes that a memtable waits to be written, and logs it if that is new.
+    pub(super) fn flush_waits(&self, store: &ColumnFamily, reason: &dyn fmt::Display) {
+        let what = format!("{}: its memtable waits to be written", store.schema());
+        self.begin(Some(store.id()), &what, reason);
+    }
+
+    fn begin(&self, family: Option<FamilyId>, what: &str, reason: &dyn fmt::Display) {
+        self.lock().entry(family).or_insert_with(|| {
+            log::error!("{what}: {reason}");
+            reason.to_string()
+        });
+    }
+
+    /// Notes that there is none any more, and logs it if there was one.
+    pub(super) fn end(&self, family: Option<FamilyId>) {
+        if let Some(reason) = self.lock().remove(&family) {
+            log::info!("this is over: {reason}");
+        }
+    }
+}
+
+impl Core {
+    /// Ends the shortage of a commit log for which a segment can be made again. Free space does
+    /// not tell, as there are quotas and limits, nor does a write that fits into the last segment.
+    pub(super) fn look_for_room(&self) {
+        let is_log_full = self.shortages.lock().contains_key(&None);
+        if is_log_full && self.log.prepare_segment().is_ok() {
+            self.shortages.end(None);
+        }
+    }
+
+    /// Whether writes wait for memory that no flush can free.
+    fn waits_for_memory(&self) -> bool {
+        let used = self.environment.memtable_memory.load(Ordering::Relaxed);
+        let waits = self.shortages.lock().keys().any(Option::is_some);
+        waits && used > self.memtable_budget
+    }
+}
+
+impl Core {
+    /// The reasons for which the node does not serve as it should; none if all is well.
+    pub fn troubles(&self) -> Vec<Trouble> {
+        let mut troubles = Vec::new();
+        let mut add = |kind, text: String| troubles.push(Trouble { kind, text });
+        if self.stopping.load(Ordering::Relaxed) {
+            let text = "drained: it takes no writes until it is started anew";
+            add(TroubleKind::Drained, text.to_owned());
+        }
+        // A log that was closed in order is part of the drain.
+        if let Some(failure) = self.log_failure().filter(|it| !matches!(it, LogError::Closed)) {
+            add(TroubleKind::LogStopped, format!("takes no writes: {failure}"));
+        }
+        if self.waits_for_memory() {
+            let text = "takes no writes: the memory for memtables is used up";
+            add(TroubleKind::MemoryFull, text.to_owned());
+        }
+        for (family, reason) in &*self.shortages.lock() {
+            match family {
+                None => add(TroubleKind::NoRoom, format!("takes no writes: {reason}")),
+                Some(family) => {
+                    let family = self.family(*family).schema();
+                    let text = format!("the memtable of {family} waits to be written: {reason}");
+                    add(TroubleKind::FlushWaits, text);
+                }
+            }
+        }
+        for store in self.families() {
+            if let Some(failure) = store.failure() {
+                let text = format!("{} takes no writes: {failure}", store.schema());
+                add(TroubleKind::FamilyFailed, text);
+            }
+            for table in store.view().tables.iter().filter(|table| table.is_damaged()) {
+                let text = format!("{} is damaged", table.path().display());
+                add(TroubleKind::Damaged, text);
+            }
+        }
+        troubles
+    }
+}

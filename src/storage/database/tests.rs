@@ -1,0 +1,217 @@
+//! What becomes of the storage when the machine refuses something, or a bug panics.
+
+mod lost_log;
+mod transfer;
+
+use super::compactions::Takes;
+use super::open::keep_going;
+use super::*;
+use crate::base::context::RequestContext;
+use crate::kit::clock::ManualClock;
+use crate::kit::disk::{Operation as FileOperation, SimFileSystem};
+use crate::model::comparator::Comparator;
+use crate::model::deletion::Deletion;
+use crate::model::key::RowKey;
+use crate::model::mutation::MutationBuilder;
+use crate::model::position::RowPosition;
+use crate::model::schema::{ColumnFamilyKind, ColumnFamilySchema};
+use crate::model::slice::Slice;
+use crate::model::version::RowVersion;
+use crate::ring::{DecoratedKey, RowRange};
+use crate::storage::family::Piece;
+use crate::storage::sstable::Access;
+use crate::storage::{FamilyOptions, Options};
+use std::cell::Cell;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+const FAMILIES: [FamilyId; 2] = [FamilyId(0), FamilyId(1)];
+
+/// Two column families, in which nothing happens by itself.
+fn open(fs: &SimFileSystem) -> Result<Database, StorageError> {
+    open_at(fs, Arc::new(ManualClock::default()))
+}
+
+fn options() -> Options {
+    Options {
+        segment_bytes: 1 << 16,
+        memtable_budget_bytes: 1 << 20,
+        block_cache_bytes: 1 << 20,
+        ..Options::new("/data", "/log")
+    }
+}
+
+fn open_at(fs: &SimFileSystem, clock: Arc<ManualClock>) -> Result<Database, StorageError> {
+    let components = Components { fs: Arc::new(fs.clone()), clock, events: Events::ignored() };
+    let families = ["Authors", "Editors"].map(|name| {
+        let kind = ColumnFamilyKind::Standard { columns: Comparator::Bytes };
+        let (keyspace, name) = ("Blog".into(), name.into());
+        Arc::new(ColumnFamilySchema::new(keyspace, name, kind))
+    });
+    let (schema, partitioner) = (Arc::new(Schema::new(families)), Partitioner::OrderPreserving);
+    let options_of = |_| FamilyOptions::default();
+    Database::open_without_threads(components, options(), partitioner, schema, options_of)
+}
+
+fn write(storage: &Database, family: FamilyId, key: &str) -> Result<Applied, WriteError> {
+    let mut mutation = MutationBuilder::new(storage.schema(), "Blog", key.as_bytes());
+    mutation.family(family).insert((b"", b"name"), b"value", 1);
+    storage.apply(&mutation.finish(), true)
+}
+
+fn is_written(storage: &Database, family: FamilyId) -> bool {
+    let view = storage.family(family).view();
+    view.flushing.is_empty() && view.active.is_empty()
+}
+
+/// Several writers notice that a memtable is full, and one of them may ask when it is switched.
+#[test]
+fn who_asks_too_late_for_the_flush_of_a_full_memtable_gets_none() {
+    let storage = open(&SimFileSystem::new(1)).unwrap();
+    let family = FAMILIES[0];
+    write(&storage, family, "few").unwrap();
+    let store = storage.family(family);
+    for cause in [FlushCause::Operations, FlushCause::Throughput] {
+        storage.flush_for(store, cause).unwrap();
+        assert!(!is_written(&storage, family), "{cause:?}");
+    }
+    storage.flush_for(store, FlushCause::Memory).unwrap();
+    assert!(is_written(&storage, family));
+}
+
+#[test]
+fn a_start_that_gets_too_few_threads_leaves_nothing_behind() {
+    let fs = SimFileSystem::new(1);
+    for number in 0..4_u32 {
+        let storage = open(&fs).expect("the locks are free");
+        let (shared, left) = (Arc::downgrade(&storage.core), Cell::new(number));
+        let spawn = |_: &str, body| {
+            let more = left.get().checked_sub(1).ok_or(io::ErrorKind::WouldBlock)?;
+            left.set(more);
+            Ok(std::thread::spawn(body))
+        };
+        let refused = storage.start_threads(2, 2, &spawn).unwrap_err();
+        assert!(matches!(refused, StorageError::Thread(_)), "{refused}");
+        drop(storage);
+        assert_eq!(shared.strong_count(), 0, "no thread of {number} runs");
+    }
+}
+
+#[test]
+fn a_thread_that_panics_begins_anew_until_the_storage_is_closed() {
+    let (runs, rests) = (Cell::new(0), Cell::new(0));
+    let run = || {
+        runs.set(runs.get() + 1);
+        assert!(runs.get() >= 3, "on purpose");
+    };
+    let rest = || {
+        rests.set(rests.get() + 1);
+        true
+    };
+    keep_going("flush", run, rest);
+    assert_eq!((runs.get(), rests.get()), (3, 2));
+    keep_going("flush", || panic!("on purpose"), || false);
+}
+
+/// On a busy machine a thread may get to run long after it was started.
+#[test]
+fn what_was_due_before_the_housekeeper_came_is_done() {
+    let clock = Arc::new(ManualClock::default());
+    let storage = open_at(&SimFileSystem::new(1), clock.clone()).unwrap();
+    write(&storage, FAMILIES[0], "ada").unwrap();
+    storage.flush(FAMILIES[0]).unwrap();
+    let mut deletion = MutationBuilder::new(storage.schema(), "Blog", b"ada");
+    deletion.family(FAMILIES[0]).delete_row(Deletion::at(2, 0));
+    storage.apply(&deletion.finish(), true).unwrap();
+    storage.flush(FAMILIES[0]).unwrap();
+    // Nobody is asked any more to look at the family.
+    storage.compactions.take_due(&mut 0, Duration::ZERO);
+    clock.advance(Duration::from_hours(24 * 30));
+    let spawn = |_: &str, body| Ok(std::thread::spawn(body));
+    storage.start_threads(1, 1, &spawn).unwrap();
+    let is_gone = || {
+        std::thread::sleep(Duration::from_millis(10));
+        storage.family(FAMILIES[0]).view().tables.is_empty()
+    };
+    assert!((0..6000).any(|_| is_gone()), "nobody has looked");
+}
+
+#[test]
+fn a_family_that_is_being_compacted_is_not_forgiven_its_last_failure() {
+    let storage = open(&SimFileSystem::new(1)).unwrap();
+    let shared = &storage.core;
+    write(&storage, FAMILIES[0], "ada").unwrap();
+    storage.flush(FAMILIES[0]).unwrap();
+    assert!(shared.compactions.postpone(FAMILIES[0], Duration::ZERO));
+    let claim = storage.family(FAMILIES[0]).claim(|tables| Some(tables.free.clone())).unwrap();
+    let (waiting, best) = shared.choose(vec![FAMILIES[0]], Takes::All);
+    assert!(waiting.is_empty() && best.is_none());
+    assert!(shared.compactions.is_failing(FAMILIES[0]), "it may fail again");
+    drop(claim);
+    shared.choose(vec![FAMILIES[0]], Takes::All);
+    assert!(!shared.compactions.is_failing(FAMILIES[0]), "there is nothing to merge");
+}
+
+#[test]
+fn rows_in_which_nothing_is_visible_take_room_in_the_answer() {
+    let storage = open(&SimFileSystem::new(1)).unwrap();
+    for number in 0..10 {
+        write(&storage, FAMILIES[0], &format!("row {number}")).unwrap();
+    }
+    let (none, all) = (Slice::range(None, b"x", b"", false, 1), RowRange::all());
+    let scan = |context: &RequestContext| {
+        let found = storage.family(FAMILIES[0]).scan(&all, &none, 100, context, Access::Cached);
+        found.map(|rows| rows.len())
+    };
+    let context = RequestContext::new(2000);
+    assert_eq!(scan(&context).unwrap(), 10);
+    assert!(matches!(scan(&context), Err(ReadError::TooLarge(_))), "both are one answer");
+    let read = |context: &RequestContext, key: &str| {
+        let access = Access::CachedOnly;
+        storage.family(FAMILIES[0]).read(&RowKey::from(key), &none, context, access)
+    };
+    let context = RequestContext::new(300);
+    assert_eq!(read(&context, "row 1").unwrap().count, 0);
+    assert_eq!(read(&context, "no such row").unwrap().count, 0);
+    assert!(matches!(read(&context, "row 2"), Err(ReadError::TooLarge(_))));
+}
+
+/// What a read may do on the thread of a connection is bounded, so a read that succeeds there has
+/// looked at few of its names, or at few cells of the row.
+#[test]
+fn a_read_by_names_costs_no_more_than_the_names_or_the_cells_of_the_row() {
+    let storage = open(&SimFileSystem::new(1)).unwrap();
+    let name = |number: usize| format!("{number:06}");
+    for (key, columns) in [("narrow", 3), ("wide", 5_000)] {
+        let mut mutation = MutationBuilder::new(storage.schema(), "Blog", key.as_bytes());
+        let family = mutation.family(FAMILIES[0]);
+        for number in 0..columns {
+            family.insert((b"", name(number * 7).as_bytes()), b"value", 1);
+        }
+        storage.apply(&mutation.finish(), true).unwrap();
+    }
+    let found = |key: &str, names: &[String]| {
+        let schema = storage.schema().family(FAMILIES[0]);
+        let slice = Slice::names(schema, None, names.iter().map(String::as_bytes));
+        let context = RequestContext::default();
+        let key = RowKey::from(key);
+        let (family, access) = (FAMILIES[0], Access::CachedOnly);
+        // Brings blocks of files into the cache.
+        storage
+            .family(family)
+            .read(&key, &slice, &RequestContext::default(), Access::Cached)
+            .unwrap();
+        let version = storage.family(family).read_version(&key, &slice, &context, access).unwrap();
+        let row =
+            storage.family(family).read(&key, &slice, &RequestContext::default(), access).unwrap();
+        assert_eq!(version.cells.len(), row.count);
+        row.count
+    };
+    let many: Vec<String> = (0..100_000).map(name).collect();
+    let few = [name(7), name(8), name(7_000), name(34_993)];
+    for _ in 0..2 {
+        assert_eq!((found("narrow", &many), found("wide", &few)), (3, 3));
+        storage.flush(FAMILIES[0]).unwrap();
+    }
+}
