@@ -766,7 +766,7 @@ fn compaction_and_long_requests_leave_the_processor_to_short_ones() {
         let server = Server::launch(directory.path(), address, command);
         let expected = |name: &str| match name {
             _ if name.starts_with("compaction") => compaction,
-            _ if name.starts_with("long-read") || name.starts_with("thrift-large") => LONG,
+            _ if name.starts_with("long-read") || name.starts_with("client-large") => LONG,
             _ => 0,
         };
         let is_so = |threads: &[(String, i32)]| {
