@@ -51,7 +51,7 @@ pub(super) enum Look {
     /// Prints how long reads and writes of a column family took, in about the last minute
     CfHistograms {
         /// Counts all since the start, instead of those of about the last minute
-        #[arg(long)]
+        #[arg(long = "since-start")]
         since_start: bool,
         /// The keyspace and the column family
         #[arg(value_name = "KEYSPACE COLUMN_FAMILY")]
@@ -167,7 +167,7 @@ pub(super) enum Operation {
         /// The token of the dead node, as `nodetool ring` shows it
         token: String,
         /// Also if too few replicas of a range are alive: what only the others have is given up
-        #[arg(long)]
+        #[arg(long = "accept-loss")]
         accept_loss: bool,
         #[command(flatten)]
         waiting: Waiting,
@@ -188,7 +188,7 @@ pub(super) enum Operation {
         /// All of the keyspace without any
         column_families: Vec<String>,
         /// Only the range that the node owns: enough if it is done on all nodes
-        #[arg(long)]
+        #[arg(long = "primary-range")]
         primary_range: bool,
         #[command(flatten)]
         waiting: Waiting,
@@ -455,6 +455,15 @@ mod tests {
                 json!({ "keyspace": "K", "column_families": ["A", "B"], "wait": false }),
             ),
             (&["removetoken", "5"], json!({ "token": "5", "accept_loss": false })),
+            (&["removetoken", "--accept-loss", "5"], json!({ "token": "5", "accept_loss": true })),
+            (
+                &["repair", "K", "--primary-range"],
+                json!({ "keyspace": "K", "column_families": [], "primary_range": true }),
+            ),
+            (
+                &["cfhistograms", "--since-start", "K", "A"],
+                json!({ "keyspace": "K", "column_family": "A" }),
+            ),
             (&["cleanup", "K", "A", "--no-wait"], json!({ "keyspace": "K" })),
             (&["cfhistograms", "K", "A"], json!({ "keyspace": "K", "column_family": "A" })),
             (&["snapshot", "--keyspace", "K"], json!({ "keyspace": "K" })),
