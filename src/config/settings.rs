@@ -428,7 +428,7 @@ impl CacheSize {
 pub struct Labels(pub(super) BTreeMap<&'static str, String>);
 
 impl Labels {
-    /// The word of an element, `RowKey` or one of [`Labels::OF_FAMILY`]; the usual one where the
+    /// The word of an element, `RowKey` or one of `Labels::OF_FAMILY`; the usual one where the
     /// file has none.
     pub fn word(&self, element: &'static str) -> &str {
         let word = self.0.get(element).map(String::as_str);

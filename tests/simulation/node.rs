@@ -330,18 +330,19 @@ impl Node {
         }
         let opened = Database::open(components, options, setup.partitioner, schema, family);
         let storage = opened.expect("the disk is sound");
-        // The start may have noted something, which is in no memtable that was replayed.
-        let own = storage.schema().family_id(system::KEYSPACE, system::LOCATION_INFO);
-        own.map(|own| storage.flush(own)).transpose().expect("the disk is sound");
         // A thread in the background writes what was replayed to disk, and removes the segments in
         // which it stood. When it does must not depend on the machine.
-        let is_flushed = |store: &Arc<ColumnFamily>| {
-            let now = store.statistics();
-            now.memtable_operations == 0 && now.memtables_flushing == 0
+        let own = storage.schema().family_id(system::KEYSPACE, system::LOCATION_INFO);
+        let own = own.expect("all nodes have it");
+        let is_flushed = |family: &Arc<ColumnFamily>| {
+            let now = family.statistics();
+            family.id() == own || now.memtable_operations == 0 && now.memtables_flushing == 0
         };
         while !storage.families().all(is_flushed) || self.log_segments() > 1 {
             std::thread::yield_now();
         }
+        // A flush may have left a note of its family there.
+        storage.flush(own).expect("the disk is sound");
         self.local_family.check(&storage);
         storage
     }

@@ -207,7 +207,10 @@ impl Core {
     /// Whether one of these stores has something in memory that was replayed. It may be in a
     /// memtable that is not even switched yet.
     fn holds_replayed(&self, which: impl Fn(&ColumnFamily) -> bool) -> bool {
-        let mut holders = self.families().zip(&self.replayed_into);
+        // Families that were added since have nothing that was replayed.
+        let families = self.families();
+        let mut holders =
+            families.filter_map(|it| Some((it, self.replayed_into.get(it.id().0 as usize)?)));
         holders.any(|(store, replayed)| {
             let view = store.view();
             let mut held = view.memtables().filter(|memtable| !memtable.is_empty());

@@ -122,7 +122,7 @@ pub enum WriteError {
 pub enum Applied {
     /// Now.
     Done,
-    /// When [`Database::on_durable`] has called back for this position.
+    /// When [`Core::on_durable`] has called back for this position.
     Pending(Position),
 }
 
