@@ -5,9 +5,9 @@
 //!
 //! # Why no reader is shown old data
 //!
-//! A read takes a view of the store ([`View`](super::super::family::View)), then looks here, then at
-//! the memtables of that view. Call E the entry that it finds. It must not lack anything that the
-//! SSTables of the view hold, unless a memtable of the view holds it. Views have epochs, which
+//! A read takes a view of its family ([`View`](super::super::family::View)), then looks here, then
+//! at the memtables of that view. Call E the entry that it finds. It must not lack anything that
+//! the SSTables of the view hold, unless a memtable of the view holds it. Views have epochs, which
 //! grow, and so have entries: that of the view from which they were merged. A read does not use an
 //! entry that is newer than its view, so E is as old as the view or older.
 //!

@@ -18,18 +18,19 @@ mod place;
 mod plan;
 mod replay;
 
-use super::commitlog::archive::{self, ArchiveError, ArchiveReplay, History};
+use super::commitlog::archive::{self, ArchiveError, ArchiveReplay, History, segment_ids};
 use super::commitlog::{Damage, Position, ReplayError};
 use super::database::{Components, StorageError, lock_present_directories, prepare_directories};
-use super::error::{FileError, ReadError};
+use super::error::{FileContext, FileError, ReadError};
 use super::family::OpenError;
-use super::files::RESTORING_FILE;
+use super::files::{ARCHIVE_FILE, RESTORING_FILE};
 use super::foreign;
 use super::options::{FamilyOptions, Options};
 use super::snapshot::SnapshotName;
 use super::system::log_guard::LostLog;
 use crate::model::schema::{FamilyId, Schema};
 use crate::ring::Partitioner;
+use place::RestoreMark;
 use plan::Plan;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -182,6 +183,15 @@ pub enum RestoreError {
          the restore goes on without it with --accept-commitlog-loss"
     )]
     NoLog(LostLog),
+    /// Which folder of the archive the commit log continues is not known. Nothing has changed.
+    #[error(
+        "{log} holds a commit log, and no file {ARCHIVE_FILE} in the data directories tells which \
+         folder of the archive it continues: put the file back, or start the server and stop it \
+         again, which flushes what the log holds. With --accept-commitlog-loss the restore goes on \
+         without it",
+        log = .0.display()
+    )]
+    UnknownHistory(PathBuf),
     /// A segment of the commit log cannot be archived. Nothing was restored.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
@@ -231,6 +241,20 @@ impl Archive {
         if let Some(configured) = &setup.options.commit_log_archive_directory {
             let history = History::present(fs, data, configured)?;
             found.own = history.map(|history| history.folder(configured));
+            // What the log holds may continue the folder that is asked for, and would be left out.
+            let log = &setup.options.commit_log_directory;
+            let accepts_loss = setup.options.accept_commitlog_loss;
+            let is_repeated = RestoreMark::read(fs, data)?.is_some();
+            if let (Some(asked), None) = (&found.asked, &found.own)
+                && !accepts_loss
+                && !is_repeated
+            {
+                let archived = segment_ids(fs, asked).context("list", asked)?;
+                let kept = segment_ids(fs, log).context("list", log)?;
+                if kept.iter().any(|id| !archived.contains(id)) {
+                    return Err(RestoreError::UnknownHistory(log.clone()));
+                }
+            }
         }
         Ok(found)
     }

@@ -500,6 +500,25 @@ fn what_a_restore_has_undone_can_be_had_after_all() {
 }
 
 /// Of a node of two keyspaces one goes back. What the commit log holds for the other stays there.
+/// What the log holds may continue the folder that is replayed, and would be left out in silence.
+#[test]
+fn a_log_whose_history_is_not_known_is_not_left_out_in_silence() {
+    let mut rig = Rig::unopened(Setup { sync: BATCH, ..with_archive() }, 1);
+    rig.open().unwrap();
+    rig.storage().snapshot(Some(KEYSPACE), Some("t")).unwrap();
+    put(&rig, "ada", 1, "kept");
+    rig.kill();
+    let file = Path::new("/var/data0/alexandra.archive");
+    let content = rig.disk.read(file).unwrap();
+    rig.disk.remove_file(file).unwrap();
+    let refused = rig.restore(&replaying("t", None), false).unwrap_err();
+    assert!(matches!(refused, RestoreError::UnknownHistory(_)), "{refused}");
+    rig.disk.create(file).unwrap().write_all_at(&content, 0).unwrap();
+    restore(&rig, &replaying("t", None));
+    rig.open().unwrap();
+    assert_eq!(value(&rig, "ada").as_deref(), Some("kept"));
+}
+
 #[test]
 fn a_keyspace_that_is_not_restored_keeps_what_the_log_holds() {
     let mut rig = Rig::unopened(Setup { sync: BATCH, ..with_archive() }, 1);

@@ -115,15 +115,18 @@ impl Drop for Running {
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
     pub(crate) framed: bool,
+    /// Lines of the log before it: one with the same port may have been here before.
+    pub(super) earlier_lines: usize,
 }
 
 impl Client {
     fn new(address: SocketAddr) -> Self {
+        let earlier_lines = super::LOG.0.lock().unwrap().len();
         let stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        Self { stream, framed: false }
+        Self { stream, framed: false, earlier_lines }
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) {

@@ -51,7 +51,10 @@ impl Log {
     }
 
     fn about(&self, client: &Client) -> Vec<String> {
-        self.with(&client.stream.local_addr().unwrap().to_string())
+        let address = client.stream.local_addr().unwrap().to_string();
+        let lines = self.0.lock().unwrap();
+        let later = lines[client.earlier_lines..].iter();
+        later.filter(|line| line.contains(&address)).cloned().collect()
     }
 
     /// The lines about a client, as soon as there are any.
