@@ -330,7 +330,8 @@ impl Core {
         let mut looked_at_all = self.opened_at;
         let mut left = 0;
         while self.compactions.rest(if left > 0 { ROUND_WITH_FILES } else { ROUND }) {
-            left = self.families().map(|store| store.remove_replaced()).sum();
+            // Readers of a dropped family may have kept its files.
+            left = self.stores.iter().map(|(_, store)| store.remove_replaced()).sum();
             let now = clock.monotonic();
             for family in self.compactions.over(now) {
                 self.compactions.request(family);

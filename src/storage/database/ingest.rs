@@ -159,7 +159,8 @@ fn check(core: &Core, store: &ColumnFamily) -> Result<(), IngestError> {
     if core.stopping.load(AtomicOrdering::Relaxed) {
         return Err(IngestError::Stopped);
     }
-    let Some(reason) = store.failure() else { return Ok(()) };
+    let dropped = || store.refuses_writes().then_some("it was dropped");
+    let Some(reason) = store.failure().or_else(dropped) else { return Ok(()) };
     Err(IngestError::Failed { family: store.schema().to_string(), reason: reason.to_owned() })
 }
 

@@ -79,11 +79,12 @@ impl Core {
         if store.is_dropped() {
             return Ok(());
         }
-        store.set_dropped(true);
+        store.refuse_writes(true);
         if let Err(error) = self.discard(store) {
-            store.set_dropped(false);
+            store.refuse_writes(false);
             return Err(error.into());
         }
+        store.mark_dropped();
         self.schema.remove(id);
         self.forget_families(&[id]);
         store.set_cache_capacity(0, 0);

@@ -157,7 +157,7 @@ fn enter_gates<'a>(stores: &[&'a ColumnFamily], may_block: bool) -> Result<Gates
 
 /// Why a column family takes no writes, if it does not.
 pub(super) fn refusal(store: &ColumnFamily) -> Option<WriteError> {
-    let dropped = || store.is_dropped().then_some("it was dropped");
+    let dropped = || store.refuses_writes().then_some("it was dropped");
     let reason = store.failure().or_else(dropped)?.to_owned();
     Some(WriteError::Failed { family: store.schema().to_string(), reason })
 }

@@ -142,6 +142,8 @@ pub struct ColumnFamily {
     cache_sizes: Mutex<rank::Files, CacheSizes>,
     /// Set once, when something went wrong after which writing on could lose data.
     failure: OnceLock<String>,
+    /// Set while the family is being dropped, and after that.
+    refuses_writes: AtomicBool,
     is_dropped: AtomicBool,
     operations: Operations,
     memtable_switches: AtomicU64,
@@ -522,9 +524,19 @@ impl ColumnFamily {
         self.is_dropped.load(Ordering::Acquire)
     }
 
+    /// Whether the family takes no writes because it was dropped, or is about to be.
+    pub fn refuses_writes(&self) -> bool {
+        self.refuses_writes.load(Ordering::Acquire)
+    }
+
     /// Keeps writes out, or lets them in again.
-    pub fn set_dropped(&self, is_dropped: bool) {
-        self.is_dropped.store(is_dropped, Ordering::Release);
+    pub fn refuse_writes(&self, refuses: bool) {
+        self.refuses_writes.store(refuses, Ordering::Release);
+    }
+
+    /// Takes the family, which is empty, from the list of those that exist.
+    pub fn mark_dropped(&self) {
+        self.is_dropped.store(true, Ordering::Release);
     }
 
     /// Why writes are refused, if they are.

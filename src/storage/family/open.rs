@@ -382,6 +382,7 @@ impl ColumnFamily {
             merges: Mutex::default(),
             cache_sizes: Mutex::new(sizes),
             failure: OnceLock::new(),
+            refuses_writes: AtomicBool::new(false),
             is_dropped: AtomicBool::new(false),
             operations: Operations::default(),
             memtable_switches: AtomicU64::new(0),
